@@ -37,6 +37,7 @@ import optax
 
 from churn_jax import models
 from churn_jax.models.layers import compiling_for
+from churn_jax.training.partition import compilation
 
 _CLASSES = 10
 # The estimate of an elementwise kernel on a few hundred numbers, in cycles.
@@ -151,7 +152,11 @@ def compile_both(workload: Workload, members: int, sharding=None, dtype=jnp.floa
         platform = "cpu" if sharding is None else "tpu"
         with compiling_for(platform):
             lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
-        compiled.append(lowered.compile())
+        # Options of the engine's steps on a CPU.
+        options = None
+        if sharding is None:
+            options = compilation(convolutional=len(workload.image) == 3)
+        compiled.append(lowered.compile(options))
     return compiled
 
 

@@ -16,6 +16,7 @@ which other work hardly changes, and behind the slash of the clock's. In bfloat1
 import argparse
 import dataclasses
 import datetime
+import functools
 import os
 import platform
 import time
@@ -29,7 +30,7 @@ import numpy as np
 
 from churn_jax import data, ensembles, methods, models
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.training.partition import fetch, split
+from churn_jax.training.partition import compilation, fetch, split
 from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.session import open_session
@@ -159,8 +160,11 @@ def passes(network, variables, images, mapping: str, times: int):
     engine's, all in one call.
     """
     members = jax.tree.leaves(variables)[0].shape[0]
+    params = ensembles.take_member(variables, 0)["params"]
+    options = compilation(convolutional=network.with_convolutions_from(params))
+    compiled = functools.partial(jax.jit, compiler_options=options)  # as steps are
     if mapping == "separate":
-        one = jax.jit(lambda v, x: network.apply(v, x, train=False)[0].logits)
+        one = compiled(lambda v, x: network.apply(v, x, train=False)[0].logits)
         every = [ensembles.take_member(variables, i) for i in range(members)]
         calls = [lambda v=v: one(v, images) for v in every]
     else:
@@ -174,7 +178,7 @@ def passes(network, variables, images, mapping: str, times: int):
                 train=False,
             )[0].logits
 
-        together = jax.jit(committee)
+        together = compiled(committee)
         calls = [lambda: together(variables, images)]
 
     def work() -> None:

@@ -49,7 +49,7 @@ from churn_jax.training.seeds import draw_sample, epoch_order
 _SIZE = 224
 _READY = 16  # more than any contender reads ahead
 # Images/s of one step on two CPU cores, from README.md in this folder.
-_APPETITES = ("LeNet5, 2 CPU cores=35233", "ResNet-20, 2 CPU cores=335")
+_APPETITES = ("LeNet5, 2 CPU cores=18537", "ResNet-20, 2 CPU cores=267")
 
 
 def photograph(

@@ -16,7 +16,7 @@ from churn_jax.models.layers import (
     tile,
     xla_convolution,
 )
-from churn_jax.models.rank_one import between, saving
+from churn_jax.models.rank_one import between, by_member, saving
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array, PyTree
 
@@ -89,10 +89,8 @@ class _FastLayer(nn.Module):
         if self.bias == "shared":
             bias = self.param("bias", zeros, (self.features,), jnp.float32)
             return y + bias.astype(self.dtype).reshape((1,) * (y.ndim - 1) + (-1,))
-        bias = self.param("bias", zeros, out, jnp.float32).astype(self.dtype)
-        lead = (self.members,) + (1,) * (y.ndim - 1)
-        own = split_members(y, self.members) + bias.reshape(*lead, self.features)
-        return own.reshape(y.shape)
+        bias = self.param("bias", zeros, out, jnp.float32)
+        return by_member(jnp.add, y, bias.astype(self.dtype))
 
 
 class BatchEnsembleDense(_FastLayer):

@@ -6,17 +6,24 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from churn_jax.models.layers import split_members
+from churn_jax.models.layers import backend, split_members
 from churn_jax.typing import Array
 
-__all__ = ["between", "saving", "scale_members"]
+__all__ = ["between", "by_member", "saving"]
 
 
-def scale_members(x: Array, weights: Array) -> Array:
-    """The rows `[K * B, ..., D]`, member by member, times weights `[K, D]`."""
+def by_member(operation: Callable, x: Array, weights: Array) -> Array:
+    """`operation` of the rows `[K * B, ..., D]`, member by member, and `[K, D]`."""
     members, width = weights.shape
-    lead = (members,) + (1,) * (x.ndim - 1)
-    return (split_members(x, members) * weights.reshape(*lead, width)).reshape(x.shape)
+    ones = (1,) * (x.ndim - 2)
+    if backend() == "cpu":  # a third of the time; on a TPU twice the time
+        rows = jnp.repeat(weights, x.shape[0] // members, axis=0)
+        return operation(x, rows.reshape(x.shape[0], *ones, width))
+    weights = weights.reshape(members, 1, *ones, width)
+    return operation(split_members(x, members), weights).reshape(x.shape)
+
+
+_scaled = partial(by_member, jnp.multiply)
 
 
 def between(
@@ -27,7 +34,7 @@ def between(
     fast_out: Array,
 ) -> Array:
     """`linear(x_m * r_m, W) * s_m`: one linear map for all members' rows."""
-    return scale_members(linear(scale_members(x, fast_in), kernel), fast_out)
+    return _scaled(linear(_scaled(x, fast_in), kernel), fast_out)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -66,14 +73,14 @@ def _saving_jvp(linear, primals, tangents):
         starts = tuple(primals[i] for i in moved)
         return jax.jvp(along, starts, tuple(tangents[i] for i in moved))
     x, kernel, fast_in, fast_out = primals
-    product = linear(scale_members(x, fast_in), kernel)
+    product = linear(_scaled(x, fast_in), kernel)
     tangent = jnp.zeros_like(product)
     if 3 in moved:
-        tangent += scale_members(product, tangents[3])
+        tangent += _scaled(product, tangents[3])
     if 1 in moved or 2 in moved:
         along = _along_kernels(linear, primals, tangents, moved)
-        tangent += scale_members(along, fast_out)
-    return scale_members(product, fast_out), tangent
+        tangent += _scaled(along, fast_out)
+    return _scaled(product, fast_out), tangent
 
 
 def _along_kernels(linear, primals, tangents, moved) -> Array:
