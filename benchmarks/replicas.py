@@ -53,7 +53,7 @@ from churn_jax.training.session import open_session
 
 _EXAMPLES = 4096
 _CLASSES = 10
-_MAPPINGS = ("vmap", "unroll", "loop", "auto")
+_MAPPINGS = ("vmap", "unroll", "loop", "auto", "study")
 _LAYERS = {"packed": packing.Packed(), "patches": packing.Patches()}  # with vmap
 _FORMATS = ("default", "channels_last")
 
@@ -289,9 +289,8 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = sorted(_WORKLOADS)
     parser.add_argument("--models", "--model", nargs="+", choices=known, default=known)
-    usual = (*_MAPPINGS, "study")
-    ways = (*usual, "tune", *_LAYERS)
-    parser.add_argument("--mappings", nargs="+", choices=ways, default=usual)
+    ways = (*_MAPPINGS, "tune", *_LAYERS)
+    parser.add_argument("--mappings", nargs="+", choices=ways, default=_MAPPINGS)
     parser.add_argument("--dtype", type=jnp.dtype, default="float32", help="bfloat16")
     parser.add_argument("--members", type=int, default=1, help="M")
     parser.add_argument("--repeats", type=int, default=5)

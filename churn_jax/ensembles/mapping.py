@@ -23,6 +23,7 @@ __all__ = [
     "CHOSEN",
     "FEW_SLOTS",
     "LANES",
+    "LONG_RUN",
     "MAPPINGS",
     "choose",
     "convolved_bytes",
@@ -44,7 +45,7 @@ CHOSEN = ("auto", "tune")  # by the table below, or by `training.tuning`
 _LARGE_NETWORK = 200_000
 # Unrolling compiles every slot; it pays back in long runs of few slots only.
 FEW_SLOTS = 16
-_LONG_RUN = 5_000
+LONG_RUN = 5_000
 # More, up to so many, are fastest one after another: of the digits' MLP 1.2 times as
 # fast as by vmap with 32 and 1.4 times with 64 replicas; more were not measured.
 _MANY_SLOTS = 64
@@ -97,7 +98,7 @@ def choose(
     many = FEW_SLOTS < slots <= _MANY_SLOTS
     if convolutional or parameters > _LARGE_NETWORK or many:
         return "loop"
-    return "unroll" if slots <= FEW_SLOTS and updates >= _LONG_RUN else "vmap"
+    return "unroll" if slots <= FEW_SLOTS and updates >= LONG_RUN else "vmap"
 
 
 def unstack(tree: PyTree, count: int) -> list[PyTree]:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import jax
@@ -80,27 +80,31 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+# Rows that are compiled before they train; fewer than what `make_step` keeps.
+_AHEAD = 4
+
+
 @contextlib.contextmanager
 def _compiling_ahead(
     rows: Sequence[MethodSpec], compile_row: Callable[[MethodSpec], None]
 ) -> Iterator[Callable[[MethodSpec], None]]:
-    """While a row trains, a thread compiles the next one that has no teacher.
+    """While rows train, a thread compiles the next ones that have no teacher.
 
     Yields a function to be called before each row is trained. On CPU only, where
     compiling is long and a second copy of the weights does not fill a device.
     """
     useful = jax.process_count() == 1 and jax.default_backend() == "cpu"
     waiting = {r.name: r for r in rows if useful and not r.taught and not r.start}
-    begun = {}
+    begun: dict[str, Future] = {}
     thread = ThreadPoolExecutor(1)
 
     def before(row: MethodSpec) -> None:
         waiting.pop(row.name, None)
-        if waiting:
-            name = next(iter(waiting))
+        own = begun.pop(row.name, None)
+        for name in list(waiting)[: _AHEAD - len(begun)]:
             begun[name] = thread.submit(compile_row, waiting.pop(name))
-        if row.name in begun and not begun[row.name].cancel():
-            wait([begun[row.name]])  # what it raised the training raises again
+        if own is not None and not own.cancel():
+            wait([own])  # what it raised the training raises again
 
     try:
         yield before

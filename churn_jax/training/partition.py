@@ -58,14 +58,19 @@ def make_mesh(
 
 
 def compilation(
-    mesh: jax.sharding.Mesh | None = None, *, convolutional: bool = False
+    mesh: jax.sharding.Mesh | None = None,
+    *,
+    convolutional: bool = False,
+    short: bool = True,
 ) -> dict[str, Any] | None:
     """The `compiler_options` of `jax.jit` if it compiles for a CPU.
 
     LLVM's first level compiled ResNet-20's initial weights in 3.5 seconds instead of
     30, and the steps of dense networks in 0.6 of the time, which were as fast then:
     their products are a library's. Bits are equal; of a small transformer the last
-    ones differ.
+    ones differ. XLA's older emitters take another third off the steps of vmapped
+    networks, and slow down unrolled ones, which long runs have: so `short` ones use
+    them, however they are mapped.
 
     Steps of convolutional networks keep barriers: else XLA would compute a block's
     residual sum again for each of the eight parts of a weight gradient. Of the YNN
@@ -76,14 +81,17 @@ def compilation(
     if (of_mesh or jax.default_backend()) != "cpu":
         return None
     if convolutional:
-        return {"xla_disable_hlo_passes": "cse_barrier_expander"} | _own_convolutions()
-    return None if jax.config.read(_HARDLY) else {"xla_backend_optimization_level": 1}
+        own = _known(xla_cpu_experimental_ynn_fusion_type="LIBRARY_FUSION_TYPE_REDUCE")
+        return {"xla_disable_hlo_passes": "cse_barrier_expander"} | own
+    if jax.config.read(_HARDLY):
+        return None
+    older = _known(xla_cpu_use_fusion_emitters=False) if short else {}
+    return {"xla_backend_optimization_level": 1} | older
 
 
 @functools.cache
-def _own_convolutions() -> dict[str, Any]:
-    """Options for convolutions of XLA's own; none where XLA does not know them."""
-    option = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"}
+def _known(**option: Any) -> dict[str, Any]:
+    """The option of a CPU's compiler; nothing where this version has none."""
     try:
         jax.jit(lambda: 0, compiler_options=option).lower().compile()
     except (jax.errors.JaxRuntimeError, ValueError):

@@ -29,7 +29,6 @@ from churn_jax.training.partition import (
     MEMBER,
     REPLICA,
     any_process,
-    compilation,
     flat_examples,
     join,
     place,
@@ -106,7 +105,7 @@ def _make_predict(program: Program, how: Deployment, every_member, streamed):
             out_specs=P(REPLICA, *member, DATA),
             check_vma=True,
         ),
-        compiler_options=compilation(program.mesh, convolutional=program.convolutional),
+        compiler_options=program.compilation,
     )
 
 

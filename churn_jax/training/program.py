@@ -15,7 +15,13 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, mapping
 from churn_jax.training.examples import example_of
 from churn_jax.training.optim import Optimizer
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
+from churn_jax.training.partition import (
+    DATA,
+    MEMBER,
+    REPLICA,
+    compilation,
+    make_mesh,
+)
 from churn_jax.training.state import ReplicaInputs, without_weights
 from churn_jax.training.teachers import TeacherProgram, teacher_program
 
@@ -98,6 +104,12 @@ class Program:
         """The program of one network of an independent group as a replica."""
         one = (Group(group.network, 1),)
         return dataclasses.replace(self, groups=one, independent=False, single=True)
+
+    @property
+    def compilation(self) -> dict[str, Any] | None:
+        """The `compiler_options` of its steps and predictions."""
+        short = self.optimizer.total_steps < mapping.LONG_RUN
+        return compilation(self.mesh, convolutional=self.convolutional, short=short)
 
     @property
     def member_axis(self) -> str | None:

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax._jax import to_varying, varying_axes
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import LossOutput
-from churn_jax.training.partition import MEMBER, REPLICA, compilation
+from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.training.program import Program
 from churn_jax.training.state import (
     ReplicaInputs,
@@ -58,7 +58,7 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
     return jax.jit(
         sharded,
         donate_argnums=(0,) if donate else (),
-        compiler_options=compilation(program.mesh, convolutional=program.convolutional),
+        compiler_options=program.compilation,
     )
 
 
