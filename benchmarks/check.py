@@ -30,10 +30,10 @@ BOUNDS = {
     "mlp: study / one by one": 1.44,
     "mlp-8x8x1: auto / one by one": 1.61,
     "mlp-8x8x1: study / one by one": 2.10,
-    "clicks: examples/s of 10 replicas / of one": 1.51,
+    "clicks: examples/s of 10 replicas / of one": 1.34,
     "clicks: update with 10,000 rows / with 1,000,000": 0.83,
-    "pairwise / NumPy over half the pairs": 10.6,
-    "compare: reading both files / comparing them": 0.57,
+    "pairwise / NumPy over half the pairs": 7.5,
+    "compare: reading both files / comparing them": 0.35,
 }
 _TOLERATED = 0.9
 
