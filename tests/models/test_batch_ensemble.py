@@ -24,7 +24,7 @@ from churn_jax.models import (
     banded_convolution,
     check_fast_weights,
 )
-from churn_jax.models.layers import xla_convolution
+from churn_jax.models.layers import compiling_for, xla_convolution
 from churn_jax.training.run import Run
 from tests import reference_models as reference
 from tests.models import numpy_networks
@@ -115,7 +115,10 @@ def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
 
     with jax.default_matmul_precision("highest"):
         ((_, out), found), as_data, expected = jax.jit(both)(params, x)
+        with compiling_for("tpu"):
+            _, elsewhere = jax.jit(lambda p, x: loss(p, x))(params, x)
     assert_close(out, y)
+    assert_close(elsewhere, y)
     jax.tree.map(assert_close, found, expected)
     jax.tree.map(assert_close, as_data, expected[0])
 
