@@ -16,7 +16,7 @@ def by_member(operation: Callable, x: Array, weights: Array) -> Array:
     """`operation` of the rows `[K * B, ..., D]`, member by member, and `[K, D]`."""
     members, width = weights.shape
     ones = (1,) * (x.ndim - 2)
-    if backend() == "cpu":  # a third of the time; on a TPU twice the time
+    if backend() == "cpu":  # in a third of the time; a TPU takes twice the time
         rows = jnp.repeat(weights, x.shape[0] // members, axis=0)
         return operation(x, rows.reshape(x.shape[0], *ones, width))
     weights = weights.reshape(members, 1, *ones, width)

@@ -69,8 +69,8 @@ def compilation(
     30, and the steps of dense networks in 0.6 of the time, which were as fast then:
     their products are a library's. Bits are equal; of a small transformer the last
     ones differ. XLA's older emitters take another third off the steps of vmapped
-    networks, and slow down unrolled ones, which long runs have: so `short` ones use
-    them, however they are mapped.
+    networks, whose last bits differ, and slow down unrolled ones, which long runs have:
+    so `short` runs use them, however they are mapped.
 
     Steps of convolutional networks keep barriers: else XLA would compute a block's
     residual sum again for each of the eight parts of a weight gradient. Of the YNN
