@@ -29,24 +29,25 @@ _STEPS = 3
 def compile_step(name: str, batch: int, image: tuple[int, ...]):
     """The compiled step and its first arguments."""
     network = models.create(name, num_classes=10)
-    images = np.random.default_rng(0).normal(size=(batch, *image)).astype("f4")
+    drawn = np.random.default_rng(0).normal(size=(batch, *image)).astype("f4")
+    images = jnp.asarray(drawn)  # an argument: of a constant XLA computes the patches
     labels = jnp.arange(batch) % 10
     variables = jax.jit(network.init)(jax.random.key(0), images)
     optimizer = optax.sgd(0.01, 0.9)
 
-    def loss(params, rest):
+    def loss(params, rest, images):
         variables = {"params": params, **rest}
         output, rest = network.apply(variables, images, train=True, mutable=list(rest))
         losses = optax.softmax_cross_entropy_with_integer_labels(output.logits, labels)
         return losses.mean(), rest
 
-    def step(params, rest, moments):
-        gradients, rest = jax.grad(loss, has_aux=True)(params, rest)
+    def step(params, rest, moments, images):
+        gradients, rest = jax.grad(loss, has_aux=True)(params, rest, images)
         updates, moments = optimizer.update(gradients, moments, params)
-        return optax.apply_updates(params, updates), rest, moments
+        return optax.apply_updates(params, updates), rest, moments, images
 
     params = variables.pop("params")
-    state = (params, variables, optimizer.init(params))
+    state = (params, variables, optimizer.init(params), images)
     convolutional = from_linen(network).with_convolutions_from(params)
     jitted = jax.jit(step, compiler_options=compilation(convolutional=convolutional))
     return jitted.lower(*state).compile(), state

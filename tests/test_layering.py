@@ -37,7 +37,7 @@ BELOW = {
     "losses": ("lazy", "setting_checks", "divergences", "class_sets"),
     "metrics": ("lazy", "divergences", "class_sets"),
     "perturbations": ("lazy", "divergences"),
-    "models": ("lazy", "typing", "_checks", "setting_checks", "registry"),
+    "models": ("_jax", "lazy", "typing", "_checks", "setting_checks", "registry"),
     # log_probs of averaged members
     "ensembles": (
         "lazy",

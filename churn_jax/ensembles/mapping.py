@@ -27,6 +27,7 @@ __all__ = [
     "MAPPINGS",
     "choose",
     "convolved_bytes",
+    "convolved_otherwise",
     "convolved_rows",
     "equations",
     "map_each",
@@ -168,16 +169,26 @@ def convolved_rows(program: Any) -> list[int]:
     ]
 
 
-def equations(program: Any, *primitives: str) -> Iterator[Any]:
-    """Equations of a `jax.core.Jaxpr` by primitive, nested programs included."""
+def convolved_otherwise(program: Any) -> bool:
+    """Whether a `jax.core.Jaxpr` convolves without derivatives of its own."""
+    return any(equations(program, _CONVOLUTION, outside="custom_jvp_call"))
+
+
+def equations(program: Any, *primitives: str, outside: str = "") -> Iterator[Any]:
+    """Equations of a `jax.core.Jaxpr` by primitive, nested programs included.
+
+    Those nested in equations of the primitive `outside` are left out.
+    """
     for equation in program.eqns:
         if equation.primitive.name in primitives:
             yield equation
+        if equation.primitive.name == outside:
+            continue
         for given in equation.params.values():
             for part in given if isinstance(given, tuple | list) else (given,):
                 inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
-                    yield from equations(inner, *primitives)
+                    yield from equations(inner, *primitives, outside=outside)
 
 
 def _result_bytes(equation: Any, lanes: int) -> int:

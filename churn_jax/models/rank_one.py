@@ -95,5 +95,8 @@ def _along_kernels(linear, primals, tangents, moved) -> Array:
             parts.append(fast_in[m].reshape(*lead, -1, 1) * tangents[1])
         if 2 in moved:
             parts.append(tangents[2][m].reshape(*lead, -1, 1) * kernel)
-        along.append(linear(rows[m], sum(parts[1:], parts[0])))
+        # As a derivative, not as a product: a convolution's has a form of its own.
+        tangent = sum(parts[1:], parts[0])
+        of_kernel = partial(linear, rows[m])
+        along.append(jax.jvp(of_kernel, (kernel,), (tangent,))[1])
     return jnp.concatenate(along)

@@ -152,7 +152,7 @@ class Mappings:
     at_once: int  # replicas that a call of `loop` takes, vmapped
     members: str  # vmap or unroll
     teachers: str  # vmap, unroll or scan
-    # A loop inside the program makes a convolution's weight gradient many times slower.
+    # On a CPU gradients of XLA's own convolutions are many times slower inside a loop.
     slow_scan: bool
     convolutional: bool  # a trained network convolves
 
@@ -202,6 +202,20 @@ def _activations(
     return found
 
 
+def _convolves_otherwise(
+    groups: Sequence[Group], examples: jax.ShapeDtypeStruct
+) -> bool:
+    """Whether a network has convolutions that are not `models.convolution`'s."""
+    for group in groups:
+        apply = functools.partial(group.network.apply, train=False)
+        variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)
+        if mapping.convolved_otherwise(
+            jax.make_jaxpr(apply)(variables, examples).jaxpr
+        ):
+            return True
+    return False
+
+
 def choose_mappings(
     run: "Run",
     taught_by: Sequence[Group],
@@ -237,8 +251,8 @@ def choose_mappings(
         updates=updates,
         split=together < replicas,
     )
-    slow_scan = any_convolution and platform == "cpu"
-    unrolled = chosen == "unroll" or (chosen == "loop" and slow_scan)
+    slow_vmap = any_convolution and platform == "cpu"
+    unrolled = chosen == "unroll" or (chosen == "loop" and slow_vmap)
     # On a CPU dense forward passes are fastest one after another; measured in
     # `benchmarks/elodi.py`.
     alone = platform == "cpu" and chosen != "vmap"
@@ -264,7 +278,7 @@ def choose_mappings(
         together if split_vmap else 1,
         members,
         teachers,
-        slow_scan,
+        slow_vmap and _convolves_otherwise((*groups, *taught_by), examples),
         convolutional,
     )
 
@@ -347,8 +361,7 @@ def make_program(
         )
     if config.steps_per_call:
         return program, config.steps_per_call
-    # A scan saves dispatches, but a convolution's weight gradient inside one is many
-    # times slower on CPU.
+    # A loop saves dispatches, and on a CPU maps temporary memory once for all updates.
     if mapped.slow_scan:
         return program, 1
     return program, min(steps_per_epoch, LONGEST_CALL)

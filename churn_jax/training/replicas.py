@@ -38,9 +38,8 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
     """Compiles `step(state, inputs, taught, images, labels) -> state`.
 
     `taught` are the teachers' variables or `()`; see `Program.feed` for the data. A
-    call makes `steps_per_call` updates by a loop of the program (leave 1 for
-    convolutions on CPU, whose weight gradients are slow inside one), or with None as
-    many as its last argument says, an int32. `donate` reuses the state's memory.
+    call makes `steps_per_call` updates by a loop of the program, or with None as many
+    as its last argument says, an int32. `donate` reuses the state's memory.
     """
     counted = steps_per_call is None
 

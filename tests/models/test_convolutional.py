@@ -1,5 +1,6 @@
 """The convolutional networks against NumPy and against golden logits of PyTorch."""
 
+import re
 from functools import partial
 
 import flax.linen as nn
@@ -12,6 +13,7 @@ from churn_jax import models
 from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet, airbench
 from churn_jax.models.layers import Conv
 from churn_jax.models.residual import max_pool
+from churn_jax.training.partition import compilation
 from tests import reference_models
 from tests.models import drawn, numpy_networks, public_networks
 from tests.models.linen_networks import drawn_variables, images, products
@@ -239,18 +241,20 @@ def test_members_under_vmap_have_the_maxima_and_gradients_of_one():
 
 
 @pytest.mark.parametrize(
-    ("channels", "features", "stride", "padding", "pixels"),
+    ("channels", "features", "stride", "padding", "widths"),
     [
-        (2, 3, 2, 1, {2}),  # strided as asked, so no pixels together
-        (3, 5, 1, "SAME", {8}),
-        (5, 16, 1, 1, {2, 8}),  # the gradient in images has 5 channels
-        pytest.param(20, 6, 1, ((0, 2), (2, 0)), {1}, marks=pytest.mark.slow),
+        # Of the convolutions of a gradient: forward, in images, in the kernel.
+        (2, 3, 2, "VALID", {3, 2}),  # strided, so no pixels together; 3 x 3 over 1 x 3
+        (3, 5, 1, "SAME", {4 * 5, 8 * 3, 5}),
+        (5, 16, 1, 1, {2 * 16, 8 * 5, 16}),
+        pytest.param(20, 6, 1, ((0, 2), (2, 0)), {6, 20}, marks=pytest.mark.slow),
+        pytest.param(2, 9, 2, ((0, 1), (1, 0)), {9, 2}, marks=pytest.mark.slow),
         # Six columns out, eight of the gradient.
-        pytest.param(9, 7, 1, "VALID", {1, 2, 4}, marks=pytest.mark.slow),
+        pytest.param(9, 7, 1, "VALID", {2 * 7, 4 * 9, 7}, marks=pytest.mark.slow),
     ],
 )
 def test_conv_is_that_of_flax_with_all_its_derivatives(
-    channels, features, stride, padding, pixels
+    channels, features, stride, padding, widths
 ):
     x = images(19, 4, 8, channels)  # two parts, the second of them smaller
     ours, theirs = (
@@ -280,7 +284,43 @@ def test_conv_is_that_of_flax_with_all_its_derivatives(
 
     both_ways = jax.make_jaxpr(jax.grad(total, (0, 1)))(variables, x)
     found = [e for e in products(both_ways) if "conv" in e.primitive.name]
-    assert {e.params["window_strides"][1] for e in found} - {1} == pixels - {1}
+    assert {e.outvars[0].aval.shape[-1] for e in found} == widths
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (models.LeNet5(10, layers=models.BatchEnsemble(2)), 32),
+        (
+            models.create(
+                "wide_resnet10_1", num_classes=10, layers=models.BatchEnsemble(2)
+            ),
+            32,
+        ),
+        (models.create("resnet18", num_classes=10), 32),  # 3 x 3 kernels over 1 x 1
+    ],
+    ids=["lenet5", "wide_resnet10", "resnet18"],
+)
+def test_updates_in_a_loop_convolve_as_the_cpu_library_does(model, size):
+    """XLA brings no other form to it there, and is many times slower by its own."""
+    x = images(4, size, size, 3)
+    variables = drawn_variables(model, x)
+
+    def update(_, v):
+        def loss(params):
+            out, _ = model.apply({**v, "params": params}, x, True, mutable=list(v))
+            return jnp.sum(out.logits**2)
+
+        return {**v, "params": jax.grad(loss)(v["params"])}
+
+    def updates(variables):
+        return jax.lax.fori_loop(0, 3, update, variables)
+
+    options = compilation(convolutional=True)
+    compiled = jax.jit(updates, compiler_options=options).lower(variables).compile()
+    forms = re.findall(r"convolution\(.*dim_labels=([^,]+)", compiled.as_text())
+    assert len(forms) > 3 and set(forms) == {"b01f_01io->b01f"}
 
 
 def test_kernels_are_he_normal_by_fan_out():

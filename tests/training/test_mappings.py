@@ -8,7 +8,7 @@ import pytest
 
 from churn_jax import data
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
-from churn_jax.ensembles import Group
+from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
@@ -24,9 +24,9 @@ PHOTO, DIGIT = (32, 32, 3), (28, 28, 1)
 
 
 def chosen(
-    name, *, image=PHOTO, members=1, platform="tpu", teachers=0, batch=128, **options
+    name="", *, image=PHOTO, members=1, platform="tpu", teachers=0, batch=128, **options
 ):
-    network = ModelConfig(name).build(10)
+    network = ModelConfig(name).build(10) if name else from_linen(tiny.SlimNet())
     options = {"replicas": 4, "batch_size": batch, **options}
     method = ERM() if members == 1 else Codistillation(members=members)
     run = Run("a", method, (Group(network, members),), TrainConfig(**options))
@@ -91,8 +91,12 @@ def test_mapping_on_other_platforms(platform, name, options, expected):
     found = chosen(name, platform=platform, teachers=8, **options)
     resolved = found.replicas, found.at_once, found.members, found.teachers
     assert resolved == expected
-    assert found.slow_scan == (platform == "cpu" and name != "mlp")
+    assert not found.slow_scan
     assert found.convolutional == (name != "mlp")
+
+
+def test_on_a_cpu_convolutions_of_flax_are_updated_call_by_call():
+    assert chosen(platform="cpu").slow_scan and not chosen(platform="gpu").slow_scan
 
 
 @pytest.mark.slow
