@@ -81,10 +81,10 @@ _WORKLOADS = {
     "mlp-8x8x1": Workload((8, 8, 1), replicas=10, updates=128, batch=64),
     "lenet5": Workload((28, 28, 1), replicas=10, updates=8),
     "lenet5-32x32x3": Workload((32, 32, 3), replicas=10, updates=8),
-    "resnet8": Workload((32, 32, 3), replicas=4, updates=2),
-    "resnet20": Workload((32, 32, 3), replicas=2, updates=2),
+    "resnet8": Workload((32, 32, 3), replicas=4, updates=4),
+    "resnet20": Workload((32, 32, 3), replicas=2, updates=4),
     # Ten seeds as in a study; the batch is a CPU's, `--batch 128` suits a GPU.
-    "resnet32": Workload((32, 32, 3), replicas=10, updates=1, batch=16),
+    "resnet32": Workload((32, 32, 3), replicas=10, updates=4, batch=16),
 }
 
 

@@ -257,6 +257,20 @@ def test_progress_checkpoints_and_stops_follow_the_devices_not_the_dispatch(
         assert lost < 2.0, saved
 
 
+@pytest.mark.parametrize(
+    ("updates", "seconds", "expected"),
+    [
+        (64, 0.5, 128),  # in a second
+        (1, 1e-4, 4),  # at most four times as many: a time may be off
+        (1, 0.7, 4),
+        (4, 10.0, 3),  # in eight seconds
+        (1, 30.0, 1),
+    ],
+)
+def test_blocks_take_a_second_or_have_four_updates_on_a_cpu(updates, seconds, expected):
+    assert loop._next_block(updates, seconds) == expected
+
+
 def test_train_shows_what_it_does_unless_told_not_to(capsys):
     run = run_of(epochs=1)
     train(run, digits())
