@@ -6,14 +6,15 @@
 A step is forward, backward and momentum SGD, in float32. The BatchEnsemble of K members
 is given B images and tiles them, the plain network is given K B images. Both take turns
 in one process, several updates per call as in training, each on its own part of the
-data; the ratio is that of the medians of the processor seconds of all threads, which other work on the machine hardly changes. The table also has the ratio
-of wall-clock times, and the bytes and the arithmetic of the compiled programs as XLA
-counts them. With `--topology` one chip's program is compiled and the compiler's own
-estimate of cycles is added up; nothing is run. That estimate has a floor of 1,824
-cycles for an elementwise kernel, however small, and a BatchEnsemble has more of them
-(fast weights are updated in kernels of their own), so the ratio is also given without
-the floors of the kernels that the plain network has not. The result is a Markdown
-table, or with `--json` one line per workload.
+data. The ratio is that of the medians of the processor seconds of all threads, which
+other work on the machine hardly changes. The table also has the ratio of wall-clock
+times, and the bytes and the arithmetic of the compiled programs as XLA counts them.
+With `--topology` one chip's program is compiled and the compiler's own estimate of
+cycles is added up; nothing is run. That estimate has a floor of 1,824 cycles for an
+elementwise kernel, however small, and a BatchEnsemble has more of them (fast weights
+are updated in kernels of their own), so the ratio is also given without the floors of
+the kernels that the plain network has not. The result is a Markdown table, or with
+`--json` one line per workload.
 """
 
 import argparse
