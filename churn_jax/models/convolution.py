@@ -34,6 +34,9 @@ _PIXELS = (1, 2, 4, 8)
 # that are computed at once are read at once, and the kernel is wider still.
 _IMAGE = 4  # channels at most
 _PIXELS_OF_AN_IMAGE = ((32, 4), (64, 2))  # by the channels that come out
+# A kernel's gradient always reads them at once; fewer, for its own size grows, too.
+_PIXELS_OF_A_KERNEL = 2
+_PIXELS_OF_AN_IMAGES_KERNEL = ((8, 4), (32, 2))
 
 
 def cpu_convolution(images: Array, kernel: Array, strides, padding, **options) -> Array:
@@ -46,7 +49,7 @@ def cpu_convolution(images: Array, kernel: Array, strides, padding, **options) -
       they are many times slower;
     * the kernel's gradient is a sum over parts of the batch, of at least 16 images;
     * with stride 1 and few channels two, four or eight pixels of a row are computed as
-      the channels of one; so is the gradient in the images. This takes a kernel that is
+      the channels of one; so are both gradients. This takes a kernel that is
       wider by zeros. They are multiplied too: a pixel that is not finite reaches up to
       seven columns further, in its own example alone.
 
@@ -126,6 +129,26 @@ class _Form:
         )
 
     def gradient_in_kernel(self, images: Array, shape, cotangent: Array) -> Array:
+        if self.strides != (1, 1):
+            return self._gradient_of_parts(images, shape, cotangent)
+        height, size, channels, features = shape
+        width = cotangent.shape[2]
+        pixels = _pixels(
+            width, channels, features, _PIXELS_OF_AN_IMAGES_KERNEL, _PIXELS_OF_A_KERNEL
+        )
+        if pixels == 1:
+            return self._gradient_of_parts(images, shape, cotangent)
+        span = _span(size, pixels)
+        images = _grouped(images, pixels, self.pads[1][0], width - pixels + span)
+        cotangent = cotangent.reshape(*cotangent.shape[:2], -1, pixels * features)
+        form = dataclasses.replace(self, pads=(self.pads[0], (0, 0)))
+        wide = height, span // pixels, pixels * channels, pixels * features
+        found = form._gradient_of_parts(images, wide, cotangent)
+        found = found.reshape(height, span, channels, pixels, features)
+        moved = [found[:, i : i + size, :, i] for i in range(pixels)]
+        return sum(moved[1:], moved[0])
+
+    def _gradient_of_parts(self, images: Array, shape, cotangent: Array) -> Array:
         batch = images.shape[0]
         size = max(_PART, -(-batch // _PARTS))
         parts = [
@@ -171,13 +194,11 @@ def _of_stride_one(images: Array, kernel: Array, pads, rest) -> Array:
     """The convolution, several pixels of a row as one."""
     kernel_height, kernel_width, channels, features = kernel.shape
     width = images.shape[2] + sum(pads[1]) - kernel_width + 1
-    pixels = _pixels(width, channels, features)
+    pixels = _pixels(width, channels, features, _PIXELS_OF_AN_IMAGE)
     if pixels == 1:
         return _convolve(images, kernel, (1, 1), pads, **rest)
     image = channels <= _IMAGE
-    span = pixels + kernel_width - 1  # pixels that are read for those
-    if image:
-        span = -(-span // pixels) * pixels
+    span = _span(kernel_width, pixels) if image else pixels + kernel_width - 1
     moved = [
         jnp.pad(kernel, ((0, 0), (i, span - kernel_width - i), (0, 0), (0, 0)))
         for i in range(pixels)
@@ -185,23 +206,34 @@ def _of_stride_one(images: Array, kernel: Array, pads, rest) -> Array:
     kernel = jnp.concatenate(moved, axis=-1)
     if image:
         kernel = kernel.reshape(kernel_height, -1, pixels * channels, kernel.shape[-1])
-        before, total = pads[1][0], width - pixels + span
-        sides = (before, total - before - images.shape[2], 0)
-        zero = jnp.zeros((), images.dtype)
-        images = jax.lax.pad(images, zero, ((0, 0, 0), (0, 0, 0), sides, (0, 0, 0)))
-        images = images.reshape(*images.shape[:2], -1, pixels * channels)
+        images = _grouped(images, pixels, pads[1][0], width - pixels + span)
         out = _convolve(images, kernel, (1, 1), (pads[0], (0, 0)), **rest)
     else:
         out = _convolve(images, kernel, (1, pixels), pads, **rest)
     return out.reshape(*out.shape[:2], width, features)
 
 
-def _pixels(width: int, channels: int, features: int) -> int:
+def _span(kernel_width: int, pixels: int) -> int:
+    """Pixels that are read for those which are computed at once, in whole groups."""
+    return -(-(pixels + kernel_width - 1) // pixels) * pixels
+
+
+def _grouped(images: Array, pixels: int, before: int, total: int) -> Array:
+    """Rows of `total` pixels, with zeros before and after, so many of them as one."""
+    batch, height, width, channels = images.shape
+    sides = (before, total - before - width, 0)
+    zero = jnp.zeros((), images.dtype)
+    images = jax.lax.pad(images, zero, ((0, 0, 0), (0, 0, 0), sides, (0, 0, 0)))
+    return images.reshape(batch, height, -1, pixels * channels)
+
+
+def _pixels(width: int, channels: int, features: int, of_an_image, most=8) -> int:
     """How many of a row are computed as one."""
     fitting = [pixels for pixels in _PIXELS if width % pixels == 0]
     if channels <= _IMAGE:
-        most = next((m for few, m in _PIXELS_OF_AN_IMAGE if features <= few), 1)
+        most = next((m for few, m in of_an_image if features <= few), 1)
         return max(m for m in fitting if m <= most)
     if channels > _FEW or features > _FEW:
         return 1
+    fitting = [pixels for pixels in fitting if pixels <= most]
     return next((m for m in fitting if m * features >= _ENOUGH), fitting[-1])
