@@ -24,18 +24,15 @@ _REST = ("precision", "preferred_element_type")  # options that gradients have, 
 _PART = 16  # images at least
 _PARTS = 8  # at most
 
-# Few channels leave vector registers empty. Several pixels of a row at once are that
-# many times the channels, of a kernel that is wider by as many zeros less one.
-_FEW = 16  # channels in and out
-_ENOUGH = 24  # channels that are computed at once
-_PIXELS = (1, 2, 4, 8)
-
-# An image's channels leave them empty where patches are gathered, too: so the pixels
-# that are computed at once are read at once, and the kernel is wider still.
+# Few channels leave vector registers empty. Several pixels of a row as one are that
+# many times the channels, for a kernel that is wider by zeros. How many by the channels
+# that come out, where no more than `_FEW` go in; of a kernel's gradient fewer, for its
+# own size grows, too.
+_FEW = 16
+_PIXELS = ((6, 4), (16, 2))
+_PIXELS_OF_A_KERNEL = ((16, 2),)
 _IMAGE = 4  # channels at most
-_PIXELS_OF_AN_IMAGE = ((32, 4), (64, 2))  # by the channels that come out
-# A kernel's gradient always reads them at once; fewer, for its own size grows, too.
-_PIXELS_OF_A_KERNEL = 2
+_PIXELS_OF_AN_IMAGE = ((32, 4), (64, 2))
 _PIXELS_OF_AN_IMAGES_KERNEL = ((8, 4), (32, 2))
 
 
@@ -48,10 +45,10 @@ def cpu_convolution(images: Array, kernel: Array, strides, padding, **options) -
       channels last. XLA rewrites others to this form, but not those in a loop, where
       they are many times slower;
     * the kernel's gradient is a sum over parts of the batch, of at least 16 images;
-    * with stride 1 and few channels two, four or eight pixels of a row are computed as
-      the channels of one; so are both gradients. This takes a kernel that is
+    * with stride 1 and few channels two or four pixels of a row are read and computed
+      as the channels of one; so are both gradients. This takes a kernel that is
       wider by zeros. They are multiplied too: a pixel that is not finite reaches up to
-      seven columns further, in its own example alone.
+      six columns further, in its own example alone.
 
     Args:
         images: `[B, H, W, C]`.
@@ -129,17 +126,12 @@ class _Form:
         )
 
     def gradient_in_kernel(self, images: Array, shape, cotangent: Array) -> Array:
-        if self.strides != (1, 1):
-            return self._gradient_of_parts(images, shape, cotangent)
         height, size, channels, features = shape
         width = cotangent.shape[2]
-        pixels = _pixels(
-            width, channels, features, _PIXELS_OF_AN_IMAGES_KERNEL, _PIXELS_OF_A_KERNEL
-        )
-        if pixels == 1:
+        pixels = _pixels(width, channels, features, of_kernel=True)
+        if self.strides != (1, 1) or pixels == 1:
             return self._gradient_of_parts(images, shape, cotangent)
-        span = _span(size, pixels)
-        images = _grouped(images, pixels, self.pads[1][0], width - pixels + span)
+        images, span = _grouped(images, pixels, size, self.pads[1])
         cotangent = cotangent.reshape(*cotangent.shape[:2], -1, pixels * features)
         form = dataclasses.replace(self, pads=(self.pads[0], (0, 0)))
         wide = height, span // pixels, pixels * channels, pixels * features
@@ -192,48 +184,35 @@ def _convolve(images, kernel, strides, pads, **options) -> Array:
 
 def _of_stride_one(images: Array, kernel: Array, pads, rest) -> Array:
     """The convolution, several pixels of a row as one."""
-    kernel_height, kernel_width, channels, features = kernel.shape
-    width = images.shape[2] + sum(pads[1]) - kernel_width + 1
-    pixels = _pixels(width, channels, features, _PIXELS_OF_AN_IMAGE)
+    height, size, channels, features = kernel.shape
+    width = images.shape[2] + sum(pads[1]) - size + 1
+    pixels = _pixels(width, channels, features)
     if pixels == 1:
         return _convolve(images, kernel, (1, 1), pads, **rest)
-    image = channels <= _IMAGE
-    span = _span(kernel_width, pixels) if image else pixels + kernel_width - 1
+    images, span = _grouped(images, pixels, size, pads[1])
     moved = [
-        jnp.pad(kernel, ((0, 0), (i, span - kernel_width - i), (0, 0), (0, 0)))
+        jnp.pad(kernel, ((0, 0), (i, span - size - i), (0, 0), (0, 0)))
         for i in range(pixels)
     ]
     kernel = jnp.concatenate(moved, axis=-1)
-    if image:
-        kernel = kernel.reshape(kernel_height, -1, pixels * channels, kernel.shape[-1])
-        images = _grouped(images, pixels, pads[1][0], width - pixels + span)
-        out = _convolve(images, kernel, (1, 1), (pads[0], (0, 0)), **rest)
-    else:
-        out = _convolve(images, kernel, (1, pixels), pads, **rest)
+    kernel = kernel.reshape(height, -1, pixels * channels, pixels * features)
+    out = _convolve(images, kernel, (1, 1), (pads[0], (0, 0)), **rest)
     return out.reshape(*out.shape[:2], width, features)
 
 
-def _span(kernel_width: int, pixels: int) -> int:
-    """Pixels that are read for those which are computed at once, in whole groups."""
-    return -(-(pixels + kernel_width - 1) // pixels) * pixels
-
-
-def _grouped(images: Array, pixels: int, before: int, total: int) -> Array:
-    """Rows of `total` pixels, with zeros before and after, so many of them as one."""
-    batch, height, width, channels = images.shape
-    sides = (before, total - before - width, 0)
+def _grouped(images: Array, pixels: int, size: int, pad) -> tuple[Array, int]:
+    """Padded rows with so many pixels as one, and those that the wider kernel reads."""
+    span = -(-(pixels + size - 1) // pixels) * pixels
+    sides = (pad[0], pad[1] + span - pixels - size + 1, 0)
     zero = jnp.zeros((), images.dtype)
     images = jax.lax.pad(images, zero, ((0, 0, 0), (0, 0, 0), sides, (0, 0, 0)))
-    return images.reshape(batch, height, -1, pixels * channels)
+    return images.reshape(*images.shape[:2], -1, pixels * images.shape[3]), span
 
 
-def _pixels(width: int, channels: int, features: int, of_an_image, most=8) -> int:
+def _pixels(width: int, channels: int, features: int, of_kernel: bool = False) -> int:
     """How many of a row are computed as one."""
-    fitting = [pixels for pixels in _PIXELS if width % pixels == 0]
+    table = _PIXELS_OF_A_KERNEL if of_kernel else _PIXELS
     if channels <= _IMAGE:
-        most = next((m for few, m in of_an_image if features <= few), 1)
-        return max(m for m in fitting if m <= most)
-    if channels > _FEW or features > _FEW:
-        return 1
-    fitting = [pixels for pixels in fitting if pixels <= most]
-    return next((m for m in fitting if m * features >= _ENOUGH), fitting[-1])
+        table = _PIXELS_OF_AN_IMAGES_KERNEL if of_kernel else _PIXELS_OF_AN_IMAGE
+    most = next((m for few, m in table if features <= few), 1)
+    return math.gcd(width, most) if channels <= _FEW else 1
