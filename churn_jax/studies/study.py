@@ -82,27 +82,38 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
 
 # Rows that are compiled before they train; fewer than what `make_step` keeps.
 _AHEAD = 4
+# Finished rows with which a report is tried, if all runs of a row have so few logits.
+_ENOUGH_ROWS = 2
+_FEW_LOGITS = 10_000_000
 
 
 @contextlib.contextmanager
 def _compiling_ahead(
-    rows: Sequence[MethodSpec], compile_row: Callable[[MethodSpec], None]
-) -> Iterator[Callable[[MethodSpec], None]]:
+    rows: Sequence[MethodSpec],
+    compile_row: Callable[[MethodSpec], None],
+    compile_report: Callable[[], None],
+) -> Iterator[Callable[[MethodSpec, int], None]]:
     """While rows train, a thread compiles the next ones that have no teacher.
 
-    Yields a function to be called before each row is trained. On CPU only, where
-    compiling is long and a second copy of the weights does not fill a device.
+    Once two rows are finished it compiles what their report needs. Yields a function to
+    be called before each row is trained, with the number of those that are finished. On
+    CPU only, where compiling is long and a second copy of the weights does not fill a
+    device.
     """
     useful = jax.process_count() == 1 and jax.default_backend() == "cpu"
     waiting = {r.name: r for r in rows if useful and not r.taught and not r.start}
     begun: dict[str, Future] = {}
     thread = ThreadPoolExecutor(1)
+    report: list[Future] = []
 
-    def before(row: MethodSpec) -> None:
+    def before(row: MethodSpec, finished: int) -> None:
         waiting.pop(row.name, None)
         own = begun.pop(row.name, None)
         for name in list(waiting)[: _AHEAD - len(begun)]:
             begun[name] = thread.submit(compile_row, waiting.pop(name))
+        if useful and finished >= _ENOUGH_ROWS and not report:
+            # What it raises the report raises again.
+            report.append(thread.submit(compile_report))
         if own is not None and not own.cancel():
             wait([own])  # what it raised the training raises again
 
@@ -220,16 +231,25 @@ def run_study(
             own = inputs.of(spec)
             compile_run(runs[spec.name], own.dataset, mean=own.mean, std=own.std)
 
+        def compile_report() -> None:
+            logits = config.train.replicas * len(dataset.test) * dataset.num_classes
+            if logits <= _FEW_LOGITS:
+                from churn_jax.reports import figures
+
+                figures(out)
+
         todo = [spec for spec in selected if not finished[spec.name]]
-        compile_ahead = opened.enter_context(_compiling_ahead(todo, compile_row))
-        for spec in selected:
+        compile_ahead = opened.enter_context(
+            _compiling_ahead(todo, compile_row, compile_report)
+        )
+        for before_it, spec in enumerate(selected):
             # Several processes agree to stop inside the training loop, at its updates.
             if jax.process_count() == 1 and stop is not None and stop.is_set():
                 raise Interrupted(f"stopped before {spec.name}")
             on_start(spec, finished[spec.name])
             if finished[spec.name]:
                 continue
-            compile_ahead(spec)
+            compile_ahead(spec, before_it)
             result = trained.get(spec.name) or trained_row(spec)
             if spec.name in teachers:
                 trained[spec.name] = result

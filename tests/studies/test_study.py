@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from churn_jax import reports
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
@@ -150,8 +151,10 @@ class StopSecond:
 
 @pytest.mark.slow
 def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
-    out, tmp_path
+    out, tmp_path, monkeypatch
 ):
+    drawn, figures = [], reports.figures
+    monkeypatch.setattr(reports, "figures", lambda of: drawn.append((of, figures(of))))
     before, config = files(out), small_study(entropy=0.5)
     fixed = (("seeds.init", "fixed"), ("seeds.order", "fixed"))
     baseline = config.spec("baseline")
@@ -164,6 +167,9 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     launch = Watched(config, out)
     assert launch.trained == ["entropy", "same", "few"]
     assert launch.kept == ["baseline"]
+    # The thread that compiles rows ahead tries the report once, with two of them.
+    ((folder, pictures),) = drawn
+    assert folder == out and "pairwise_churn" in pictures
     (note,) = launch.notes
     assert "entropy is trained again" in note and "its settings changed" in note
     assert str(out / "methods" / "entropy.before") in note
