@@ -102,7 +102,7 @@ class _Form:
     """A convolution and its gradients, in the form of XLA's CPU library."""
 
     strides: tuple[int, int]
-    pads: tuple[tuple[int, int], tuple[int, int]]
+    pads: tuple[tuple[int, ...], ...]
     rest: dict[str, Any]
 
     def product(self, images: Array, kernel: Array) -> Array:
