@@ -103,17 +103,16 @@ def _compiling_ahead(
     useful = jax.process_count() == 1 and jax.default_backend() == "cpu"
     waiting = {r.name: r for r in rows if useful and not r.taught and not r.start}
     begun: dict[str, Future] = {}
+    report = [compile_report] if useful else []
     thread = ThreadPoolExecutor(1)
-    report: list[Future] = []
 
     def before(row: MethodSpec, finished: int) -> None:
         waiting.pop(row.name, None)
         own = begun.pop(row.name, None)
         for name in list(waiting)[: _AHEAD - len(begun)]:
             begun[name] = thread.submit(compile_row, waiting.pop(name))
-        if useful and finished >= _ENOUGH_ROWS and not report:
-            # What it raises the report raises again.
-            report.append(thread.submit(compile_report))
+        if finished >= _ENOUGH_ROWS and report:
+            thread.submit(report.pop())  # what it raises the report raises again
         if own is not None and not own.cancel():
             wait([own])  # what it raised the training raises again
 
@@ -234,9 +233,12 @@ def run_study(
         def compile_report() -> None:
             logits = config.train.replicas * len(dataset.test) * dataset.num_classes
             if logits <= _FEW_LOGITS:
-                from churn_jax.reports import figures
+                # Imports take a while, too, and are of use at the end only.
+                import matplotlib.backends.backend_svg  # noqa: F401
 
-                figures(out)
+                from churn_jax.reports import collect
+
+                collect(out)
 
         todo = [spec for spec in selected if not finished[spec.name]]
         compile_ahead = opened.enter_context(

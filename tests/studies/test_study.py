@@ -153,8 +153,8 @@ class StopSecond:
 def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     out, tmp_path, monkeypatch
 ):
-    drawn, figures = [], reports.figures
-    monkeypatch.setattr(reports, "figures", lambda of: drawn.append((of, figures(of))))
+    tried, collect = [], reports.collect
+    monkeypatch.setattr(reports, "collect", lambda of: tried.append((of, collect(of))))
     before, config = files(out), small_study(entropy=0.5)
     fixed = (("seeds.init", "fixed"), ("seeds.order", "fixed"))
     baseline = config.spec("baseline")
@@ -168,8 +168,10 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     assert launch.trained == ["entropy", "same", "few"]
     assert launch.kept == ["baseline"]
     # The thread that compiles rows ahead tries the report once, with two of them.
-    ((folder, pictures),) = drawn
-    assert folder == out and "pairwise_churn" in pictures
+    ((folder, report),) = tried
+    assert folder == out
+    assert [row.info.name for row in report.rows][:2] == ["baseline", "entropy"]
+    assert report.rows[1].comparison is not None
     (note,) = launch.notes
     assert "entropy is trained again" in note and "its settings changed" in note
     assert str(out / "methods" / "entropy.before") in note
