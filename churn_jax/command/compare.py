@@ -183,6 +183,7 @@ class Reading:
         class_map: file with the new class of each old class (.json, or .csv with
             columns old and new), or "identity" where equal numbers are equal classes.
         on_missing: "intersect" goes on with the examples that both sides have.
+        confirm: names of doubts that are right as they are; the refusal names them.
         order: the versions of a folder, oldest first.
     """
 
@@ -194,6 +195,7 @@ class Reading:
     prediction_column: Name = None
     class_map: Annotated[Optional[str], _shown("FILE")] = None  # noqa: UP045
     on_missing: Literal["error", "intersect"] = "error"
+    confirm: Names = _Several()
     order: Names = _Several()
 
 
@@ -290,7 +292,7 @@ Next, with the predictions of your own two models and a limit that must hold:
   {program} old.csv new.csv --max-nfr 1% --html report.html
 {program} -h says which files and columns are read."""
 _COLUMNS = ("id_column", "label_column", "prediction_column")
-_OF_BOTH = ("kind", "class_map", "on_missing", *_COLUMNS)
+_OF_BOTH = ("kind", "class_map", "on_missing", "confirm", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
 _OF_CLASSES = ("kind", *_OF_TWO, "prediction_column", "class_map")
 _NOT_OF_OUTCOMES = ("labels", "ids", *_OF_CLASSES, "order")
@@ -472,6 +474,7 @@ def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
         "relative": (tolerance or "").rstrip().endswith("%"),
         "id_column": arguments.reading.id_column,
         "target_column": arguments.reading.label_column,
+        "confirm": arguments.reading.confirm,
         "regressions": arguments.regressions,
         "level": arguments.level,
         "seed": arguments.seed,

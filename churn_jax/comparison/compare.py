@@ -21,6 +21,7 @@ from churn_jax.comparison.intervals import cluster_effect, estimates, mcnemar_te
 from churn_jax.comparison.noise import noise_test
 from churn_jax.comparison.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_jax.comparison.pooling import pool as pool_benchmarks
+from churn_jax.comparison.reading.account import account_lines
 from churn_jax.comparison.reading.clusters import read_clusters, without_clusters
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.labels import read_columns
@@ -44,6 +45,7 @@ def compare(
     new_kind: Kind | None = None,
     class_map: Mapping[Any, Any] | str | os.PathLike | None = None,
     on_missing: Literal["error", "intersect"] = "error",
+    confirm: Sequence[str] = (),
     id_column: str | None = None,
     label_column: str | None = None,
     prediction_column: str | None = None,
@@ -79,6 +81,7 @@ def compare(
         class_map: class of the old side to class of the new one, or a file with it, or
             "identity" where equal numbers are equal classes though their counts differ.
         on_missing: "intersect" compares the examples that both sides have.
+        confirm: names of doubts about what was read that are right as they are.
         id_column: column (or array of a `.npz` file) of ids, if its name is not
             `id`, `ids` or `example_id`.
         label_column: the same for labels: `label`, `labels`, `y_true`, `target`.
@@ -132,6 +135,7 @@ def compare(
         clusters=clusters,
         class_map=class_map,
         on_missing=on_missing,
+        confirm=confirm,
         **columns,
     )
     pair = dataclasses.replace(pair, notes=(*pair.notes, *same_file(old, new)))
@@ -235,6 +239,7 @@ def compare_pair(
         equivalent=margin,
         waived=waived,
         pooled=pool_benchmarks(pair, scanned, pool, level=level, seed=seed),
+        read=account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
     )
 
 

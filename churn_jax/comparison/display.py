@@ -137,6 +137,7 @@ class CompareResult(Display, Findings):
         equivalent: the margin asked for; None without one.
         waived: negative flips that the gates do not count; None without waivers.
         pooled: accuracy over several benchmarks; None unless asked for.
+        read: what was read of each side and what was left out, a line each.
     """
 
     _report = report

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from churn_jax.comparison.reading.account import Account
 from churn_jax.flip_counts import count_flips
 
 Kind = Literal["logits", "probabilities", "classes"]
@@ -32,6 +33,7 @@ class Side:
         index: whether the ids are only the index of a data frame, which may say no more
             than the order of the rows.
         notes: sentences about how the file was read that a user should know.
+        account: what was read of the file; None for arrays without names.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Side:
     runs: tuple[int, ...] = (0,)
     index: bool = False
     notes: tuple[str, ...] = ()
+    account: Account | None = None
 
     @property
     def examples(self) -> int:

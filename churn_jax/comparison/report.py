@@ -60,7 +60,7 @@ def page(result: Findings, command: str = "") -> Document:
     """The page of an update; drawing its figures takes a while."""
     blocks = [
         Section("", verdict_blocks(result), kind="said"),
-        Text("\n".join(result.notes), "note remark"),
+        Text("\n".join((*result.read, *result.notes)), "note remark"),
         *sections(result),
         Section("What was run", [Facts(_run(result, command))]),
         Section("Glossary", [Terms(terms(result))]),
@@ -93,6 +93,7 @@ def terminal(result: Findings) -> Document:
     blocks = [
         Text(arrow(result), "best"),
         Text(about(result), "soft"),
+        *(Text(line, "soft") for line in result.read),
         BLANK,
         *map(Text, sentences(result)),
         *(Text(remark(note), "note") for note in result.notes),
@@ -110,7 +111,7 @@ def terminal(result: Findings) -> Document:
 def comment(result: Findings) -> Document:
     """The comment for a pull request, in Markdown."""
     said = [*sentences(result), *map(remark, result.notes)]
-    blocks: list[Block] = [Text(f"{about(result)}.")]
+    blocks: list[Block] = [Text(" ".join((f"{about(result)}.", *result.read)))]
     if result.gates:
         lines = bullets([gate.line for gate in result.gates])
         blocks += [Text((Strong(gate_sentence(result)),)), lines]
@@ -133,7 +134,7 @@ def notebook(result: Findings) -> list[Block]:
     blocks = [Text((Strong(f"{result.old.name} → {result.new.name}"),))]
     if result.gates:
         blocks += [Text((Strong(gate_sentence(result)),)), gate_rows(_gates(result))]
-    blocks += map(Text, (*sentences(result), *result.notes))
+    blocks += map(Text, (*result.read, *sentences(result), *result.notes))
     return [*blocks, *changes_table(result), singles_table(result)]
 
 

@@ -428,6 +428,7 @@ class Findings(Judged):
     equivalent: float | None = None
     waived: Waived | None = None
     pooled: Pooled | None = None
+    read: tuple[str, ...] = ()
 
     @property
     def groupings(self) -> dict[str, list[Group]]:

@@ -40,6 +40,7 @@ def compare_versions(
     kind: Kind | None = None,
     class_map: Literal["identity"] | None = None,
     on_missing: Literal["error", "intersect"] = "error",
+    confirm: Sequence[str] = (),
     order: Sequence[str] | None = None,
     id_column: str | None = None,
     label_column: str | None = None,
@@ -70,6 +71,7 @@ def compare_versions(
         class_map: "identity" where equal numbers are equal classes though the counts
             differ between versions.
         on_missing: "intersect" compares the examples that all versions have.
+        confirm: names of doubts about what was read that are right as they are.
         order: names of the versions, the oldest first; others are left out.
         id_column: name of the column with ids, where it is none of the usual ones.
         label_column: the same for labels.
@@ -139,6 +141,7 @@ def compare_versions(
             clusters=clusters,
             class_map=class_map,
             on_missing=on_missing,
+            confirm=confirm,
         )
         pairs: list[Pair] = []
         for two in itertools.pairwise(sides):
@@ -173,7 +176,7 @@ def compare_versions(
             whole = compare_pair(ends, regressions=regressions, **sampling)
     truth = pairs[0].labels
     found = version_matrices(predicted, None if truth is None else numbers[0][truth])
-    notes = [*files.notes, *(note for step in steps for note in step.notes)]
+    notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
     return VersionsResult(
         versions=(steps[0].old, *(step.new for step in steps)),
         examples=len(examples),

@@ -37,6 +37,7 @@ from churn_jax.comparison.outcomes.result import (
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.pooling import fisher
 from churn_jax.comparison.quantities import QUANTITIES
+from churn_jax.comparison.reading.account import account_lines
 from churn_jax.comparison.reading.sides import same_file, side_names
 from churn_jax.comparison.result import GateOutcome, Pooled, Precision, Waived, Waiver
 from churn_jax.comparison.waivers import waived_rows
@@ -59,6 +60,7 @@ class OutcomesResult(Display, OutcomesFindings):
         clusters: how many there are; None where examples are independent.
         gates: the outcome of each condition.
         notes: sentences about what was read and joined.
+        read: what was read of each side and what was left out, a line each.
     """
 
     _report: ClassVar[Any] = report
@@ -106,6 +108,7 @@ def compare_outcomes(
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     ignore_inputs: bool = False,
+    confirm: Sequence[str] = (),
     id_column: str | None = None,
     target_column: str | None = None,
     gates: Gating = (),
@@ -138,6 +141,7 @@ def compare_outcomes(
         top: also compares the first `top` items of rankings, as sets.
         on_missing: "intersect" compares the examples that both sides have.
         ignore_inputs: whether examples are compared though their inputs differ.
+        confirm: names of doubts about what was read that are right as they are.
         id_column: column of ids, if its name is not a usual one.
         target_column: column of what is right, in the same case.
         gates: conditions, as in `compare`; each holds for every measure that has the
@@ -186,6 +190,7 @@ def compare_outcomes(
         top=top,
         on_missing=on_missing,
         inputs=not ignore_inputs,
+        confirm=confirm,
         id_column=id_column,
     )
     drawn = {"level": level, "seed": seed}
@@ -210,6 +215,7 @@ def compare_outcomes(
             *same_file(old, new),
             *useless,
         ),
+        read=account_lines([(side.name, side.account) for side in sides]),
     )
 
 

@@ -16,6 +16,7 @@ from churn_jax.comparison.outcomes.reading import (
     text_of,
 )
 from churn_jax.comparison.outcomes.values import Kind, Measure, normalized
+from churn_jax.comparison.reading.account import Doubt, settle
 from churn_jax.comparison.reading.clusters import from_zero
 from churn_jax.comparison.reading.clusters import numbers_of as numbers_of_clusters
 from churn_jax.comparison.reading.ids import counts_rows
@@ -69,6 +70,7 @@ def join_outcomes(
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     inputs: bool = True,
+    confirm: Sequence[str] = (),
     id_column: str | None = None,
 ) -> Joined:
     """Joins two versions example by example.
@@ -86,6 +88,7 @@ def join_outcomes(
         on_missing: "intersect" leaves out examples that a side lacks, or whose
             outcome it lacks.
         inputs: whether examples with another input under the same id are left out.
+        confirm: names of doubts that are right as they are.
         id_column: name of the ids in the slices, if it is not a usual one.
 
     Raises:
@@ -149,6 +152,8 @@ def join_outcomes(
         values = _column(cluster, notes, *sides) if values is None else values
         clusters, said = from_zero(numbers_of_clusters(values, cluster))
         notes += said
+    doubts: list[Doubt] = []
+    notes += settle(doubts, confirm)
     return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))
 
 

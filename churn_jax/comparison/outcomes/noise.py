@@ -21,6 +21,7 @@ from churn_jax.comparison.outcomes.reading import (
 from churn_jax.comparison.outcomes.result import Change, MeasureFindings
 from churn_jax.comparison.outcomes.values import Measure
 from churn_jax.comparison.pair import Side
+from churn_jax.comparison.reading.account import account_lines
 from churn_jax.comparison.reading.clusters import NO_CLUSTER, read_clusters
 from churn_jax.comparison.reading.sides import read_side
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of
@@ -36,6 +37,7 @@ def noise_floor(
     id_column: str | None = None,
     target_column: str | None = None,
     score_columns: Sequence[str] = (),
+    confirm: Sequence[str] = (),
     regressions: int = 20,
     level: float = 0.95,
     seed: int = 0,
@@ -55,6 +57,7 @@ def noise_floor(
         id_column: column of ids.
         target_column: column of what is right, or of labels.
         score_columns: columns of numbers to compare.
+        confirm: names of doubts about what was read that are right as they are.
         regressions: how many of the least stable examples to list.
         level: of the confidence intervals.
         seed: of assigning more than 4096 examples to groups.
@@ -76,7 +79,8 @@ def noise_floor(
     if sum(side.runs for side in sides) < 2:
         raise PredictionsError("noise is measured between runs, and there is one")
     whole = _together(sides)
-    options = {"cluster": cluster, "tolerance": tolerance, "relative": relative}
+    options: dict[str, Any] = {"cluster": cluster, "confirm": confirm}
+    options |= {"tolerance": tolerance, "relative": relative}
     joined = join_outcomes(whole, whole, on_missing="intersect", **options)
     measures = []
     for measure in joined.measures:
@@ -91,6 +95,7 @@ def noise_floor(
         measures=tuple(measures),
         clusters=clusters,
         notes=joined.notes,
+        read=account_lines([(side.name, side.account) for side in sides]),
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from churn_jax.comparison.outcomes.logs import read_log
 from churn_jax.comparison.outcomes.values import Kind
+from churn_jax.comparison.reading.account import Account
 from churn_jax.comparison.reading.class_values import (
     ID,
     LABEL,
@@ -62,6 +63,7 @@ class Outcomes:
         target: Arrow array `[N]`; None without one.
         inputs: Arrow array of texts `[N]`; None without one.
         others: Arrow columns `[N]`, by name, that are neither.
+        account: what was read of the file; None where nothing has a name.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Outcomes:
     target: Any = None
     inputs: Any = None
     others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    account: Account | None = None
 
 
 def outcome_columns(names: Sequence[str]) -> list[str]:

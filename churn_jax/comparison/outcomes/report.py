@@ -74,7 +74,7 @@ def page(result: OutcomesFindings, command: str = "") -> Document:
         blocks += [Text(_named(result, measure, first), "lead"), *map(Text, others)]
     blocks.append(gate_rows([(gate, "") for gate in result.gates]))
     sections = [Section("", blocks, kind="said")]
-    sections += [Text("\n".join(result.notes), "note remark")]
+    sections += [Text("\n".join((*result.read, *result.notes)), "note remark")]
     for measure in result.measures:
         title = _title(result, measure)
         sections += [
@@ -113,14 +113,17 @@ def terminal(result: OutcomesFindings) -> Document:
             total = count_text(measure.changes_total)
             title = _upper(f"{_falls(measure)}: {len(shown)} of {total}")
             blocks.append(_change_table(measure, shown, title))
-    blocks[2:2] = [Text(remark(note), "note") for note in result.notes]
+    blocks[2:2] = [
+        *(Text(line, "soft") for line in result.read),
+        *(Text(remark(note), "note") for note in result.notes),
+    ]
     gates = [(gate, "") for gate in result.gates]
     return Document(arrow, blocks=[*blocks, *gate_lines(gates, gate_sentence(result))])
 
 
 def comment(result: OutcomesFindings) -> Document:
     """The comment for a pull request, in Markdown."""
-    blocks: list[Block] = [Text(f"{about(result)}.")]
+    blocks: list[Block] = [Text(" ".join((f"{about(result)}.", *result.read)))]
     if result.gates:
         blocks.append(Text((Strong(gate_sentence(result)),)))
         blocks.append(bullets([gate.line for gate in result.gates]))
@@ -146,7 +149,7 @@ def notebook(result: OutcomesFindings) -> list[Block]:
     if result.gates:
         blocks.append(Text((Strong(gate_sentence(result)),)))
         blocks.append(gate_rows([(gate, "") for gate in result.gates]))
-    blocks += map(Text, result.notes)
+    blocks += map(Text, (*result.read, *result.notes))
     for measure in result.measures:
         first, *others = sentences(measure, result.clusters)
         blocks += [Text(_named(result, measure, first)), *map(Text, others)]

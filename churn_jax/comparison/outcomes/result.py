@@ -139,6 +139,7 @@ class OutcomesFindings(Judged):
     clusters: int | None = None
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> MeasureFindings:
         """The measure called `name`."""

@@ -1,10 +1,12 @@
 """Two versions brought together: the same examples and classes, one set of labels."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from churn_jax.comparison.pair import Pair, Side
+from churn_jax.comparison.reading.account import Doubt, settle
 from churn_jax.comparison.reading.class_alignment import Alignment, align_classes
 from churn_jax.comparison.reading.class_values import ClassValues, look_alikes
 from churn_jax.comparison.reading.clusters import (
@@ -27,6 +29,7 @@ def join(
     clusters: Any = None,
     class_map: Any = None,
     on_missing: Literal["error", "intersect"] = "error",
+    confirm: Sequence[str] = (),
     id_column: str | None = None,
     label_column: str | None = None,
 ) -> Pair:
@@ -47,6 +50,7 @@ def join(
         class_map: see `read_class_map`.
         on_missing: "intersect" goes on with the examples that both sides and the labels
             have; an example that the slices lack has no value there.
+        confirm: names of doubts that are right as they are.
         id_column: name of the ids in the other files, if it is not a usual one.
         label_column: name of the labels in their file, if it is not a usual one.
 
@@ -92,6 +96,7 @@ def join(
         labels=separate_labels,
         class_map=class_map,
     )
+    doubts: list[Doubt] = []
     return Pair(
         old=old,
         new=new,
@@ -110,7 +115,11 @@ def join(
         slices=groupings,
         clusters=belonging,
         cluster_column=cluster_column,
-        notes=(*rows.notes, *_about_classes(old, new, aligned)),
+        notes=(
+            *rows.notes,
+            *_about_classes(old, new, aligned),
+            *settle(doubts, confirm),
+        ),
     )
 
 
