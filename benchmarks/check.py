@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import clicks
-import compare
 import pairwise
 import replicas
 
+import compare
 from churn_jax.command.launch import use_all_cores
 
 # Ratio -> what the README says. Higher is better.

@@ -71,9 +71,9 @@ def read(folder: Path, examples: int, resamples: int) -> None:
 
 def scan(folder: Path, examples: int, resamples: int) -> None:
     """The pass over the scores alone."""
-    from churn_jax.comparison.reading.join import join
-    from churn_jax.comparison.reading.sides import read_side
-    from churn_jax.comparison.scanning.scan import scan
+    from churn_compare.reading.join import join
+    from churn_compare.reading.sides import read_side
+    from churn_compare.scanning.scan import scan
 
     old, new = (read_side(folder / f"{name}.npy", name) for name in ("old", "new"))
     scan(join(old, new, labels=folder / "labels.npy"))

@@ -3,7 +3,7 @@
     JAX_PLATFORMS=cpu python benchmarks/compare_coverage.py --trials 2000
 
 Predictions are drawn from models of which the true numbers are known, and compared with
-`churn_jax.comparison`. Printed is the share of trials, in percent, whose 95 % interval
+`churn_compare`. Printed is the share of trials, in percent, whose 95 % interval
 holds the truth. `one` has one run a side: examples fall into the five outcomes with
 given probabilities. `runs` has several: an example has a difficulty that all runs share
 and one for each version, every run shifts all of its scores (`shift`) and adds its own
@@ -31,16 +31,16 @@ import time
 import numpy as np
 from scipy import optimize, special, stats
 
-from churn_jax.comparison.intervals import counted, intervals, mcnemar_test
-from churn_jax.comparison.noise import noise_test, retraining_p
-from churn_jax.comparison.outcomes import Measure, estimate
-from churn_jax.comparison.outcomes.estimates import equal_weights
-from churn_jax.comparison.pair import Scanned, ScannedSide
-from churn_jax.comparison.pooling import pool
-from churn_jax.comparison.reading.join import join
-from churn_jax.comparison.reading.sides import read_side
-from churn_jax.comparison.scanning.scan import scan
-from churn_jax.comparison.sums import partition
+from churn_compare.intervals import counted, intervals, mcnemar_test
+from churn_compare.noise import noise_test, retraining_p
+from churn_compare.outcomes import Measure, estimate
+from churn_compare.outcomes.estimates import equal_weights
+from churn_compare.pair import Scanned, ScannedSide
+from churn_compare.pooling import pool
+from churn_compare.reading.join import join
+from churn_compare.reading.sides import read_side
+from churn_compare.scanning.scan import scan
+from churn_compare.sums import partition
 
 SHARES = (
     "churn",

@@ -220,7 +220,7 @@ def table(found: dict) -> str:
 
 def figure(found: dict) -> str:
     """Time and memory over every quantity, as SVG."""
-    from churn_jax.documents.plotting import INK, drawing, line_style
+    from churn_compare.documents.plotting import INK, drawing, line_style
 
     panels = ["replicas", "members", "parameters", "classes", "examples"]
     panels += ["devices", "chips"]

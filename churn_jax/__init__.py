@@ -15,7 +15,7 @@ from churn_jax._plugins import misfits as _misfits
 from churn_jax.lazy import load_on_use as _load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.comparison.compare import compare
+    from churn_compare.comparison import compare
     from churn_jax.reports.logits import report
     from churn_jax.studies.own import StudyResult, study
 
@@ -27,10 +27,10 @@ for _sentence in _misfits():
 __all__ = ["StudyResult", "__version__", "compare", "report", "study"]
 
 _HOMES = {
-    "StudyResult": "studies.own",
-    "compare": "comparison.compare",
-    "report": "reports.logits",
-    "study": "studies.own",
+    "StudyResult": "churn_jax.studies.own",
+    "compare": "churn_compare.comparison",
+    "report": "churn_jax.reports.logits",
+    "study": "churn_jax.studies.own",
 }
 
 _PACKAGES = (
@@ -42,10 +42,8 @@ _PACKAGES = (
     "metrics",
     "models",
     "perturbations",
-    "predictions",
     "reports",
     "studies",
-    "testing",
     "training",
 )
 
@@ -55,25 +53,14 @@ _find, _ = _load_on_use(__name__, (), _PACKAGES)
 def __getattr__(name: str) -> Any:
     """Loads a name when it is first used, so that the package stays light."""
     if name in _HOMES:
-        try:
-            return getattr(importlib.import_module(f"churn_jax.{_HOMES[name]}"), name)
-        except ModuleNotFoundError as error:
-            if not (error.name or "").startswith(__name__):
-                raise
-            raise ModuleNotFoundError(
-                f"churn_jax.{name} is part of churn-jax, and here only churn-compare "
-                "is installed: pip install churn-jax",
-                name=error.name,
-            ) from error
+        return getattr(importlib.import_module(_HOMES[name]), name)
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 
-        for distribution in ("churn-jax", "churn-compare"):
-            try:
-                return version(distribution)
-            except PackageNotFoundError:
-                continue
-        return "0.0.0"  # a source tree that was never installed
+        try:
+            return version("churn-jax")
+        except PackageNotFoundError:
+            return "0.0.0"  # a source tree that was never installed
     return _find(name)
 
 

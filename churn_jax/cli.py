@@ -1,20 +1,18 @@
 """The `churn-jax` command; `churn-jax -h` lists sub-commands and exit codes."""
 
-import errno
 import logging
 import os
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from churn_compare.command_line import fail, words_of
+from churn_compare.command_line import run as run_command
+from churn_compare.suggestions import did_you_mean
 from churn_jax.command import COMMANDS
 from churn_jax.command import command_named as _command
-from churn_jax.command.signals import end_at_a_signal
-from churn_jax.escaping import printable
-from churn_jax.registry import did_you_mean
 
-__all__ = ["EXIT_CODES", "compare", "main"]
+__all__ = ["EXIT_CODES", "main"]
 
 EXIT_CODES = {
     "0": "fine",
@@ -29,9 +27,6 @@ EXIT_CODES = {
     "141": "the reader of the output went away, as in `churn-jax ... | head`",
 }
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# The longest sentence of an error that is not ours; --verbose shows all of it.
-_LONGEST = 300
 # What libtpu looks for on a machine without a TPU, and complains about if it is unset.
 _WITHOUT_TPU = {
     "TPU_ACCELERATOR_TYPE": "v5e-1",
@@ -86,63 +81,9 @@ def _quiet_libraries() -> None:
             os.environ.setdefault(name, value)
 
 
-def _fail(sentence: str, program: str = "churn-jax") -> int:
-    print(f"{program}: {printable(sentence)}", file=sys.stderr)
-    return 2
-
-
-def _sentence(error: Exception) -> str:
-    """What went wrong; errors that are not ours are cut, with a way to see the rest."""
-    said = str(error)
-    if isinstance(error, (ValueError, TypeError)):
-        return said
-    if isinstance(error, OSError):
-        where = f": {error.filename}" if error.filename else ""
-        if error.errno in _NO_SPACE:
-            return (
-                f"no space left on the disk{where}; what was finished before is kept, "
-                "and the same command goes on once there is room"
-            )
-        return f"{error.strerror or said}{where}"
-    if isinstance(error, MemoryError):
-        said = f"not enough memory ({said})" if said else "not enough memory"
-    else:
-        said = f"unexpected {type(error).__name__}: {said}"
-    if len(said) > _LONGEST:
-        said = f"{said[:_LONGEST]} ..."
-    return f"{said}; --verbose shows where"
-
-
-def compare(argv: Sequence[str] | None = None) -> int:
-    """Runs `churn-compare`: `churn-jax compare`, where nothing else is installed."""
-    argv, verbose = _words(argv)
-    if argv == ["--version"]:
-        return main(argv)
-
-    def run() -> int:
-        from churn_jax.command.compare import compare as run_compare
-
-        return run_compare(argv, program="churn-compare")
-
-    return _run(run, "churn-compare", verbose)
-
-
-def _words(argv: Sequence[str] | None) -> tuple[list[str], bool]:
-    """The words of the command without --verbose, and whether it was there."""
-    if argv is None:  # this process is the command; JAX takes seconds to import
-        end_at_a_signal()
-        # Modules of the user's in the current folder are found, but hide no others.
-        sys.path.append("")
-    argv = list(sys.argv[1:] if argv is None else argv)
-    verbose = "--verbose" in argv
-    # Whether an error shows its traceback and progress its details.
-    logging.getLogger("churn_jax").setLevel(logging.DEBUG if verbose else logging.INFO)
-    return [word for word in argv if word != "--verbose"], verbose
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    argv, verbose = _words(argv)
+    argv, verbose = words_of(argv, "churn-jax")
     if not argv or argv[0] in ("-h", "--help"):
         print(_usage())
         return 0
@@ -154,7 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, rest = argv[0], argv[1:]
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
-        return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
+        return fail(
+            f"unknown command {name!r}{hint} (churn-jax -h lists them)", "churn-jax"
+        )
 
     def run() -> int:
         if name not in ("equations", "compare", "completion"):  # they compile nothing
@@ -163,25 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _enable_compilation_cache()
         return _command(name)(rest)
 
-    return _run(run, "churn-jax", verbose)
-
-
-def _run(command: Callable[[], int], program: str, verbose: bool) -> int:
-    """The exit code of a command, whatever it raises."""
-    try:
-        code = command()
-        sys.stdout.flush()  # a disk that is full or a reader that is gone counts
-        return code
-    except KeyboardInterrupt:  # before a study was there to be saved
-        print(f"{program}: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # `churn-jax ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except Exception as error:  # 1, Python's own code, would mean that a gate failed
-        if verbose:
-            traceback.print_exc()
-        return _fail(_sentence(error), program)
+    return run_command(run, "churn-jax", verbose)
 
 
 if __name__ == "__main__":

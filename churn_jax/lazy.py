@@ -47,7 +47,7 @@ class _Module(types.ModuleType):
     """A package or one of its files; a call says which functions it has."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from churn_jax.registry import one_of
+        from churn_compare.suggestions import one_of
 
         package = self.__name__.rpartition(".")[0]
         public = getattr(sys.modules.get(package), "__all__", ())

@@ -6,8 +6,8 @@ Imported only when a name was not found, so that it costs nothing otherwise.
 import functools
 from pathlib import Path
 
+from churn_compare.suggestions import did_you_mean, one_of
 from churn_jax.equations import exported_names
-from churn_jax.registry import did_you_mean, one_of
 
 __all__ = ["OTHER_NAMES", "name_hint"]
 

@@ -20,16 +20,17 @@ package says only where the decorators are.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Registry", "did_you_mean", "dotted_name", "is_own", "one_of"]
+from churn_compare.suggestions import did_you_mean
+
+__all__ = ["Registry", "dotted_name", "is_own"]
 
 T = TypeVar("T")
 _GROUP = "churn_jax"
@@ -200,28 +201,6 @@ class Registry(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def did_you_mean(
-    name: str, known: Iterable[str], count: int = 2, cutoff: float = 0.4
-) -> str:
-    """`; did you mean resnet20?`, or nothing where no known name is close.
-
-    Upper and lower case count as equal.
-
-    Example:
-        >>> did_you_mean("chrun", ["churn", "accuracy"])
-        '; did you mean churn?'
-    """
-    lower = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=count, cutoff=cutoff)
-    return f"; did you mean {one_of([lower[c] for c in close])}?" if close else ""
-
-
-def one_of(names: Sequence[str]) -> str:
-    """`a, b or c`."""
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def is_own(name: str) -> bool:

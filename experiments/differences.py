@@ -11,7 +11,7 @@ import argparse
 import csv
 from pathlib import Path
 
-from churn_jax.analysis.significance import holm
+from churn_compare.significance import holm
 from churn_jax.reports import collect
 from churn_jax.reports.compare import paired
 

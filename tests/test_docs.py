@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tyro
 
+from churn_compare import read_gates
+from churn_compare.gate_file import read_waivers
+from churn_compare.verdict import sentences
 from churn_jax.cli import main
 from churn_jax.command import COMMANDS
 from churn_jax.command.study import _parse
-from churn_jax.comparison import read_gates
-from churn_jax.comparison.gate_file import read_waivers
-from churn_jax.comparison.verdict import sentences
 from churn_jax.data.tables.schema import TableSchema
 from churn_jax.reports import QUANTITIES
 

@@ -8,6 +8,9 @@ import numpy as np
 import optax
 import pytest
 
+from churn_compare.prediction_shards import MappedPredictions, ShardedRows
+from churn_compare.predictions import Predictions
+from churn_compare.suggestions import did_you_mean
 from churn_jax import methods, registry
 from churn_jax.command.options import with_methods
 from churn_jax.configuration.codec import from_json, to_json
@@ -15,9 +18,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods import METHODS, PENALTIES, AntiDistillation, Method, pytree
 from churn_jax.models import MLP, MODELS, create
-from churn_jax.prediction_shards import MappedPredictions, ShardedRows
-from churn_jax.predictions import Predictions
-from churn_jax.registry import Registry, did_you_mean, dotted_name
+from churn_jax.registry import Registry, dotted_name
 from churn_jax.reports import (
     QUANTITIES,
     collect,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
+    from churn_compare.significance import holm, mcnemar_exact, sign_flip_exact
     from churn_jax.analysis.corruption import (
         CorruptionSummary,
         Quartiles,
@@ -66,14 +67,11 @@ if TYPE_CHECKING:
     )
     from churn_jax.analysis.significance import (
         Difference,
-        holm,
         jackknife_stderr,
         leave_one_run_out,
-        mcnemar_exact,
         paired_jackknife_test,
         paired_leave_one_out_test,
         paired_t_test,
-        sign_flip_exact,
     )
     from churn_jax.analysis.transfer import TransferredGuide, transferred_guide
 

@@ -9,21 +9,17 @@ import dataclasses
 
 import numpy as np
 
-from churn_jax.distributions import coin_cdf, normal_cdf, student_cdf
+from churn_compare.distributions import student_cdf
 
 __all__ = [
     "Difference",
-    "holm",
     "jackknife_stderr",
     "leave_one_run_out",
-    "mcnemar_exact",
     "paired_jackknife_test",
     "paired_leave_one_out_test",
     "paired_t_test",
-    "sign_flip_exact",
 ]
 
-_LATTICE = 1 << 20  # flips up to which the sign-flip distribution is exact
 _ROUNDING = 1e-12  # a standard error below this share of the values is rounding noise
 
 
@@ -238,141 +234,6 @@ def paired_t_test(values_a: np.ndarray, values_b: np.ndarray) -> Difference:
     runs = len(delta)
     stderr = float(delta.std(ddof=1) / np.sqrt(runs)) if runs > 1 else np.nan
     return _difference(float(delta.mean()), stderr, runs, _scale(a, b))
-
-
-def mcnemar_exact(b, c):
-    """Exact McNemar test on the examples two models disagree about.
-
-    Under "neither is better", `b ~ Binomial(b + c, 1/2)`; two-sided
-    `p = min(1, 2 P[X <= min(b, c)])`.
-
-    Args:
-        b: examples only the first model gets right (negative flips, old to new); a
-            count or an array of them.
-        c: examples only the second gets right (positive flips).
-
-    Returns:
-        The p-value, an array for arrays; 1 when the models never disagree in
-        correctness.
-
-    Raises:
-        ValueError: a count is negative or not whole.
-
-    Example:
-        >>> mcnemar_exact(1, 6)  # 2 * (1 + 7) / 2**7
-        0.125
-
-    Notes:
-        It says whether these two *models* differ on this kind of example, not whether
-        two training methods do: that takes several runs (`paired_t_test`).
-
-    References:
-        [mcnemar] pp. 153-157 -- McNemar, Note on the sampling error of the difference
-        between correlated proportions or percentages, Psychometrika 1947.
-        https://doi.org/10.1007/BF02295996
-    """
-    both = np.array([b, c])
-    counts = both.astype(np.int64)
-    if np.any(both < 0) or np.any(both != counts):
-        raise ValueError(f"b and c must be counts; got {b} and {c}")
-    p = 2.0 * coin_cdf(counts.min(axis=0), counts.sum(axis=0))
-    return np.minimum(1.0, p) if p.ndim else float(min(1.0, p))
-
-
-def sign_flip_exact(net) -> float:
-    """McNemar's test for clusters: old and new are swapped in whole clusters.
-
-    With `d_k` the positive less the negative flips of cluster k, and independent signs
-    `e_k` that are as likely 1 as -1, `p = P[|sum_k e_k d_k| >= |sum_k d_k|]`.
-
-    Args:
-        net: `[K]` whole numbers `d_k`; clusters without flips may be left out.
-
-    Returns:
-        The two-sided p-value; 1 where all are 0.
-
-    Raises:
-        ValueError: a number is not whole.
-
-    Example:
-        >>> sign_flip_exact([-1, 1, 1, 1, 1, 1, 1]) == mcnemar_exact(1, 6)
-        True
-        >>> sign_flip_exact([3, 2])  # of 5, 1, -1 and -5, two are as far from 0
-        0.5
-
-    Notes:
-        Exact if, were the versions equally good, every cluster were as likely with old
-        and new exchanged; where only the mean of `d_k` is 0, it holds in large samples,
-        as does the test of Durkalski et al. (Statistics in Medicine 2003), which is the
-        normal approximation to this one with the clusters' shares in place of their
-        counts. It is chosen since it needs no large sample and is the exact McNemar
-        test where each cluster is one example. The distribution is found from its
-        characteristic function, `prod_k cos(d_k t)`; with more than 2^20 flips the
-        normal approximation with variance `sum_k d_k^2` takes its place.
-
-    References:
-        [sign-flip] pp. 381-397 -- Winkler et al., Permutation inference for the general
-        linear model, NeuroImage 2014. https://doi.org/10.1016/j.neuroimage.2014.01.060
-        [mcnemar] pp. 153-157 -- McNemar, Note on the sampling error of the difference
-        between correlated proportions or percentages, Psychometrika 1947.
-        https://doi.org/10.1007/BF02295996
-    """
-    given = np.asarray(net)
-    whole = given.astype(np.int64)
-    if np.any(given != whole):
-        raise ValueError(f"net flips must be whole numbers; got {net}")
-    observed, sizes = abs(int(whole.sum())), np.abs(whole[whole != 0])
-    if not observed:
-        return 1.0
-    if sizes.max() == 1:
-        return mcnemar_exact((len(sizes) - observed) // 2, (len(sizes) + observed) // 2)
-    most = int(sizes.sum())
-    if most > _LATTICE:
-        return float(2.0 * normal_cdf(-observed / np.sqrt(np.square(sizes).sum())))
-    points = 1 << (2 * most + 1).bit_length()
-    angle = 2.0 * np.pi / points * np.arange(points // 2 + 1)
-    transform = np.ones(len(angle))
-    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        transform *= np.cos(size * angle) ** count
-    chances = np.maximum(np.fft.irfft(transform, points)[observed : most + 1], 0.0)
-    return float(np.clip(2.0 * chances.sum(), 2.0 ** (1 - len(sizes)), 1.0))
-
-
-def holm(p_values) -> np.ndarray:
-    """Holm's step-down adjustment: keeps the chance of any false alarm below alpha.
-
-    Sorted ascending, `p_adj(k) = max_{i <= k} min(1, (m - i + 1) p(i))`.
-
-    Args:
-        p_values: `[m]`; NaN (not testable) stays NaN and is not counted in `m`.
-
-    Returns:
-        `[m]` adjusted p-values in the order given.
-
-    Raises:
-        ValueError: not one-dimensional, or a value outside [0, 1].
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03])
-        array([0.03, 0.06, 0.06])
-
-    References:
-        [holm] pp. 65-70 -- Holm, A Simple Sequentially Rejective Multiple Test
-        Procedure, Scandinavian Journal of Statistics 1979.
-        https://www.jstor.org/stable/4615733
-    """
-    p_values = np.asarray(p_values, np.float64)
-    tested = np.isfinite(p_values)
-    p = p_values[tested]
-    if p_values.ndim != 1 or np.any((p < 0) | (p > 1)):
-        raise ValueError(f"p_values must be [m] within [0, 1]; got {p_values}")
-    order = np.argsort(p, kind="stable")
-    steps = np.arange(len(p), 0, -1)
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
-    out = np.full(p_values.shape, np.nan)
-    out[tested] = adjusted
-    return out
 
 
 def _square(matrix, name: str) -> np.ndarray:

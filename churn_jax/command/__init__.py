@@ -24,5 +24,6 @@ COMMANDS = {
 def command_named(name: str) -> Callable[[Sequence[str]], int]:
     """The function of a sub-command, from its words to its exit code."""
     # Each is a function of the module of its name, which is imported only now.
-    home = "study" if name == "report" else name
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    homes = {"report": f"{__name__}.study", "compare": "churn_compare.cli"}
+    home = homes.get(name, f"{__name__}.{name}")
+    return getattr(importlib.import_module(home), name)

@@ -4,11 +4,11 @@ import typing
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from churn_compare.option_list import ASK, Asked, Option, options_of
 from churn_jax.command import COMMANDS, command_named
 from churn_jax.command.completion import SHELLS
 from churn_jax.command.listing import rows_of
-from churn_jax.command.option_list import ASK, SHORT_FORMS, Asked, Option, options_of
-from churn_jax.command.options import LISTS, OWN
+from churn_jax.command.options import LISTS, OWN, SHORT_FORMS
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.command.study_file import with_file
 from churn_jax.configuration.rows import coefficients

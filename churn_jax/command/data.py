@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from churn_jax.command.option_list import read_options
+from churn_jax.command.options import read_options
 
 __all__ = ["data"]
 

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import tyro
 
-from churn_jax.command.option_list import read_options
-from churn_jax.documents import print_document
+from churn_compare.documents import print_document
+from churn_jax.command.options import read_options
 
 __all__ = ["displacement"]
 

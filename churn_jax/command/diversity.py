@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from churn_jax.command.option_list import SHORT_FORMS, read_options
-from churn_jax.command.options import written_out
+from churn_compare.documents import print_document
+from churn_jax.command.options import SHORT_FORMS, read_options, written_out
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.documents import print_document
 from churn_jax.training.progress import Display, Work
 
 __all__ = ["diversity"]

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import tyro
 
+from churn_compare.documents import Column, Document, Facts, Table, Text, print_document
 from churn_jax._plugins import misfits
-from churn_jax.command.option_list import read_options
-from churn_jax.documents import Column, Document, Facts, Table, Text, print_document
+from churn_jax.command.options import read_options
 
 __all__ = ["doctor"]
 

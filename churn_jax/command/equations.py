@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from churn_jax.command.option_list import read_options
+from churn_jax.command.options import read_options
 
 __all__ = ["equations"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from churn_jax.escaping import printable
+from churn_compare.escaping import printable
 
 __all__ = [
     "Launch",

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from churn_jax.command.option_list import SHORT_FORMS
-from churn_jax.command.options import OWN
+from churn_jax.command.options import OWN, SHORT_FORMS
 from churn_jax.command.study_file import with_file
 from churn_jax.registry import Registry, dotted_name
 

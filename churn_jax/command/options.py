@@ -3,27 +3,69 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from churn_jax.command.option_list import SHORT_FORMS
+from churn_compare import option_list
+
+if TYPE_CHECKING:
+    from churn_jax.command.study_file import StudyFile
+
 
 __all__ = [
     "LISTS",
     "OWN",
+    "SHORT_FORMS",
     "SHORT_FORMS_HELP",
     "chosen",
     "configured",
     "preset_first",
+    "read_options",
     "with_coefficients",
     "with_methods",
     "written_out",
 ]
+
+# Short forms of the options that are used most.
+SHORT_FORMS = {
+    "--data": "--data.name",
+    "--data-dir": "--data.data-dir",
+    "--manual-dir": "--data.manual-dir",
+    "--model": "--model.name",
+    "--optimizer": "--train.optimizer.name",
+    "--replicas": "--train.replicas",
+    "--epochs": "--train.epochs",
+    "--batch-size": "--train.batch-size",
+    "--mapping": "--train.mapping",
+    "--seed": "--train.seeds.base",
+}
 
 LISTS = ("--set", "--only", "--method", "--log")  # options of several texts
 OWN = "own"  # the study without a preset
 SHORT_FORMS_HELP = (
     f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,member=2,data=1."
 )
+
+
+T = TypeVar("T")
+
+
+def read_options(
+    cls: type[T],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str | None = None,
+    file: "StudyFile | None" = None,
+) -> T:
+    """An instance of `cls`, whose fields are options.
+
+    The words of a `file` are in `argv`; their names and types are checked first.
+    """
+    if file is not None and option_list.ASK not in argv:
+        file.check(cls)
+    return option_list.read_options(
+        cls, argv, prog=prog, description=description, short_forms=SHORT_FORMS
+    )
 
 
 def preset_first(

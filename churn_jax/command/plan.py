@@ -9,21 +9,22 @@ from typing import Any
 
 import tyro
 
-from churn_jax.array_files import write_file
+from churn_compare.array_files import write_file
+from churn_compare.documents import Document, Text
+from churn_compare.suggestions import did_you_mean
 from churn_jax.command.listing import print_list
-from churn_jax.command.option_list import SHORT_FORMS, read_options
 from churn_jax.command.options import (
     OWN,
+    SHORT_FORMS,
     SHORT_FORMS_HELP,
     chosen,
     preset_first,
+    read_options,
     with_coefficients,
     written_out,
 )
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.command.study_file import FileOptions, print_if_asked, with_file
-from churn_jax.documents import Document, Text
-from churn_jax.registry import did_you_mean
 from churn_jax.setting_checks import check_least
 from churn_jax.training.progress import Display, Work
 

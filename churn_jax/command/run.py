@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from churn_compare.escaping import printable
 from churn_jax.command.launch import Launch, connect, ending_at_once, wait_for_all
 from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
 from churn_jax.command.study_file import FileOptions
-from churn_jax.escaping import printable
 from churn_jax.training.progress import COMPILING, Work
 
 __all__ = [

@@ -12,32 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from churn_compare.command_line import SIGNALS, name_of_signal
+
 __all__ = [
     "NOT_FINISHED",
     "Stopping",
     "check_minutes",
-    "end_at_a_signal",
     "stopping",
 ]
 
 # Exit code of a command that `--minutes` ended before its work was done.
 NOT_FINISHED = 3
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def end_at_a_signal() -> None:
-    """Lets either signal end the process from now on, with a sentence."""
-    # Without an exception: the import of an extension would turn it into another one.
-    for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end)
-
-
-def _end(number: int, frame) -> None:
-    del frame
-    _write(2, f"churn-jax: {_named(number)}\n")
-    os._exit(128 + number)
 
 
 def check_minutes(minutes: float | None) -> None:
@@ -101,7 +86,7 @@ class Stopping:
         if self.signals or not self.unsaved:
             said = "stopped at once; the last checkpoint is kept"
             if not self.signals:
-                said = f"{_named(number)}; there was nothing new to save"
+                said = f"{name_of_signal(number)}; there was nothing new to save"
             cursor = "\x1b[?25h" if os.isatty(1) else ""  # which bars have hidden
             _write(1, f"{cursor}\n{said}. To go on: {self._go_on}\n")
             os._exit(128 + number)
@@ -126,11 +111,11 @@ def stopping(
 
     def listen() -> None:
         while number := os.read(heard, 1):
-            if number[0] in _SIGNALS:
+            if number[0] in SIGNALS:
                 asked.answer(number[0])
 
     listener = threading.Thread(target=listen, daemon=True)
-    previous = {n: signal.signal(n, lambda number, frame: None) for n in _SIGNALS}
+    previous = {n: signal.signal(n, lambda number, frame: None) for n in SIGNALS}
     before = signal.set_wakeup_fd(told)
     listener.start()
     try:
@@ -143,10 +128,6 @@ def stopping(
         os.close(told)
         listener.join()
         os.close(heard)
-
-
-def _named(number: int) -> str:
-    return "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
 
 
 def _write(descriptor: int, text: str) -> None:

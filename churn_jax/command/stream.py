@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from churn_jax.command.listing import print_list
-from churn_jax.command.option_list import read_options
-from churn_jax.command.options import preset_first, with_coefficients, written_out
+from churn_jax.command.options import (
+    preset_first,
+    read_options,
+    with_coefficients,
+    written_out,
+)
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.command.study_file import print_if_asked, with_file

@@ -11,19 +11,20 @@ from typing import Annotated
 
 import tyro
 
+from churn_compare.escaping import printable
 from churn_jax.command.listing import print_list
-from churn_jax.command.option_list import SHORT_FORMS, read_options
 from churn_jax.command.options import (
     OWN,
+    SHORT_FORMS,
     SHORT_FORMS_HELP,
     chosen,
     preset_first,
+    read_options,
     written_out,
 )
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.command.study_file import print_if_asked, with_file
-from churn_jax.escaping import printable
 from churn_jax.studies.progress import StudyDisplay
 from churn_jax.training.loggers import as_loggers
 

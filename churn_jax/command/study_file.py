@@ -14,11 +14,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from churn_jax.command.option_list import Option, options_of
+from churn_compare.option_list import Option, options_of
+from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.rows import coefficients
 from churn_jax.configuration.training import MeshShape
-from churn_jax.registry import did_you_mean
 
 __all__ = ["FileOptions", "StudyFile", "print_if_asked", "with_file"]
 

@@ -11,8 +11,14 @@ from typing import Any
 import tyro
 
 from churn_jax.command.listing import print_list
-from churn_jax.command.option_list import SHORT_FORMS, read_options
-from churn_jax.command.options import OWN, SHORT_FORMS_HELP, chosen, written_out
+from churn_jax.command.options import (
+    OWN,
+    SHORT_FORMS,
+    SHORT_FORMS_HELP,
+    chosen,
+    read_options,
+    written_out,
+)
 from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.command.study_file import print_if_asked, with_file

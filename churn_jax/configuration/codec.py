@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax.methods.base import METHODS, Method
-from churn_jax.registry import did_you_mean
 
 __all__ = ["from_json", "replaced", "to_json"]
 

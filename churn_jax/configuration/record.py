@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from churn_jax.array_files import write_file
+from churn_compare.array_files import write_file
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax import ensembles, models
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.methods.base import Method
-from churn_jax.registry import did_you_mean
 from churn_jax.setting_checks import check_least
 
 __all__ = [

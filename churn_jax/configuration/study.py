@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import PurePath
 
+from churn_compare.prediction_shards import fits_whole
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, StudyRows, averaged_name
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
 from churn_jax.methods.base import check_teacher
-from churn_jax.prediction_shards import fits_whole
 from churn_jax.setting_checks import check_choice, check_least
 
 __all__ = ["DataConfig", "EvaluationConfig", "StudyConfig", "Update"]

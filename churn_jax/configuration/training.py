@@ -6,10 +6,11 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
-from churn_jax.registry import Registry, did_you_mean, is_own
+from churn_jax.registry import Registry, is_own
 from churn_jax.setting_checks import check_choice, check_least, check_share
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from churn_jax.array_files import ArrayFileError, NpzArrays
+from churn_compare.array_files import ArrayFileError, NpzArrays
 from churn_jax.data.splits import DataError, Split, check_split, hold_out
 from churn_jax.data.text import TextOptions, token_splits
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from churn_jax.array_files import replace_file
+from churn_compare.array_files import replace_file
 from churn_jax.data.loading import read_uncut
 from churn_jax.data.splits import DataError, Split, first_line
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from churn_jax.array_files import replace_file
+from churn_compare.array_files import replace_file
 from churn_jax.data.loading import cut
 from churn_jax.data.object_names import is_object
 from churn_jax.data.records import (

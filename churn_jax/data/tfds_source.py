@@ -11,11 +11,11 @@ import pathlib
 
 import numpy as np
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax.data.digits import NUM_CLASSES, load_digits
 from churn_jax.data.object_names import DATASETS
 from churn_jax.data.splits import DataError, Split, check_split, first_line
 from churn_jax.data.text import TextOptions, read_text_records
-from churn_jax.registry import did_you_mean
 
 # TFDS only logs what it could not import, and fails later with an AttributeError.
 _NEEDED = ("tensorflow_datasets", "promise", "importlib_resources", "array_record")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.ensembles.network import Network
 from churn_jax.typing import PRNGKey, PyTree
 

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from churn_compare.class_sets import known_classes
 from churn_jax._checks import check_labels, check_logits, check_same_shape
-from churn_jax.class_sets import known_classes
 from churn_jax.losses.classification import cross_entropy
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
@@ -37,7 +37,7 @@ def backward_compatible(old_head_logits: Logits, labels: Labels) -> PerExample:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from churn_jax.class_sets import UNKNOWN_LOGIT
+        >>> from churn_compare.class_sets import UNKNOWN_LOGIT
         >>> logits = jnp.array([[1.0, 1.0, UNKNOWN_LOGIT]] * 2)
         >>> loss = backward_compatible(logits, jnp.array([0, 2]))
         >>> [f"{x:.4f}" for x in loss]

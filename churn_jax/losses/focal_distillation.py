@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from churn_compare.class_sets import known_classes
 from churn_jax._checks import check_labels, check_logits, check_same_shape
-from churn_jax.class_sets import known_classes
 from churn_jax.losses.distillation import distillation_kl
 from churn_jax.typing import Array, Labels, Logits, PerExample, Scalar
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from churn_compare.class_sets import known_classes
 from churn_jax._checks import check_labels, check_logits, check_same_shape
-from churn_jax.class_sets import known_classes
 from churn_jax.losses.differences import power
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Labels, Logits, PerExample
@@ -73,7 +73,7 @@ def logit_difference_inhibition(
         The paper gives two sets: Eq. 5 ranks by the ensemble, its code by the student.
         The first is the default. Of equal logits the class with the lowest number comes
         first, and the ranking carries no gradient. Classes that the teacher does not
-        know (`churn_jax.class_sets`) never count; the ranking passes over them.
+        know (`churn_compare.class_sets`) never count; the ranking passes over them.
         Where a difference is 0, or within the margin, the gradient is 0 for every
         order, also for p = 1. Nothing is stopped here: the teacher would receive a
         gradient. The loss sees shifts of all logits, unlike a divergence.

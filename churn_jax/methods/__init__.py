@@ -6,7 +6,7 @@ from churn_jax.lazy import load_on_use
 from churn_jax.methods.fields import register
 
 if TYPE_CHECKING:
-    from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
+    from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
     from churn_jax.methods.anti_distillation import PENALTIES, AntiDistillation
     from churn_jax.methods.base import METHODS, Method, Passes, Ramp, Updating, deploy
     from churn_jax.methods.batch import (

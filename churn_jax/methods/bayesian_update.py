@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from churn_compare.class_sets import known_classes
 from churn_jax import losses
-from churn_jax.class_sets import known_classes
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Updating
 from churn_jax.methods.batch import LossOutput, forward, old_logits

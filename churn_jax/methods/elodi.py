@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax import ensembles, losses
-from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
 from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax._checks import check_labels, check_logits, check_mask
-from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.metrics.pair_metrics import CrossMetric, PairMetric, streaming
 from churn_jax.metrics.pairs import PairSummary, check_scalars, sum_blocks
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar

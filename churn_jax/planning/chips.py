@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from churn_jax.registry import did_you_mean
+from churn_compare.suggestions import did_you_mean
 
 __all__ = [
     "CHIPS",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from churn_jax.documents import (
+from churn_compare.documents import (
     Block,
     Document,
     Section,

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from churn_compare.documents import Document, Text
 from churn_jax.configuration.training import MeshShape
-from churn_jax.documents import Document, Text
 from churn_jax.planning.chips import Slice
 from churn_jax.planning.compile import plan_apart
 from churn_jax.planning.estimate import Plan
@@ -162,7 +162,7 @@ def scaling_svg(series: dict[str, Sequence[Point]]) -> str:
     Args:
         series: label to points.
     """
-    from churn_jax.documents.plotting import colour, dash, drawing, legend, marker
+    from churn_compare.documents.plotting import colour, dash, drawing, legend, marker
 
     with drawing(6.0, 3.6) as (figure, done):
         axes = figure.subplots()

@@ -18,17 +18,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_compare.array_files import write_file
+from churn_compare.documents import Document, Records, Table, csv_text, markdown
+from churn_compare.prediction_shards import TooLargeError, load_whole
+from churn_compare.predictions import Predictions, PredictionsError
+from churn_compare.significance import holm
 from churn_jax import metrics
-from churn_jax.analysis.significance import (
-    Difference,
-    holm,
-    paired_leave_one_out_test,
-)
-from churn_jax.array_files import write_file
+from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
 from churn_jax.configuration.record import RowRecord
-from churn_jax.documents import Document, Records, Table, csv_text, markdown
-from churn_jax.prediction_shards import TooLargeError, load_whole
-from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.artefacts import (
     TEST,
     VALIDATION,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from churn_compare.significance import holm
 from churn_jax.analysis.significance import (
     Difference,
-    holm,
     paired_jackknife_test,
     paired_leave_one_out_test,
     paired_t_test,

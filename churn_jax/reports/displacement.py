@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from churn_jax.analysis import UpdatesBySize
-from churn_jax.documents import (
+from churn_compare.documents import (
     HTML,
     MARKDOWN,
     TERMINAL,
@@ -25,6 +24,7 @@ from churn_jax.documents import (
     plain_values,
     write_files,
 )
+from churn_jax.analysis import UpdatesBySize
 from churn_jax.reports import displacement_figures as figures
 from churn_jax.reports.artefacts import Study, read_study
 from churn_jax.reports.displacement_numbers import (

@@ -14,10 +14,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from churn_jax.analysis import UpdatesBySize
-from churn_jax.analysis.displacement import drawn_weights, generator, two_sides
-from churn_jax.documents import Figure
-from churn_jax.documents.plotting import (
+from churn_compare.documents import Figure
+from churn_compare.documents.plotting import (
     INK,
     colour,
     drawing,
@@ -27,6 +25,8 @@ from churn_jax.documents.plotting import (
     picture,
     short_label,
 )
+from churn_jax.analysis import UpdatesBySize
+from churn_jax.analysis.displacement import drawn_weights, generator, two_sides
 from churn_jax.reports.displacement_numbers import (
     Comparison,
     FeatureSpace,

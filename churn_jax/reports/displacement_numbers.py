@@ -13,6 +13,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from churn_compare.class_sets import known_classes
+from churn_compare.prediction_shards import is_stored, load_whole
+from churn_compare.predictions import check_comparable
+from churn_compare.suggestions import did_you_mean
 from churn_jax.analysis import (
     FeatureAgreement,
     GoodnessOfFit,
@@ -27,10 +31,6 @@ from churn_jax.analysis import (
     simulate_displacement_norms,
     top_k_share,
 )
-from churn_jax.class_sets import known_classes
-from churn_jax.prediction_shards import is_stored, load_whole
-from churn_jax.predictions import check_comparable
-from churn_jax.registry import did_you_mean
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 
 __all__ = [

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from churn_jax.analysis.corruption import QUANTITIES
-from churn_jax.documents import (
+from churn_compare.documents import (
     HTML,
     MARKDOWN,
     TERMINAL,
@@ -23,6 +22,7 @@ from churn_jax.documents import (
     markdown,
     write_files,
 )
+from churn_jax.analysis.corruption import QUANTITIES
 from churn_jax.reports import diversity_figures as plots
 from churn_jax.reports.artefacts import ReportError, Study, read_study
 from churn_jax.reports.cells import number, percent

@@ -4,10 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from churn_jax.analysis.corruption import CorruptionSummary
-from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
-from churn_jax.analysis.jacobians import SimilarityROC
-from churn_jax.documents.plotting import (
+from churn_compare.documents.plotting import (
     INK,
     bars_by_row,
     colour,
@@ -18,6 +15,9 @@ from churn_jax.documents.plotting import (
     line_style,
     short_label,
 )
+from churn_jax.analysis.corruption import CorruptionSummary
+from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
+from churn_jax.analysis.jacobians import SimilarityROC
 from churn_jax.reports.diversity_numbers import Spread
 
 __all__ = [

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import NpzArrays, replace_file, write_file
-from churn_jax.documents import plain_values
+from churn_compare.array_files import NpzArrays, replace_file, write_file
+from churn_compare.documents import plain_values
 
 __all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
 

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.predictions import PredictionsError
 from churn_jax import metrics
 from churn_jax.configuration.record import RowRecord
-from churn_jax.predictions import PredictionsError
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.members import (

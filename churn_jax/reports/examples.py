@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from churn_compare.array_files import NpzArrays
+from churn_compare.predictions import replace_file
 from churn_jax import metrics
-from churn_jax.array_files import NpzArrays
-from churn_jax.predictions import replace_file
 
 __all__ = ["Examples", "load_examples", "png_bytes", "save_examples"]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from churn_compare.documents.plotting import drawing, line_style
 from churn_jax.analysis.landscapes import (
     entropy_regularized_log_loss,
     entropy_regularized_logistic_loss,
     tempered_logistic_loss,
 )
-from churn_jax.documents.plotting import drawing, line_style
 
 __all__ = ["ALPHAS", "TEMPERATURES", "main", "save_landscapes"]
 

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import write_file
-from churn_jax.comparison.compare import compare_pair
-from churn_jax.comparison.display import CompareResult
-from churn_jax.comparison.pair import Side
-from churn_jax.comparison.reading.contents import as_array
-from churn_jax.comparison.reading.join import join
-from churn_jax.comparison.result import VersionsFindings
-from churn_jax.configuration.record import RowRecord
-from churn_jax.documents import (
+from churn_compare.array_files import write_file
+from churn_compare.comparison import compare_pair
+from churn_compare.display import CompareResult
+from churn_compare.documents import (
     html_page,
     plain_text,
     table_files,
     write_files,
 )
-from churn_jax.example_ids import as_labels
-from churn_jax.flip_counts import version_matrices
-from churn_jax.predictions import Predictions, PredictionsError
-from churn_jax.registry import did_you_mean
+from churn_compare.example_ids import as_labels
+from churn_compare.flip_counts import version_matrices
+from churn_compare.pair import Side
+from churn_compare.predictions import Predictions, PredictionsError
+from churn_compare.reading.contents import as_array
+from churn_compare.reading.join import join
+from churn_compare.result import VersionsFindings
+from churn_compare.suggestions import did_you_mean
+from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import History, Study
 from churn_jax.reports.compare import compare_with_baseline
 from churn_jax.reports.own_columns import with_columns

@@ -7,13 +7,7 @@ two versions, also where each row is one run.
 import dataclasses
 from collections.abc import Sequence
 
-from churn_jax.comparison.number_text import judgement
-from churn_jax.comparison.report import made, sections, terms
-from churn_jax.comparison.result import Findings
-from churn_jax.comparison.tables import number_cell
-from churn_jax.comparison.verdict import sentences
-from churn_jax.comparison.versions_report import matrices
-from churn_jax.documents import (
+from churn_compare.documents import (
     Cell,
     Facts,
     Fold,
@@ -23,6 +17,12 @@ from churn_jax.documents import (
     Term,
     Text,
 )
+from churn_compare.number_text import judgement
+from churn_compare.report import made, sections, terms
+from churn_compare.result import Findings
+from churn_compare.tables import number_cell
+from churn_compare.verdict import sentences
+from churn_compare.versions_report import matrices
 from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.report import Report, Row
 

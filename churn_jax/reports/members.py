@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_compare.array_files import NpzArrays, replace_file, write_file
+from churn_compare.predictions import PredictionsError
 from churn_jax import metrics
-from churn_jax.array_files import NpzArrays, replace_file, write_file
-from churn_jax.predictions import PredictionsError
 
 __all__ = [
     "DIAGNOSTICS",

@@ -6,9 +6,9 @@ from typing import cast
 
 import numpy as np
 
+from churn_compare.prediction_shards import WHOLE_BYTES, MappedPredictions, fits_whole
+from churn_compare.predictions import Predictions
 from churn_jax.analysis.significance import jackknife_stderr
-from churn_jax.prediction_shards import WHOLE_BYTES, MappedPredictions, fits_whole
-from churn_jax.predictions import Predictions
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.summary import MethodSummary

@@ -11,9 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from churn_jax.configuration.names import data_stem, network_words
-from churn_jax.configuration.record import RowRecord
-from churn_jax.documents import (
+from churn_compare.documents import (
     HTML,
     MARKDOWN,
     Cell,
@@ -24,6 +22,8 @@ from churn_jax.documents import (
     Table,
     Text,
 )
+from churn_jax.configuration.names import data_stem, network_words
+from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.estimates import Estimate

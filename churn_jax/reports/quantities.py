@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from churn_jax.registry import Registry, did_you_mean
+from churn_compare.suggestions import did_you_mean
+from churn_jax.registry import Registry
 from churn_jax.reports.cells import (
     equivalent,
     mean_error,

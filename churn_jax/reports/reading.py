@@ -5,9 +5,9 @@ from collections.abc import Collection
 
 import numpy as np
 
+from churn_compare.prediction_shards import MappedPredictions, is_stored, load_stored
+from churn_compare.predictions import Predictions, PredictionsError, check_comparable
 from churn_jax.configuration.record import RowRecord
-from churn_jax.prediction_shards import MappedPredictions, is_stored, load_stored
-from churn_jax.predictions import Predictions, PredictionsError, check_comparable
 from churn_jax.reports.artefacts import TEST, VALIDATION, Study
 from churn_jax.reports.equivalents import (
     ReferenceCurve,

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from churn_compare.result import VersionsFindings
 from churn_jax.analysis.significance import Difference
-from churn_jax.comparison.result import VersionsFindings
 from churn_jax.configuration.record import RowRecord, Stopped
 from churn_jax.reports.artefacts import (
     History,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_jax.documents import Document
-from churn_jax.documents.plotting import kept_figures, page_figures
-from churn_jax.prediction_shards import is_stored, load_whole
+from churn_compare.documents import Document
+from churn_compare.documents.plotting import kept_figures, page_figures
+from churn_compare.prediction_shards import is_stored, load_whole
 from churn_jax.reports.artefacts import TEST, VALIDATION, read_study
 from churn_jax.reports.report import Report, collect
 from churn_jax.reports.stream import StreamReport, collect_stream, is_stream

@@ -5,10 +5,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from churn_compare.documents import Code, Facts, Fold, Section
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.names import network_name, network_words
 from churn_jax.configuration.record import DataRecord, StudyRecord, SweepRecord
-from churn_jax.documents import Code, Facts, Fold, Section
 
 __all__ = ["page_facts", "run_facts", "run_section", "size_list"]
 

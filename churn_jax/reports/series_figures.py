@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_jax.configuration.codec import to_json
-from churn_jax.documents.plotting import (
+from churn_compare.documents.plotting import (
     INK,
     drawing,
     error_line,
@@ -16,6 +15,7 @@ from churn_jax.documents.plotting import (
     level,
     short_label,
 )
+from churn_jax.configuration.codec import to_json
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from churn_jax.documents.plotting import (
+from churn_compare.documents.plotting import (
     INK,
     colour,
     dash,

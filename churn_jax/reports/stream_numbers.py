@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from churn_compare.significance import holm
 from churn_jax.analysis.significance import (
     Difference,
-    holm,
     jackknife_stderr,
     paired_leave_one_out_test,
     paired_t_test,

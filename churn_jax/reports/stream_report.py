@@ -9,10 +9,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from churn_jax.analysis.significance import Difference
-from churn_jax.configuration.codec import to_json
-from churn_jax.configuration.streams import differs
-from churn_jax.documents import (
+from churn_compare.documents import (
     HTML,
     MARKDOWN,
     TERMINAL,
@@ -36,7 +33,10 @@ from churn_jax.documents import (
     table_files,
     write_files,
 )
-from churn_jax.documents.plotting import drawn_later
+from churn_compare.documents.plotting import drawn_later
+from churn_jax.analysis.significance import Difference
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.streams import differs
 from churn_jax.reports import stream_figures as figures
 from churn_jax.reports.cells import (
     ABSENT,

@@ -1,11 +1,11 @@
 """The figures of a study's page, as SVG text.
 
-How they look is in `churn_jax.documents.plotting`.
+How they look is in `churn_compare.documents.plotting`.
 """
 
 import numpy as np
 
-from churn_jax.documents.plotting import (
+from churn_compare.documents.plotting import (
     INK,
     bars_by_row,
     colour,

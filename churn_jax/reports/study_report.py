@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from churn_jax.configuration.record import RowRecord, Stopped
-from churn_jax.documents import (
+from churn_compare.documents import (
     HTML,
     MARKDOWN,
     TERMINAL,
@@ -41,7 +40,8 @@ from churn_jax.documents import (
     table_files,
     write_files,
 )
-from churn_jax.documents.plotting import drawn_later
+from churn_compare.documents.plotting import drawn_later
+from churn_jax.configuration.record import RowRecord, Stopped
 from churn_jax.reports import series_figures, study_figures
 from churn_jax.reports.cells import (
     ABSENT,
@@ -201,7 +201,7 @@ def write(run_dir) -> Report:
         >>> import tempfile
         >>> import numpy as np
         >>> from churn_jax.configuration.record import StudyRecord, write_record
-        >>> from churn_jax.predictions import Predictions, save_predictions
+        >>> from churn_compare.predictions import Predictions, save_predictions
         >>> from churn_jax.studies import preset
         >>> config = preset("digits:tiny")
         >>> row = RowRecord("baseline", "Baseline", config.spec("baseline"))

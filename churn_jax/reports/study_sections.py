@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from churn_jax.documents import (
+from churn_compare.documents import (
     HTML,
     MARKDOWN,
     TERMINAL,
@@ -26,7 +26,7 @@ from churn_jax.documents import (
     Table,
     Text,
 )
-from churn_jax.documents.plotting import (
+from churn_compare.documents.plotting import (
     INK,
     drawing,
     face,

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_compare.class_sets import known_classes
+from churn_compare.prediction_shards import MappedPredictions
+from churn_compare.predictions import Predictions, PredictionsError
 from churn_jax import metrics
-from churn_jax.class_sets import known_classes
-from churn_jax.prediction_shards import MappedPredictions
-from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.curves import (
     RELIABILITY_BINS,
     Curves,

@@ -7,17 +7,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from churn_jax import metrics
-from churn_jax.class_sets import known_classes
-from churn_jax.metrics.pair_metrics import PairMetric, streaming
-from churn_jax.metrics.pairs import sum_blocks
-from churn_jax.prediction_shards import (
+from churn_compare.class_sets import known_classes
+from churn_compare.prediction_shards import (
     MappedPredictions,
     ShardedRows,
     TooLargeError,
     fits_whole,
 )
-from churn_jax.predictions import Predictions, PredictionsError, some
+from churn_compare.predictions import Predictions, PredictionsError, some
+from churn_jax import metrics
+from churn_jax.metrics.pair_metrics import PairMetric, streaming
+from churn_jax.metrics.pairs import sum_blocks
 from churn_jax.reports.curves import (
     RELIABILITY_BINS,
     Curves,

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from churn_compare.predictions import PredictionsError, load_predictions
 from churn_jax.configuration.record import (
     AxisRecord,
     PointRecord,
@@ -11,7 +12,6 @@ from churn_jax.configuration.record import (
     SweepRecord,
     read_record,
 )
-from churn_jax.predictions import PredictionsError, load_predictions
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import shown_columns

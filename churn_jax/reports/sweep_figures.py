@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from churn_jax.documents import Figure
-from churn_jax.documents.plotting import (
+from churn_compare.documents import Figure
+from churn_compare.documents.plotting import (
     INK,
     colour,
     dash,

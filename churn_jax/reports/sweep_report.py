@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from rich.console import Console
 
-from churn_jax.configuration.record import ProgramRecord
-from churn_jax.documents import (
+from churn_compare.documents import (
     HTML,
     MARKDOWN,
     TERMINAL,
@@ -24,6 +23,7 @@ from churn_jax.documents import (
     table_files,
     write_files,
 )
+from churn_jax.configuration.record import ProgramRecord
 from churn_jax.reports.cells import difference_fields, estimate_fields
 from churn_jax.reports.compare import paired
 from churn_jax.reports.quantities import QUANTITIES, Quantity, shown_columns

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_compare.example_ids import PredictionsError, rows_of, some
+from churn_compare.flip_counts import count_flips, version_matrices
+from churn_compare.prediction_shards import MappedPredictions, load_stored
+from churn_compare.predictions import Predictions
 from churn_jax import metrics
-from churn_jax.class_sets import UNKNOWN_LOGIT
-from churn_jax.example_ids import PredictionsError, rows_of, some
-from churn_jax.flip_counts import count_flips, version_matrices
-from churn_jax.prediction_shards import MappedPredictions, load_stored
-from churn_jax.predictions import Predictions
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.reports.cells import rate
 from churn_jax.reports.estimates import BLOCK_NUMBERS, Estimate, over_runs

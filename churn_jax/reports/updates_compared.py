@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from churn_compare.documents import Table
+from churn_compare.significance import holm
 from churn_jax.analysis.significance import (
     Difference,
-    holm,
     jackknife_stderr,
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.documents import Table
 from churn_jax.reports.cells import difference_fields, p_value, rate, signed
 from churn_jax.reports.estimates import Estimate
 

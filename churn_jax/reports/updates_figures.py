@@ -6,7 +6,7 @@ import textwrap
 
 import numpy as np
 
-from churn_jax.documents.plotting import (
+from churn_compare.documents.plotting import (
     COLOURS,
     INK,
     drawing,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from churn_jax.documents import (
+from churn_compare.documents import (
     Block,
     Column,
     Document,
@@ -17,7 +17,7 @@ from churn_jax.documents import (
     csv_text,
     markdown,
 )
-from churn_jax.documents.plotting import drawn_later
+from churn_compare.documents.plotting import drawn_later
 from churn_jax.reports import updates_figures
 from churn_jax.reports.cells import ABSENT, estimate_fields, share
 from churn_jax.reports.paper_numbers import (

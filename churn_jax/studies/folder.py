@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import jax
 
+from churn_compare.prediction_shards import INDEX, is_stored, load_stored, shard_folder
 from churn_jax import __version__
 from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.difference import FREE, differences, in_words, without
@@ -31,7 +32,6 @@ from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.data import DATASETS
 from churn_jax.methods.base import METHODS
 from churn_jax.models import MODELS
-from churn_jax.prediction_shards import INDEX, is_stored, load_stored, shard_folder
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.quantities import recorded_columns
 from churn_jax.studies.inputs import StudyError

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
@@ -22,7 +23,6 @@ from churn_jax.configuration.training import TrainConfig
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
 from churn_jax.methods.fields import register
-from churn_jax.registry import did_you_mean
 
 __all__ = [
     "Axis",

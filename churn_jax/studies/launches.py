@@ -21,8 +21,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.documents import write_files
 from churn_jax import metrics
-from churn_jax.documents import write_files
 from churn_jax.metrics import PairSummary, pairwise, summarize_pairs
 from churn_jax.studies.repeatability import Launch, Recording, weights_file
 from churn_jax.studies.study import hardware, versions

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from churn_jax.configuration.study import EvaluationConfig
-from churn_jax.data import Dataset, Reading, StreamingDataset
-from churn_jax.methods import Method, deploy
-from churn_jax.prediction_shards import (
+from churn_compare.prediction_shards import (
     INDEX,
     MappedPredictions,
     load_stored,
     shard_folder,
 )
-from churn_jax.predictions import Predictions, save_predictions
+from churn_compare.predictions import Predictions, save_predictions
+from churn_jax.configuration.study import EvaluationConfig
+from churn_jax.data import Dataset, Reading, StreamingDataset
+from churn_jax.methods import Method, deploy
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.examples import save_examples
 from churn_jax.reports.members import (

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.array_files import replace_file, write_file
+from churn_compare.array_files import replace_file, write_file
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds

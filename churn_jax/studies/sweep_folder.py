@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from churn_compare.predictions import Predictions, load_predictions, save_predictions
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.configuration.record import (
@@ -18,7 +19,6 @@ from churn_jax.configuration.record import (
 )
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.predictions import Predictions, load_predictions, save_predictions
 from churn_jax.reports.sweep import SPLITS
 from churn_jax.studies.folder import continued, data_record, launch_record
 from churn_jax.studies.grid import Axis, Point, is_baseline

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.class_sets import known_classes
+from churn_compare.example_ids import PredictionsError, rows_of, some
+from churn_compare.prediction_shards import MappedPredictions, load_stored
 from churn_jax import metrics
-from churn_jax.class_sets import known_classes
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.ensembles import Group, Network, average_logits
-from churn_jax.example_ids import PredictionsError, rows_of, some
-from churn_jax.prediction_shards import MappedPredictions, load_stored
 from churn_jax.studies.predictions import split_logits
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teachers

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from churn_jax.array_files import write_file
+from churn_compare.array_files import write_file
 from churn_jax.configuration.codec import to_json
 from churn_jax.registry import Registry
 

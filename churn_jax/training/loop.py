@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.flip_counts import count_flips
 from churn_jax import metrics
-from churn_jax.flip_counts import count_flips
 from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.launch import Launch

@@ -14,6 +14,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_compare.prediction_shards import ShardWriter, write_index, write_order
+from churn_compare.predictions import PredictionsError
 from churn_jax.data.augment import normalize
 from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.data.splits import Split
@@ -21,8 +23,6 @@ from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
 from churn_jax.methods.base import Deployment
-from churn_jax.prediction_shards import ShardWriter, write_index, write_order
-from churn_jax.predictions import PredictionsError
 from churn_jax.training.feed import Stream
 from churn_jax.training.partition import (
     DATA,
@@ -244,7 +244,7 @@ def write_predictions(
     meta: Mapping[str, Any] | None = None,
     reading: Reading = Reading(),
 ) -> Path:
-    """Writes deployed logits of a split as `churn_jax.prediction_shards`.
+    """Writes deployed logits of a split as `churn_compare.prediction_shards`.
 
     For predictions too large for `Trained.predict`, which returns `[R, N, C]` whole on
     every process. Here a process holds two batches of its own devices' rows and writes

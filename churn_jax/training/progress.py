@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from churn_jax.escaping import terminal_text
+from churn_compare.escaping import terminal_text
 
 if TYPE_CHECKING:  # they come with JAX, which `--help` can do without
     from churn_jax.configuration.record import Stopped

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from churn_jax.array_files import write_file
+from churn_compare.array_files import write_file
 from churn_jax.training.loggers import LoggedRun, Values, scalars
 
 __all__ = ["CluLogger", "MlflowLogger", "WandbLogger"]

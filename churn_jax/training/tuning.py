@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.array_files import write_file
+from churn_compare.array_files import write_file
 from churn_jax.ensembles.mapping import FEW_SLOTS
 from churn_jax.training.partition import replicate, split
 from churn_jax.training.program import LONGEST_CALL, Program

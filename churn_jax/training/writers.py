@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.array_files import write_file
+from churn_compare.array_files import write_file
 
 __all__ = ["MetricsWriter", "as_json", "read_metrics"]
 

@@ -9,14 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from churn_compare.option_list import Option, groups_of, options_of, positionals_of
 from churn_jax.cli import EXIT_CODES
 from churn_jax.command.candidates import arguments_of, short_forms_of
-from churn_jax.command.option_list import (
-    Option,
-    groups_of,
-    options_of,
-    positionals_of,
-)
 
 # Presets whose options together are all that a command has; the first gives defaults.
 PRESETS = {

@@ -1,7 +1,7 @@
 """The quantities that a gate file may limit, as Markdown."""
 
-from churn_jax.comparison.gates import EXCESS, GROUP_QUANTITIES, SHORT
-from churn_jax.comparison.quantities import QUANTITIES
+from churn_compare.gates import EXCESS, GROUP_QUANTITIES, SHORT
+from churn_compare.quantities import QUANTITIES
 
 _SCORES = {"": "", "old": "probabilities of the old version"}
 _SCORES |= {"new": "probabilities of the new version", "both": "probabilities of both"}

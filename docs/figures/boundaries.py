@@ -11,8 +11,8 @@ import matplotlib
 import numpy as np
 import optax
 
+from churn_compare.documents.plotting import COLOURS
 from churn_jax import losses, metrics
-from churn_jax.documents.plotting import COLOURS
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt

@@ -1,6 +1,6 @@
 """Writes the predictions that `churn-jax compare --demo` compares.
 
-python experiments/compare/demo.py churn_jax/comparison/demo
+python experiments/compare/demo.py compare/churn_compare/demo
 
 Two classifiers of scikit-learn learn 900 digits, each four times from other seeds;
 stored are the probabilities of the other 897 digits, with 16 bits each.

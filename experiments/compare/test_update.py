@@ -1,6 +1,6 @@
 """A project's own test of a model update, run by pytest with its other tests."""
 
-from churn_jax.testing import assert_compatible
+from churn_compare.testing import assert_compatible
 
 
 def test_the_new_model_may_replace_the_old_one():

@@ -16,13 +16,13 @@ import pytest
 import yaml
 from sklearn.metrics import accuracy_score, log_loss
 
+from churn_compare.cli import Arguments
+from churn_compare.gate_file import read_gates
+from churn_compare.option_list import read_options
+from churn_compare.testing import assert_compatible
 from churn_jax import comparison, metrics
 from churn_jax.cli import main
-from churn_jax.command.compare import Arguments
-from churn_jax.command.option_list import read_options
-from churn_jax.comparison.gate_file import read_gates
 from churn_jax.data.digits import load_digits
-from churn_jax.testing import assert_compatible
 
 DEMO = Path(comparison.__file__).parent / "demo"
 EXAMPLES = Path(__file__).resolve().parents[2] / "experiments" / "compare"

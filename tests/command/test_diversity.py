@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_compare.predictions import load_predictions
 from churn_jax import metrics
 from churn_jax.cli import main
-from churn_jax.predictions import load_predictions
 from churn_jax.reports.diversity import write_diversity
 from churn_jax.reports.diversity_record import SectionRecord, as_numbers
 from churn_jax.reports.members import load_members

@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
+from churn_compare.predictions import load_predictions
 from churn_jax.cli import main
 from churn_jax.command.study import _parse
-from churn_jax.predictions import load_predictions
 from churn_jax.studies import run_study
 from churn_jax.training import progress
 

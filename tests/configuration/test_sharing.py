@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from churn_jax.command.option_list import read_options
+from churn_compare.option_list import read_options
 from churn_jax.command.options import configured, written_out
 from churn_jax.command.study import _arguments
 from churn_jax.configuration.network import ModelConfig, Sharing

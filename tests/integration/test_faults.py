@@ -11,9 +11,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from churn_jax import predictions
+from churn_compare import predictions
+from churn_compare.predictions import load_predictions
 from churn_jax.cli import main
-from churn_jax.predictions import load_predictions
 from churn_jax.training import loggers
 
 # A save that Orbax gives up leaves tasks that nobody awaited.

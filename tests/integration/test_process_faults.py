@@ -10,8 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from churn_jax.prediction_shards import load_stored
-from churn_jax.predictions import Predictions, load_predictions
+from churn_compare.prediction_shards import load_stored
+from churn_compare.predictions import Predictions, load_predictions
 from tests.integration.processes import (
     begin,
     codes,

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from churn_jax.prediction_shards import load_stored, read_shards
+from churn_compare.prediction_shards import load_stored, read_shards
 from tests.integration.processes import finish, launch, together
 
 METHODS = ("codistill_skl", "ensemble", "distillation")

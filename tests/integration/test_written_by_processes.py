@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from churn_compare.prediction_shards import load_stored, read_shards
+from churn_compare.predictions import Predictions
 from churn_jax.data import load
-from churn_jax.prediction_shards import load_stored, read_shards
-from churn_jax.predictions import Predictions
 from tests.integration.processes import free_port
 from tests.integration.writing import trained
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from churn_compare.prediction_shards import ShardWriter
+from churn_compare.predictions import PredictionsError
 from churn_jax import data, training
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.data.records import Reading
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
-from churn_jax.prediction_shards import ShardWriter
-from churn_jax.predictions import PredictionsError
 
 
 def full(self, logits):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax.losses import focal_kl, focal_logit_matching, focal_weights
 from tests import reference_losses as reference
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax.methods import ELODI
 from tests import reference_losses as one
 from tests.methods.cases import (

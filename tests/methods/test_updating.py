@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax.methods import (
     RACT,
     BackwardCompatible,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax import metrics
-from churn_jax.class_sets import UNKNOWN_LOGIT
 from churn_jax.metrics import (
     CrossMetric,
     PairMetric,

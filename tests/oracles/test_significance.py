@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from churn_jax.analysis.significance import holm, mcnemar_exact
-from churn_jax.comparison.uncertainty import ratio
+from churn_compare.significance import holm, mcnemar_exact
+from churn_compare.uncertainty import ratio
 
 pytestmark = pytest.mark.oracle
 contingency = pytest.importorskip("statsmodels.stats.contingency_tables")

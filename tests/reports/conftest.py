@@ -6,8 +6,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from churn_compare.documents import Figure
 from churn_jax import reports
-from churn_jax.documents import Figure
 from churn_jax.reports import sweep_figures
 from tests.reports.fake_study import logits_of, write_study
 

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 
+from churn_compare.predictions import Predictions, save_predictions
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import (
@@ -17,7 +18,6 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM, Codistillation
-from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.published import published_keys, table
 
 

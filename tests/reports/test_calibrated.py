@@ -5,8 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from churn_jax.documents import markdown
-from churn_jax.predictions import Predictions, save_predictions
+from churn_compare.documents import markdown
+from churn_compare.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.calibrated import calibrated_document, calibrated_rows, main
 from tests.reports.fake_study import noisy_logits, write_study

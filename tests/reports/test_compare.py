@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from churn_compare.predictions import Predictions, PredictionsError
 from churn_jax.analysis.significance import Difference
-from churn_jax.predictions import Predictions, PredictionsError
 from churn_jax.reports.compare import Comparison, compare_with_baseline
 from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods

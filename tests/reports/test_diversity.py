@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from churn_compare.documents import MARKDOWN, Table
+from churn_compare.documents.blocks import visible_blocks
 from churn_jax.analysis import corruption_summary, out_of_distribution
-from churn_jax.documents import MARKDOWN, Table
-from churn_jax.documents.blocks import visible_blocks
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.diversity import collect_diversity, write_diversity
 from churn_jax.reports.diversity_figures import corruption_boxes, entropy_histograms

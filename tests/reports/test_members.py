@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from churn_compare.documents import TERMINAL, Document, html_page
+from churn_compare.documents.blocks import visible_blocks
+from churn_compare.predictions import PredictionsError
 from churn_jax import reports
-from churn_jax.documents import TERMINAL, Document, html_page
-from churn_jax.documents.blocks import visible_blocks
-from churn_jax.predictions import PredictionsError
 from churn_jax.reports.members import (
     DIAGNOSTICS,
     MEMBERS,

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_compare.prediction_shards import MappedPredictions, ShardedRows
+from churn_compare.predictions import Predictions
 from churn_jax import reports
-from churn_jax.prediction_shards import MappedPredictions, ShardedRows
-from churn_jax.predictions import Predictions
 from churn_jax.reports import QUANTITIES, column, own_columns, summarize
 from churn_jax.reports.own_columns import with_columns
 from tests.reports.conftest import LABELS, three_methods

@@ -6,8 +6,8 @@ import io
 import numpy as np
 import pytest
 
+from churn_compare.predictions import Predictions
 from churn_jax import reports
-from churn_jax.predictions import Predictions
 from churn_jax.reports.compare import compare_with_baseline
 from churn_jax.reports.paper_numbers import paper_numbers
 from churn_jax.reports.quantities import QUANTITIES, recorded_columns

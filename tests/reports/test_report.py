@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from churn_compare.predictions import Predictions, save_predictions
 from churn_jax import reports
 from churn_jax.analysis.significance import Difference
 from churn_jax.cli import main
-from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports import Comparison, Estimate
 from churn_jax.reports.quantities import QUANTITIES
 from tests.reports.conftest import LABELS, three_methods, two_methods

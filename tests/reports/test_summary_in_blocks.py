@@ -6,10 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax import metrics, reports
-from churn_jax.class_sets import UNKNOWN_LOGIT
-from churn_jax.cli import main
-from churn_jax.prediction_shards import (
+from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_compare.prediction_shards import (
     MappedPredictions,
     ShardedRows,
     ShardWriter,
@@ -18,12 +16,14 @@ from churn_jax.prediction_shards import (
     write_index,
     write_order,
 )
-from churn_jax.predictions import (
+from churn_compare.predictions import (
     Predictions,
     PredictionsError,
     load_predictions,
     save_predictions,
 )
+from churn_jax import metrics, reports
+from churn_jax.cli import main
 from churn_jax.reports import calibrated, estimates, summary_in_blocks
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks, summarize_in_blocks

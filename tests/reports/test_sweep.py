@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from churn_compare.documents import csv_text, markdown
+from churn_compare.predictions import Predictions, load_predictions, save_predictions
 from churn_jax import reports
 from churn_jax.configuration.record import (
     AxisRecord,
@@ -18,9 +20,7 @@ from churn_jax.configuration.record import (
     write_record,
 )
 from churn_jax.configuration.rows import MethodSpec
-from churn_jax.documents import csv_text, markdown
 from churn_jax.methods import Codistillation
-from churn_jax.predictions import Predictions, load_predictions, save_predictions
 from churn_jax.reports import ReportError
 from churn_jax.reports.selection import CRITERIA, choose
 from churn_jax.reports.sweep_figures import sweep_figures

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_compare.documents import html_fragment
+from churn_compare.predictions import Predictions, save_predictions
+from churn_compare.significance import holm
 from churn_jax import metrics, reports
-from churn_jax.analysis.significance import holm, jackknife_stderr, paired_t_test
-from churn_jax.class_sets import UNKNOWN_LOGIT
+from churn_jax.analysis.significance import jackknife_stderr, paired_t_test
 from churn_jax.cli import main
 from churn_jax.configuration.codec import to_json
-from churn_jax.documents import html_fragment
 from churn_jax.methods import ERM
-from churn_jax.predictions import Predictions, save_predictions
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.calibrated import calibrated_rows
 from churn_jax.reports.estimates import Estimate

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from churn_compare.predictions import load_predictions
 from churn_jax.cli import main
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.data import Split
 from churn_jax.methods import ERM, BackwardCompatible
-from churn_jax.predictions import load_predictions
 from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.diversity.networks import feature_space
 from churn_jax.studies.diversity.robustness import corruption_parts

@@ -9,17 +9,17 @@ import pytest
 from scipy.special import softmax
 
 import churn_jax
-from churn_jax import reports
-from churn_jax.comparison.version_files import find_versions
-from churn_jax.configuration.codec import from_json, to_json
-from churn_jax.methods import EnsembleDistillation
-from churn_jax.prediction_shards import (
+from churn_compare.prediction_shards import (
     ShardWriter,
     load_stored,
     read_shards,
     stored,
 )
-from churn_jax.predictions import load_predictions
+from churn_compare.predictions import load_predictions
+from churn_compare.version_files import find_versions
+from churn_jax import reports
+from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.methods import EnsembleDistillation
 from churn_jax.reports import examples
 from churn_jax.reports.members import (
     DIAGNOSTICS,

@@ -5,9 +5,9 @@ import jax
 import numpy as np
 import pytest
 
+from churn_compare.predictions import load_predictions
 from churn_jax.configuration.codec import replaced
 from churn_jax.methods import ELODI, AntiDistillation
-from churn_jax.predictions import load_predictions
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published, table
 from churn_jax.studies import run_study

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from churn_compare.predictions import load_predictions
 from churn_jax import models
 from churn_jax.configuration.training import (
     MeshShape,
@@ -19,7 +20,6 @@ from churn_jax.configuration.training import (
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.models import MODELS
-from churn_jax.predictions import load_predictions
 from churn_jax.studies import (
     DataConfig,
     MethodSpec,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from churn_compare.prediction_shards import load_whole
+from churn_compare.predictions import load_predictions
 from churn_jax import cli
-from churn_jax.prediction_shards import load_whole
-from churn_jax.predictions import load_predictions
 from churn_jax.reports.examples import load_examples
 from tests.data.jpegs import CLASSES, ChurnJpegs
 

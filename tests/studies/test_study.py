@@ -8,11 +8,11 @@ import threading
 import numpy as np
 import pytest
 
+from churn_compare.predictions import PredictionsError, load_predictions
 from churn_jax import reports
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
-from churn_jax.predictions import PredictionsError, load_predictions
 from churn_jax.studies import (
     DataConfig,
     MethodSpec,

@@ -8,18 +8,18 @@ import jax
 import numpy as np
 import pytest
 
-from churn_jax import metrics
-from churn_jax.class_sets import UNKNOWN_LOGIT, known_classes
-from churn_jax.configuration.codec import from_json, to_json
-from churn_jax.configuration.rows import Teaching
-from churn_jax.configuration.study import StudyConfig, Update
-from churn_jax.methods import ELODI, ERM
-from churn_jax.predictions import (
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
+from churn_compare.predictions import (
     Predictions,
     PredictionsError,
     load_predictions,
     save_predictions,
 )
+from churn_jax import metrics
+from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.rows import Teaching
+from churn_jax.configuration.study import StudyConfig, Update
+from churn_jax.methods import ELODI, ERM
 from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.cost import study_costs

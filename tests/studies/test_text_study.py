@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.special
 
+from churn_compare.predictions import load_predictions
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MODELS
-from churn_jax.predictions import load_predictions
 from churn_jax.studies import (
     DataConfig,
     MethodSpec,

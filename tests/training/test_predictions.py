@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_compare.prediction_shards import ShardWriter, read_shards, write_index
+from churn_compare.predictions import PredictionsError
 from churn_jax import training
 from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.data import Split
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
-from churn_jax.prediction_shards import ShardWriter, read_shards, write_index
-from churn_jax.predictions import PredictionsError
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import (
     DATA,

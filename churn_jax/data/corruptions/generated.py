@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from churn_jax.array_files import replace_file
+from churn_compare.array_files import replace_file
 from churn_jax.data.corruptions import VERSION, corrupt_images
 from churn_jax.data.corruptions.kinds import seed_of
 from churn_jax.data.splits import DataError, Split, fingerprint

@@ -22,8 +22,8 @@ import tomllib
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax.data.splits import DataError
-from churn_jax.registry import did_you_mean
 
 __all__ = ["Categorical", "Numeric", "TableSchema", "Transform", "packaged_schemas"]
 

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from importlib import resources
 
-from churn_jax.registry import did_you_mean
+from churn_compare.suggestions import did_you_mean
 
 __all__ = ["Published", "PublishedTable", "published", "published_keys", "table"]
 

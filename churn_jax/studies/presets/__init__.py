@@ -2,10 +2,11 @@
 
 import dataclasses
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.registry import Registry, did_you_mean
+from churn_jax.registry import Registry
 from churn_jax.studies.provenance import retitled
 
 __all__ = ["PRESETS", "by_paper", "parted", "preset", "tiny"]

@@ -30,6 +30,7 @@ Each name takes forms behind a colon:
 
 import dataclasses
 
+from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.streams import (
     SYNTHETIC,
     StreamConfig,
@@ -41,7 +42,7 @@ from churn_jax.configuration.streams import (
 from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.erm import ERM
-from churn_jax.registry import Registry, did_you_mean
+from churn_jax.registry import Registry
 
 __all__ = ["FORMS", "STREAM_PRESETS", "stream_preset"]
 

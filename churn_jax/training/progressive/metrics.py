@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 from jax.sharding import Mesh
 
-from churn_jax.array_files import write_file
+from churn_compare.array_files import write_file
 from churn_jax.configuration.record import Stopped
 from churn_jax.metrics import AUCState, CalibrationRatioState, NLLState
 from churn_jax.metrics.state import AdditiveState, MeanState

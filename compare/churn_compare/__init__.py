@@ -1,0 +1,166 @@
+"""Decide on an update: two versions compared by their predictions, of any framework.
+
+`compare` does everything; the parts are `read_side` and `join` (files into one `Pair`),
+`scan` (one pass over the scores), `intervals` (numbers with their uncertainty), `judge`
+(gates) and the pages of `CompareResult`. `compare_outcomes` does the same for scores,
+texts, values, sets and rankings.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    __version__: str
+    from churn_compare.comparison import compare, compare_pair
+    from churn_compare.display import CompareResult, VersionsResult
+    from churn_compare.gate_file import read_gates, read_waivers
+    from churn_compare.gate_outcomes import judge
+    from churn_compare.gates import Gate, GateError
+    from churn_compare.intervals import intervals, mcnemar_test
+    from churn_compare.noise import noise_test
+    from churn_compare.outcomes import OutcomesResult, compare_outcomes
+    from churn_compare.pair import Pair, Scanned, ScannedSide, Side
+    from churn_compare.quantities import QUANTITIES, Quantity
+    from churn_compare.reading.join import join
+    from churn_compare.reading.sides import read_side
+    from churn_compare.result import (
+        Clusters,
+        Curve,
+        Flow,
+        GateOutcome,
+        Group,
+        Interval,
+        McNemar,
+        Noise,
+        Points,
+        Pooled,
+        Precision,
+        Regression,
+        Version,
+        Waived,
+        Waiver,
+    )
+    from churn_compare.scanning.scan import scan
+    from churn_compare.versions import compare_versions
+
+__all__ = [
+    "QUANTITIES",
+    "Clusters",
+    "CompareResult",
+    "Curve",
+    "Flow",
+    "Gate",
+    "GateError",
+    "GateOutcome",
+    "Group",
+    "Interval",
+    "McNemar",
+    "Noise",
+    "OutcomesResult",
+    "Pair",
+    "Points",
+    "Pooled",
+    "Precision",
+    "Quantity",
+    "Regression",
+    "Scanned",
+    "ScannedSide",
+    "Side",
+    "Version",
+    "VersionsResult",
+    "Waived",
+    "Waiver",
+    "__version__",
+    "compare",
+    "compare_outcomes",
+    "compare_pair",
+    "compare_versions",
+    "intervals",
+    "join",
+    "judge",
+    "mcnemar_test",
+    "noise_test",
+    "read_gates",
+    "read_side",
+    "read_waivers",
+    "scan",
+]
+
+_HOMES = {
+    "comparison": (
+        "compare",
+        "compare_pair",
+    ),
+    "display": (
+        "CompareResult",
+        "VersionsResult",
+    ),
+    "gate_file": (
+        "read_gates",
+        "read_waivers",
+    ),
+    "gate_outcomes": ("judge",),
+    "gates": (
+        "Gate",
+        "GateError",
+    ),
+    "intervals": (
+        "intervals",
+        "mcnemar_test",
+    ),
+    "noise": ("noise_test",),
+    "outcomes": (
+        "OutcomesResult",
+        "compare_outcomes",
+    ),
+    "pair": (
+        "Pair",
+        "Scanned",
+        "ScannedSide",
+        "Side",
+    ),
+    "quantities": (
+        "QUANTITIES",
+        "Quantity",
+    ),
+    "reading.join": ("join",),
+    "reading.sides": ("read_side",),
+    "result": (
+        "Clusters",
+        "Curve",
+        "Flow",
+        "GateOutcome",
+        "Group",
+        "Interval",
+        "McNemar",
+        "Noise",
+        "Points",
+        "Pooled",
+        "Precision",
+        "Regression",
+        "Version",
+        "Waived",
+        "Waiver",
+    ),
+    "scanning.scan": ("scan",),
+    "versions": ("compare_versions",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a name when it is first used, so that the command starts at once."""
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("churn-compare")
+        except PackageNotFoundError:
+            return "0.0.0"  # a source tree that was never installed
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,96 @@
+"""How a command ends: its exit code, and one sentence for an error."""
+
+import errno
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from churn_compare.escaping import printable
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The longest sentence of an error that is not ours; --verbose shows all of it.
+_LONGEST = 300
+
+
+def end_at_a_signal(program: str) -> None:
+    """Lets either signal end the process from now on, with a sentence."""
+
+    # Without an exception: the import of an extension would turn it into another one.
+    def end(number: int, frame: object) -> None:
+        del frame
+        os.write(2, f"{program}: {name_of_signal(number)}\n".encode())
+        os._exit(128 + number)
+
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+
+
+def name_of_signal(number: int) -> str:
+    """What a message calls the end by a signal."""
+    return "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+
+
+def fail(sentence: str, program: str) -> int:
+    """Prints an error; returns its exit code."""
+    print(f"{program}: {printable(sentence)}", file=sys.stderr)
+    return 2
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong; errors that are not ours are cut, with a way to see the rest."""
+    said = str(error)
+    if isinstance(error, (ValueError, TypeError)):
+        return said
+    if isinstance(error, OSError):
+        where = f": {error.filename}" if error.filename else ""
+        if error.errno in _NO_SPACE:
+            return (
+                f"no space left on the disk{where}; what was finished before is kept, "
+                "and the same command goes on once there is room"
+            )
+        return f"{error.strerror or said}{where}"
+    if isinstance(error, MemoryError):
+        said = f"not enough memory ({said})" if said else "not enough memory"
+    else:
+        said = f"unexpected {type(error).__name__}: {said}"
+    if len(said) > _LONGEST:
+        said = f"{said[:_LONGEST]} ..."
+    return f"{said}; --verbose shows where"
+
+
+def words_of(argv: Sequence[str] | None, program: str) -> tuple[list[str], bool]:
+    """The words of the command without --verbose, and whether it was there."""
+    if argv is None:  # this process is the command; JAX takes seconds to import
+        end_at_a_signal(program)
+        # Modules of the user's in the current folder are found, but hide no others.
+        sys.path.append("")
+    argv = list(sys.argv[1:] if argv is None else argv)
+    verbose = "--verbose" in argv
+    # Whether an error shows its traceback and progress its details.
+    logging.getLogger(program.replace("-", "_")).setLevel(
+        logging.DEBUG if verbose else logging.INFO
+    )
+    return [word for word in argv if word != "--verbose"], verbose
+
+
+def run(command: Callable[[], int], program: str, verbose: bool) -> int:
+    """The exit code of a command, whatever it raises."""
+    try:
+        code = command()
+        sys.stdout.flush()  # a disk that is full or a reader that is gone counts
+        return code
+    except KeyboardInterrupt:  # before a study was there to be saved
+        print(f"{program}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `churn-jax ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:  # 1, Python's own code, would mean that a gate failed
+        if verbose:
+            traceback.print_exc()
+        return fail(_sentence(error), program)

@@ -1,0 +1,262 @@
+"""Two versions of a model, compared by their predictions alone."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from churn_compare.display import CompareResult
+from churn_compare.findings import (
+    class_flow,
+    largest_regressions,
+    reliability_curve,
+    scatter_points,
+)
+from churn_compare.gate_file import Gating, as_gates, waivers_of
+from churn_compare.gate_outcomes import judge
+from churn_compare.gates import Gate, check_gates, margin_of
+from churn_compare.groups import class_groups, slice_groups
+from churn_compare.intervals import cluster_effect, estimates, mcnemar_test
+from churn_compare.noise import noise_test
+from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
+from churn_compare.pooling import pool as pool_benchmarks
+from churn_compare.reading.account import account_lines
+from churn_compare.reading.clusters import read_clusters, without_clusters
+from churn_compare.reading.join import join
+from churn_compare.reading.labels import read_columns
+from churn_compare.reading.sides import read_side, same_file, side_names
+from churn_compare.result import Version, Waiver
+from churn_compare.scanning.scan import scan
+from churn_compare.waivers import waive
+
+
+def compare(
+    old: Any,
+    new: Any,
+    *,
+    labels: Any = None,
+    slices: Any = None,
+    by: Sequence[str] = (),
+    clusters: Any = None,
+    ids: Any = None,
+    kind: Kind | None = None,
+    old_kind: Kind | None = None,
+    new_kind: Kind | None = None,
+    class_map: Mapping[Any, Any] | str | os.PathLike | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    confirm: Sequence[str] = (),
+    id_column: str | None = None,
+    label_column: str | None = None,
+    prediction_column: str | None = None,
+    gates: Gating = (),
+    equivalent: float | str | None = None,
+    waivers: Sequence[Waiver] = (),
+    pool: str | None = None,
+    regressions: int = 20,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> CompareResult:
+    """What changes when the version `new` of a classifier replaces `old`.
+
+    Args:
+        old: predictions of the version in use: a file (`.npz`, `.npy`, `.csv`,
+            `.csv.gz`, `.parquet`), an array `[N, C]` or `[R, N, C]` of logits or
+            probabilities or `[N]` or `[R, N]` of predicted classes, a mapping of such
+            arrays, a data frame, or `Predictions`; see `read_side`.
+        new: the same for the version that is to replace it.
+        labels: a file or an array of `[N]` classes, or a mapping of ids to classes,
+            if the predictions hold none.
+        slices: a file or a mapping of groupings, name to `[N]` values; each value is
+            compared separately.
+        by: columns of the predictions themselves to take as slices.
+        clusters: examples that belong together (one document's, user's or
+            conversation's) in every interval and test: a column of the slices or the
+            predictions, a mapping of ids to values, or `[N]` values.
+        ids: `[N]` example ids, or a file of them, for sides that hold none.
+        kind: "logits", "probabilities" or "classes" if the values do not show it.
+        old_kind: `kind` of the old side alone.
+        new_kind: `kind` of the new side alone.
+        class_map: class of the old side to class of the new one, or a file with it, or
+            "identity" where equal numbers are equal classes though their counts differ.
+        on_missing: "intersect" compares the examples that both sides have.
+        confirm: names of doubts about what was read that are right as they are.
+        id_column: column (or array of a `.npz` file) of ids, if its name is not
+            `id`, `ids` or `example_id`.
+        label_column: the same for labels: `label`, `labels`, `y_true`, `target`.
+        prediction_column: the same for predicted classes: `prediction`, `predicted`,
+            `class`, `y_pred`.
+        gates: conditions, the path of a TOML file with them, or limits by name, as in
+            `{"max_nfr": 0.01}`.
+        equivalent: a margin such as `0.01` or `"1%"`: whether accuracy is shown to
+            change by less, by two one-sided tests at 1 - `level`. It is said and not
+            required; the gate `{"equivalent": "1%"}` requires it.
+        waivers: negative flips that gates on their rate do not count, next to those of
+            the file with the gates.
+        pool: a column of the slices with the names of benchmarks, whose accuracy is
+            pooled in three ways; see `comparison.pooling`.
+        regressions: how many negative flips to list.
+        level: of the confidence intervals.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+
+    Returns:
+        The `CompareResult`; `result.passed` says whether all gates hold.
+
+    Raises:
+        PredictionsError: predictions cannot be read, used or joined. A `ValueError`.
+        ValueError: an argument or a gate makes no sense.
+
+    Example:
+        >>> from churn_compare import compare
+        >>> result = compare([0, 1, 1, 0], [0, 1, 0, 0], labels=[0, 1, 1, 1])
+        >>> result["churn"].value, result["negative_flip_rate"].value
+        (0.25, 0.25)
+    """
+    wanted = as_gates(gates)
+    columns = {"id_column": id_column, "label_column": label_column}
+    read = functools.partial(
+        _side, ids=ids, prediction_column=prediction_column, **columns
+    )
+    if by:
+        if slices is not None:
+            raise ValueError("slices are given, so `by` has nothing to choose from")
+        slices = read_columns(old, by, id_column)
+    if clusters is not None:
+        clusters = read_clusters(clusters, (slices, old, new), id_column)
+        slices = without_clusters(slices, clusters, id_column)
+    names = side_names(old, new)
+    pair = join(
+        read(old, names[0], kind=old_kind or kind),
+        read(new, names[1], kind=new_kind or kind),
+        labels=labels,
+        slices=slices,
+        clusters=clusters,
+        class_map=class_map,
+        on_missing=on_missing,
+        confirm=confirm,
+        **columns,
+    )
+    pair = dataclasses.replace(pair, notes=(*pair.notes, *same_file(old, new)))
+    return compare_pair(
+        pair,
+        gates=wanted,
+        equivalent=equivalent,
+        waivers=(*waivers, *waivers_of(gates)),
+        pool=pool,
+        regressions=regressions,
+        level=level,
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def compare_pair(
+    pair: Pair,
+    *,
+    gates: Sequence[Gate] = (),
+    equivalent: float | str | None = None,
+    waivers: Sequence[Waiver] = (),
+    pool: str | None = None,
+    regressions: int = 20,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    scanned: Scanned | None = None,
+) -> CompareResult:
+    """Compares two sides that are already joined.
+
+    Args:
+        pair: from `join`.
+        gates: conditions.
+        equivalent: margin of the change of accuracy, as in `compare`.
+        waivers: negative flips that gates on their rate do not count.
+        pool: column of the slices with benchmarks.
+        regressions: as in `compare`, like the rest.
+        level: of the confidence intervals.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+        scanned: what `scan` found of this pair; None to scan it.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1; got {level}")
+    if resamples < 100:
+        raise ValueError(f"resamples must be at least 100; got {resamples}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0; got {seed}")
+    check_gates(gates, pair)  # before the long pass
+    margin = margin_of(equivalent, gates, pair)
+    if scanned is None:
+        scanned = scan(pair)
+    if pair.old.runs == pair.new.runs:
+        scanned = run_by_run(scanned)
+    clusters = pair.clusters
+    drawn = {"level": level, "seed": seed, "clusters": clusters}
+    found, precision = estimates(scanned, pair.labels, resamples=resamples, **drawn)
+    noise = noise_test(scanned, **drawn)
+    groups = class_groups(pair, scanned, level=level)
+    groups += slice_groups(pair, scanned, level=level)
+    waived, judged, useless = waive(
+        pair, scanned, waivers, groups, level=level, seed=seed
+    )
+    counting = dict(found)
+    if waived is not None:
+        counting["negative_flip_rate"] = waived.rate
+    listed, total = largest_regressions(pair, scanned, regressions)
+    return CompareResult(
+        old=_version(pair.old),
+        new=_version(pair.new),
+        examples=pair.examples,
+        level=level,
+        quantities=found,
+        flow=class_flow(pair, scanned),
+        mcnemar=mcnemar_test(scanned, pair.labels, clusters),
+        noise=noise,
+        groups=groups,
+        regressions=listed,
+        regressions_total=total,
+        curves=(
+            reliability_curve(scanned.old, pair.labels),
+            reliability_curve(scanned.new, pair.labels),
+        )
+        if pair.labels is not None and pair.scored
+        else None,
+        points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
+        gates=judge(
+            gates, counting, judged, level=level, noise=noise, precision=precision
+        ),
+        notes=(
+            *pair.old.notes,
+            *pair.new.notes,
+            *pair.notes,
+            *_pairing(pair, scanned),
+            *useless,
+        ),
+        paired=scanned.paired,
+        clusters=cluster_effect(scanned, pair.labels, pair.cluster_column, **drawn),
+        precision=precision,
+        equivalent=margin,
+        waived=waived,
+        pooled=pool_benchmarks(pair, scanned, pool, level=level, seed=seed),
+        read=account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
+    )
+
+
+def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
+    if not scanned.paired:
+        return []
+    names = [str(run) for run in pair.old.runs]
+    some = ", ".join(names if len(names) < 7 else [*names[:3], "...", names[-1]])
+    return [
+        f"Runs {some} are each compared only with the run of the same name: the two "
+        "differ less than half as much as either does from any other run."
+    ]
+
+
+def _side(given: Any, name: str, **reading: Any) -> Side:
+    return given if isinstance(given, Side) else read_side(given, name, **reading)
+
+
+def _version(side: Side) -> Version:
+    return Version(side.name, side.kind, len(side.runs), side.classes, side.examples)

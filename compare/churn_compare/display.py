@@ -1,0 +1,222 @@
+"""The results that users hold: they print, show and save themselves."""
+
+import abc
+import dataclasses
+import importlib
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+from churn_compare import report, versions_report
+from churn_compare.array_files import write_file
+from churn_compare.documents import (
+    Document,
+    html_fragment,
+    html_page,
+    json_text,
+    markdown,
+    plain_text,
+    plain_values,
+)
+from churn_compare.exports import junit, rows_of_update
+from churn_compare.result import Findings, GateOutcome, VersionsFindings
+from churn_compare.verdict import sentences
+
+FORMAT = 1  # grows where a program that reads the file would have to change
+
+
+class Display(abc.ABC):
+    """What both results have in common; `_report` is the module of their documents."""
+
+    _report: ClassVar[Any]
+
+    def terminal(self) -> Document:
+        """The document that is printed."""
+        return self._report.terminal(self)
+
+    def page(self, command: str = "") -> Document:
+        """The document that is saved as HTML; its figures take a while to draw."""
+        return self._report.page(self, command)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_fragment(self._report.notebook(self))
+
+    @abc.abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+
+    def __str__(self) -> str:
+        """The tables as they are printed in a terminal, without colours."""
+        return plain_text(self.terminal())
+
+    def save_json(self, path: str | os.PathLike) -> Path:
+        """Writes `to_dict()`, whole or not at all.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        return write_file(path, json_text(self.to_dict()))
+
+    @abc.abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each number: `quantity`, `value`, `low`, `high` and what of."""
+
+    @abc.abstractmethod
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of each update."""
+
+    def junit(self) -> str:
+        """JUnit XML for a CI: a test case for each gate, inconclusive ones skipped."""
+        return junit(self.suites())
+
+    def to_pandas(self) -> Any:
+        """`rows()` as a pandas data frame.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return _frame("pandas", self.rows())
+
+    def to_polars(self) -> Any:
+        """`rows()` as a polars data frame.
+
+        Raises:
+            ImportError: polars is not installed.
+        """
+        return _frame("polars", self.rows())
+
+    def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
+        """Writes the page, one file that needs nothing else, whole or not at all.
+
+        Args:
+            path: where to.
+            command: shown under the title.
+
+        Raises:
+            OSError: the file could not be written; an earlier one is left as it was.
+        """
+        return write_file(path, html_page(self.page(command or "")))
+
+
+def _frame(library: str, rows: list[dict[str, Any]]) -> Any:
+    try:
+        module = importlib.import_module(library)
+    except ImportError as error:
+        raise ImportError(
+            f"to_{library} needs {library}: pip install {library}"
+        ) from error
+    return module.DataFrame(rows)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class CompareResult(Display, Findings):
+    """Everything that `compare` finds; shows itself in a notebook and a terminal.
+
+    Attributes:
+        old: the version in use.
+        new: the one that is to replace it.
+        examples: N, those that both have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        quantities: name to number and interval, in the order of
+            `comparison.QUANTITIES`; only those that these predictions allow.
+        flow: changed predictions from class to class.
+        mcnemar: None without labels.
+        noise: None unless a side has several runs.
+        groups: classes, then slices.
+        regressions: the largest negative flips, worst first.
+        regressions_total: how many examples are negative flips in some pair of runs.
+        curves: reliability of old and new; None without labels and scores.
+        points: for the scatter of confidence and displacement; None without scores.
+        gates: the outcome of each condition.
+        notes: sentences about what was read and joined.
+        paired: whether run r is compared with run r alone, see `run_by_run`.
+        clusters: how many there are, and what they do to an interval; None without.
+        precision: what change of accuracy these examples can detect or exclude; None
+            without labels.
+        equivalent: the margin asked for; None without one.
+        waived: negative flips that the gates do not count; None without waivers.
+        pooled: accuracy over several benchmarks; None unless asked for.
+        read: what was read of each side and what was left out, a line each.
+    """
+
+    _report = report
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each quantity, of all examples and of every class and slice."""
+        about = {"old": self.old.name, "new": self.new.name}
+        return [*rows_of_update(about, self.examples, self.quantities, self.groups)]
+
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of the update."""
+        return [(report.arrow(self), self.gates)]
+
+    def markdown(self) -> str:
+        """A comment for a pull request."""
+        return markdown(report.comment(self), level=3)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+        fields = plain_values(self)
+        if self.curves is not None:
+            fields["curves"] = dict(zip(("old", "new"), fields["curves"], strict=True))
+        start = {"format": FORMAT, "passed": self.passed, "state": self.state}
+        return start | {"verdict": list(sentences(self))} | fields
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class VersionsResult(Display, VersionsFindings):
+    """Every version against every other, and every update on its own.
+
+    Attributes:
+        versions: the oldest first.
+        examples: N, those that all versions have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        accuracy: of each version; empty without labels.
+        churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
+            of runs; on the diagonal between runs of one version, NaN with one run.
+        negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;
+            None without labels.
+        relative_negative_flip_rate: `[V, V]` too; 1 for independent errors.
+        ambiguity: share of examples that some version predicts as another class than
+            the last version does; of several runs, its first.
+        discrepancy: the largest share that a single version does.
+        steps: each version against the one before it.
+        whole: the last version against the first.
+        notes: sentences about what was read and joined.
+    """
+
+    steps: tuple[CompareResult, ...]
+    whole: CompareResult
+    _report = versions_report
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of every step, one after another."""
+        return [row for step in self.steps for row in step.rows()]
+
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of every step."""
+        return [suite for step in self.steps for suite in step.suites()]
+
+    def markdown(self) -> str:
+        """A comment for a pull request, one part per update."""
+        return "\n".join(step.markdown() for step in self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+        matrices = ("churn", "negative_flip_rate", "relative_negative_flip_rate")
+        return {
+            "format": FORMAT,
+            "versions": list(self.names),
+            "examples": self.examples,
+            "level": self.level,
+            "passed": self.passed,
+            "state": self.state,
+            "accuracy": plain_values(self.accuracy),
+            "ambiguity": self.ambiguity,
+            "discrepancy": self.discrepancy,
+            **{name: plain_values(getattr(self, name)) for name in matrices},
+            "steps": [step.to_dict() for step in self.steps],
+            "first_to_last": self.whole.to_dict(),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,82 @@
+"""A report as plain data, and the writers that show it.
+
+A report is a function from results to a `Document` of blocks. `html_page`, `markdown`,
+`print_document` and `csv_text` show it; they escape what they show, so blocks hold
+words as they are. Rich, Jinja2 and Matplotlib are imported when a writer is used.
+"""
+
+from churn_compare.documents.blocks import (
+    HTML,
+    MARKDOWN,
+    TERMINAL,
+    Block,
+    Card,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Inline,
+    Only,
+    Records,
+    Rows,
+    Section,
+    Strong,
+    Table,
+    Term,
+    Terms,
+    Text,
+    bullets,
+    plain,
+)
+from churn_compare.documents.data import (
+    csv_text,
+    json_text,
+    plain_values,
+    table_files,
+    write_files,
+)
+from churn_compare.documents.html import html_fragment, html_page
+from churn_compare.documents.markdown import markdown
+from churn_compare.documents.terminal import plain_text, print_document
+
+__all__ = [
+    "HTML",
+    "MARKDOWN",
+    "TERMINAL",
+    "Block",
+    "Card",
+    "Cell",
+    "Code",
+    "Column",
+    "Document",
+    "Facts",
+    "Figure",
+    "Fold",
+    "Grid",
+    "Inline",
+    "Only",
+    "Records",
+    "Rows",
+    "Section",
+    "Strong",
+    "Table",
+    "Term",
+    "Terms",
+    "Text",
+    "bullets",
+    "csv_text",
+    "html_fragment",
+    "html_page",
+    "json_text",
+    "markdown",
+    "plain",
+    "plain_text",
+    "plain_values",
+    "print_document",
+    "table_files",
+    "write_files",
+]

@@ -1,0 +1,153 @@
+"""A document as one HTML page that needs nothing else: screen, phone, paper, dark.
+
+The page loads nothing, which its Content-Security-Policy makes the browser enforce, and
+runs one script, which sorts tables, where it has a table to sort. All text is escaped
+here: Jinja2 escapes whatever is no `Markup`, and only drawings are.
+"""
+
+import base64
+import functools
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from churn_compare.documents.blocks import (
+    HTML,
+    Block,
+    Document,
+    Inline,
+    Strong,
+    Table,
+    visible_blocks,
+)
+from churn_compare.escaping import without_controls
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+__all__ = ["html_fragment", "html_page"]
+
+
+def html_page(document: Document) -> str:
+    """A document as a whole HTML page.
+
+    Args:
+        document: what to show.
+
+    Returns:
+        The text of a file.
+
+    Example:
+        >>> from churn_compare.documents import Text
+        >>> page = html_page(Document("A & B", blocks=[Text("x < y")]))
+        >>> "<h1>A &amp; B</h1>" in page, "<p>x &lt; y</p>" in page
+        (True, True)
+    """
+    from markupsafe import Markup
+
+    blocks = visible_blocks(document.blocks, HTML)
+    script = _file("page.js") if _any_sortable(blocks) else ""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    run = f"; script-src 'sha256-{digest}'" if script else ""
+    return (
+        _templates()
+        .get_template("page.html.j2")
+        .render(
+            title=document.title,
+            facts=[fact for fact in document.facts if fact],
+            command=document.command,
+            blocks=blocks,
+            style=Markup(_file("page.css")),
+            script=Markup(script),
+            policy=Markup(
+                f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{run}"
+            ),
+        )
+    )
+
+
+def html_fragment(blocks: Sequence[Block]) -> str:
+    """Blocks for a notebook, in its colours; their style reaches nothing else.
+
+    Args:
+        blocks: what to show.
+
+    Returns:
+        A `div`.
+    """
+    from markupsafe import Markup
+
+    return (
+        _templates()
+        .get_template("fragment.html.j2")
+        .render(
+            blocks=visible_blocks(blocks, HTML), style=Markup(_file("fragment.css"))
+        )
+    )
+
+
+def _any_sortable(blocks: Sequence[Block]) -> bool:
+    return any(
+        block.sortable
+        if isinstance(block, Table)
+        else _any_sortable(getattr(block, "blocks", ()))
+        for block in blocks
+    )
+
+
+def _file(name: str) -> str:
+    folder = resources.files("churn_compare.documents") / "templates"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _templates() -> "Environment":
+    import jinja2
+    from markupsafe import Markup
+
+    found = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_clean,
+    )
+    found.filters |= {
+        "inline": _inline,
+        "kind": lambda block: type(block).__name__,
+        "drawn": Markup,  # SVG that `drawing` or `element` has made
+        "data_uri": _data_uri,
+    }
+    return found
+
+
+def _clean(value: Any) -> Any:
+    """Text without control characters; Jinja2 escapes it afterwards."""
+    from markupsafe import Markup
+
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return without_controls(value, keep="\n\t")
+    return value
+
+
+def _inline(text: Inline) -> "Markup":
+    """Escaped, with emphasis; no line breaks between a number and its percent sign."""
+    from markupsafe import Markup, escape
+
+    out = Markup("")
+    for part in (text,) if isinstance(text, str | Strong) else text:
+        words = part.text if isinstance(part, Strong) else part
+        lines = _clean(words).replace(" %", "\u00a0%").split("\n")
+        shown = Markup("<br>").join(map(escape, lines))
+        if isinstance(part, Strong):
+            tone = Markup(' class="{}"').format(part.tone) if part.tone else ""
+            shown = Markup("<strong{}>{}</strong>").format(tone, shown)
+        out += shown
+    return out
+
+
+def _data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

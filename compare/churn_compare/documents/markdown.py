@@ -1,0 +1,132 @@
+"""A document as Markdown, as GitHub shows it."""
+
+from collections.abc import Sequence
+
+from churn_compare.documents.blocks import (
+    MARKDOWN,
+    Block,
+    Card,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Facts,
+    Fold,
+    Grid,
+    Inline,
+    Rows,
+    Section,
+    Strong,
+    Table,
+    Terms,
+    Text,
+    plain,
+    visible_blocks,
+)
+from churn_compare.escaping import markdown_text, with_ends
+
+__all__ = ["markdown"]
+
+_SIDES = {"left": ":--", "right": "--:", "center": ":-:"}
+
+
+def markdown(document: Document, level: int = 1) -> str:
+    r"""A document as Markdown; names in it are no markup and mention nobody.
+
+    Args:
+        document: what to show.
+        level: of the title's heading; sections are one below it.
+
+    Returns:
+        The text of a file. It has neither the facts nor the figures of the page.
+
+    Example:
+        >>> blocks = [Text("x"), Table(["a", "b"], [("1", "2")])]
+        >>> print(markdown(Document("A*", blocks=blocks)))
+        # A\*
+        <BLANKLINE>
+        x
+        <BLANKLINE>
+        | a | b |
+        |:--|--:|
+        | 1 | 2 |
+        <BLANKLINE>
+    """
+    parts = [f"{'#' * level} {markdown_text(document.title)}"]
+    parts += _parts(visible_blocks(document.blocks, MARKDOWN), level + 1)
+    return "\n\n".join(parts) + "\n"
+
+
+def _parts(blocks: Sequence[Block], level: int) -> list[str]:
+    """Texts that a blank line stands between."""
+    return [part for block in blocks for part in _block(block, level)]
+
+
+def _block(block: Block, level: int) -> list[str]:
+    match block:
+        case Text(text):
+            return [_inline(text)]
+        case Rows(items, ordered):
+            marks = [f"{i}." if ordered else "*" for i in range(1, len(items) + 1)]
+            lines = zip(marks, items, strict=True)
+            return ["\n".join(f"{mark} {_inline(item.text)}" for mark, item in lines)]
+        case Table():
+            title = [markdown_text(block.title)] if block.title else []
+            caption = [_inline(block.caption)] if block.caption else []
+            return [*title, _table(block), *caption]
+        case Facts():
+            facts = block.known.items()
+            return [
+                "\n".join(f"* {markdown_text(k)}: {markdown_text(v)}" for k, v in facts)
+            ]
+        case Code(text):
+            return [f"```\n{text}\n```"]
+        case Terms(terms):
+            return [f"**{markdown_text(t.name)}**: {_inline(t.meaning)}" for t in terms]
+        case Section(title, blocks):
+            heading = [f"{'#' * level} {markdown_text(title)}"] if title else []
+            return [*heading, *_parts(blocks, level + 1)]
+        case Card(title, blocks):
+            heading = [f"**{markdown_text(title)}**"] if title else []
+            return [*heading, *_parts(blocks, level + 1)]
+        case Grid(blocks):
+            return _parts(blocks, level)
+        case Fold(summary, blocks):
+            opened = f"<details><summary>{markdown_text(plain(summary))}</summary>"
+            return [opened, *_parts(blocks, level), "</details>"]
+    return []  # a figure
+
+
+def _table(table: Table) -> str:
+    sides = "|".join(_SIDES[column.align] for column in table.heads)
+    return "\n".join(
+        [
+            _line([_head(column) for column in table.heads]),
+            f"|{sides}|",
+            *(_line(list(map(_cell, row))) for row in table.cells),
+        ]
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, cells))} |"
+
+
+def _head(column: Column) -> str:
+    return f"{column.group}, {column.heading}" if column.group else column.heading
+
+
+def _cell(cell: Cell) -> str:
+    text = f"{cell.text} ({cell.below})" if cell.below else cell.text
+    return f"{text} {cell.mark}" if cell.mark else text
+
+
+def _inline(text: Inline) -> str:
+    if isinstance(text, str):
+        return markdown_text(text)
+    return "".join(
+        f"**{markdown_text(part.text)}**"
+        if isinstance(part, Strong)
+        else with_ends(part, markdown_text)
+        for part in text
+    )

@@ -1,0 +1,292 @@
+"""How every figure looks, and how it becomes SVG inside an HTML page.
+
+Colours are the Okabe-Ito palette, repeated with other markers and dashes, so no method
+is told apart by colour alone. Text and axes take the colour of the surrounding page
+(`currentColor`), so one figure serves light, dark and print. Matplotlib is imported
+when a figure is drawn, not when this module is.
+"""
+
+import collections
+import functools
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from churn_compare.documents.blocks import Block, Figure
+from churn_compare.documents.chart import shortened
+from churn_compare.escaping import escape
+
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "INK",
+    "MARKERS",
+    "bars_by_row",
+    "colour",
+    "dash",
+    "drawing",
+    "drawn_later",
+    "error_bar",
+    "error_line",
+    "face",
+    "kept_figures",
+    "legend",
+    "level",
+    "line_style",
+    "marker",
+    "page_figures",
+    "picture",
+    "point",
+    "short_label",
+]
+
+COLOURS = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#8C8C8C",
+    "#B8A800",
+)
+MARKERS = "osD^vP*X<"  # one more than colours, so the two repeat late
+DASHES = ("-", "--", "-.", ":")
+HATCHES = ("", "///", "...", "xxx")
+INK = "#010203"  # stands for currentColor until the SVG is written
+
+
+def colour(i: int) -> str:
+    """Colour of the method at place `i` of a study."""
+    return COLOURS[i % len(COLOURS)]
+
+
+def marker(i: int) -> str:
+    """Marker of the method at place `i`."""
+    return MARKERS[i % len(MARKERS)]
+
+
+def dash(i: int) -> str:
+    """Line style of the method at place `i`."""
+    return DASHES[i % len(DASHES)]
+
+
+def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict:
+    """How the line of the method at place `i` looks; a size of None is Matplotlib's."""
+    style: dict = {"color": colour(i), "linestyle": dash(i), "marker": marker(i)}
+    if size is not None:
+        style["markersize"] = size
+    if label is not None:
+        style["label"] = short_label(label)
+    return style
+
+
+def short_label(text: str) -> str:
+    """A label as Matplotlib takes it: no mathematics, never hidden, not too long."""
+    text = shortened(text).replace("$", r"\$")
+    return "\u200b" + text if text.startswith("_") else text
+
+
+def error_bar(stderr: float):
+    """An error for `errorbar`, or None where there is none."""
+    return stderr if math.isfinite(stderr) else None
+
+
+def error_line(axes, i: int, x, y, stderr, label: str, **style) -> None:
+    """The line of the method at place `i` with bars; an error that is NaN has none."""
+    errors = [error_bar(error) or 0.0 for error in stderr]
+    style = {"capsize": 3, "linewidth": 1.5} | style
+    axes.errorbar(x, y, yerr=errors, **line_style(i, label, size=None), **style)
+
+
+def level(axes, y: float, stderr: float, *, alpha: float, **style) -> None:
+    """A line across with a band of one standard error to each side."""
+    half = error_bar(stderr) or 0.0
+    axes.axhspan(y - half, y + half, color=style["color"], alpha=alpha, linewidth=0)
+    axes.axhline(y, **style)
+
+
+def point(axes, i: int, x, y, label: str, shape: int | None = None) -> None:
+    """The method at place `i` as one point; `x`, `y` are numbers with their errors.
+
+    Its marker is that of the place `shape`, if that is another one.
+    """
+    axes.errorbar(
+        x[0],
+        y[0],
+        xerr=error_bar(x[1]),
+        yerr=error_bar(y[1]),
+        fmt=marker(i if shape is None else shape),
+        color=colour(i),
+        markersize=8,
+        capsize=3,
+        alpha=0.85,
+        label=short_label(label),
+    )
+
+
+def face(i: int) -> dict:
+    """How the bars and boxes of the method at place `i` look."""
+    style = {"edgecolor": INK, "linewidth": 0.8, "alpha": 0.8}
+    return style | {"facecolor": colour(i), "hatch": HATCHES[i % len(HATCHES)]}
+
+
+def bars_by_row(axes, rows, kinds) -> None:
+    """Horizontal bars: for each kind, the number of every row and its error, or NaN."""
+    height = 0.8 / len(kinds)
+    for k, (kind, (values, errors)) in enumerate(kinds.items()):
+        places = [row + (k - (len(kinds) - 1) / 2) * height for row in range(len(rows))]
+        known = [value if math.isfinite(value) else 0.0 for value in values]
+        style = face(k) | {"height": 0.9 * height, "capsize": 2, "ecolor": INK}
+        bars = [error_bar(error) or 0.0 for error in errors]
+        axes.barh(places, known, xerr=bars, label=kind, **style)
+    axes.set_yticks(range(len(rows)), [short_label(row) for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+
+
+def drawn_later(drawings, subject) -> list[Figure]:
+    """Figures of `subject` that a page draws; each is a function, title and caption."""
+    return [
+        Figure(functools.partial(draw, subject), title, caption, name=draw.__name__)
+        for draw, title, caption in drawings
+    ]
+
+
+def legend(figure, axes, columns: int = 2) -> None:
+    """Labels of what `axes` shows, below the figure."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        columns = columns if len(labels) > 1 else 1
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+_kept: ContextVar[list | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def kept_figures():
+    """A list of the Matplotlib figures that are drawn inside; none becomes SVG."""
+    figures: list = []
+    token = _kept.set(figures)
+    try:
+        yield figures
+    finally:
+        _kept.reset(token)
+
+
+class Drawn(str):
+    """The SVG of a figure that is drawn without Matplotlib; a notebook shows it."""
+
+    def __new__(cls, svg: str):
+        """With the name space that a file of its own needs."""
+        space = "" if "xmlns=" in svg else ' xmlns="http://www.w3.org/2000/svg"'
+        return super().__new__(cls, svg.replace("<svg", f"<svg{space}", 1))
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+def page_figures(blocks: Sequence[Block]) -> dict:
+    """The figures that a page would draw, by name: of Matplotlib, or `Drawn`.
+
+    Of several with one name the second is called `name-2`.
+    """
+    found: dict = {}
+    count: collections.Counter = collections.Counter()
+    for name, figure in _drawn(blocks):
+        count[name] += 1
+        found[name if count[name] == 1 else f"{name}-{count[name]}"] = figure
+    return found
+
+
+def _drawn(blocks: Sequence[Block]) -> Iterator[tuple]:
+    for block in blocks:
+        if isinstance(block, Figure) and callable(block.svg):
+            with kept_figures() as kept:
+                svg = block.svg()
+            kept = kept or ([Drawn(svg)] if svg else [])
+            yield from ((block.name, figure) for figure in kept)
+        yield from _drawn(getattr(block, "blocks", ()))
+
+
+def _png(figure, dpi: int = 120) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi, facecolor="white")
+    return out.getvalue()
+
+
+@contextmanager
+def drawing(width: float, height: float):
+    """A figure and the function that turns it into inline SVG with a description."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    style = {
+        "font.size": 10,
+        "font.family": "sans-serif",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": False,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "svg.fonttype": "none",
+        "hatch.linewidth": 0.6,
+    }
+    ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color")
+    style |= dict.fromkeys((*ink, "ytick.color"), INK)
+
+    figure = Canvas(figsize=(width, height), layout="constrained")
+
+    def done(description: str) -> str:
+        if (kept := _kept.get()) is not None:
+            # A notebook shows figures of pyplot only, unless they say how.
+            vars(figure)["_repr_png_"] = functools.partial(_png, figure)
+            kept.append(figure)
+            return ""
+        matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between figures
+        out = io.StringIO()
+        figure.savefig(
+            out,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+        )
+        return _inline(out.getvalue(), description)
+
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the browser has the fonts
+        yield figure, done
+
+
+def _inline(svg: str, description: str) -> str:
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[A-Za-z0-9.]+_\d+"', "<g", svg)  # would repeat in the page
+    (width, height), *_ = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" '
+        f'xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{escape(description)}">'
+    )
+    svg = re.sub(r"<svg\b[^>]*>", lambda _: opening, svg, count=1)
+    return svg.replace(INK, "currentColor")
+
+
+def picture(
+    figure, done, *, name: str, title: str, caption: str, words: str = "", dpi=120
+) -> Figure:
+    """A figure of `drawing` as SVG for the page and as PNG for a file called `name`.
+
+    `words` say what it shows, where the title does not.
+    """
+    png = _png(figure, dpi)
+    if _kept.get() is None:
+        figure.set_layout_engine("none")  # everything has its place; that took a while
+    svg = done(words or title)
+    return Figure(svg, title, caption, png=png, name=name)

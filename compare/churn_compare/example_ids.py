@@ -1,0 +1,171 @@
+"""Ids of examples, and the one join of two sets of them."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_compare.array_files import ArrayFileError
+
+__all__ = [
+    "Matched",
+    "PredictionsError",
+    "as_ids",
+    "as_labels",
+    "check_unique",
+    "errors_of",
+    "match_ids",
+    "repeated",
+    "rows_of",
+    "some",
+]
+
+_EXAMPLES = 3  # how many offending ids a message names
+
+
+class PredictionsError(ValueError):
+    """Predictions that cannot be used; the message says why in one sentence."""
+
+
+@contextlib.contextmanager
+def errors_of(what: Any) -> Iterator[None]:
+    """Puts the path of a file, or another name, before the message of an error."""
+    try:
+        yield
+    except (PredictionsError, ArrayFileError) as error:
+        raise PredictionsError(f"{what}: {error}") from error
+
+
+class Matched(NamedTuple):
+    """The ids that two sides share, and where they are."""
+
+    ids: np.ndarray  # [N] in ascending order, so that the order of neither side matters
+    rows_a: np.ndarray  # [N] rows of the first side
+    rows_b: np.ndarray  # [N] rows of the second
+    only_a: np.ndarray  # ids that only the first side has
+    only_b: np.ndarray  # ids that only the second has
+
+
+def as_ids(ids: Any) -> np.ndarray:
+    """Ids as an array `[N]` of integers or strings.
+
+    Raises:
+        PredictionsError: they are something else.
+    """
+    ids = np.asarray(ids)
+    if ids.ndim != 1:
+        raise PredictionsError(f"ids must have shape [N]; got {ids.shape}")
+    if ids.dtype.kind == "O" and all(isinstance(i, str | bytes) for i in ids):
+        ids = np.asarray([i.decode() if isinstance(i, bytes) else i for i in ids], "U")
+    if ids.dtype.kind == "S":
+        ids = np.char.decode(ids, "utf-8")
+    if ids.dtype.kind not in "iuU":
+        raise PredictionsError(f"ids must be integers or strings; got {ids.dtype}")
+    return ids
+
+
+def as_labels(labels: Any) -> np.ndarray:
+    """Labels as an array `[N]` of int64.
+
+    Raises:
+        PredictionsError: they are no integers, or negative.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1:
+        raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
+    if labels.dtype.kind not in "iu":
+        raise PredictionsError(f"labels must be integers; got {labels.dtype}")
+    if labels.size and labels.min() < 0:
+        raise PredictionsError(
+            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
+        )
+    return labels.astype(np.int64)
+
+
+def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
+    """Finds the rows of each side that belong to one example.
+
+    An id is what it is written as: 7 and "7" are equal, "007" is another.
+
+    Args:
+        ids_a: `[N_a]` unique integers or strings.
+        ids_b: `[N_b]` unique integers or strings.
+
+    Example:
+        >>> found = match_ids(np.array([3, 1, 2]), np.array([2, 3, 4]))
+        >>> found.ids, found.rows_a, found.rows_b
+        (array([2, 3]), array([2, 0]), array([0, 1]))
+    """
+    if ids_a.dtype.kind != ids_b.dtype.kind:  # NumPy would compare them as floats
+        ids_a, ids_b = ids_a.astype(str), ids_b.astype(str)
+    order_a, order_b = _order(ids_a), _order(ids_b)
+    ids_a, ids_b = ids_a[order_a], ids_b[order_b]
+    if np.array_equal(ids_a, ids_b):
+        return Matched(ids_a, order_a, order_b, ids_a[:0], ids_b[:0])
+    place = np.searchsorted(ids_b, ids_a)
+    found = place < len(ids_b)
+    found[found] = ids_b[place[found]] == ids_a[found]
+    lacking = np.ones(len(ids_b), bool)
+    lacking[place[found]] = False
+    return Matched(
+        ids_a[found],
+        order_a[found],
+        order_b[place[found]],
+        ids_a[~found],
+        ids_b[lacking],
+    )
+
+
+def rows_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """The row in `ids` of each id in `wanted`, -1 where there is none.
+
+    Example:
+        >>> rows_of(np.array([3, 9]), np.array(["1", "2", "3"])).tolist()
+        [2, -1]
+    """
+    found = match_ids(wanted, ids)
+    rows = np.full(len(wanted), -1)
+    rows[found.rows_a] = found.rows_b
+    return rows
+
+
+def in_order(ids: np.ndarray) -> bool:
+    """Whether ids ascend, which also makes them unique."""
+    return bool(np.all(ids[:-1] < ids[1:]))
+
+
+def repeated(ids: np.ndarray) -> np.ndarray:
+    """The ids that occur more than once, each once."""
+    if in_order(ids):
+        return ids[:0]
+    ids = np.sort(ids)
+    return np.unique(ids[1:][ids[1:] == ids[:-1]])
+
+
+def check_unique(ids: np.ndarray) -> None:
+    """Refuses ids that occur twice.
+
+    Raises:
+        PredictionsError: says how many and which.
+    """
+    if (again := repeated(ids)).size:
+        raise PredictionsError(
+            f"ids must be unique; {again.size} of {ids.size} occur more than once, for "
+            f"example {some(again)}"
+        )
+
+
+def some(values: Any) -> str:
+    """The first few values, for a message.
+
+    Example:
+        >>> some(["b", "a", "c", "d"])
+        'b, a, c, ...'
+    """
+    shown = ", ".join(str(v) for v in values[:_EXAMPLES])
+    return shown + (", ..." if len(values) > _EXAMPLES else "")
+
+
+def _order(ids: np.ndarray) -> np.ndarray:
+    return np.arange(len(ids)) if in_order(ids) else np.argsort(ids, kind="stable")

@@ -1,0 +1,220 @@
+"""Findings next to the numbers: flows between classes, regressions, curves."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from churn_compare.pair import Pair, Scanned, ScannedSide
+from churn_compare.result import Curve, Flow, Points, Regression
+from churn_compare.sums import BINS, bins_of
+
+LARGEST = 2000  # entries that a flow keeps
+_HELD = 2**21  # entries that wait to be merged
+
+
+def class_flow(pair: Pair, scanned: Scanned) -> Flow:
+    """How many predictions change from which class to which."""
+    # Mean over pairs of runs. An example labelled with the class before is a negative
+    # flip, one labelled with the class now a positive one.
+    labels = pair.labels
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    for _, old, new in scanned.pairs():
+        rows = np.flatnonzero(old != new)
+        before, now = old[rows].astype(np.int64), new[rows]
+        ways, way = np.unique(before * pair.classes + now, return_inverse=True)
+        counts = np.zeros((len(ways), 3))  # all, negative, positive
+        counts[:, 0] = np.bincount(way, minlength=len(ways))
+        if labels is not None:
+            label = labels[rows]
+            counts[:, 1] = np.bincount(way, label == before, len(ways))
+            counts[:, 2] = np.bincount(way, label == now, len(ways))
+        parts.append((ways, counts))
+        if sum(len(part[0]) for part in parts) > _HELD:
+            parts = [_merged(parts)]
+    ways, table = _merged(parts)
+    table = table / np.prod(scanned.shape)
+    order = np.argsort(-table[:, 0], kind="stable")[:LARGEST]
+    ways, table = ways[order], table[order]
+    unknown = (float("nan"),) * len(ways)
+    return Flow(
+        old=tuple(pair.class_name(way) for way in (ways // pair.classes).tolist()),
+        new=tuple(pair.class_name(way) for way in (ways % pair.classes).tolist()),
+        examples=tuple(table[:, 0].tolist()),
+        negative=unknown if labels is None else tuple(table[:, 1].tolist()),
+        positive=unknown if labels is None else tuple(table[:, 2].tolist()),
+    )
+
+
+def _merged(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Flows in ascending order, with the counts of equal flows added."""
+    if len(parts) == 1:
+        return parts[0]
+    ways, way = np.unique(
+        np.concatenate([part[0] for part in parts]), return_inverse=True
+    )
+    counts = np.concatenate([part[1] for part in parts])
+    columns = [np.bincount(way, column, len(ways)) for column in counts.T]
+    return ways, np.stack(columns, axis=1)
+
+
+def largest_regressions(
+    pair: Pair, scanned: Scanned, count: int
+) -> tuple[tuple[Regression, ...], int]:
+    """The largest negative flips: right before, wrong now."""
+    # Most pairs of runs first, then the largest fall of the label's probability, then
+    # the largest displacement, then the order of the examples.
+    if count < 0:
+        raise ValueError(f"regressions must be at least 0; got {count}")
+    if pair.labels is None:
+        return (), 0
+    if scanned.paired:
+        flips = np.zeros(len(pair.labels), np.int64)
+        for _, old, new in scanned.pairs():
+            flips += (old == pair.labels) & (new != pair.labels)
+    else:  # every old run with every new one, so their counts multiply
+        flips = _right(scanned.old, pair.labels)
+        flips *= len(scanned.new.predicted) - _right(scanned.new, pair.labels)
+    flipped = np.flatnonzero(flips)
+    drop = _mean_label_prob(scanned.old, flipped)
+    if drop is not None:
+        new = _mean_label_prob(scanned.new, flipped)
+        drop = None if new is None else drop - new
+    moved = None if scanned.displacement is None else scanned.displacement[flipped]
+    keys = [key for key in (flips[flipped], drop, moved) if key is not None]
+    listed = _largest(keys, min(count, len(flipped)))
+    rows = flipped[listed]
+    old, new = _most_frequent(scanned.old, rows), _most_frequent(scanned.new, rows)
+    before = _mean_confidence(scanned.old, rows)
+    now = _mean_confidence(scanned.new, rows)
+    found = tuple(
+        Regression(
+            id=str(pair.ids[row]),
+            label=pair.class_name(int(pair.labels[row])),
+            old=pair.class_name(int(old[i])),
+            new=pair.class_name(int(new[i])),
+            old_confidence=float(before[i]),
+            new_confidence=float(now[i]),
+            label_drop=float("nan") if drop is None else float(drop[listed[i]]),
+            displacement=float("nan") if moved is None else float(moved[listed[i]]),
+            share=float(flips[row] / np.prod(scanned.shape)),
+        )
+        for i, row in enumerate(rows.tolist())
+    )
+    return found, len(flipped)
+
+
+def _right(side: ScannedSide, labels: np.ndarray) -> np.ndarray:
+    """In how many runs each example is right, `[N]`."""
+    total = np.zeros(len(labels), np.int64)
+    for predicted in side.predicted:  # one run at a time: little memory
+        total += predicted == labels
+    return total
+
+
+def _mean_label_prob(side: ScannedSide, rows: np.ndarray) -> np.ndarray | None:
+    """Probability of the label, mean over runs; None without scores."""
+    if side.label_log_prob is None:
+        return None
+    total = np.zeros(len(rows))
+    for log_prob in side.label_log_prob:
+        total += np.exp(log_prob[rows], dtype=np.float64)
+    return total / len(side.label_log_prob)
+
+
+def _mean_confidence(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
+    """Top probability, mean over runs; NaN without scores."""
+    if side.confidence is None:
+        return np.full(len(rows), np.nan)
+    return side.confidence[:, rows].mean(axis=0, dtype=np.float64)
+
+
+def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
+    """The class that most runs predict for each example; ties go to the lowest."""
+    predicted = side.predicted[:, rows]
+    if len(predicted) == 1:
+        return predicted[0]
+    votes = (predicted[:, None] == predicted[None]).sum(axis=0)  # [R, rows]
+    first = np.where(votes == votes.max(axis=0), predicted, np.iinfo(np.int32).max)
+    return first.min(axis=0)
+
+
+def _largest(keys: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """Indices of the `count` largest by one key after the other, then by order."""
+    total = len(keys[0])
+    among = np.arange(total)
+    if not count:
+        return among[:0]
+    for key in keys:  # the first key that differs at all leaves few to sort
+        if key.min() < key.max():
+            among = np.flatnonzero(key >= np.partition(key, total - count)[-count])
+            break
+    order = np.lexsort([-key[among] for key in reversed(keys)])
+    return among[order[:count]]
+
+
+_MOST = 3000  # points
+_MOST_NEGATIVE = 1500
+_OUTCOMES = ("negative", "positive", "other", "same")
+
+
+def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
+    """Confidence and accuracy in 15 bins `((m - 1)/15, m/15]`, all runs pooled."""
+    if side.confidence is None:
+        raise ValueError("a reliability curve needs logits or probabilities")
+    examples, confidence, right = np.zeros(BINS, np.int64), np.zeros(BINS), 0.0
+    for predicted, top in zip(side.predicted, side.confidence, strict=True):
+        bins = bins_of(top)
+        examples += np.bincount(bins, minlength=BINS)
+        confidence += np.bincount(bins, top, BINS)
+        right = right + np.bincount(bins, predicted == labels, BINS)
+    some = np.where(examples > 0, examples, np.nan)
+    return Curve(confidence / some, right / some, examples)
+
+
+def scatter_points(pair: Pair, scanned: Scanned, *, seed: int) -> Points:
+    """A sample of examples: confidence before, and how far the logits moved."""
+    # All negative flips, or 1500 drawn at random of more, then a random sample of the
+    # rest, 3000 points at most: the two are not drawn equally often, see
+    # `Points.totals`.
+    if scanned.old.confidence is None or scanned.displacement is None:
+        raise ValueError("confidences and displacements need scores of both sides")
+    outcome = _outcomes(scanned, pair.labels)
+    negative = np.flatnonzero(outcome == 0)
+    rest = np.flatnonzero(outcome != 0)
+    generator = np.random.default_rng(seed)
+    first = _draw(generator, negative, _MOST_NEGATIVE)
+    rows = np.concatenate([first, _draw(generator, rest, _MOST - len(first))])
+    counts = np.bincount(outcome, minlength=len(_OUTCOMES)).tolist()
+    return Points(
+        confidence=scanned.old.confidence[:, rows].mean(axis=0, dtype=np.float64),
+        displacement=scanned.displacement[rows].astype(np.float64),
+        outcome=np.array(_OUTCOMES)[outcome[rows]],
+        sampled_from=pair.examples,
+        totals={
+            name: count for name, count in zip(_OUTCOMES, counts, strict=True) if count
+        },
+    )
+
+
+def _draw(generator: np.random.Generator, rows: np.ndarray, count: int) -> np.ndarray:
+    """`count` of the rows at random, in order; all of them if there are no more."""
+    if len(rows) <= count:
+        return rows
+    return np.sort(generator.choice(rows, count, replace=False, shuffle=False))
+
+
+def _outcomes(scanned: Scanned, labels: np.ndarray | None) -> np.ndarray:
+    """What happens in most pairs of runs, `[N]` indices into `_OUTCOMES`."""
+    # Of two that are equally frequent, the one that comes first in `_OUTCOMES`.
+    counts = np.zeros((len(_OUTCOMES), scanned.old.predicted.shape[1]), np.int32)
+    for _, before, now in scanned.pairs():
+        was_right = np.False_ if labels is None else before == labels
+        is_right = np.False_ if labels is None else now == labels
+        same = before == now
+        counts[0] += was_right & ~is_right
+        counts[1] += ~was_right & is_right
+        counts[2] += ~(same | was_right | is_right)
+        counts[3] += same
+    return counts.argmax(axis=0)

@@ -1,0 +1,231 @@
+"""Whether an update meets its conditions, with a line for each."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from churn_compare.gates import (
+    ALL_SLICES,
+    CLASSES,
+    EQUIVALENT,
+    EXCESS,
+    Gate,
+    GateError,
+    limit_text,
+)
+from churn_compare.number_text import count_text, listed, value_text, with_range
+from churn_compare.result import (
+    GateOutcome,
+    Grouped,
+    Interval,
+    Noise,
+    Precision,
+    State,
+    state_of,
+)
+
+# Sums and differences of shares are off by rounding, and that fails no gate.
+_ROUNDING = 1e-9
+_NAMED = 3  # groups that a line names
+_UNDEFINED = Interval(math.nan, math.nan, math.nan)
+
+
+def judge(
+    gates: Sequence[Gate],
+    quantities: Mapping[str, Interval],
+    groups: Sequence[Grouped],
+    *,
+    level: float,
+    noise: Noise | None = None,
+    precision: Precision | None = None,
+) -> tuple[GateOutcome, ...]:
+    """Whether each gate holds. A number that is not defined holds no gate.
+
+    Args:
+        gates: the conditions.
+        quantities: of all examples.
+        groups: classes and slices.
+        level: of the intervals.
+        noise: what retraining alone changes, for gates on "excess_churn".
+        precision: what is known of the accuracy, for gates on "equivalent".
+
+    Returns:
+        One outcome per gate, in the order of the gates. A gate on several groups has
+        the worst of them in `measured` and, if it does not hold, in `where`.
+
+    Raises:
+        GateError: there is no such number or group.
+
+    Example:
+        >>> found = {"churn": Interval(0.042, 0.039, 0.045)}
+        >>> gates = [Gate("churn", 0.05), Gate("churn", 0.04, on="bound")]
+        >>> for outcome in judge(gates, found, (), level=0.95):
+        ...     print(outcome.line)
+        PASS  churn at most 5 %: 4.2 % (95 % interval 3.9 to 4.5 %)
+        FAIL  upper end of churn at most 4 %: 4.2 % (95 % interval 3.9 to 4.5 %)
+    """
+    return tuple(
+        _judge_groups(gate, gates, groups, level)
+        if gate.grouping
+        else _judge_equivalence(gate, precision, level)
+        if gate.quantity == EQUIVALENT and precision is not None
+        else _judge_whole(gate, quantities, noise, level)
+        for gate in gates
+    )
+
+
+def _judge_whole(
+    gate: Gate, quantities: Mapping[str, Interval], noise: Noise | None, level: float
+) -> GateOutcome:
+    if gate.quantity == EXCESS and noise is not None:
+        interval = noise.excess
+    elif gate.quantity in quantities:
+        interval = quantities[gate.quantity]
+    else:
+        raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
+    line = f"{gate.text}: {_measured_text(gate, interval, level)}"
+    return _outcome(gate, "", interval, _state(gate, interval), line)
+
+
+def _judge_equivalence(gate: Gate, precision: Precision, level: float) -> GateOutcome:
+    """Whether the whole interval for two one-sided tests lies within the margin."""
+    within = precision.within
+    size = max(-within.low, within.high)  # NaN where there is none
+    state: State = "pass" if size < gate.limit else "fail"
+    touching = within.low <= gate.limit and within.high >= -gate.limit
+    if gate.on == "interval" and state == "fail" and touching:
+        state = "inconclusive"
+    line = f"{gate.text}: {with_range(within, gate.unit, 2 * level - 1)}"
+    found = _outcome(gate, "", within, state, line)
+    return dataclasses.replace(found, measured=size)
+
+
+def _judge_groups(
+    gate: Gate, gates: Sequence[Gate], groups: Sequence[Grouped], level: float
+) -> GateOutcome:
+    covered = [g for g in groups if _covers(gate, g)]
+    about = [g for g in covered if not _overridden(gate, gates, g)]
+    if covered and not about:
+        line = f"{gate.text}: each has a gate of its own"
+        return _outcome(gate, "", _UNDEFINED, "pass", line)
+    judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
+    small = len(about) - len(judged)
+    note = ""
+    if small:
+        note = (
+            f"; {count_text(small)} of {count_text(len(about))} not judged, fewer than "
+            f"{count_text(gate.min_examples)} examples"
+        )
+    if not judged:
+        line = f"{gate.text}: no group to judge{note}"
+        return _outcome(gate, "", _UNDEFINED, "fail", line)
+    ordered = sorted(judged, key=lambda group: _margin(gate, _interval(gate, group)))
+    states = [_state(gate, _interval(gate, g)) for g in ordered]
+    state = state_of(states)
+    # Of several groups those that make the gate what it is are named.
+    failing = [g for g, s in zip(ordered, states, strict=True) if s == state != "pass"]
+    worst = failing[0] if failing else ordered[0]
+    interval = _interval(gate, worst)
+    if gate.group:
+        line = f"{gate.text}: {_measured_text(gate, interval, level)}"
+    elif not failing:
+        number = _measured_text(gate, interval, level)
+        line = f"{gate.text}: at worst {number}, in {_name(worst)}{note}"
+    else:
+        named = [
+            f"{_name(g)} {_measured_text(gate, _interval(gate, g), level)}"
+            for g in failing
+        ]
+        what = "not" if state == "fail" else "open"
+        line = (
+            f"{gate.text}: {what} in {count_text(len(failing))} of "
+            f"{count_text(len(judged))}: {listed(named, _NAMED)}{note}"
+        )
+    where = _name(worst) if failing or gate.group else ""
+    return _outcome(gate, where, interval, state, line)
+
+
+def _covers(gate: Gate, group: Grouped) -> bool:
+    if gate.grouping == ALL_SLICES:
+        return group.grouping != CLASSES
+    return gate.grouping == group.grouping and gate.group in ("", group.name)
+
+
+def _overridden(gate: Gate, gates: Sequence[Gate], group: Grouped) -> bool:
+    """Whether a more specific gate is about this group."""
+
+    def breadth(of: Gate) -> int:
+        return 0 if of.group else 1 if of.grouping != ALL_SLICES else 2
+
+    return any(
+        (other.quantity, other.bound) == (gate.quantity, gate.bound)
+        and other.grouping
+        and breadth(other) < breadth(gate)
+        and _covers(other, group)
+        for other in gates
+    )
+
+
+def _interval(gate: Gate, group: Grouped) -> Interval:
+    return group.quantities.get(gate.quantity, _UNDEFINED)
+
+
+def _compared(gate: Gate, interval: Interval) -> float:
+    """The number that is compared with the limit; NaN if undefined."""
+    if gate.on == "estimate" or math.isnan(interval.value):
+        return interval.value
+    return interval.high if gate.bound == "max" else interval.low
+
+
+def _margin(gate: Gate, interval: Interval) -> float:
+    """How far the gate is from failing; undefined numbers are the worst."""
+    compared = _compared(gate, interval)
+    if math.isnan(compared):
+        return -math.inf
+    return gate.limit - compared if gate.bound == "max" else compared - gate.limit
+
+
+def _state(gate: Gate, interval: Interval) -> State:
+    """Whether the gate holds; of an undefined number it does not."""
+    if _margin(gate, interval) >= -_ROUNDING:
+        return "pass"
+    best = interval.low if gate.bound == "max" else interval.high
+    beyond = best - gate.limit if gate.bound == "max" else gate.limit - best
+    if gate.on == "interval" and beyond <= _ROUNDING and not math.isnan(interval.value):
+        return "inconclusive"
+    return "fail"
+
+
+def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
+    if math.isnan(interval.value):
+        return "not defined for these predictions"
+    said = with_range(interval, gate.unit, level)
+    compared = _compared(gate, interval)
+    if math.isnan(compared):
+        return f"{said}, which has no interval here"
+    if abs(compared - gate.limit) > _ROUNDING:
+        shown, limit = (
+            value_text(dataclasses.replace(interval, value=value), gate.unit)
+            for value in (compared, gate.limit)
+        )
+        if shown == limit:
+            said += f", exactly {limit_text(compared, gate.unit)}"
+    return said
+
+
+def _name(group: Grouped) -> str:
+    return f"{group.grouping} {group.name}"
+
+
+def _outcome(
+    gate: Gate, where: str, interval: Interval, state: State, line: str
+) -> GateOutcome:
+    return GateOutcome(
+        gate=gate.text,
+        where=where,
+        measured=_compared(gate, interval),
+        limit=gate.limit,
+        passed=state == "pass",
+        line=f"{state.upper()}  {line}",
+        state=state,
+    )

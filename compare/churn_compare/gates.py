@@ -1,0 +1,308 @@
+"""Conditions on an update, and how they are written."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_compare.groups import coded
+from churn_compare.number_text import Unit, listed
+from churn_compare.pair import Pair
+from churn_compare.quantities import QUANTITIES
+from churn_compare.suggestions import did_you_mean
+
+EXCESS = "excess_churn"  # `Noise.excess`
+EQUIVALENT = "equivalent"  # `Precision.within`
+On = Literal["estimate", "bound", "interval"]
+ON: tuple[On, ...] = ("estimate", "bound", "interval")
+ALL_SLICES = "*"
+CLASSES = "class"
+
+# What classes and slices have, and whether with an interval.
+GROUP_QUANTITIES = {name: True for name, of in QUANTITIES.items() if of.outcomes} | {
+    "accuracy_old": False,
+    "accuracy_new": False,
+    "accuracy_gain": True,
+    "churn": True,
+    "negative_flip_rate": True,
+    "positive_flip_rate": True,
+}
+
+
+class GateError(ValueError):
+    """A condition that makes no sense or that these predictions cannot answer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """One condition: a quantity is at most, or at least, a limit.
+
+    Attributes:
+        quantity: a name in `QUANTITIES`, or "excess_churn": churn beyond what
+            retraining alone gives; or "equivalent": accuracy is shown to change by
+            less than the limit, by two one-sided tests.
+        limit: a fraction where the quantity is a share, 0.02 for 2 %.
+        bound: "max": at most the limit; "min": at least.
+        on: "estimate" compares the number itself; "bound" the end of its confidence
+            interval nearer to failing: the upper one for "max", the lower for "min";
+            "interval" the whole interval: the gate passes if all of it keeps the limit,
+            fails if none does and is inconclusive otherwise.
+        grouping: "" for all examples together; "class" for each class; a column of the
+            slices for each of its values; "*" for each value of every column.
+        group: one class or value of `grouping`; "" for each of them.
+        min_examples: groups with fewer examples are not judged, unless they are named.
+
+    A gate on a named group replaces the one on the same quantity and bound for each
+    group, and a gate on a column replaces the one on every column.
+
+    Raises:
+        GateError: there is no such quantity, or the limit or another entry makes no
+            sense.
+
+    Example:
+        >>> Gate("negative_flip_rate", 0.01, on="bound").text
+        'upper end of negative flip rate at most 1 %'
+        >>> Gate("accuracy_gain", -0.005, "min", grouping="region").text
+        'accuracy gain at least -0.5 points in each region'
+    """
+
+    quantity: str
+    limit: float
+    bound: Literal["max", "min"] = "max"
+    on: On = "estimate"
+    grouping: str = ""
+    group: str = ""
+    min_examples: int = 1
+
+    def __post_init__(self):
+        known = [*QUANTITIES, EXCESS, EQUIVALENT]
+        known = list(GROUP_QUANTITIES) if self.grouping else known
+        if self.quantity not in known:
+            where = " of classes and slices" if self.grouping else ""
+            hint = closest(self.quantity, known) or f"known are {', '.join(known)}"
+            raise GateError(f"no quantity {self.quantity!r}{where} for a gate; {hint}")
+        if isinstance(self.limit, bool) or not isinstance(self.limit, int | float):
+            raise GateError(f"the limit of {self.quantity} must be a number")
+        if not math.isfinite(self.limit):
+            raise GateError(f"the limit of {self.quantity} must be finite")
+        least = {"share": 0, "points": -1}.get(self.unit)
+        if self.quantity == EQUIVALENT:
+            least = 0
+            if self.bound != "max" or self.limit == 0:
+                raise GateError("equivalent takes a margin above 0, such as 0.01")
+        if least is not None and not least <= self.limit <= 1:
+            raise GateError(
+                f"the limit of {self.quantity} must lie between {least} and 1, got "
+                f'{self.limit:g}; write 0.05 or "5%" for 5 %'
+            )
+        for name, allowed in (("bound", ("max", "min")), ("on", ON)):
+            if getattr(self, name) not in allowed:
+                known = " or ".join(map(repr, allowed))
+                raise GateError(f"{name} must be {known}; got {getattr(self, name)!r}")
+        if (
+            self.on != "estimate"
+            and self.grouping
+            and not GROUP_QUANTITIES[self.quantity]
+        ):
+            raise GateError(
+                f"{self.quantity} of a group has no interval; put the gate on the "
+                "estimate"
+            )
+        if self.group and self.grouping in ("", ALL_SLICES):
+            raise GateError(f"of which grouping is the group {self.group!r}?")
+        if self.min_examples < 1:
+            raise GateError(f"min_examples must be at least 1; got {self.min_examples}")
+
+    @property
+    def unit(self) -> Unit:
+        """Unit of the number, as in `Quantity.unit`."""
+        own = self.quantity in (EXCESS, EQUIVALENT)
+        return "points" if own else QUANTITIES[self.quantity].unit
+
+    @property
+    def text(self) -> str:
+        """The condition, as a part of a sentence."""
+        if self.quantity == EQUIVALENT:
+            return f"accuracy shown to change by less than {margin_text(self.limit)}"
+        end = {"max": "upper end of ", "min": "lower end of "}[self.bound]
+        start = {"estimate": "", "bound": end, "interval": "interval of "}[self.on]
+        what = start + self.quantity.replace("_", " ")
+        most = {"max": "at most", "min": "at least"}[self.bound]
+        return f"{what} {most} {limit_text(self.limit, self.unit)}{self._where()}"
+
+    def _where(self) -> str:
+        if self.group:
+            return f" in {self.grouping} {self.group}"
+        each = "slice" if self.grouping == ALL_SLICES else self.grouping
+        return f" in each {each}" if each else ""
+
+    def _scope(self) -> tuple[str, str, str, str]:
+        """The quantity, bound and group that the gate is about."""
+        return self.quantity, self.bound, self.grouping, self.group
+
+
+def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
+    """Both, without those of `gates` that `over` replaces."""
+    # Two gates of `gates` on the same quantity are both kept: each must hold.
+    over = tuple(over)
+    said = {gate._scope() for gate in over}
+    return (*(gate for gate in gates if gate._scope() not in said), *over)
+
+
+def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
+    """Refuses gates that the predictions cannot answer, before the long pass."""
+    for gate in gates:
+        if reason := _unanswerable(gate, pair):
+            raise GateError(f"the gate {gate.text!r} cannot be judged: {reason}")
+
+
+def _unanswerable(gate: Gate, pair: Pair) -> str:
+    """The reason, or ""."""
+    if gate.quantity == EXCESS:
+        if max(len(pair.old.runs), len(pair.new.runs)) < 2:
+            return "noise is measured between runs, and both versions have one run"
+        return ""
+    if gate.quantity == EQUIVALENT:
+        return "" if pair.labels is not None else "there are no labels"
+    quantity = QUANTITIES[gate.quantity]
+    if quantity.outcomes:
+        return "there are predicted classes, and it is of other outcomes"
+    if (quantity.labels or gate.grouping == CLASSES) and pair.labels is None:
+        return "there are no labels"
+    for name, side in (("old", pair.old), ("new", pair.new)):
+        if quantity.scores in ("both", name) and side.kind == "classes":
+            return f"{side.name} has predicted classes only, without probabilities"
+    if gate.grouping and CLASSES in pair.slices:
+        return 'a column of the slices is called "class", as the groups of labels are'
+    if gate.grouping == ALL_SLICES and not pair.slices:
+        return "there are no slices"
+    if gate.grouping in ("", ALL_SLICES):
+        return ""
+    if gate.grouping == CLASSES:
+        return _no_such(gate.group, _classes_present(pair), "class with examples")
+    if reason := _no_such(gate.grouping, list(pair.slices), "column of the slices"):
+        return reason
+    if not gate.group:
+        return ""
+    values, _ = coded(pair.slices[gate.grouping])
+    return _no_such(gate.group, values, f"value of {gate.grouping}")
+
+
+def _classes_present(pair: Pair) -> list[str]:
+    if pair.labels is None:
+        return []
+    return [pair.class_name(int(number)) for number in np.unique(pair.labels)]
+
+
+def _no_such(name: str, known: Sequence[str], what: str) -> str:
+    if not name or name in known:
+        return ""
+    hint = closest(name, known) or f"there are {listed(known, 5) or 'none'}"
+    return f"there is no {what} {name!r}; {hint}"
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Suggests the most similar of the `known` names; "" if none is similar."""
+    return did_you_mean(name, list(known), count=1, cutoff=0.6).removeprefix("; ")
+
+
+def limit_text(limit: float, unit: Unit) -> str:
+    """The limit as it was given, not rounded."""
+    sign = "+" if unit in ("points", "change") and limit else ""
+    if unit in ("share", "points"):
+        return f"{100 * limit:{sign}.10g} {'%' if unit == 'share' else 'points'}"
+    return f"{limit:{sign}.10g}"
+
+
+_GROUPINGS = {"slice": ALL_SLICES, "class": CLASSES}
+
+SHORT = {
+    "nfr": "negative_flip_rate",
+    "pfr": "positive_flip_rate",
+    "relative_nfr": "relative_negative_flip_rate",
+    "btc": "backward_trust_compatibility",
+    "bec": "backward_error_compatibility",
+}
+
+
+def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
+    """The bound and the quantity that a key such as `max-nfr` stands for."""
+    known = {
+        f"{bound}-{name}".replace("_", "-")
+        for bound in ("max", "min")
+        for name in (*SHORT, *QUANTITIES, EXCESS)
+    }
+    plain = key.replace("_", "-")
+    if plain.lstrip("-") == EQUIVALENT:
+        return "max", EQUIVALENT
+    if plain not in known:
+        hint = closest(plain, sorted(known)) or "keys begin with max- or min-"
+        raise GateError(f"unknown key {key!r}; {hint}")
+    name = plain[4:].replace("-", "_")
+    return ("max" if plain.startswith("max") else "min"), SHORT.get(name, name)
+
+
+def limit_of(given: Any, what: str) -> float:
+    """A limit as a number; `2%` is 0.02."""
+    percent = False
+    value = math.nan
+    try:
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            value = float(given)
+        elif isinstance(given, str):
+            percent = given.rstrip().endswith("%")
+            value = float(given.rstrip().removesuffix("%"))
+    except (ValueError, OverflowError):
+        pass
+    if math.isfinite(value):
+        return value / 100 if percent else value
+    raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
+
+
+def margin_text(margin: float) -> str:
+    """A margin of accuracy in points."""
+    points = f"{100 * margin:.10g}"
+    return f"{points} {'point' if points == '1' else 'points'}"
+
+
+def margin_of(
+    given: float | str | None, gates: Sequence[Gate], pair: Pair
+) -> float | None:
+    """The margin of equivalence asked for, or that of a gate."""
+    if given is None:
+        found = [gate.limit for gate in gates if gate.quantity == EQUIVALENT]
+        return min(found, default=None)
+    margin = limit_of(given, EQUIVALENT)
+    Gate(EQUIVALENT, margin)  # checks it
+    if pair.labels is None:
+        raise GateError("equivalent is about accuracy, and there are no labels")
+    return margin
+
+
+def gates_by_name(
+    limits: Mapping[str, Any],
+    *,
+    on: On = "estimate",
+    min_examples: int = 1,
+) -> tuple[Gate, ...]:
+    """Gates from options or keyword arguments."""
+    found = []
+    for name, given in limits.items():
+        if given is None:
+            continue
+        plain = name.lstrip("-").replace("-", "_")
+        parts = re.fullmatch(r"(max|min)_(?:(slice|class)_)?(\w+)", plain)
+        bound, quantity = bound_and_quantity(
+            f"{parts[1]}_{parts[3]}" if parts else name
+        )
+        limit = limit_of(given, name)
+        grouping = _GROUPINGS.get(parts[2], "") if parts else ""
+        try:
+            gate = Gate(quantity, limit, bound, on, grouping, min_examples=min_examples)
+        except GateError as error:
+            raise GateError(f"{name}: {error}") from None
+        found.append(gate)
+    return tuple(found)

@@ -1,0 +1,208 @@
+"""Classes and slices of a comparison as tables, for its page and a terminal."""
+
+import math
+from collections.abc import Sequence
+
+from churn_compare.documents import Block, Cell, Column, Fold, Strong, Table
+from churn_compare.documents import Text as Paragraph
+from churn_compare.documents.chart import element
+from churn_compare.number_text import (
+    NOTHING,
+    Unit,
+    count_text,
+    has_range,
+    level_text,
+    p_text,
+    range_text,
+    share_text,
+    value_text,
+)
+from churn_compare.result import Findings, Group, Interval
+
+_FINDINGS = {"better": "✓ better", "worse": "✗ worse", "": NOTHING}
+_OPEN, _ROWS = 30, 1000  # groups that the page shows openly, and at all
+_IN_TERMINAL = 5  # groups; the page and the record have all
+
+
+def group_title(grouping: str) -> str:
+    """The heading of the classes, or of the values of a column of the slices."""
+    return "Classes" if grouping == "class" else f"Slices by {grouping}"
+
+
+def worst_groups(result: Findings) -> list[Block]:
+    """The groups that the update makes worst, for a terminal."""
+    interval = f"{level_text(result.level)} interval"
+    found: list[Block] = []
+    for grouping, groups in result.groupings.items():
+        shown = sorted(groups, key=_badness)[:_IN_TERMINAL]
+        order = "worst first" if result.labelled else "most churn first"
+        some = f" of {count_text(len(groups))}" if len(shown) < len(groups) else ""
+        heads = ["", "Examples", "Churn"]
+        heads += ["NFR", "Accuracy change"] if result.labelled else []
+        heads += [interval, *(["Adjusted p"] if result.labelled else [])]
+        rows = []
+        for group in shown:
+            row = [
+                group.name,
+                count_text(group.examples),
+                share_text(group.churn.value),
+            ]
+            if result.labelled:
+                gain = group.accuracy_gain
+                row.append(share_text(group.negative_flip_rate.value))
+                row += [value_text(gain, "points"), range_text(gain, "points")]
+                row.append(p_text(group.adjusted_p))
+            else:
+                row.append(range_text(group.churn, "share"))
+            rows.append(row)
+        title = f"{group_title(grouping)}, {order}: {len(shown)}{some}"
+        found.append(Table(heads, rows, title, kind="compare"))
+    return found
+
+
+def _badness(group: Group) -> tuple[float, float]:
+    """Falling accuracy by adjusted p, then negative flips; without labels churn."""
+    if math.isnan(group.accuracy_old):
+        return 0.0, -group.churn.value
+    falls = group.accuracy_gain.value < 0
+    return group.adjusted_p if falls else 2.0, -group.negative_flip_rate.value
+
+
+def group_blocks(
+    grouping: str, groups: Sequence[Group], level: float, labelled: bool
+) -> list[Block]:
+    """One grouping on the page: the most changed groups, and all of them folded."""
+    first = "Class of the label" if grouping == "class" else grouping
+    ordered = sorted(groups, key=_by_evidence if labelled else _by_churn)
+    total = count_text(len(ordered))
+    said: list[str | Strong] = [f"{total} groups, the most changed first."]
+    if labelled:
+        found = [_finding(group, level) for group in ordered]
+        worse, better = (
+            Strong(f"{count_text(found.count(word))} {word}")
+            for word in ("worse", "better")
+        )
+        said = [
+            f"Of {total}: ",
+            worse,
+            " and ",
+            better,
+            f" (Holm-adjusted p below {1 - level:.3g}). The least likely to be chance "
+            "come first.",
+        ]
+    most = _OPEN if len(ordered) > 1.5 * _OPEN else len(ordered)
+    blocks: list[Block] = [
+        Paragraph(said, "soft"),
+        _group_table(first, ordered[:most], level, labelled),
+    ]
+    if most < len(ordered):
+        which = f"All {total}"
+        if len(ordered) > _ROWS:
+            which = f"The first {count_text(_ROWS)} of {total}; --json writes all"
+        whole = _group_table(first, ordered[:_ROWS], level, labelled)
+        blocks.append(Fold(which, [whole]))
+    return blocks
+
+
+def _by_evidence(group: Group) -> tuple[float, float, float]:
+    """The least likely to be chance first, then the largest changes."""
+    p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
+    gain = group.accuracy_gain.value
+    return p, raw, 0.0 if math.isnan(gain) else -abs(gain)
+
+
+def _by_churn(group: Group) -> float:
+    churn = group.churn.value
+    return 0.0 if math.isnan(churn) else -churn
+
+
+def _finding(group: Group, level: float) -> str:
+    """Whether the group became worse or better, as far as that is significant."""
+    if not group.adjusted_p < 1 - level:
+        return ""
+    return "worse" if group.accuracy_gain.value < 0 else "better"
+
+
+def _group_table(
+    first: str, groups: Sequence[Group], level: float, labelled: bool
+) -> Table:
+    columns = [Column(first, "left", first="ascending")]
+    if labelled:
+        columns += [
+            Column("Finding", "left"),
+            Column("Change, points", first="ascending"),
+            *map(Column, ("Examples", "Accuracy, old", "Accuracy, new", "Churn")),
+            *map(Column, ("Negative flips", "Positive flips")),
+            Column("p", first="ascending"),
+            Column("Adjusted p", first="ascending"),
+        ]
+    else:
+        columns += [Column("Examples"), Column("Churn")]
+    drawn = [g.accuracy_gain if labelled else g.churn for g in groups]
+    widest = _widest(drawn)
+    rows: list[tuple] = []
+    for group, interval in zip(groups, drawn, strict=True):
+        bar = _bar(interval, widest, centred=labelled)
+        examples = Cell(count_text(group.examples), group.examples)
+        if not labelled:
+            rows.append((group.name, examples, _sorted_cell(group.churn, "share", bar)))
+            continue
+        finding = _finding(group, level)
+        old, new = (
+            Cell(share_text(x), x) for x in (group.accuracy_old, group.accuracy_new)
+        )
+        rates = (group.churn, group.negative_flip_rate, group.positive_flip_rate)
+        rows.append(
+            (
+                group.name,
+                Cell(_FINDINGS[finding], tone=finding),
+                _sorted_cell(group.accuracy_gain, "points", bar),
+                examples,
+                old,
+                new,
+                *(_sorted_cell(rate, "share") for rate in rates),
+                *(Cell(p_text(p), p) for p in (group.p, group.adjusted_p)),
+            )
+        )
+    return Table(columns, rows, kind="compare", sortable=True)
+
+
+def _sorted_cell(interval: Interval, unit: Unit, bar: str = "") -> Cell:
+    text = value_text(interval, unit).removesuffix(" points")
+    return Cell(text, interval.value, range_text(interval, unit), drawing=bar)
+
+
+def _widest(intervals: Sequence[Interval]) -> float:
+    """The end of the axis of the bars; the few longer bars are cut."""
+    ends = sorted(
+        max(abs(end) for end in (i.low, i.high, i.value) if math.isfinite(end))
+        for i in intervals
+        if math.isfinite(i.value)
+    )
+    return ends[int(0.95 * (len(ends) - 1))] if ends else 0.0
+
+
+def _bar(interval: Interval, widest: float, *, centred: bool) -> str:
+    """A tiny picture of an interval; the thin line is zero."""
+    if not math.isfinite(interval.value) or not widest:
+        return ""
+
+    def place(value: float) -> float:
+        share = max(-1.0, min(1.0, value / widest))
+        return 50 + 48 * share if centred else 2 + 96 * max(share, 0.0)
+
+    ends = ""
+    if has_range(interval):
+        ends = f"M{place(interval.low):.0f} 5H{place(interval.high):.0f}"
+    value = f"{ends}M{place(interval.value):.0f} 1V9"
+    return element(
+        "svg",
+        element("path", d=f"M{place(0.0):.0f} 0V10", stroke_width=1, opacity=".5"),
+        element("path", d=value, stroke_width=2),
+        class_="bar",
+        viewBox="0 0 100 10",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+        fill="none",
+        stroke="currentColor",
+    )

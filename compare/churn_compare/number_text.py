@@ -1,0 +1,133 @@
+"""Numbers of a comparison as text: as many digits as their interval supports."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from churn_compare.quantities import QUANTITIES
+from churn_compare.result import Interval
+
+Unit = Literal["share", "points", "number", "change"]
+NOTHING = "–"  # in place of a number that does not exist
+
+_SCALE = {"share": 100.0, "points": 100.0, "number": 1.0, "change": 1.0}
+_DIGITS = {"share": 2, "points": 2, "number": 4, "change": 4}  # without an interval
+_ROUNDING = 1e-9
+_MOST = {"share": 4, "points": 4, "number": 6, "change": 6}
+
+
+def value_text(interval: Interval, unit: Unit) -> str:
+    """The number with its unit, without its interval."""
+    # The last digit shown is the first one of a sixth of the interval's width, or one
+    # of the next two where a share, or an end of a change, would look like zero and is
+    # not.
+    text = _number(interval.value, unit, _decimals(interval, unit))
+    ending = {"share": " %", "points": " points"}.get(unit, "")
+    return text if text in (NOTHING, "inf", "-inf", "+inf") else text + ending
+
+
+def range_text(interval: Interval, unit: Unit) -> str:
+    """The interval without the number."""
+    if not has_range(interval):
+        return ""
+    decimals = _decimals(interval, unit)
+    ends = (_number(end, unit, decimals) for end in (interval.low, interval.high))
+    return " to ".join(ends) + (" %" if unit == "share" else "")
+
+
+def with_range(interval: Interval, unit: Unit, level: float | None = None) -> str:
+    """The number and its interval."""
+    ends = range_text(interval, unit)
+    if not ends:
+        return value_text(interval, unit)
+    said = "" if level is None else f"{level_text(level)} interval "
+    return f"{value_text(interval, unit)} ({said}{ends})"
+
+
+def share_text(share: float) -> str:
+    """A share that has no interval, as a percentage."""
+    return NOTHING if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def level_text(level: float) -> str:
+    """The level of an interval as a percentage."""
+    return f"{100 * level:.6g} %"
+
+
+def p_text(p: float) -> str:
+    """A p-value, with two digits; the smallest are only bounded."""
+    if math.isnan(p):
+        return NOTHING
+    if p < 0.001:
+        return "< 0.001"
+    return "1" if p >= 0.995 else f"{p:.2g}"
+
+
+def equals_text(p: float) -> str:
+    """A p-value after its name: `p = 0.02` or `p < 0.001`."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def size_text(size: float, unit: Unit) -> str:
+    """A change without its sign and interval, to two digits."""
+    if unit != "points":
+        return f"{size:.2g}"
+    return f"{100 * size:.{0 if size >= 0.1 else 1 if size >= 0.01 else 2}f} points"
+
+
+def count_text(count: float) -> str:
+    """How many examples; a mean over pairs of runs has a decimal."""
+    if math.isnan(count):
+        return NOTHING
+    return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first `most` names and how many are left."""
+    left = len(names) - most
+    more = f" and {count_text(left)} more" if left > 0 else ""
+    return ", ".join(names[:most]) + more
+
+
+def remark(note: str) -> str:
+    """A note as it is printed, with "Note: " unless it is a warning."""
+    return note if note.startswith("Warning: ") else f"Note: {note}"
+
+
+def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:
+    """Whether a change is better or worse, if its interval excludes zero."""
+    if not has_range(interval) or interval.low <= 0 <= interval.high:
+        return "unclear"
+    higher = QUANTITIES[name].better == "higher"
+    return "better" if (interval.low > 0) == higher else "worse"
+
+
+def has_range(interval: Interval) -> bool:
+    """Whether there is an interval."""
+    return math.isfinite(interval.low) and math.isfinite(interval.high)
+
+
+def _decimals(interval: Interval, unit: Unit) -> int:
+    """How many decimals the interval supports."""
+    scale, most = _SCALE[unit], _MOST[unit]
+    sixth = scale * (interval.high - interval.low) / 6
+    if not has_range(interval) or sixth <= 0:
+        return _DIGITS[unit]
+    start = min(max(-math.floor(math.log10(sixth) + _ROUNDING), 0), most)
+    seen = [interval.value]
+    if unit in ("points", "change"):  # rather whether zero is within
+        seen = [interval.low, interval.high]
+    for decimals in range(start, min(start + 2, most) + 1):
+        if all(round(scale * end, decimals) for end in seen if end):
+            return decimals
+    return start
+
+
+def _number(value: float, unit: Unit, decimals: int) -> str:
+    if math.isnan(value):
+        return NOTHING
+    sign = "+" if unit in ("points", "change") else ""
+    text = f"{_SCALE[unit] * value:{sign}.{decimals}f}"
+    zero = not text.strip("+-0.")  # -0.00 and +0.00 are 0.00
+    return text.lstrip("+-") if zero else text

@@ -1,0 +1,401 @@
+"""Two versions compared by the outcomes of their examples."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from churn_compare.display import FORMAT, Display
+from churn_compare.documents import markdown, plain_values
+from churn_compare.example_ids import PredictionsError
+from churn_compare.exports import rows_of
+from churn_compare.gate_file import Gating, as_gates, waivers_of
+from churn_compare.gate_outcomes import judge
+from churn_compare.gates import (
+    ALL_SLICES,
+    EQUIVALENT,
+    EXCESS,
+    Gate,
+    GateError,
+)
+from churn_compare.groups import coded
+from churn_compare.outcomes import report
+from churn_compare.outcomes.estimates import (
+    equal_weights,
+    estimate,
+    falls,
+    share_worse,
+)
+from churn_compare.outcomes.joining import Joined, join_outcomes
+from churn_compare.outcomes.reading import Outcomes, read_outcomes
+from churn_compare.outcomes.result import (
+    Change,
+    MeasureFindings,
+    OutcomesFindings,
+    Slice,
+)
+from churn_compare.outcomes.values import Measure
+from churn_compare.pooling import fisher
+from churn_compare.quantities import QUANTITIES
+from churn_compare.reading.account import account_lines
+from churn_compare.reading.sides import same_file, side_names
+from churn_compare.result import GateOutcome, Pooled, Precision, Waived, Waiver
+from churn_compare.significance import holm
+from churn_compare.waivers import waived_rows
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class OutcomesResult(Display, OutcomesFindings):
+    """Everything that `compare_outcomes` finds; shows itself as a `CompareResult` does.
+
+    Attributes:
+        old: name of the version in use.
+        new: name of the one that is to replace it.
+        examples: N, those that both have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        measures: each compared on its own.
+        clusters: how many there are; None where examples are independent.
+        gates: the outcome of each condition.
+        notes: sentences about what was read and joined.
+        read: what was read of each side and what was left out, a line each.
+    """
+
+    _report: ClassVar[Any] = report
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each quantity of every measure, of all examples and each slice."""
+        found = []
+        for measure in self.measures:
+            about = {"old": self.old, "new": self.new, "measure": measure.name}
+            parts = [("", "", self.examples, measure.quantities)]
+            parts += [
+                (of.grouping, of.name, of.examples, of.quantities)
+                for of in measure.slices
+            ]
+            found += [row for part in parts for row in rows_of(about, *part)]
+        return found
+
+    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        """The gates of the update."""
+        return [(f"{self.old} -> {self.new}", self.gates)]
+
+    def markdown(self) -> str:
+        """A comment for a pull request."""
+        return markdown(report.comment(self), level=3)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; undefined numbers are None."""
+        said = {m.name: report.sentences(m, self.clusters) for m in self.measures}
+        start = {"format": FORMAT, "passed": self.passed, "state": self.state}
+        return start | {"verdict": said} | plain_values(self)
+
+
+def compare_outcomes(
+    old: Any,
+    new: Any,
+    *,
+    score_columns: Sequence[str] = (),
+    slices: Any = None,
+    by: Sequence[str] = (),
+    pool: str | None = None,
+    cluster: str | None = None,
+    tolerance: float = 0.0,
+    relative: bool = False,
+    equivalent: float | None = None,
+    top: int | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    ignore_inputs: bool = False,
+    confirm: Sequence[str] = (),
+    id_column: str | None = None,
+    target_column: str | None = None,
+    gates: Gating = (),
+    waivers: Sequence[Waiver] = (),
+    regressions: int = 20,
+    level: float = 0.95,
+    seed: int = 0,
+) -> OutcomesResult:
+    """What changes in the outcomes of examples when `new` replaces `old`.
+
+    For everything that is no classifier's predictions: whether answers of a language
+    model are right, a judge's scores, texts, regressions, sets of labels, rankings; see
+    `read_outcomes` for files and columns.
+
+    Args:
+        old: outcomes of the version in use: a file, a log of lm-evaluation-harness or
+            Inspect, a mapping of arrays, a data frame.
+        new: the same of the version that is to replace it.
+        score_columns: columns of numbers to compare, in place of the usual names.
+        slices: a file or a mapping of groupings, as in `compare`.
+        by: columns of the outcomes' own files to group the examples by.
+        pool: a column of benchmarks, whose changes are pooled in three ways, see
+            `comparison.pooling.pool`; it is one of `by`, too.
+        cluster: a column whose equal values mark examples that are not independent:
+            documents, users, conversations.
+        tolerance: numbers this near count as equal.
+        relative: whether `tolerance` is a share of the larger of both numbers.
+        equivalent: a margin that the change is tested to be smaller than, by two
+            one-sided tests at 1 - `level`.
+        top: also compares the first `top` items of rankings, as sets.
+        on_missing: "intersect" compares the examples that both sides have.
+        ignore_inputs: whether examples are compared though their inputs differ.
+        confirm: names of doubts about what was read that are right as they are.
+        id_column: column of ids, if its name is not a usual one.
+        target_column: column of what is right, in the same case.
+        gates: conditions, as in `compare`; each holds for every measure that has the
+            number.
+        waivers: falls that gates on their share do not count, as in `compare`.
+        regressions: how many changed examples to list.
+        level: of the confidence intervals.
+        seed: of assigning more than 4096 examples to groups.
+
+    Returns:
+        The `OutcomesResult`; `result.passed` says whether all gates hold.
+
+    Raises:
+        PredictionsError: outcomes cannot be read or joined. A `ValueError`.
+        ValueError: an argument or a gate makes no sense.
+
+    Example:
+        >>> import churn_compare
+        >>> old, new = {"score": [3, 4, 5, 1]}, {"score": [3, 5, 2, 1]}
+        >>> found = churn_compare.compare_outcomes(old, new)["score"]
+        >>> found["share_worse"].value, found["score_change"].value
+        (0.25, -0.5)
+    """
+    if not 0.5 < level < 1:
+        raise ValueError(f"level must lie between 0.5 and 1; got {level}")
+    if not tolerance >= 0 or not (equivalent is None or equivalent > 0):
+        raise ValueError("tolerance must be at least 0, the margin above 0")
+    wanted = as_gates(gates)
+    names = side_names(old, new)
+    columns = {"id_column": id_column, "target_column": target_column}
+    sides = [
+        given
+        if isinstance(given, Outcomes)
+        else read_outcomes(given, name, score_columns=score_columns, **columns)
+        for given, name in zip((old, new), names, strict=True)
+    ]
+    if pool is not None and pool not in by:
+        by = (*by, pool)
+    joined = join_outcomes(
+        *sides,
+        slices=slices,
+        by=by,
+        cluster=cluster,
+        tolerance=tolerance,
+        relative=relative,
+        top=top,
+        on_missing=on_missing,
+        inputs=not ignore_inputs,
+        confirm=confirm,
+        id_column=id_column,
+    )
+    drawn = {"level": level, "seed": seed}
+    waivers = (*waivers, *waivers_of(gates))
+    flips = [falls(m) if waivers and m.judged else None for m in joined.measures]
+    useless = _useless(waivers, joined.ids, flips) if waivers else ()
+    measures = tuple(
+        _findings(measure, joined, equivalent, regressions, pool, waivers, of, drawn)
+        for measure, of in zip(joined.measures, flips, strict=True)
+    )
+    clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
+    return OutcomesResult(
+        old=sides[0].name,
+        new=sides[1].name,
+        examples=len(joined.ids),
+        level=level,
+        measures=measures,
+        clusters=clusters,
+        gates=_judged(wanted, measures, level),
+        notes=(
+            *joined.notes,
+            *same_file(old, new),
+            *useless,
+        ),
+        read=account_lines([(side.name, side.account) for side in sides]),
+    )
+
+
+def _findings(
+    measure: Measure,
+    joined: Joined,
+    equivalent: float | None,
+    listed: int,
+    pool: str | None,
+    waivers: Sequence[Waiver],
+    flips: np.ndarray | None,
+    drawn: dict,
+) -> MeasureFindings:
+    found = estimate(measure, joined.clusters, **drawn)
+    order = (*QUANTITIES, EXCESS)
+    changes, total = _changes(measure, joined.ids, listed)
+    waived = without = None
+    if flips is not None:
+        rows, used, _ = waived_rows(waivers, joined.ids, flips)
+        without = np.isin(np.arange(measure.examples), rows)
+        rate = share_worse(measure, joined.clusters, without, **drawn)
+        waived = Waived(used, float(flips[rows].sum()), float(flips.sum()), rate)
+    slices = tuple(_slices(measure, joined, without, drawn))
+    return MeasureFindings(
+        name=measure.name,
+        kind=measure.kind,
+        runs=(len(measure.old), len(measure.new)),
+        level=drawn["level"],
+        quantities={n: found.quantities[n] for n in order if n in found.quantities},
+        quantiles=_quantiles(measure),
+        p=found.p,
+        detectable=found.detectable,
+        within=found.within,
+        equivalent=equivalent,
+        slices=slices,
+        pooled=_pooled(measure, joined, slices, found.p, pool, drawn),
+        changes=changes,
+        changes_total=total,
+        waived=waived,
+    )
+
+
+def _useless(
+    waivers: Sequence[Waiver], ids: np.ndarray, flips: Sequence[np.ndarray | None]
+) -> tuple[str, ...]:
+    """Notes about waivers without effect on any measure."""
+    judged = [of for of in flips if of is not None]
+    if not judged:
+        raise GateError("waivers are about what gets worse; nothing says what does")
+    return waived_rows(waivers, ids, np.max(judged, axis=0))[2]
+
+
+def _pooled(
+    measure: Measure,
+    joined: Joined,
+    slices: Sequence[Slice],
+    p: float,
+    pool: str | None,
+    drawn: dict,
+) -> Pooled | None:
+    if pool is None or not measure.judged:
+        return None
+    names, group = coded(joined.slices[pool])
+    if len(names) < 2:
+        raise PredictionsError(f"{pool} names one benchmark; pooling needs several")
+    gain, mean_p = equal_weights(measure, group, joined.clusters, **drawn)
+    each = []
+    for of in (s for s in slices if s.grouping == pool):
+        change = next(of.quantities[n] for n in _CHANGES if n in of.quantities)
+        worse = (
+            change.value > 0 if "error_change" in of.quantities else change.value < 0
+        )
+        each.append(of.p / 2 if worse else 1 - of.p / 2)
+    return Pooled(pool, len(names), p, gain, mean_p, fisher(np.array(each)))
+
+
+_CHANGES = ("accuracy_gain", "score_change", "error_change")
+
+
+def _quantiles(measure: Measure) -> dict[float, float]:
+    if measure.kind not in ("score", "value"):
+        return {}
+    change = measure.new.mean(axis=0) - measure.old.mean(axis=0)
+    return {q: float(np.quantile(change, q)) for q in _QUANTILES}
+
+
+def _changes(
+    measure: Measure, ids: np.ndarray, listed: int
+) -> tuple[tuple[Change, ...], int]:
+    """The examples that fall most, or lie farthest apart."""
+    if measure.judged:
+        before, after = (
+            np.mean([measure.worth(run) for run in runs], axis=0)
+            for runs in (measure.old, measure.new)
+        )
+        fall = before - after
+    else:
+        fall = measure.distance(measure.old[0], measure.new[0])
+    beyond = measure.beyond(fall, measure.old[0], measure.new[0])
+    found = np.flatnonzero(beyond)
+    worst = found[np.argsort(-fall[found], kind="stable")][:listed]
+    best = lowest = np.zeros(len(ids), int)  # of several runs, those that fall most
+    if measure.judged and measure.things is not None:
+        best = np.argmax([measure.worth(run) for run in measure.old], axis=0)
+        lowest = np.argmin([measure.worth(run) for run in measure.new], axis=0)
+    rows = tuple(
+        Change(
+            str(ids[i]),
+            measure.text("old", i, best[i]),
+            measure.text("new", i, lowest[i]),
+            "" if measure.target is None else measure.text("target", i),
+            float(fall[i]),
+        )
+        for i in worst
+    )
+    return rows, len(found)
+
+
+def _slices(measure: Measure, joined: Joined, without, drawn: dict):
+    for column, values in joined.slices.items():
+        names, groups = coded(values)
+        found = []
+        for g, name in enumerate(names):
+            places = np.flatnonzero(groups == g)
+            clusters = None
+            if joined.clusters is not None:
+                clusters = np.unique(joined.clusters[places], return_inverse=True)[1]
+            part = measure.at(places)
+            known, rate = estimate(part, clusters, **drawn), None
+            if without is not None:
+                rate = share_worse(part, clusters, without[places], **drawn)
+            numbers = known.quantities
+            found.append(Slice(column, name, len(places), numbers, known.p, 1.0, rate))
+        for of, p in zip(found, holm(np.array([of.p for of in found])), strict=True):
+            yield dataclasses.replace(of, adjusted_p=float(p))
+
+
+def _judged(
+    gates: Sequence[Gate], measures: Sequence[MeasureFindings], level: float
+) -> tuple[GateOutcome, ...]:
+    """Every gate on every measure that has its number."""
+    outcomes = []
+    for gate in gates:
+        of = "slices" if gate.grouping else "number"
+        about = [m for m in measures if _has(m, gate)]
+        if not about:
+            raise GateError(
+                f"the gate {gate.text!r} cannot be judged: no such {of} here"
+                + "; --by makes slices of columns" * bool(gate.grouping)
+            )
+        for measure in about:
+            found, slices = measure.quantities, measure.slices
+            if measure.waived is not None:
+                found = {**found, measure.worse: measure.waived.rate}
+                slices = [_without_waived(of, measure.worse) for of in slices]
+            within = measure.within
+            precision = None
+            if within is not None:
+                precision = Precision(within, measure.detectable)
+            (outcome,) = judge([gate], found, slices, level=level, precision=precision)
+            if len(measures) > 1:
+                text = f"{gate.text} of {measure.name}"
+                where = f"{measure.name} {outcome.where}".strip()
+                line = outcome.line.replace(gate.text, text, 1)
+                outcome = dataclasses.replace(outcome, where=where, line=line)
+            outcomes.append(outcome)
+    return tuple(outcomes)
+
+
+def _without_waived(of: Slice, name: str) -> Slice:
+    assert of.waived_rate is not None
+    return dataclasses.replace(of, quantities={**of.quantities, name: of.waived_rate})
+
+
+def _has(measure: MeasureFindings, gate: Gate) -> bool:
+    if gate.quantity == EQUIVALENT:
+        return measure.decided and measure.within is not None
+    if not gate.grouping:
+        return gate.quantity in measure.quantities
+    return any(
+        gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
+        for of in measure.slices
+    )

@@ -1,0 +1,342 @@
+"""Outcomes of two versions joined: the same examples, inputs and measures."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_compare.example_ids import PredictionsError, match_ids, rows_of, some
+from churn_compare.outcomes.reading import (
+    ITEM,
+    Outcomes,
+    answers_of,
+    lists_of,
+    numbers_of,
+    text_of,
+)
+from churn_compare.outcomes.values import Kind, Measure, normalized
+from churn_compare.reading.account import Doubt, settle
+from churn_compare.reading.clusters import from_zero
+from churn_compare.reading.clusters import numbers_of as numbers_of_clusters
+from churn_compare.reading.ids import counts_rows
+from churn_compare.reading.labels import read_slices
+
+_MOST_ITEMS = 1000  # of a set or a ranking
+
+
+def _listed(text: str) -> list[str]:
+    """The items of a list that is written as a text."""
+    if ITEM in text or not text.strip():
+        return text.split(ITEM) if text else []
+    if text.lstrip().startswith("["):
+        try:
+            return [str(item) for item in json.loads(text)]
+        except (ValueError, TypeError, RecursionError):
+            pass
+    mark = next((mark for mark in ";|,\n" if mark in text), None)
+    return [item.strip() for item in (text.split(mark) if mark else [text])]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Joined:
+    """Two versions, example by example.
+
+    Attributes:
+        measures: that both have.
+        ids: `[N]`; row numbers where neither side has ids.
+        clusters: `[N]` codes below their number; None where examples are independent.
+        slices: name of a grouping to its `[N]` values.
+        notes: what a user should know about the join.
+    """
+
+    measures: tuple[Measure, ...]
+    ids: np.ndarray
+    clusters: np.ndarray | None
+    slices: Mapping[str, np.ndarray]
+    notes: tuple[str, ...]
+
+
+def join_outcomes(
+    old: Outcomes,
+    new: Outcomes,
+    *,
+    slices: Any = None,
+    by: Sequence[str] = (),
+    cluster: str | None = None,
+    tolerance: float = 0.0,
+    relative: bool = False,
+    top: int | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    inputs: bool = True,
+    confirm: Sequence[str] = (),
+    id_column: str | None = None,
+) -> Joined:
+    """Joins two versions example by example.
+
+    Args:
+        old: the version in use.
+        new: the one that is to replace it.
+        slices: see `read_slices`.
+        by: columns of either side to group the examples by.
+        cluster: column of either side, or of the slices, whose equal values mark
+            examples that are not independent.
+        tolerance: numbers this near count as equal.
+        relative: whether `tolerance` is a share of the larger of both numbers.
+        top: also compares the first `top` of every ranking, as sets.
+        on_missing: "intersect" leaves out examples that a side lacks, or whose
+            outcome it lacks.
+        inputs: whether examples with another input under the same id are left out.
+        confirm: names of doubts that are right as they are.
+        id_column: name of the ids in the slices, if it is not a usual one.
+
+    Raises:
+        PredictionsError: they have no example or no measure in common.
+    """
+    notes: list[str] = []
+    rows_old, rows_new, ids = _matched(old, new, on_missing, notes)
+    keep = old.known[rows_old] & new.known[rows_new]
+    if lacking := int((~keep).sum()):
+        said = f"{lacking:,} of {len(keep):,} examples lack an outcome"
+        if on_missing == "error":
+            raise PredictionsError(
+                f"{said}, for example {some(ids[~keep])}; --on-missing intersect "
+                "leaves them out"
+            )
+        notes.append(f"{said} and are left out.")
+    if inputs and old.inputs is not None and new.inputs is not None:
+        same = equal(_taken(old.inputs, rows_old), _taken(new.inputs, rows_new))
+        if changed := int((keep & ~same).sum()):
+            said = f"{changed:,} of {len(keep):,} examples have another input"
+            if not (keep & same).any():
+                raise PredictionsError(
+                    f"{said} under the same id; if the prompt is what the update "
+                    "changes, add --ignore-inputs"
+                )
+            example = some(ids[keep & ~same])
+            notes.append(
+                f"Warning: {said} under the same id and are left out: {example}."
+            )
+        keep &= same
+    rows_old, rows_new, ids = rows_old[keep], rows_new[keep], ids[keep]
+    if not len(ids):
+        raise PredictionsError("no example is left to compare")
+    common = {n: _common_kind(old.kinds[n], new.kinds.get(n)) for n in old.kinds}
+    common = {name: kind for name, kind in common.items() if kind is not None}
+    if not common:
+        raise PredictionsError(
+            f"no outcome is on both sides: {old.name} has {', '.join(old.kinds)}, "
+            f"{new.name} has {', '.join(new.kinds)}"
+        )
+    if lone := sorted({*old.kinds, *new.kinds} - {*common}):
+        notes.append(f"Only one side has {', '.join(lone)}, which is not compared.")
+    measures = []
+    for name, kind in common.items():
+        measure = _measure(
+            name, kind, old, new, rows_old, rows_new, tolerance, relative
+        )
+        measures.append(measure)
+        if top is not None and measure.kind == "ranking":
+            measures.append(_first_of(measure, top))
+    groupings = {}
+    if slices is not None:
+        groupings = _slices(read_slices(slices, id_column), ids, old.ids is not None)
+    sides = ((old, rows_old), (new, rows_new))
+    groupings |= {column: _column(column, notes, *sides) for column in by}
+    clusters = None
+    if cluster is not None:
+        values = groupings.get(cluster)
+        if cluster not in by:
+            groupings.pop(cluster, None)
+        values = _column(cluster, notes, *sides) if values is None else values
+        clusters, said = from_zero(numbers_of_clusters(values, cluster))
+        notes += said
+    doubts: list[Doubt] = []
+    notes += settle(doubts, confirm)
+    return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))
+
+
+def _matched(old, new, on_missing, notes):
+    if (old.ids is None) != (new.ids is None):
+        lacking = old.name if old.ids is None else new.name
+        raise PredictionsError(f"{lacking} has no ids and the other side has")
+    if old.ids is None:
+        if len(old.known) != len(new.known):
+            raise PredictionsError(
+                f"{old.name} has {len(old.known)} examples, {new.name} "
+                f"{len(new.known)}, and without ids they cannot be matched"
+            )
+        notes.append("There are no ids: examples are matched by the order of rows.")
+        rows = np.arange(len(old.known))
+        return rows, rows, rows
+    found = match_ids(old.ids, new.ids)
+    alone = len(found.only_a) + len(found.only_b)
+    if alone:
+        said = (
+            f"{len(found.only_a):,} examples are only in {old.name} and "
+            f"{len(found.only_b):,} only in {new.name}"
+        )
+        if on_missing == "error" or not len(found.ids):
+            which = some([*found.only_a[:2], *found.only_b[:2]])
+            raise PredictionsError(
+                f"{said}, for example {which}; --on-missing intersect compares the rest"
+            )
+        notes.append(f"{said}; they are left out.")
+    said = old.inputs is not None and new.inputs is not None  # which would tell
+    if not said and counts_rows(np.sort(found.ids)) and len(found.ids) > 1:
+        notes.append("Ids count the rows: both files must keep the same order.")
+    return found.rows_a, found.rows_b, found.ids
+
+
+def _taken(column: Any, rows: np.ndarray) -> Any:
+    return column.take(rows)
+
+
+def equal(a: Any, b: Any) -> np.ndarray:
+    """Where two Arrow arrays of texts are equal, or one has none."""
+    from pyarrow import compute
+
+    pc: Any = compute
+    return np.asarray(pc.fill_null(pc.equal(a, b), True))
+
+
+def _common_kind(old: Kind, new: Kind | None) -> Kind | None:
+    if {old, new} == {"correct", "score"}:
+        return "score"  # a side without partial marks
+    return old if old == new else None
+
+
+def _measure(name, kind, old, new, rows_old, rows_new, tolerance, relative) -> Measure:
+    if kind not in ("correct", "score", "value"):
+        return _coded(name, kind, old, new, rows_old, rows_new)
+    sides = ((old, rows_old), (new, rows_new))
+    truth = target_of(numbers_of, *sides) if kind == "value" else None
+    slack = tolerance if kind != "correct" else 0.0
+    before, after = (side.columns[name][:, rows] for side, rows in sides)
+    return Measure(name, kind, before, after, None, truth, slack, relative)
+
+
+def target_of(read: Callable, *sides: tuple[Outcomes, np.ndarray]) -> Any:
+    """What is right, on which all sides must agree; None if none says."""
+    given = [(side, rows) for side, rows in sides if side.target is not None]
+    found = [read(_taken(side.target, rows), "target") for side, rows in given]
+    if lacking := sum(int((~known).sum()) for _, known in found):
+        raise PredictionsError(f"{lacking} targets are missing")
+    for (side, rows), (right, _) in zip(given[1:], found[1:], strict=True):
+        first, first_rows = given[0]
+        try:
+            columns = _taken(first.target, first_rows), _taken(side.target, rows)
+            a, b = (numbers_of(column, "target")[0] for column in columns)
+            differ = a != b
+        except PredictionsError:
+            differ = ~equal(normalized(found[0][0]), normalized(right))
+        if differ.any():
+            where = rows if side.ids is None else np.asarray(side.ids)[rows]
+            raise PredictionsError(
+                f"targets of {int(differ.sum()):,} of {len(rows):,} examples differ "
+                f"between {first.name} and {side.name}, for example "
+                f"{some(where[differ])}"
+            )
+    return found[0][0] if found else None
+
+
+def _coded(name, kind, old, new, rows_old, rows_new) -> Measure:
+    """Texts, sets and rankings as places in what there is on either side."""
+    import pyarrow as pa
+
+    def chosen(side, rows):
+        places = (np.arange(side.runs)[:, None] * len(side.known) + rows).reshape(-1)
+        return side.columns[name].take(places)
+
+    texts = [chosen(old, rows_old), chosen(new, rows_new)]
+    read = lists_of if kind in ("set", "ranking") else answers_of
+    goal = target_of(read, (old, rows_old), (new, rows_new))
+    if goal is not None:
+        texts.append(goal)
+    whole = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])
+    plain = normalized(whole) if kind == "answer" else whole
+    encoded = plain.dictionary_encode()
+    places, things = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    if kind not in ("answer", "label"):
+        lists = [_listed(text) for text in things]
+        if (longest := max(map(len, lists), default=0)) > _MOST_ITEMS:
+            raise PredictionsError(
+                f"column {name} has a list of {longest} items; at most {_MOST_ITEMS}"
+            )
+        shaped = [
+            tuple(sorted(set(items))) if kind == "set" else tuple(dict.fromkeys(items))
+            for items in lists
+        ]
+        numbers = {thing: i for i, thing in enumerate(dict.fromkeys(shaped))}
+        places = np.array([numbers[thing] for thing in shaped])[places]
+        things = list(numbers)
+    ends = np.cumsum([len(text) for text in texts])
+    before, after, *goals = np.split(places, ends[:-1])
+    count = len(rows_old)
+    shown = None
+    if kind in ("answer", "label"):
+        shown = {
+            side: text.to_numpy(zero_copy_only=False).reshape(-1, count)
+            for side, text in zip(("old", "new", "target"), texts)
+        }
+    return Measure(
+        name,
+        kind,
+        before.reshape(-1, count),
+        after.reshape(-1, count),
+        things,
+        goals[0] if goals else None,
+        shown=shown,
+    )
+
+
+def _first_of(ranking: Measure, top: int) -> Measure:
+    """The first `top` items of every ranking, as sets."""
+    assert ranking.things is not None
+    sets = [tuple(sorted(items[:top])) for items in ranking.things]
+    numbers = {items: i for i, items in enumerate(dict.fromkeys(sets))}
+    place = np.array([numbers[items] for items in sets])
+    return dataclasses.replace(
+        ranking,
+        name=f"{ranking.name}, first {top}",
+        kind="set",
+        old=place[ranking.old],
+        new=place[ranking.new],
+        things=list(numbers),
+        target=None if ranking.target is None else place[ranking.target],
+    )
+
+
+def _slices(found, ids: np.ndarray, named: bool) -> dict[str, np.ndarray]:
+    if found.ids is None or not named:
+        if any(len(values) != len(ids) for values in found.slices.values()):
+            raise PredictionsError(
+                f"slices without ids must be of the {len(ids)} examples compared"
+            )
+        return dict(found.slices)
+    rows = rows_of(ids, found.ids)
+    if (rows < 0).all():
+        raise PredictionsError("the slices have none of the examples compared")
+    return {n: np.where(rows >= 0, v[rows], "") for n, v in found.slices.items()}
+
+
+def _column(
+    column: str, notes: list[str], *sides: tuple[Outcomes, np.ndarray]
+) -> np.ndarray:
+    """A column of the old side, or else of the new one, as `[N]` strings."""
+    found = []
+    for side, rows in sides:
+        if column in side.others:
+            values = text_of(_taken(side.others[column], rows)).to_pylist()
+            found.append(np.array(["" if value is None else value for value in values]))
+    if not found:
+        known = dict.fromkeys(name for side, _ in sides for name in side.others)
+        there = some([*known]) or "none"
+        raise PredictionsError(f"there is no column {column!r}; others are {there}")
+    if differ := int(np.sum(found[0] != found[-1])):
+        notes.append(
+            f"Warning: {column} differs between the two sides for {differ:,} of "
+            f"{len(found[0]):,} examples; that of {sides[0][0].name} is taken."
+        )
+    return found[0]

@@ -1,0 +1,383 @@
+"""Outcomes of one version: columns of a table, of an evaluation's log, of arrays."""
+
+import csv
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_compare.example_ids import PredictionsError, errors_of, some
+from churn_compare.outcomes.logs import read_log
+from churn_compare.outcomes.values import Kind
+from churn_compare.reading.account import Account
+from churn_compare.reading.class_values import (
+    ID,
+    LABEL,
+    PREDICTION,
+    RUN,
+    SCORES,
+    find_column,
+)
+from churn_compare.reading.class_values import score_columns as class_scores
+from churn_compare.reading.contents import as_table, read_contents
+from churn_compare.reading.ids import as_ids, counts_rows, index_ids
+from churn_compare.reading.objects import json_lines
+
+COLUMNS: Mapping[str, Kind] = {
+    "correct": "correct",
+    "is_correct": "correct",
+    "passed": "correct",
+    "score": "score",
+    "answer": "answer",
+    "value": "value",
+    "set": "set",
+    "ranking": "ranking",
+}
+"""Columns that are outcomes, by their names."""
+
+TARGET = (*LABEL, "reference", "expected")
+INPUT = ("input", "prompt", "question", "input_hash")
+RUNS = (*RUN, "epoch", "repeat", "sample")
+_TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
+_FALSE = ("false", "no", "fail", "failed", "incorrect", "i", "0", "0.0")
+_LARGEST = 1e100  # sums of squares of larger numbers are infinite
+ITEM = "\x1f"  # between the items of a list, as text
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Outcomes of one version: `R` runs on `N` examples.
+
+    Attributes:
+        name: what to call the version.
+        runs: R.
+        ids: `[N]` integers or strings; None if only their order identifies examples.
+        kinds: name of each measure to what it is.
+        columns: name to `[R, N]` float64, or an Arrow array of `R * N` texts, run by
+            run.
+        known: `[N]` whether every outcome is there.
+        target: Arrow array `[N]`; None without one.
+        inputs: Arrow array of texts `[N]`; None without one.
+        others: Arrow columns `[N]`, by name, that are neither.
+        account: what was read of the file; None where nothing has a name.
+    """
+
+    name: str
+    runs: int
+    ids: np.ndarray | None
+    kinds: Mapping[str, Kind]
+    columns: Mapping[str, Any]
+    known: np.ndarray
+    target: Any = None
+    inputs: Any = None
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    account: Account | None = None
+
+
+def outcome_columns(names: Sequence[str]) -> list[str]:
+    """Those columns that are outcomes by their names."""
+    return [name for name in names if name.strip().lower() in COLUMNS]
+
+
+def read_outcomes(
+    given: Any,
+    name: str | None = None,
+    *,
+    score_columns: Sequence[str] = (),
+    id_column: str | None = None,
+    target_column: str | None = None,
+) -> Outcomes:
+    """Reads one version's outcomes.
+
+    A table (`.jsonl`, `.csv`, `.parquet`, a data frame, a mapping of arrays) has a row
+    per example, or per example and run: columns `correct` (0 or 1, true or false),
+    `score` (a number), `answer` (a text), `value` (a number, with `target`), `set` or
+    `ranking` (a list); perhaps `id`, `target`, `input` (`prompt`, `question`) and `run`
+    (`epoch`, `repeat`, `sample`). An id that occurs R times, always equally often, has
+    R runs. Logs of lm-evaluation-harness (`samples_*.jsonl`) and Inspect (`.eval`,
+    `.json`) are read as such tables.
+
+    Args:
+        given: a path, a mapping of arrays, a list of records, a frame of pandas or
+            polars, a `datasets.Dataset` or an Arrow table.
+        name: what to call the version; a path is called by its file name.
+        score_columns: columns of numbers to compare, in place of the usual names.
+        id_column: name of the column of ids, if it is not a usual one.
+        target_column: the same for what is right.
+
+    Raises:
+        PredictionsError: it cannot be read, or has no outcomes.
+
+    Example:
+        >>> found = read_outcomes({"id": [4, 4, 9, 9], "correct": [1, 0, 1, 1]}, "v1")
+        >>> found.runs, found.ids, found.columns["correct"]
+        (2, array([4, 9]), array([[1., 1.],
+               [0., 1.]]))
+    """
+    file = Path(given) if isinstance(given, str | os.PathLike) else None
+    name = name or (file.name if file else "outcomes")
+    with errors_of(file or name):
+        log = read_log(file) if file else None
+        if log is not None:
+            table = log.table
+            answers = [n for n in outcome_columns(table.column_names) if n == "answer"]
+            kinds = {n: _kind_of(table.column(n)) for n in log.scores}
+            kinds |= dict.fromkeys(answers, COLUMNS["answer"])
+        else:
+            contents = read_contents(given, id_column=id_column)
+            table = contents.table
+            if contents.arrays is not None:
+                table = as_table(contents.arrays)
+            if table is None:
+                raise PredictionsError("outcomes must be columns with names")
+            table = _with_index(table, contents.index, id_column)
+            names = outcome_columns(table.column_names)
+            kinds = {n: COLUMNS[n.strip().lower()] for n in names}
+        if score_columns:
+            kinds = dict.fromkeys(score_columns, COLUMNS["score"])
+        return _outcomes(table, name, kinds, id_column, target_column)
+
+
+def _with_index(table: Any, index: Any, id_column: str | None) -> Any:
+    """The table with the index of a data frame as ids, if it says more than a row."""
+    import pyarrow as pa
+
+    if find_column(table.column_names, ID, id_column, "id") is not None:
+        return table
+    ids = index_ids(index)
+    if ids is None or counts_rows(ids):
+        return table
+    return table.append_column("id", pa.array(ids))
+
+
+def _kind_of(column: Any) -> Kind:
+    """Whether a tool's numbers only say right and wrong."""
+    found = set(column.drop_null().unique().to_pylist())
+    return "correct" if found <= {0.0, 1.0} else "score"
+
+
+def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column):
+    names = table.column_names
+    id_name = find_column(names, ID, id_column, "id")
+    if missing := [n for n in chosen if n not in names]:
+        raise PredictionsError(
+            f"there is no column {missing[0]!r}, it has {some(names)}"
+        )
+    if not chosen:
+        raise PredictionsError(
+            f"there is no column of outcomes ({', '.join(COLUMNS)}), it has "
+            f"{some(names)}; --score-column names one"
+        )
+    target_name = find_column(names, TARGET, target_column, "target")
+    run_name = _first(names, RUNS)
+    input_name = _first(names, INPUT)
+    order, runs, ids = _runs(table, id_name, run_name)
+    if order is not None:
+        table = table.take(order)
+    examples = table.num_rows // runs
+    known = np.ones(examples, bool)
+    columns = {}
+    for column, kind in chosen.items():
+        values, there = _READERS[kind](table.column(column), column)
+        known &= there.reshape(runs, examples).all(axis=0)
+        of_runs = isinstance(values, np.ndarray)
+        columns[column] = values.reshape(runs, examples) if of_runs else values
+    first = table.slice(0, examples)
+    special = {id_name, run_name, *chosen}
+    return Outcomes(
+        name=name,
+        runs=runs,
+        ids=ids,
+        kinds=dict(chosen),
+        columns=columns,
+        known=known,
+        target=None if target_name is None else _one(first.column(target_name)),
+        inputs=None if input_name is None else text_of(_one(first.column(input_name))),
+        others={n: _one(first.column(n)) for n in names if n not in special},
+    )
+
+
+def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
+    lower = {name.strip().lower(): name for name in reversed(names)}
+    return next((lower[name] for name in wanted if name in lower), None)
+
+
+def _runs(table, id_name, run_name) -> tuple[Any, int, np.ndarray | None]:
+    """The order of rows, run by run; how many runs; the ids of the examples."""
+    if not table.num_rows:
+        raise PredictionsError("there are no examples")
+    if id_name is None:
+        if run_name is not None and len(set(table.column(run_name).to_pylist())) > 1:
+            raise PredictionsError(f"column {run_name} needs ids of the examples")
+        return None, 1, None
+    ids = as_ids(table.column(id_name))
+    distinct, place, count = np.unique(ids, return_inverse=True, return_counts=True)
+    if count.min() != count.max():
+        few, many = distinct[count.argmin()], distinct[count.argmax()]
+        raise PredictionsError(
+            f"every example must have as many rows as runs; {few} has {count.min()}, "
+            f"{many} has {count.max()}"
+        )
+    runs = int(count[0])
+    if runs == 1:
+        return None, 1, ids
+    keys: list[Any] = [place]
+    if run_name is not None:
+        run = table.column(run_name).combine_chunks().dictionary_encode()
+        named = np.argsort(np.argsort(np.array(run.dictionary.to_pylist())))
+        keys.insert(0, named[run.indices.to_numpy()])
+        both = np.unique(np.stack([place, keys[0]]), axis=1).shape[1]
+        if both != len(ids):
+            raise PredictionsError(f"an example has two rows of one {run_name}")
+    by_example = np.lexsort(keys)  # stable: without a run, in the order of the file
+    return by_example.reshape(-1, runs).T.reshape(-1), runs, distinct
+
+
+def _one(column: Any) -> Any:
+    """A column as one Arrow array."""
+    import pyarrow as pa
+
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
+
+
+def text_of(column: Any) -> Any:
+    """A column as texts."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_nested(kind):
+        return pa.array([json.dumps(x, sort_keys=True) for x in column.to_pylist()])
+    return column.cast(pa.large_string())
+
+
+def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """A column as `[N]` float64, and which of them are there."""
+    import pyarrow as pa
+
+    whole = _one(column)
+    if pa.types.is_fixed_size_list(whole.type) and whole.type.list_size == 1:
+        whole = whole.flatten()  # what a network of one output predicts
+    if pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
+        whole = _blank_to_null(whole)
+    try:
+        numbers = whole.cast(pa.float64())
+    except pa.ArrowException:
+        if pa.types.is_boolean(whole.type):
+            numbers = whole.cast(pa.int8()).cast(pa.float64())
+        else:
+            raise PredictionsError(f"column {name} must hold numbers") from None
+    values = numbers.to_numpy(zero_copy_only=False)
+    if count := int(np.isinf(values).sum()):
+        raise PredictionsError(f"column {name} has {count} infinite numbers")
+    if (largest := np.nanmax(np.abs(values), initial=0.0)) > _LARGEST:
+        raise PredictionsError(f"column {name} has numbers as large as {largest:.1g}")
+    return values, ~np.isnan(values)
+
+
+def _blank_to_null(column: Any) -> Any:
+    from pyarrow import compute
+
+    pc: Any = compute
+    blank = pc.equal(pc.utf8_trim_whitespace(column), "")
+    return pc.if_else(blank, None, column)
+
+
+def _truths(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    import pyarrow as pa
+
+    whole = _one(column)
+    if not (pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)):
+        values, known = numbers_of(column, name)
+        odd = values[known & (values != 0) & (values != 1)]
+        if odd.size:
+            raise PredictionsError(
+                f"column {name} must be 0 or 1, true or false; {odd.size} are not, for "
+                f"example {some(odd)}; --score-column {name} compares numbers"
+            )
+        return values, known
+    encoded = _blank_to_null(whole).dictionary_encode()
+    found = [text.strip().lower() for text in encoded.dictionary.to_pylist()]
+    if odd := [text for text in found if text not in (*_TRUE, *_FALSE)]:
+        raise PredictionsError(
+            f"column {name} must be 0 or 1, true or false; got {some(odd)}"
+        )
+    worth = np.array([float(text in _TRUE) for text in found] + [np.nan])
+    places = encoded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
+    values = worth[places]
+    return values, ~np.isnan(values)
+
+
+def answers_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
+    """A column as texts, and which of them are there."""
+    import pyarrow as pa
+
+    try:
+        texts = text_of(_one(column))
+    except pa.ArrowException as error:
+        raise PredictionsError(f"column {name} cannot be made text") from error
+    return texts, ~np.asarray(texts.is_null())
+
+
+def lists_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
+    """A column of lists as texts with `ITEM` between items, and which are there."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    pc: Any = compute
+    whole = _one(column)
+    kind = whole.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        try:
+            items = whole.cast(pa.large_list(pa.large_string()))
+        except pa.ArrowException as error:
+            raise PredictionsError(f"column {name} must hold lists of items") from error
+        texts = pc.binary_join(items, pa.scalar(ITEM, pa.large_string()))
+        return texts, ~np.asarray(texts.is_null())
+    return answers_of(column, name)
+
+
+_READERS: dict[Kind, Callable[[Any, str], tuple[Any, np.ndarray]]] = {
+    "correct": _truths,
+    "score": numbers_of,
+    "value": numbers_of,
+    "answer": answers_of,
+    "set": lists_of,
+    "ranking": lists_of,
+}
+
+
+def has_outcomes(path: Path) -> bool:
+    """Whether a file holds outcomes and no predicted classes, by its columns."""
+    name = path.name.lower()
+    if not path.is_file():
+        return False
+    if name.endswith((".eval", ".json")):
+        return True
+    if name.endswith(".jsonl"):
+        with errors_of(path):
+            names = list(next(json_lines(path), {}))
+        if {"doc_id", "filtered_resps"} <= set(names):
+            return True
+    elif name.endswith(".csv"):
+        with open(path, encoding="utf-8-sig", newline="", errors="replace") as file:
+            names = next(csv.reader(file), [])
+    elif name.endswith(".parquet"):
+        import pyarrow.parquet as parquet
+
+        try:
+            names = parquet.read_schema(path).names
+        except (OSError, ValueError):
+            return False  # whoever reads it says what is wrong
+    else:
+        return False
+    lower = [column.strip().lower() for column in names]
+    if any(column in (*SCORES, *PREDICTION) for column in lower):
+        return False
+    return bool(outcome_columns(names)) and class_scores(names, None) is None

@@ -1,0 +1,458 @@
+"""A comparison of outcomes as a document: the page, a terminal, Markdown."""
+
+import dataclasses
+import difflib
+import math
+import statistics
+from collections.abc import Iterator
+
+from churn_compare.documents import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Fold,
+    Inline,
+    Rows,
+    Section,
+    Strong,
+    Table,
+    Term,
+    Terms,
+    Text,
+    bullets,
+)
+from churn_compare.gates import EXCESS
+from churn_compare.number_text import (
+    Unit,
+    count_text,
+    equals_text,
+    judgement,
+    level_text,
+    listed,
+    p_text,
+    range_text,
+    remark,
+    size_text,
+    value_text,
+    with_range,
+)
+from churn_compare.outcomes.result import (
+    Change,
+    MeasureFindings,
+    OutcomesFindings,
+    Slice,
+)
+from churn_compare.quantities import QUANTITIES
+from churn_compare.report import BLANK, KINDS, gate_lines, gate_rows, made
+from churn_compare.tables import (
+    Single,
+    changes_lines,
+    changes_markdown,
+    changes_table,
+    number_cell,
+    singles,
+    singles_lines,
+    singles_table,
+)
+from churn_compare.verdict import gate_sentence, pooled_sentence, waived_sentence
+
+_IN_TERMINAL, _LISTED, _NAMED = 5, 50, 3
+_WORDS = 40  # of a text that tables show; characters that need no more than a table
+_CHARACTERS = 4000  # of a text whose words are compared
+
+
+def page(result: OutcomesFindings, command: str = "") -> Document:
+    """The page of an update."""
+    blocks: list[Block] = []
+    if result.gates:
+        kind = f"outcome {KINDS[result.state]}"
+        blocks.append(Text(gate_sentence(result), kind))
+    for measure in result.measures:
+        first, *others = sentences(measure, result.clusters)
+        blocks += [Text(_named(result, measure, first), "lead"), *map(Text, others)]
+    blocks.append(gate_rows([(gate, "") for gate in result.gates]))
+    sections = [Section("", blocks, kind="said")]
+    sections += [Text("\n".join((*result.read, *result.notes)), "note remark")]
+    for measure in result.measures:
+        title = _title(result, measure)
+        sections += [
+            Section(_upper(f"{title}numbers"), _numbers(measure)),
+            *(
+                Section(
+                    _upper(f"{title}slices by {column}"), [_slices(measure, column)]
+                )
+                for column in dict.fromkeys(s.grouping for s in measure.slices)
+            ),
+            Section(_upper(f"{title}{_falls(measure)}"), _changes(measure)),
+        ]
+    facts = {"Command": command, "Old": result.old, "New": result.new}
+    facts |= made(result.level, "Made by")
+    sections.append(Section("What was run", [Facts(facts)]))
+    sections.append(Section("Glossary", [Terms(_terms(result))]))
+    return Document(_arrow(result), [about(result)], sections, command)
+
+
+def terminal(result: OutcomesFindings) -> Document:
+    """What is printed: sentences, tables, and last the gates."""
+    arrow = _arrow(result, "->")
+    blocks: list[Block] = [Text(arrow, "best"), Text(about(result), "soft")]
+    for measure in result.measures:
+        said = sentences(measure, result.clusters)
+        first = _named(result, measure, said[0])
+        blocks += [BLANK, Text(first), *map(Text, said[1:])]
+        blocks += [
+            *changes_lines(measure),
+            *singles_lines(_singles(measure), measure.level, "Update"),
+        ]
+        for column in dict.fromkeys(s.grouping for s in measure.slices):
+            blocks.append(_slices(measure, column, _IN_TERMINAL))
+        if measure.changes:
+            shown = measure.changes[:_IN_TERMINAL]
+            total = count_text(measure.changes_total)
+            title = _upper(f"{_falls(measure)}: {len(shown)} of {total}")
+            blocks.append(_change_table(measure, shown, title))
+    blocks[2:2] = [
+        *(Text(line, "soft") for line in result.read),
+        *(Text(remark(note), "note") for note in result.notes),
+    ]
+    gates = [(gate, "") for gate in result.gates]
+    return Document(arrow, blocks=[*blocks, *gate_lines(gates, gate_sentence(result))])
+
+
+def comment(result: OutcomesFindings) -> Document:
+    """The comment for a pull request, in Markdown."""
+    blocks: list[Block] = [Text(" ".join((f"{about(result)}.", *result.read)))]
+    if result.gates:
+        blocks.append(Text((Strong(gate_sentence(result)),)))
+        blocks.append(bullets([gate.line for gate in result.gates]))
+    for measure in result.measures:
+        first, *others = sentences(measure, result.clusters)
+        blocks.append(bullets([_named(result, measure, first), *others]))
+        blocks += changes_markdown(measure)
+        blocks += singles_lines(_singles(measure), measure.level, what="What it is")
+        for column in dict.fromkeys(s.grouping for s in measure.slices):
+            blocks.append(_slices(measure, column, 2 * _IN_TERMINAL))
+        if measure.changes:
+            shown = measure.changes[:10]
+            title = f"{_falls(measure)}: {len(shown)} of {measure.changes_total:,}"
+            table = _change_table(measure, shown)
+            blocks.append(Fold(_upper(title), [table]))
+    blocks.append(bullets(list(map(remark, result.notes))))
+    return Document(_arrow(result, "->"), blocks=blocks)
+
+
+def notebook(result: OutcomesFindings) -> list[Block]:
+    """Verdict, gates and numbers."""
+    blocks: list[Block] = [Text((Strong(_arrow(result)),))]
+    if result.gates:
+        blocks.append(Text((Strong(gate_sentence(result)),)))
+        blocks.append(gate_rows([(gate, "") for gate in result.gates]))
+    blocks += map(Text, (*result.read, *result.notes))
+    for measure in result.measures:
+        first, *others = sentences(measure, result.clusters)
+        blocks += [Text(_named(result, measure, first)), *map(Text, others)]
+        blocks += _numbers(measure)
+    return blocks
+
+
+def about(result: OutcomesFindings) -> str:
+    """What was compared, in one sentence."""
+    said = f"{count_text(result.examples)} examples"
+    if result.clusters is not None:
+        said += f" in {count_text(result.clusters)} clusters"
+    parts = []
+    for measure in result.measures:
+        a, b = measure.runs
+        runs = "" if a == b == 1 else f", {a} and {b} runs"
+        runs = runs if result.new else f", {a} runs"
+        named = "" if measure.name == measure.kind else f" ({measure.kind})"
+        parts.append(f"{measure.name}{named}{runs}")
+    return f"{said}; {'; '.join(parts)}"
+
+
+def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str]:
+    """The findings about a measure in plain words."""
+    if "runs_differ" in measure.quantities:
+        return _floor(measure)
+    found = [_changed(measure)]
+    if EXCESS in measure.quantities:
+        found.append(_noise(measure))
+    if not measure.judged:
+        found.append("Nothing says which outcome is better.")
+        return found
+    found.append(_average(measure))
+    if measure.equivalent is not None:
+        found.append(_equivalence(measure))
+    unit = QUANTITIES[measure.change].unit
+    group = "examples" if clusters is None else "clusters"
+    found.append(
+        f"These {group} detect a change of {size_text(measure.detectable, unit)} in "
+        "80 % of cases; a smaller one may go unseen."
+    )
+    if measure.pooled is not None:
+        what = "worth" if measure.change == "error_change" else "mean"
+        what = "accuracy" if unit == "points" else what
+        found.append(pooled_sentence(measure.pooled, what, unit))
+    if measure.waived is not None:
+        what = "negative flips" if measure.decided else "falls"
+        found += waived_sentence(measure.waived, measure[measure.worse], what)
+    return [*found, *_worse_slices(measure)]
+
+
+def _floor(measure: MeasureFindings) -> list[str]:
+    """What identical runs do."""
+    differ, agree = measure["runs_differ"], measure["runs_agree"]
+    found = [
+        f"Two of {measure.runs[0]} runs differ on {with_range(differ, 'share')} of "
+        f"examples; all agree on {with_range(agree, 'share')}."
+    ]
+    if measure.of_runs:
+        runs = measure.of_runs
+        share = measure.kind in ("correct", "answer", "label")
+        scale, unit = (100, " %") if share else (1, "")
+        least, most = (f"{scale * end:.4g}" for end in (min(runs), max(runs)))
+        spread = f"{scale * statistics.stdev(runs):.2g}{' points' if share else ''}"
+        what = "Accuracy" if share else "The mean worth"
+        found.append(
+            f"{what} is {scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
+            f"{most}{unit} over runs (standard deviation {spread})."
+        )
+    found.append("An update that changes no more cannot be told from another run.")
+    return found
+
+
+def _named(result: OutcomesFindings, measure: MeasureFindings, said: str) -> str:
+    return f"{measure.name}: {said}" if len(result.measures) > 1 else said
+
+
+def _arrow(result: OutcomesFindings, mark: str = "→") -> str:
+    return f"{result.old} {mark} {result.new}" if result.new else result.old
+
+
+def _title(result: OutcomesFindings, measure: MeasureFindings) -> str:
+    return f"{measure.name}: " if len(result.measures) > 1 else ""
+
+
+def _upper(title: str) -> str:
+    return title[:1].upper() + title[1:]
+
+
+def _changed(measure: MeasureFindings) -> str:
+    decided = measure.decided
+    changed = measure["churn" if decided else "share_changed"]
+    what = "no outcome"
+    if changed.value:
+        what = f"the outcome of {with_range(changed, 'share')} of examples"
+    said = f"The update changes {what}"
+    if not measure.judged:
+        return f"{said}."
+    worse = measure[measure.worse]
+    better = measure["positive_flip_rate" if decided else "share_better"]
+    if decided:
+        return (
+            f"{said}: {with_range(worse, 'share')} were right and are wrong now, "
+            f"{with_range(better, 'share')} were wrong and are right now."
+        )
+    return (
+        f"{said}: {with_range(worse, 'share')} get worse, "
+        f"{with_range(better, 'share')} get better."
+    )
+
+
+def _noise(measure: MeasureFindings) -> str:
+    within = [
+        f"{value_text(measure[name], 'share')} ({side})"
+        for name, side in (("within_old", "old"), ("within_new", "new"))
+        if name in measure.quantities
+    ]
+    excess = measure[EXCESS]
+    said = f"Runs of one version differ on {' and '.join(within)} of examples"
+    size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
+    if excess.low <= 0 <= excess.high:
+        return f"{said}: the update changes not detectably more than that, {size}."
+    more = "more" if excess.value > 0 else "less"
+    return f"{said}: the update changes {size.lstrip('+-')} {more} than that."
+
+
+def _average(measure: MeasureFindings) -> str:
+    name = measure.change
+    change, unit = measure[name], QUANTITIES[name].unit
+    stem = name.rpartition("_")[0]
+    sides = "share" if unit == "points" else "number"
+    old, new = (
+        value_text(dataclasses.replace(change, value=measure[name].value), sides)
+        for name in (f"{stem}_old", f"{stem}_new")
+    )
+    means = {"accuracy": "Accuracy", "score": "The mean", "error": "The mean error"}
+    what = means[stem]
+    brackets = f"{range_text(change, unit)}; {equals_text(measure.p)}"
+    size = value_text(change, unit)
+    if judgement(name, change) == "unclear":
+        return (
+            f"{what} does not change detectably, from {old} to {new}: {size} "
+            f"({brackets})."
+        )
+    verb = "rises" if change.value > 0 else "falls"
+    return f"{what} {verb} by {size.lstrip('+-')}, from {old} to {new} ({brackets})."
+
+
+def _equivalence(measure: MeasureFindings) -> str:
+    assert measure.within is not None and measure.equivalent is not None
+    unit: Unit = QUANTITIES[measure.change].unit
+    margin = size_text(measure.equivalent, unit)
+    level = level_text(2 * measure.level - 1)
+    ends = range_text(measure.within, unit)
+    shown = "It is" if measure.is_equivalent else "It is not"
+    return (
+        f"{shown} shown that the change is smaller than {margin} ({level} interval "
+        f"{ends})."
+    )
+
+
+def _worse_slices(measure: MeasureFindings) -> Iterator[str]:
+    alpha = 1 - measure.level
+    for column in dict.fromkeys(s.grouping for s in measure.slices):
+        of = [s for s in measure.slices if s.grouping == column]
+        worse = [
+            s
+            for s in of
+            if s.adjusted_p < alpha
+            and judgement(measure.change, s.quantities[measure.change]) == "worse"
+        ]
+        if worse:
+            names = listed([s.name for s in worse], _NAMED)
+            yield (
+                f"It is detectably worse in {len(worse)} of {len(of)} values of "
+                f"{column} (Holm-adjusted p below {alpha:.3g}): {names}."
+            )
+        else:
+            yield f"In none of the {len(of)} values of {column} is it detectably worse."
+
+
+def _singles(measure: MeasureFindings) -> list[Single]:
+    found = singles(measure)
+    if EXCESS in measure.quantities:
+        beyond = "changed, beyond what runs of one version change"
+        found.append(Single("Excess", "", measure[EXCESS], "points", beyond))
+    return found
+
+
+def _numbers(measure: MeasureFindings) -> list[Block]:
+    blocks: list[Block] = [*changes_table(measure), singles_table(measure)]
+    if EXCESS in measure.quantities:
+        rows = [("Beyond runs of one version", number_cell(measure[EXCESS], "points"))]
+        blocks.append(Table(("Changed", ""), rows, kind="compare"))
+    if measure.quantiles:
+        heads = ["Quantiles of the change", *(f"{q:.0%}" for q in measure.quantiles)]
+        row = ["new minus old", *(f"{x:+.4g}" for x in measure.quantiles.values())]
+        blocks.append(Table(heads, [row], kind="compare"))
+    return blocks
+
+
+def _slices(measure: MeasureFindings, column: str, most: int | None = None) -> Table:
+    of = [s for s in measure.slices if s.grouping == column]
+    of.sort(key=lambda s: (2.0 if math.isnan(s.adjusted_p) else s.adjusted_p, s.name))
+    heads: list[Column | str] = [Column(column, "left"), "Examples", "Changed"]
+    heads += ["Worse", "Change", "Adjusted p"] if measure.judged else []
+    rows = [_slice_row(s, measure) for s in of[:most]]
+    some = f" of {len(of)}" if len(rows) < len(of) else ""
+    title = "" if most is None else f"Slices by {column}: {len(rows)}{some}"
+    return Table(heads, rows, title, kind="compare", sortable=most is None)
+
+
+def _slice_row(s: Slice, measure: MeasureFindings) -> list[Cell | str]:
+    row: list[Cell | str] = [s.name, Cell(count_text(s.examples), s.examples)]
+    of = s.quantities
+    changed, worse = ("share_changed", "share_worse")
+    if measure.decided:
+        changed, worse = ("churn", "negative_flip_rate")
+    row.append(number_cell(of[changed], "share"))
+    if measure.judged:
+        unit = QUANTITIES[measure.change].unit
+        row += [number_cell(of[worse], "share"), number_cell(of[measure.change], unit)]
+        row.append(Cell(p_text(s.adjusted_p), s.adjusted_p))
+    return row
+
+
+def _falls(measure: MeasureFindings) -> str:
+    if "runs_differ" in measure.quantities:
+        return "least stable"
+    return "largest falls" if measure.judged else "largest changes"
+
+
+def _changes(measure: MeasureFindings) -> list[Block]:
+    if not measure.changes:
+        return [Text("There is none.")]
+    total = count_text(measure.changes_total)
+    said = f"{len(measure.changes)} of {total}, worst first."
+    longest = max(len(text) for c in measure.changes for text in (c.old, c.new))
+    if measure.kind != "answer" or longest <= _WORDS:
+        return [Text(said, "soft"), _change_table(measure, measure.changes)]
+    blocks: list[Block] = [Text(said, "soft")]
+    texts = [_side_by_side(change) for change in measure.changes]
+    blocks += texts[:_LISTED]
+    if texts[_LISTED:]:
+        blocks.append(Fold(f"{len(texts) - _LISTED} more", texts[_LISTED:]))
+    return blocks
+
+
+def _side_by_side(change: Change) -> Rows:
+    """Both texts, with the words that only one of them has."""
+    old, new = (text[:_CHARACTERS].split() for text in (change.old, change.new))
+    matched = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    before: list[str | Strong] = []
+    after: list[str | Strong] = []
+    for kind, a, b, c, d in matched.get_opcodes():
+        sides = ((before, old[a:b], "bad"), (after, new[c:d], "good"))
+        for parts, words, tone in sides:
+            text = " ".join(words)
+            if text:
+                parts += [" ", text if kind == "equal" else Strong(text, tone)]
+    rows: list[Text] = [Text((Strong(change.id),))]
+    if change.target:
+        rows.append(Text(f"Target: {change.target}", "soft"))
+    rows += [Text(["Old:", *before]), Text(["New:", *after])]
+    return Rows(rows, kind="list")
+
+
+def _change_table(measure: MeasureFindings, shown, title: str = "") -> Table:
+    floor = "runs_differ" in measure.quantities
+    sides = ("One run", "Another") if floor else ("Old", "New")
+    heads = [Column(head, "left") for head in ("Example", *sides)]
+    goal = any(change.target for change in shown)
+    heads += [Column("Target", "left")] if goal else []
+    if floor:
+        heads.append(Column("Pairs that differ"))
+    elif not measure.decided:
+        heads.append(Column("Fall" if measure.judged else "Distance"))
+    rows = []
+    for change in shown:
+        row: list[Cell | str] = [change.id, _short(change.old), _short(change.new)]
+        row += [_short(change.target)] if goal else []
+        row += [] if measure.decided else [Cell(f"{change.fall:.4g}", change.fall)]
+        rows.append(row)
+    return Table(heads, rows, title, kind="compare")
+
+
+def _short(text: str) -> str:
+    words = text.split()
+    cut = " ".join(words[:_WORDS])[: 8 * _WORDS]
+    return f"{cut} ..." if len(cut) < len(" ".join(words)) else cut
+
+
+def _terms(result: OutcomesFindings) -> list[Term]:
+    found: dict[str, Inline] = {}
+    for measure in result.measures:
+        for name in measure.quantities:
+            if name == EXCESS or QUANTITIES[name].is_change:
+                continue
+            quantity = QUANTITIES[name]
+            heading = quantity.heading.removesuffix(", old").removesuffix(", new")
+            found.setdefault(heading, f"{quantity.formula}.")
+    found[f"{level_text(result.level)} interval"] = (
+        f"In about {level_text(result.level)} of repetitions with other examples such "
+        "an interval holds the true number. Runs are taken as they are."
+    )
+    return [Term(name, str(meaning)) for name, meaning in found.items()]

@@ -1,0 +1,156 @@
+"""What a comparison of outcomes finds: plain values."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from churn_compare.outcomes.values import Kind
+from churn_compare.result import GateOutcome, Interval, Judged, Pooled, Waived
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """The examples of one value of a grouping.
+
+    Attributes:
+        grouping: the column.
+        name: the value.
+        examples: how many.
+        quantities: name to number and interval, as of all examples.
+        p: of "no change on average"; NaN where nothing is judged.
+        adjusted_p: by Holm over the values of the grouping.
+        waived_rate: share that gets worse without what is waived; None without waivers.
+    """
+
+    grouping: str
+    name: str
+    examples: int
+    quantities: Mapping[str, Interval]
+    p: float
+    adjusted_p: float
+    waived_rate: Interval | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """An example whose outcome changed.
+
+    Attributes:
+        id: of the example.
+        old: its outcome before, as text.
+        new: its outcome now.
+        target: what is right; "" where nothing says.
+        fall: of its worth, mean over runs; how far apart where nothing is judged.
+    """
+
+    id: str
+    old: str
+    new: str
+    target: str
+    fall: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MeasureFindings:
+    """One measure of two versions.
+
+    Attributes:
+        name: of its column.
+        kind: "correct", "score", "answer", "value", "set" or "ranking".
+        runs: of the old and the new version.
+        level: of all intervals.
+        quantities: name to number and interval, in the order of
+            `comparison.QUANTITIES`, and "excess_churn".
+        quantiles: share to quantile of the change of a number, mean over runs.
+        p: of "no change on average", two-sided; NaN where nothing is judged.
+        detectable: the smallest change of the mean that these examples detect in 80 %
+            of cases; NaN in that case.
+        within: interval of the change for two one-sided tests; None in that case.
+        equivalent: the margin asked for; None without one.
+        of_runs: mean worth of each run of a noise floor; empty otherwise.
+        pooled: the change over several benchmarks; None unless asked for.
+        slices: values of every grouping.
+        changes: the largest falls, worst first.
+        changes_total: how many examples fall, or change where nothing is judged.
+        waived: falls that gates do not count; None without waivers.
+    """
+
+    name: str
+    kind: Kind
+    runs: tuple[int, int]
+    level: float
+    quantities: Mapping[str, Interval]
+    quantiles: Mapping[float, float]
+    p: float
+    detectable: float
+    within: Interval | None
+    equivalent: float | None
+    of_runs: tuple[float, ...] = ()
+    pooled: Pooled | None = None
+    slices: tuple[Slice, ...] = ()
+    changes: tuple[Change, ...] = ()
+    changes_total: int = 0
+    waived: Waived | None = None
+
+    def __getitem__(self, name: str) -> Interval:
+        """The number called `name`, with its interval."""
+        if name not in self.quantities:
+            known = ", ".join(self.quantities)
+            raise KeyError(f"no quantity {name!r} of {self.name}; it has {known}")
+        return self.quantities[name]
+
+    @property
+    def decided(self) -> bool:
+        """Whether outcomes are right or wrong."""
+        return "negative_flip_rate" in self.quantities
+
+    @property
+    def judged(self) -> bool:
+        """Whether an outcome is better or worse than another."""
+        return self.within is not None
+
+    @property
+    def change(self) -> str:
+        """The name of the change of the mean; "" where nothing is judged."""
+        names = ("accuracy_gain", "score_change", "error_change")
+        return next((name for name in names if name in self.quantities), "")
+
+    @property
+    def worse(self) -> str:
+        """The name of the share of examples that get worse."""
+        return "negative_flip_rate" if self.decided else "share_worse"
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether the change is shown to be smaller than the margin asked for."""
+        if self.within is None or self.equivalent is None:
+            return False
+        return max(-self.within.low, self.within.high) < self.equivalent
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class OutcomesFindings(Judged):
+    """The data of an `OutcomesResult`, which says what they are."""
+
+    old: str
+    new: str
+    examples: int
+    level: float
+    measures: tuple[MeasureFindings, ...]
+    clusters: int | None = None
+    gates: tuple[GateOutcome, ...] = ()
+    notes: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> MeasureFindings:
+        """The measure called `name`."""
+        for measure in self.measures:
+            if measure.name == name:
+                return measure
+        known = ", ".join(measure.name for measure in self.measures)
+        raise KeyError(f"no measure {name!r} in this comparison; it has {known}")
+
+    def __repr__(self) -> str:
+        """One line."""
+        names = ", ".join(measure.name for measure in self.measures)
+        sides = f"{self.old} -> {self.new}"
+        return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {names}>"

@@ -1,0 +1,245 @@
+"""Two versions: their predictions, joined, and what one pass over them keeps."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from churn_compare.flip_counts import count_flips
+from churn_compare.reading.account import Account
+
+Kind = Literal["logits", "probabilities", "classes"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Side:
+    """Predictions of one version of a model: `R` runs on `N` examples.
+
+    Attributes:
+        name: what to call the version, usually the file's name.
+        kind: what `values` are.
+        values: scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet
+            checked; or predicted classes `[R, N]`, integers below `C`.
+        class_names: `C` names, in the order of the classes; None where classes have
+            numbers only.
+        ids: `[N]` unique integers or strings; None if only their order identifies the
+            examples.
+        labels: `[N]` class numbers, or None. A label may exceed `C - 1`: an old model
+            need not know every class.
+        label_names: names of the classes, if `labels` are positions in this tuple and
+            not class numbers.
+        runs: the numbers of the runs in `values`, without those that stopped early.
+        index: whether the ids are only the index of a data frame, which may say no more
+            than the order of the rows.
+        notes: sentences about how the file was read that a user should know.
+        account: what was read of the file; None for arrays without names.
+    """
+
+    name: str
+    kind: Kind
+    values: np.ndarray
+    class_names: tuple[str, ...] | None = None
+    ids: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    label_names: tuple[str, ...] | None = None
+    runs: tuple[int, ...] = (0,)
+    index: bool = False
+    notes: tuple[str, ...] = ()
+    account: Account | None = None
+
+    @property
+    def examples(self) -> int:
+        """N."""
+        return self.values.shape[1]
+
+    def rows_or_none(self, rows: np.ndarray) -> np.ndarray | None:
+        """`rows`, or None if they are all rows of this side, in order."""
+        return None if np.array_equal(rows, np.arange(self.examples)) else rows
+
+    @property
+    def classes(self) -> int:
+        """C; of predicted classes the number of names, or one more than the largest."""
+        if self.kind != "classes":
+            return self.values.shape[2]
+        if self.class_names is not None:
+            return len(self.class_names)
+        return int(self.values.max(initial=-1)) + 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pair:
+    """An old and a new version, joined example by example and class by class.
+
+    Example `i` of the pair is row `old_rows[i]` of the old side and `new_rows[i]` of
+    the new one; class `c` of the old side is class `old_columns[c]` of the pair.
+
+    Attributes:
+        old: the version in use.
+        new: the one that is to replace it.
+        ids: `[N]` of the joined examples; row numbers where neither side has ids.
+        classes: C of the pair, every class that either side or a label has.
+        old_rows: `[N]` rows of the old side; None where it is all rows in order.
+        new_rows: the same for the new side.
+        old_columns: `[C_old]` distinct classes of the pair; None where class `c` is
+            class `c`.
+        new_columns: the same for the new side.
+        labels: `[N]` classes of the pair, or None without labels.
+        class_names: `C` names, or None.
+        slices: name of a grouping (a column) to its `[N]` values as strings; "" is no
+            value.
+        clusters: `[N]` from 0 to G - 1, which examples belong together; None where all
+            are independent.
+        cluster_column: that the clusters are from, "" if from none.
+        notes: sentences about how the two were joined that a user should know.
+    """
+
+    old: Side
+    new: Side
+    ids: np.ndarray
+    classes: int
+    old_rows: np.ndarray | None = None
+    new_rows: np.ndarray | None = None
+    old_columns: np.ndarray | None = None
+    new_columns: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    class_names: tuple[str, ...] | None = None
+    slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    clusters: np.ndarray | None = None
+    cluster_column: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def examples(self) -> int:
+        """N, of the joined examples."""
+        return len(self.ids)
+
+    @property
+    def scored(self) -> bool:
+        """Whether both sides have logits or probabilities."""
+        return "classes" not in (self.old.kind, self.new.kind)
+
+    def at(self, places: np.ndarray) -> "Pair":
+        """The pair on some of its examples, in the order of `places`."""
+
+        def rows(side: Side, before: np.ndarray | None) -> np.ndarray | None:
+            return side.rows_or_none(places if before is None else before[places])
+
+        clusters = self.clusters
+        if clusters is not None:  # without those of which no example is left
+            clusters = np.unique(clusters[places], return_inverse=True)[1]
+        return dataclasses.replace(
+            self,
+            ids=self.ids[places],
+            old_rows=rows(self.old, self.old_rows),
+            new_rows=rows(self.new, self.new_rows),
+            labels=None if self.labels is None else self.labels[places],
+            slices={name: values[places] for name, values in self.slices.items()},
+            clusters=clusters,
+        )
+
+    def class_name(self, number: int) -> str:
+        """What a report calls the class.
+
+        Example:
+            >>> side = Side("a", "classes", np.zeros((1, 2), int))
+            >>> Pair(side, side, np.arange(2), 2).class_name(1)
+            '1'
+        """
+        return str(number) if self.class_names is None else self.class_names[number]
+
+
+_CLOSER = 2.0  # how many times, than to any other run
+_BY_CHANCE = 3  # examples that this may be off by
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ScannedSide:
+    """One version after the pass; `R` runs on the `N` examples of the pair.
+
+    Attributes:
+        predicted: `[R, N]` int32, classes of the pair; ties go to the lowest class of
+            the side, as in `numpy.argmax`.
+        confidence: `[R, N]` float32 top probability; None for a side of classes only.
+        label_log_prob: `[R, N]` float32 log-probability of the label, -inf where the
+            side does not know the class; None without scores or labels.
+        brier: `[R, N]` float32 Brier score, a sum over classes; None in those cases.
+    """
+
+    predicted: np.ndarray
+    confidence: np.ndarray | None = None
+    label_log_prob: np.ndarray | None = None
+    brier: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scanned:
+    """Both versions after the pass.
+
+    Attributes:
+        old: the version in use.
+        new: the one that is to replace it.
+        surrogate: `[*shape, N]` float32, surrogate churn of each example with
+            alpha 1, `1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a
+            side does not know counts as probability 0. None unless both have scores.
+        kl: the same, KL(old || new) in nats; None unless both have scores, and where
+            the new side does not know a class of the old one.
+        displacement: `[N]` float32, mean over pairs of runs of the Euclidean norm of
+            the change in logits, each side's logits centred over the classes that both
+            know; of log-probabilities, floored at -30, where a side has probabilities.
+            None unless both have scores.
+        own_displacement: the same for pairs of equal runs; None unless both sides have
+            as many runs.
+        paired: whether run r is compared with run r alone.
+    """
+
+    old: ScannedSide
+    new: ScannedSide
+    surrogate: np.ndarray | None = None
+    kl: np.ndarray | None = None
+    displacement: np.ndarray | None = None
+    own_displacement: np.ndarray | None = None
+    paired: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`[R_old, R_new]` of the pairs of runs; `[R, 1]` where they are paired."""
+        return len(self.old.predicted), 1 if self.paired else len(self.new.predicted)
+
+    def pairs(self) -> list[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
+        """Place in `shape`, old and new predictions `[N]` of every pair of runs."""
+        rows, columns = self.shape
+        return [
+            ((a, b), self.old.predicted[a], self.new.predicted[a if self.paired else b])
+            for a in range(rows)
+            for b in range(columns)
+        ]
+
+
+def run_by_run(scanned: Scanned) -> Scanned:
+    """Pairs run r of both sides with each other if such runs belong together."""
+    # They do if every run differs from the run of its name on less than half as many
+    # examples as from any other run of either side, a few examples aside: the new runs
+    # were started from the old ones, or are the same. Independent runs of two versions
+    # hardly ever look like that.
+    R = len(scanned.old.predicted)
+    if R == 1:
+        return scanned
+    runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+    differ = count_flips(runs, runs).changed
+    first = np.arange(2 * R)
+    same_name = (first + R) % (2 * R)
+    others = differ.astype(float)
+    others[first, first] = others[first, same_name] = np.inf
+    most = _CLOSER * differ[first, same_name] + _BY_CHANCE
+    if np.any(most >= others.min(axis=1)):
+        return scanned
+    same = np.arange(R)
+    of_pairs = {"surrogate": scanned.surrogate, "kl": scanned.kl}
+    own: dict = {
+        name: None if of is None else of[same, same][:, None]
+        for name, of in of_pairs.items()
+    }
+    return dataclasses.replace(
+        scanned, **own, displacement=scanned.own_displacement, paired=True
+    )

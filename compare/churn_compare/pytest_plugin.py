@@ -1,0 +1,39 @@
+"""A fixture for the tests of a project that ships models.
+
+`pytest_plugins = ["churn_compare.pytest_plugin"]` in a `conftest.py` makes it known.
+It is no entry point of pytest: importing it would delay the tests of other projects.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+__all__ = ["model_update"]
+
+
+@pytest.fixture
+def model_update(record_property: Callable[[str, object], None]) -> Callable[..., Any]:
+    """`testing.assert_compatible`, with the conditions in the test's report.
+
+    Each condition and its outcome is a property of the test case in `--junit-xml`:
+
+        def test_the_new_model_may_replace_the_old_one(model_update):
+            model_update("old.csv", "new.csv", max_nfr="1%")
+    """
+    from churn_compare.testing import assert_compatible
+
+    def check(*sides: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        result = None
+        try:
+            result = assert_compatible(*sides, **options)
+        except AssertionError as error:
+            result = vars(error)["result"]
+            raise
+        finally:
+            for outcome in result.gates if result is not None else ():
+                record_property(outcome.gate, outcome.line)
+        return result
+
+    return check

@@ -1,0 +1,61 @@
+"""What was read of each side, what was left out, and what looks wrong."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from churn_compare.example_ids import PredictionsError
+
+
+class Account(NamedTuple):
+    """What was read of one side.
+
+    Attributes:
+        read: roles and their columns, such as "id" or "prediction (column pred)".
+        left_out: columns, rows or measures that no number uses.
+    """
+
+    read: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The account in one clause."""
+        parts = [("read", self.read), ("left out", self.left_out)]
+        return "; ".join(f"{what}: {', '.join(of)}" for what, of in parts if of)
+
+
+def account_lines(sides: Sequence[tuple[str, Account | None]]) -> tuple[str, ...]:
+    """One line per side, or one line for both where they are equal."""
+    found = {name: account.text() for name, account in sides if account is not None}
+    texts = set(found.values())
+    if len(found) == len(sides) > 1 and len(texts) == 1:
+        found = {"Both": texts.pop()}
+    return tuple(f"{name}: {text}." for name, text in found.items() if text)
+
+
+class Doubt(NamedTuple):
+    """Something that looks wrong in what was read."""
+
+    name: str  # of `--confirm`, one of `DOUBTS`
+    sentence: str  # without a full stop; names the option that repairs it, if any
+
+
+DOUBTS: dict[str, str] = {}
+"""What `--confirm` accepts: name to what it confirms."""
+
+
+def settle(doubts: Iterable[Doubt], confirmed: Collection[str]) -> tuple[str, ...]:
+    """Notes about the confirmed doubts.
+
+    Raises:
+        PredictionsError: a doubt is not confirmed.
+    """
+    if unknown := sorted(set(confirmed) - DOUBTS.keys()):
+        raise ValueError(
+            f"--confirm takes {', '.join(DOUBTS)}; got {', '.join(unknown)}"
+        )
+    found = list(doubts)
+    if refused := [doubt for doubt in found if doubt.name not in confirmed]:
+        said = "; ".join(doubt.sentence for doubt in refused)
+        names = " ".join(dict.fromkeys(doubt.name for doubt in refused))
+        raise PredictionsError(f"{said}. If this is right, add --confirm {names}")
+    return tuple(f"Confirmed: {doubt.sentence}." for doubt in found)

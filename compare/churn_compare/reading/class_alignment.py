@@ -1,0 +1,393 @@
+"""The classes of two versions as one list, and labels as numbers in that list."""
+
+import collections
+import csv
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_compare.pair import Side
+from churn_compare.predictions import PredictionsError, some
+from churn_compare.reading.class_values import (
+    ClassValues,
+    all_numbers,
+    as_number,
+    is_truth,
+)
+
+
+def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
+    """Reads a class map."""
+    if given is None or (isinstance(given, str) and given == "identity"):
+        return given
+    if isinstance(given, Mapping):
+        return _checked(list(given.items()), "class map")
+    if not isinstance(given, str | os.PathLike):
+        raise PredictionsError(
+            "a class map is 'identity', a mapping or a file; got "
+            f"{type(given).__name__}"
+        )
+    path = Path(given)
+    if not path.is_file():
+        hint = " (a map may also be 'identity')" if path.suffix == "" else ""
+        raise PredictionsError(f"{path}: there is no such file{hint}")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() == ".json":
+            pairs = json.loads(text, object_pairs_hook=list)
+        elif path.suffix.lower() == ".csv":
+            pairs = _from_csv(text)
+        else:
+            raise PredictionsError("a class map must be a .json or a .csv file")
+        if not isinstance(pairs, list) or not all(
+            isinstance(pair, tuple) and len(pair) == 2 for pair in pairs
+        ):
+            raise PredictionsError("a class map must be one object, old class: new")
+        return _checked(pairs, "class map")
+    except PredictionsError as error:
+        raise PredictionsError(f"{path}: {error}") from error
+    except (ValueError, RecursionError, csv.Error) as error:
+        why = " ".join(str(error).split())
+        raise PredictionsError(f"{path}: cannot be read, {why}") from error
+
+
+def _from_csv(text: str) -> list[tuple[str, str]]:
+    rows = list(csv.reader(text.splitlines()))
+    if not rows or [name.strip().lower() for name in rows[0]] != ["old", "new"]:
+        raise PredictionsError("a class map must have the columns old and new")
+    odd = [i + 1 for i, row in enumerate(rows) if row and len(row) != 2]
+    if odd:
+        raise PredictionsError(f"lines {some(odd)} do not have two values")
+    return [(row[0], row[1]) for row in rows[1:] if row]
+
+
+def _checked(pairs: list[tuple[Any, Any]], what: str) -> dict[str, str]:
+    text = [(_text(old), _text(new)) for old, new in pairs]
+    if not text:
+        raise PredictionsError(f"the {what} is empty")
+    found = dict(text)
+    if len(found) < len(text):
+        twice = _twice(old for old, _ in text)
+        raise PredictionsError(f"the {what} maps old classes {some(twice)} twice")
+    if twice := _twice(found.values()):
+        olds = [old for old, new in text if new == twice[0]]
+        raise PredictionsError(
+            f"the {what} maps two old classes to one new class: {' and '.join(olds)} "
+            f"to {twice[0]}"
+        )
+    return found
+
+
+def _twice(values: Iterable[str]) -> list[str]:
+    counts = collections.Counter(values)
+    return sorted(value for value, count in counts.items() if count > 1)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        if not (hasattr(value, "dtype") and value.dtype.kind in "iuU"):
+            raise PredictionsError(f"a class map is of numbers or names; got {value!r}")
+    return str(value).strip()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Alignment:
+    """Classes of a pair, as in `Pair`, and labels as numbers of them."""
+
+    classes: int  # C of the pair
+    class_names: tuple[str, ...] | None  # `C` names, or None
+    # `[C_old]` classes of the pair; None where class `c` is class `c`
+    old_columns: np.ndarray | None
+    # labels of the old side as classes of the pair, or None
+    old_labels: np.ndarray | None
+    new_labels: np.ndarray | None  # those of the new side
+    labels: np.ndarray | None  # separate labels
+
+
+def align_classes(
+    old: Side,
+    new: Side,
+    *,
+    old_labels: ClassValues | None = None,
+    new_labels: ClassValues | None = None,
+    labels: ClassValues | None = None,
+    class_map: Any = None,
+) -> Alignment:
+    """Matches classes by number, by name or by a class map."""
+    # The new side's classes come first and keep their numbers, so its columns never
+    # move; then those of the old side alone; then those of labels alone, which exist
+    # only where a side has predicted classes and no scores.
+    mapping = read_class_map(class_map)
+    given = (old_labels, new_labels, labels)
+    old, new, (old_labels, new_labels, labels) = _truth_as_numbers(old, new, given)
+    if isinstance(mapping, dict):
+        pass
+    elif old.class_names is None and new.class_names is None:
+        return _by_number(old, new, (old_labels, new_labels, labels), mapping)
+    elif old.class_names is None or new.class_names is None:
+        old, new = _with_names_of_other(old, new, mapping)
+        mapping = None
+    elif mapping == "identity":
+        _check_same_places(old, new)
+    mapping = mapping if isinstance(mapping, dict) else {}
+    table = _Table(old, new, mapping, _texts(old_labels))
+    found = (
+        table.numbers(old_labels, table.of_old, f"labels of {old.name}"),
+        table.numbers(new_labels, table.of_new, f"labels of {new.name}"),
+        table.numbers(labels, table.of_separate, "labels"),
+    )
+    names = tuple(table.names)
+    columns = table.old_columns
+    return Alignment(
+        len(names),
+        None if [as_number(n) for n in names] == list(range(len(names))) else names,
+        None if np.array_equal(columns, np.arange(len(columns))) else columns,
+        *found,
+    )
+
+
+def _truth_as_numbers(
+    old: Side, new: Side, labels: Sequence[ClassValues | None]
+) -> tuple[Side, Side, list[ClassValues | None]]:
+    """False and True as 0 and 1 if the other side spells them differently."""
+    given = [found for found in labels if found is not None]
+    named = {old.class_names, new.class_names, *(found.names for found in given)}
+    if len(named) > 1 and all(map(is_truth, filter(None, named))):
+        old, new = (dataclasses.replace(s, class_names=None) for s in (old, new))
+        labels = [found and found._replace(names=None) for found in labels]
+    return old, new, list(labels)
+
+
+def _open(side: Side) -> bool:
+    """Whether there may be more classes than those that were predicted."""
+    return side.kind == "classes"
+
+
+def _by_number(
+    old: Side, new: Side, labels: Sequence[ClassValues | None], mapping: Any
+) -> Alignment:
+    """Classes with numbers only: equal numbers are equal classes."""
+    classes = max(old.classes, new.classes)
+    short = min((old, new), key=lambda side: side.classes)
+    if short.classes < classes and not _open(short) and mapping is None:
+        raise PredictionsError(
+            f"{old.name} has {old.classes} classes and {new.name} {new.classes}; give "
+            "a class map, or 'identity' if equal numbers are equal classes"
+        )
+    for found in labels:
+        if found is None:
+            continue
+        if found.names is not None:
+            raise PredictionsError(
+                f"labels are names ({some(found.names)}), but the predictions have "
+                "class numbers without names"
+            )
+        if not (_open(old) or _open(new)):
+            _refuse(found.numbers[found.numbers >= classes], found, classes)
+        classes = max(classes, int(found.numbers.max(initial=-1)) + 1)
+    numbers = (None if found is None else found.numbers for found in labels)
+    return Alignment(classes, None, None, *numbers)
+
+
+def _refuse(wrong: np.ndarray, found: ClassValues, classes: int) -> None:
+    if wrong.size:
+        raise PredictionsError(
+            f"labels of {wrong.size} of {found.numbers.size} examples are of no class, "
+            f"for example {some(np.unique(wrong))}; there are {classes} classes"
+        )
+
+
+def _with_names_of_other(old: Side, new: Side, mapping: Any) -> tuple[Side, Side]:
+    """Gives the side without names those of the other, if the user says so."""
+    named, bare = (old, new) if new.class_names is None else (new, old)
+    assert named.class_names is not None
+    names = named.class_names
+    if mapping is None:
+        raise PredictionsError(
+            f"{named.name} has class names ({some(names)}) and {bare.name} class "
+            "numbers; give a class map, or 'identity' if class 0 is the first name"
+        )
+    if _open(named):  # names are sorted as they occur: their places mean nothing
+        raise PredictionsError(
+            f"{named.name} has predicted class names and {bare.name} class numbers; "
+            "give a class map with names and numbers"
+        )
+    if bare.classes > len(names) or (bare.classes < len(names) and not _open(bare)):
+        raise PredictionsError(
+            f"{named.name} has {len(names)} class names and {bare.name} "
+            f"{bare.classes} classes; their numbers must agree for 'identity'"
+        )
+    filled = dataclasses.replace(bare, class_names=names)
+    return (old, filled) if bare is new else (filled, new)
+
+
+def _check_same_places(old: Side, new: Side) -> None:
+    differ = [
+        f"{a} and {b}"
+        for a, b in zip(old.class_names or (), new.class_names or ())
+        if a != b
+    ]
+    if differ and not (_open(old) or _open(new)):
+        raise PredictionsError(
+            f"the class map is 'identity', but {len(differ)} classes have different "
+            f"names at one place, for example {differ[0]}; without a class map they "
+            "are joined by name"
+        )
+
+
+def _texts(labels: ClassValues | None) -> set[str]:
+    if labels is None:
+        return set()
+    names = labels.names
+    return set(names) if names else set(map(str, np.unique(labels.numbers).tolist()))
+
+
+class _Classes:
+    """The classes of one side by name and number."""
+
+    def __init__(self, side: Side):
+        self.name, self.names, self.size = side.name, side.class_names, side.classes
+        self.predicted = _open(side)
+        self.grows = self.predicted and side.class_names is None
+        self._place = {name: i for i, name in enumerate(side.class_names or ())}
+        self.numeric = all_numbers(self._place)
+
+    def of_label(self, label: int | str) -> int | None:
+        """Number of the class; None if the side has no such class."""
+        if self.names is None or (isinstance(label, int) and not self.numeric):
+            known = isinstance(label, int) and (self.grows or label < self.size)
+            return label if known else None
+        return self._place.get(str(label))
+
+    def of_text(self, text: str) -> int | None:
+        """Number of a class in a class map, given as name or number."""
+        if text in self._place:
+            return self._place[text]
+        number = as_number(text)
+        return None if number is None or number < 0 else self.of_label(number)
+
+
+class _Table:
+    """The classes of the pair; labels may add new ones."""
+
+    def __init__(
+        self, old: Side, new: Side, mapping: dict[str, str], old_labels: set[str]
+    ):
+        self._old, self._new = _Classes(old), _Classes(new)
+        self._by_name = old.class_names is not None and new.class_names is not None
+        self._grows = _open(old) or _open(new)
+        targets = {text: self._target(target) for text, target in mapping.items()}
+        self._mapped = targets if self._by_name else {}
+        size = max(self._new.size, *(target + 1 for target in targets.values()), 0)
+        self.names = list(new.class_names or map(str, range(size)))
+        self._place = {name: place for place, name in enumerate(self.names)}
+        self._targets: dict[int | str, int] = {}
+        for text, target in targets.items():
+            number, label = self._old.of_text(text), as_number(text)
+            bare = self._old.names is None and label is not None
+            # Labels may have classes that the old side does not know.
+            if number is None and not (_open(old) or text in old_labels):
+                raise PredictionsError(
+                    f"the class map names {text!r}, which is no class of {old.name}"
+                )
+            key = number if number is not None else label if bare else text
+            assert key is not None
+            self._targets[key] = target
+        self._taken = set(self._targets.values())
+        self.old_columns = np.array([self._column(c) for c in range(self._old.size)])
+
+    def _target(self, text: str) -> int:
+        number = self._new.of_text(text)
+        if number is None:
+            raise PredictionsError(
+                f"the class map leads to {text!r}, which is no class of "
+                f"{self._new.name}"
+            )
+        return number
+
+    def _column(self, number: int) -> int:
+        """Class of the pair for a class of the old side."""
+        if number in self._targets:
+            return self._targets[number]
+        name = str(number) if self._old.names is None else self._old.names[number]
+        if not self._by_name:  # then equal names need not be equal classes
+            return self._add(f"{name} (old)")
+        if self._place.get(name) in self._taken:
+            raise PredictionsError(
+                f"the class map leads to {name!r}, but {self._old.name} has a class of "
+                "that name too, which the map leaves out"
+            )
+        return self._add(name)
+
+    def _add(self, name: str) -> int:
+        """The class of that name, which is added if it is new."""
+        if name not in self._place:
+            self._place[name] = len(self.names)
+            self.names.append(name)
+        return self._place[name]
+
+    def of_old(self, label: int | str) -> int | None:
+        """Class for a label of the old side; None if there is none."""
+        number = self._old.of_label(label)
+        if number is not None and number < self._old.size:
+            return int(self.old_columns[number])
+        for key in (label, number):
+            if key in self._targets:
+                return self._targets[key]
+        return self._by_text(label, self._old) if self._by_name else None
+
+    def of_new(self, label: int | str) -> int | None:
+        """Class for a label of the new side; None if there is none."""
+        number = self._new.of_label(label)
+        if number is not None and number < self._new.size:
+            return number
+        return self._by_text(label, self._new)
+
+    def of_separate(self, label: int | str) -> int | None:
+        """Class for a label of a separate file; None if there is none."""
+        numeric = self._new.numeric and self._old.numeric
+        if isinstance(label, int) and self._by_name and not numeric:
+            if self._old.names != self._new.names or self._new.predicted:
+                raise PredictionsError(
+                    "labels are numbers, but it is not clear of which class names; "
+                    "give labels as names"
+                )
+        return self.of_new(label)
+
+    def _by_text(self, label: int | str, side: _Classes) -> int | None:
+        """A class by its name; a new one if the sides may have more classes."""
+        number = isinstance(label, int)
+        if number and side.names is not None and not side.numeric:
+            return None  # beyond the last name
+        if not number and side.names is None:
+            return None  # a name where classes have numbers
+        text = str(label)
+        if text not in self._place and text in self._mapped:
+            return self._mapped[text]
+        return self._add(text) if text in self._place or self._grows else None
+
+    def numbers(
+        self, found: ClassValues | None, of: Callable[[Any], int | None], what: str
+    ) -> np.ndarray | None:
+        """Labels as classes of the pair."""
+        if found is None:
+            return None
+        present, places = np.unique(found.numbers, return_inverse=True)
+        labels = [
+            int(number) if found.names is None else found.names[number]
+            for number in present
+        ]
+        classes = [of(label) for label in labels]
+        wrong = np.array([number is None for number in classes], bool)[places]
+        if wrong.any():
+            which = [label for label, c in zip(labels, classes) if c is None]
+            raise PredictionsError(
+                f"{what}: {int(wrong.sum())} of {wrong.size} examples are of no class, "
+                f"for example {some(which)}; classes are {some(self.names)}"
+            )
+        return np.array(classes, np.int64)[places]

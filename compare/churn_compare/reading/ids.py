@@ -1,0 +1,93 @@
+"""Ids of examples as users write them, and the index of a data frame."""
+
+from typing import Any
+
+import numpy as np
+
+from churn_compare.example_ids import PredictionsError, check_unique, some
+from churn_compare.reading.class_values import check_lengths, decoded
+
+_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
+
+
+def as_ids(values: Any) -> np.ndarray:
+    """Ids as int64, or as strings if they do not all fit."""
+    # An id is what it is written as: 7 and "7" are equal, "007" is another.
+    import pyarrow as pa
+
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = np.asarray(values)
+        if values.ndim != 1:
+            raise PredictionsError(f"ids must have shape [N]; got {values.shape}")
+        if values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64):
+            return values.astype(np.int64)
+        if values.dtype.kind == "S":
+            values = decoded(values, "ids")
+        if values.dtype.kind not in "iuUO":
+            raise PredictionsError(
+                f"ids must be integers or strings; they are {values.dtype}"
+            )
+        try:
+            values = pa.array(values, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise PredictionsError(
+                "ids must be integers or strings; they are objects of several types"
+            ) from error
+    return _from_arrow(values)
+
+
+def _from_arrow(column: Any) -> np.ndarray:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    pc: Any = compute
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (text or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise PredictionsError(f"ids must be integers or strings; they are {kind}")
+    missing = np.asarray(column.is_null())
+    if text:
+        missing = missing | np.asarray(pc.fill_null(pc.equal(column, ""), True))
+    if count := int(missing.sum()):
+        raise PredictionsError(
+            f"ids are missing for {count} of {missing.size} examples, for example rows "
+            f"{some(np.flatnonzero(missing))} (the first is 0)"
+        )
+    if not text:
+        numbers = column.to_numpy()
+        if numbers.dtype == np.uint64 and numbers.max(initial=0) > 2**63 - 1:
+            return numbers.astype(str)
+        return numbers.astype(np.int64)
+    check_lengths(pc.max(pc.utf8_length(column)).as_py() or 0, "ids")
+    if pc.any(pc.match_substring(column, "\0")).as_py():
+        raise PredictionsError("ids hold the character with number 0")  # NumPy drops it
+    if pc.all(pc.match_substring_regex(column, _NUMBER)).as_py():
+        return column.cast(pa.int64()).to_numpy()
+    return np.asarray(column.to_numpy(zero_copy_only=False), "U")
+
+
+def index_ids(index: Any) -> np.ndarray | None:
+    """Ids of examples from the index of a data frame."""
+    if index is None:
+        return None
+    import pyarrow as pa
+
+    try:
+        if not isinstance(index, pa.Array | pa.ChunkedArray):
+            index = pa.array(np.asarray(index), from_pandas=True)
+        if pa.types.is_floating(index.type) or pa.types.is_temporal(index.type):
+            index = index.cast(pa.string())
+        ids = as_ids(index)
+        check_unique(ids)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    return ids
+
+
+def counts_rows(ids: np.ndarray) -> bool:
+    """Whether ids count the rows from 0 or 1, like the index of a new data frame."""
+    first = ids[0] if len(ids) and ids.dtype.kind == "i" else -1
+    return first in (0, 1) and np.array_equal(ids, np.arange(first, first + len(ids)))

@@ -1,0 +1,351 @@
+"""Two versions brought together: the same examples and classes, one set of labels."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_compare.example_ids import PredictionsError, match_ids, rows_of, some
+from churn_compare.pair import Pair, Side
+from churn_compare.reading.account import Doubt, settle
+from churn_compare.reading.class_alignment import Alignment, align_classes
+from churn_compare.reading.class_values import ClassValues, look_alikes
+from churn_compare.reading.clusters import (
+    NO_CLUSTER,
+    ClusterValues,
+    from_zero,
+    read_clusters,
+)
+from churn_compare.reading.ids import counts_rows
+from churn_compare.reading.labels import ExampleValues, read_labels, read_slices
+
+
+def join(
+    old: Side,
+    new: Side,
+    *,
+    labels: Any = None,
+    slices: Any = None,
+    clusters: Any = None,
+    class_map: Any = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    confirm: Sequence[str] = (),
+    id_column: str | None = None,
+    label_column: str | None = None,
+) -> Pair:
+    """Joins two versions example by example and class by class.
+
+    Examples are matched by id and come in ascending order of ids, so that the order of
+    rows changes no number; without ids on either side, by row. Classes are matched by
+    name, or by number where neither side has names; see `align_classes`.
+
+    Args:
+        old: the version in use.
+        new: the one that is to replace it.
+        labels: separate labels, see `read_labels`: with ids, or in row order.
+            They must agree with those of the sides.
+        slices: separate slices, see `read_slices`.
+        clusters: `[N]` values or a mapping of ids to values: examples with the same
+            one belong together; an example without one is a cluster of its own.
+        class_map: see `read_class_map`.
+        on_missing: "intersect" goes on with the examples that both sides and the labels
+            have; an example that the slices lack has no value there.
+        confirm: names of doubts that are right as they are.
+        id_column: name of the ids in the other files, if it is not a usual one.
+        label_column: name of the labels in their file, if it is not a usual one.
+
+    Returns:
+        The `Pair`.
+
+    Raises:
+        PredictionsError: examples, classes or labels do not fit together; says how many
+            and which.
+
+    Example:
+        >>> sides = (
+        ...     Side(name, "classes", np.array([values]), ids=np.array(ids))
+        ...     for name, values, ids in (("a", [0, 1], [7, 5]), ("b", [1, 0], [5, 7]))
+        ... )
+        >>> pair = join(*sides, labels={5: 1, 7: 0})
+        >>> pair.ids, pair.old_rows, pair.new_rows, pair.labels
+        (array([5, 7]), array([1, 0]), None, array([1, 0]))
+    """
+    if on_missing not in ("error", "intersect"):
+        raise PredictionsError(
+            f"on_missing must be 'error' or 'intersect'; got {on_missing!r}"
+        )
+    rows = _Rows(old, new, on_missing == "intersect")
+    separate_labels = None
+    if labels is not None:
+        separate = read_labels(labels, id_column, label_column)
+        assert separate.labels is not None
+        numbers = separate.labels.numbers[rows.keep_those_of(separate, "labels")]
+        separate_labels = ClassValues(numbers, separate.labels.names)
+    groupings = {}
+    if slices is not None:
+        groupings = rows.values_of(read_slices(slices, id_column))
+    belonging, cluster_column = None, ""
+    if clusters is not None:
+        found = read_clusters(clusters, id_column=id_column)
+        belonging, cluster_column = rows.clusters_of(found), found.column
+    aligned = align_classes(
+        old,
+        new,
+        old_labels=_labels(old, rows.old),
+        new_labels=_labels(new, rows.new),
+        labels=separate_labels,
+        class_map=class_map,
+    )
+    doubts: list[Doubt] = []
+    return Pair(
+        old=old,
+        new=new,
+        ids=rows.ids,
+        classes=aligned.classes,
+        old_rows=old.rows_or_none(rows.old),
+        new_rows=new.rows_or_none(rows.new),
+        old_columns=aligned.old_columns,
+        labels=_agreed(
+            (old.name, aligned.old_labels),
+            (new.name, aligned.new_labels),
+            ("the separate labels", aligned.labels),
+            ids=rows.ids,
+        ),
+        class_names=aligned.class_names,
+        slices=groupings,
+        clusters=belonging,
+        cluster_column=cluster_column,
+        notes=(
+            *rows.notes,
+            *_about_classes(old, new, aligned),
+            *settle(doubts, confirm),
+        ),
+    )
+
+
+class _Rows:
+    """Which rows of the two sides belong together."""
+
+    def __init__(self, old: Side, new: Side, intersect: bool):
+        self._intersect, self.notes = intersect, []
+        old_ids, new_ids = _ids(old, new), _ids(new, old)
+        self._has_ids = old_ids is not None
+        self._index = old.index and new.index
+        if (old_ids is None) != (new_ids is None):
+            having, lacking = (new, old) if old_ids is None else (old, new)
+            what = "an index" if having.index else "ids"
+            no = "none" if lacking.ids is None else "only numbers of its rows"
+            raise PredictionsError(
+                f"{having.name} has {what} and {lacking.name} has {no}; give the ids "
+                f"of {lacking.name}, in the order of its rows"
+            )
+        if old_ids is None or new_ids is None:
+            if old.examples != new.examples:
+                raise PredictionsError(
+                    f"{old.name} has {old.examples} examples and {new.name} "
+                    f"{new.examples}; without ids they cannot be matched"
+                )
+            self.ids = self.old = self.new = np.arange(old.examples)
+            self.notes.append(_in_one_order(old, new))
+            self._one_order = True
+            return
+        self.notes += [
+            f"{side.name} has no column of ids: its index is taken for them."
+            for side in (old, new)
+            if side.index
+        ]
+        found = match_ids(old_ids, new_ids)
+        self.ids, self.old, self.new = found.ids, found.rows_a, found.rows_b
+        self._one_order = np.array_equal(self.old, self.new)
+        parts = [
+            f"{len(only):,} of {side.examples:,} ids are only in {side.name} (for "
+            f"example {some(only)})"
+            for side, only in ((old, found.only_a), (new, found.only_b))
+            if len(only)
+        ]
+        if parts:
+            self._one_order = False
+            self._go_on("; ".join(parts))
+
+    def _go_on(self, why: str) -> None:
+        """Continues with the remaining examples, if the user allows it."""
+        if not len(self.ids):
+            raise PredictionsError(f"{why}; no example is left to compare")
+        if not self._intersect:
+            raise PredictionsError(
+                f"{why}; to compare only the {len(self.ids):,} that are everywhere, "
+                "use --on-missing intersect"
+            )
+        self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
+
+    def keep_those_of(self, separate: ExampleValues, what: str) -> np.ndarray:
+        """Drops examples that a separate file lacks; returns rows of that file."""
+        count = len(separate.labels.numbers) if separate.labels else 0
+        ids = self._ids_of(separate)
+        if ids is None:
+            return self._in_row_order(count, what)
+        rows = self._found(ids, what)
+        kept = rows >= 0
+        if not kept.all():
+            lacking = self.ids[~kept]
+            self.ids, self.old = self.ids[kept], self.old[kept]
+            self.new = self.new[kept]
+            self._one_order = False
+            self._go_on(
+                f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
+                f"{some(lacking)})"
+            )
+        return rows[kept]
+
+    def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
+        """Slices of the examples; the value is "" where the file lacks an example."""
+        count = len(next(iter(separate.slices.values()), ()))
+        if not count:  # its only column is that of the clusters
+            return {}
+        rows = self._rows_in(separate, count, "slices")
+        if separate.left_out:
+            self.notes.append(
+                f"{len(separate.left_out)} of the slices' columns are called like "
+                f"predictions and are no groupings here: {some(separate.left_out)}."
+            )
+        return {
+            name: np.where(rows < 0, "", values[rows])
+            for name, values in separate.slices.items()
+        }
+
+    def clusters_of(self, separate: ClusterValues) -> np.ndarray:
+        """The cluster of each example, from 0; those without a value are alone."""
+        rows = self._rows_in(separate, len(separate.numbers), "clusters")
+        found = np.where(rows < 0, NO_CLUSTER, separate.numbers[rows])
+        found, notes = from_zero(found)
+        self.notes += notes
+        return found
+
+    def _rows_in(
+        self, separate: ExampleValues | ClusterValues, count: int, what: str
+    ) -> np.ndarray:
+        """The row of each example in a separate file, -1 where it lacks one."""
+        ids = self._ids_of(separate)
+        if ids is None:
+            return self._in_row_order(count, what)
+        rows = self._found(ids, what)
+        missing = rows < 0
+        if missing.any():
+            self._go_on(
+                f"the {what} lack {int(missing.sum()):,} of {len(rows):,} ids (for "
+                f"example {some(self.ids[missing])})"
+            )
+        return rows
+
+    def _ids_of(self, separate: ExampleValues | ClusterValues) -> np.ndarray | None:
+        """Ids of a separate file; None if its index does not identify examples."""
+        if separate.ids is None or not separate.index:
+            return separate.ids
+        if not (self._index or (self._has_ids and not counts_rows(separate.ids))):
+            return None
+        return separate.ids if np.all(rows_of(self.ids, separate.ids) >= 0) else None
+
+    def _in_row_order(self, count: int, what: str) -> np.ndarray:
+        """Rows of a file without ids, if it is clear what they belong to."""
+        if not self._one_order:
+            raise PredictionsError(
+                f"the {what} have no ids, but the two sides do not have the same "
+                f"examples in the same order; give ids with the {what}"
+            )
+        if count != len(self.ids):
+            raise PredictionsError(
+                f"the {what} are of {count:,} examples, the predictions of "
+                f"{len(self.ids):,}"
+            )
+        if self._has_ids:
+            self.notes.append(
+                f"The {what} have no ids: they are matched by their rows."
+            )
+        return self.old
+
+    def _found(self, ids: np.ndarray, what: str) -> np.ndarray:
+        """The row of each example in a file with ids; -1 if it has none."""
+        if not (self._has_ids or self._index):
+            raise PredictionsError(
+                f"the {what} have ids, but the predictions have none; give ids for them"
+            )
+        rows = rows_of(self.ids, ids)
+        if further := len(ids) - np.count_nonzero(rows >= 0):
+            self.notes.append(
+                f"The {what} have {further:,} further ids, which are not compared."
+            )
+        return rows
+
+
+def _ids(side: Side, other: Side) -> np.ndarray | None:
+    """Ids of a side; None if its index only counts the rows."""
+    if side.ids is None or not side.index or not counts_rows(side.ids):
+        return side.ids
+    if other.ids is None or not other.index or counts_rows(other.ids):
+        return None
+    permuted = np.array_equal(np.sort(other.ids), side.ids)
+    return side.ids if permuted else None
+
+
+def _in_one_order(old: Side, new: Side) -> str:
+    """The note if examples are matched by the order of the rows alone."""
+    if old.labels is not None and new.labels is not None:  # which must agree
+        return (
+            "There are no ids: examples are matched by their rows, in which the labels "
+            "of both agree."
+        )
+    return (
+        "Warning: there are no ids, so examples are matched by their rows. If one of "
+        "the two lists them in another order, every number here is wrong; name the "
+        "column of ids, or give ids."
+    )
+
+
+def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
+    if side.labels is None:
+        return None
+    return ClassValues(side.labels[rows], side.label_names)
+
+
+def _about_classes(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
+    """Notes about classes that are probably a mistake."""
+    alike = look_alikes(aligned.class_names or ())
+    count = "1 class differs" if len(alike) == 1 else f"{len(alike)} classes differ"
+    said = f"{count} from another in capitals or spaces only: {some(alike)}."
+    return (*_classes_of_one(old, new, aligned), *([said] if alike else ()))
+
+
+def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
+    """Notes about classes that only one side has scores for."""
+    if "classes" in (old.kind, new.kind):
+        return ()  # then it is not known which classes there are
+    columns = np.arange(old.classes)
+    if aligned.old_columns is not None:
+        columns = aligned.old_columns
+    names = aligned.class_names or range(aligned.classes)
+    only_new = np.setdiff1d(np.arange(new.classes), columns)
+    only_old = columns[columns >= new.classes]
+    return tuple(
+        f"{len(only)} of {side.classes} classes are only in {side.name}: "
+        f"{some([names[c] for c in only])}."
+        for side, only in ((old, only_old), (new, only_new))
+        if len(only)
+    )
+
+
+def _agreed(
+    *labels: tuple[str, np.ndarray | None], ids: np.ndarray
+) -> np.ndarray | None:
+    """The labels, on which all sources must agree."""
+    given = [(name, found) for name, found in labels if found is not None]
+    if not given:
+        return None
+    first, labels_of_first = given[0]
+    for name, found in given[1:]:
+        differ = found != labels_of_first
+        if differ.any():
+            raise PredictionsError(
+                f"labels of {int(differ.sum()):,} of {len(ids):,} examples differ "
+                f"between {first} and {name}, for example ids {some(ids[differ])}"
+            )
+    return labels_of_first

@@ -1,0 +1,253 @@
+"""Ids, labels and slices in files of their own."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
+from churn_compare.reading.arrays import array_class_names
+from churn_compare.reading.class_values import (
+    ID,
+    LABEL,
+    PREDICTION,
+    SCORES,
+    ClassValues,
+    all_numbers,
+    as_class_values,
+    find_column,
+    score_columns,
+)
+from churn_compare.reading.contents import Contents, as_array, read_contents
+from churn_compare.reading.ids import as_ids, index_ids
+
+_MOST_VALUES = 200  # of a grouping
+
+
+class ExampleValues(NamedTuple):
+    """Ids, labels or slices from a file of their own."""
+
+    ids: np.ndarray | None  # `[N]`, or None where values are in row order
+    labels: ClassValues | None = None  # class of every example, or None
+    slices: Mapping[str, np.ndarray] = {}  # name of a grouping to `[N]` strings
+    # columns that are no groupings, since they are called like predictions
+    left_out: tuple[str, ...] = ()
+    # whether the ids are only the index of a data frame, as in `Side`
+    index: bool = False
+
+
+def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
+    """Ids of examples."""
+    with errors_of(where(given, "ids")):
+        contents = read_contents(given, id_column=id_column)
+        columns = columns_of(contents)
+        if contents.array is not None:
+            values = contents.array
+        else:
+            id_column = _if_there(id_column, columns)
+            name = find_column(columns, ID, id_column, "id")
+            if name is None and contents.index is not None and len(columns) != 1:
+                values = contents.index
+            else:
+                values = columns[_only(columns, ID, id_column, "id")]
+        ids = as_ids(values)
+        check_unique(ids)
+    return ids
+
+
+def read_labels(
+    given: Any, id_column: str | None = None, label_column: str | None = None
+) -> ExampleValues:
+    """Labels, with ids or in row order."""
+    if isinstance(given, ExampleValues):
+        return given
+    if isinstance(given, Mapping) and not has_arrays(given):
+        given = {"id": list(given.keys()), "label": list(given.values())}
+    with errors_of(where(given, "labels")):
+        contents = read_contents(given, id_column=id_column)
+        if contents.array is not None:
+            ids, values, named = None, contents.array, None
+            id_name = None
+        else:
+            columns = columns_of(contents)
+            id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
+            others = [name for name in columns if name != id_name]
+            name = _only(others, LABEL, _if_there(label_column, others), "label")
+            values, named = columns[name], _names_of_scores(columns)
+            ids = _ids(contents, id_name)
+        if not hasattr(values, "null_count") and np.ndim(values) != 1:
+            raise PredictionsError(
+                f"labels must have shape [N]; got {np.shape(values)}"
+            )
+        labels = as_class_values(values, "labels")
+        if ids is not None and len(ids) != len(labels.numbers):
+            raise PredictionsError(
+                f"there are {len(ids)} ids and {len(labels.numbers)} labels"
+            )
+        if named and labels.names is None and not all_numbers(named):
+            # Places in the file's own names.
+            if labels.numbers.max(initial=0) >= len(named):
+                raise PredictionsError(
+                    f"labels must be below {len(named)}, the number of class names; "
+                    f"got {labels.numbers.max()}"
+                )
+            labels = ClassValues(labels.numbers, named)
+    return ExampleValues(ids, labels, index=ids is not None and id_name is None)
+
+
+def read_slices(
+    given: Any, id_column: str | None = None, without: str = ""
+) -> ExampleValues:
+    """Slices, with ids or in row order; every column except the ids is one."""
+    # Columns named like predictions are left out, so that a file of predictions with
+    # further columns will do.
+    if isinstance(given, ExampleValues):
+        return given
+    with errors_of(where(given, "slices")):
+        contents = read_contents(given, id_column=id_column)
+        if contents.array is not None:
+            raise PredictionsError("slices must be columns with names")
+        columns = columns_of(contents)
+        id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
+        ids = _ids(contents, id_name)
+        predictions = _prediction_columns(columns)
+        slices = {
+            name: _as_slices(columns[name], name)
+            for name in columns
+            if name not in (id_name, without) and name not in predictions
+        }
+        if not slices and without not in columns:
+            raise PredictionsError("there is no column to group by")
+        lengths = {len(values) for values in slices.values()}
+        lengths |= set() if ids is None else {len(ids)}
+        if len(lengths) > 1:
+            raise PredictionsError(
+                f"columns have different lengths, {some([*lengths])}"
+            )
+    left = tuple(name for name in columns if name in predictions)
+    return ExampleValues(ids, None, slices, left, ids is not None and id_name is None)
+
+
+def read_columns(
+    given: Any, names: Sequence[str], id_column: str | None = None
+) -> ExampleValues:
+    """Columns of a file of predictions as slices.
+
+    Args:
+        given: as in `read_slices`.
+        names: of the columns.
+        id_column: name of the ids, if it is not a usual one.
+    """
+    found = read_slices(given, id_column)
+    with errors_of(where(given, "slices")):
+        for name in names:
+            if name not in found.slices:
+                there = some([*found.slices])
+                raise PredictionsError(f"there is no column {name!r}, it has {there}")
+    chosen = {name: found.slices[name] for name in names}
+    return found._replace(slices=chosen, left_out=())
+
+
+def _if_there(name: str | None, columns: Collection[str]) -> str | None:
+    """The user's column name, unless the file only has the usual one."""
+    return name if name in columns else None
+
+
+def where(given: Any, what: str) -> str:
+    """What a message calls it: its path, or what it is."""
+    return str(Path(given)) if isinstance(given, str | os.PathLike) else what
+
+
+def columns_of(contents: Contents) -> Mapping[str, Any]:
+    """Columns or arrays by name."""
+    if contents.table is not None:
+        return {
+            name: contents.table.column(name) for name in contents.table.column_names
+        }
+    return contents.arrays or {}
+
+
+def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) -> str:
+    """The column for a purpose, or the only column."""
+    found = find_column(columns, known, given, what)
+    names = list(columns)
+    if found is None and len(names) == 1:
+        found = names[0]
+    if found is None:
+        raise PredictionsError(f"there is no {what} column; it has {some(names)}")
+    return found
+
+
+def _ids(contents: Contents, id_name: str | None) -> np.ndarray | None:
+    """The column of ids, or else the index."""
+    if id_name is None:
+        return index_ids(contents.index)
+    ids = as_ids(columns_of(contents)[id_name])
+    check_unique(ids)
+    return ids
+
+
+def has_arrays(given: Mapping) -> bool:
+    """Whether it maps names to columns, and not ids to values."""
+    return any(np.ndim(value) > 0 for value in given.values())
+
+
+def _names_of_scores(columns: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Names of the classes in a file of predictions."""
+    if "class_names" in columns:
+        return array_class_names(columns)
+    found = score_columns(columns, None)
+    return found.class_names if found else None
+
+
+def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
+    """Columns that are predictions, by their names."""
+    left = {n for n in columns if n.strip().lower() in (*SCORES, *PREDICTION, "meta")}
+    for kind in ("logits", "probabilities"):
+        scores = score_columns(columns, kind)
+        left.update(scores.columns if scores else ())
+    return left
+
+
+def _as_slices(values: Any, name: str) -> np.ndarray:
+    """Values of a slice column as `[N]` strings."""
+    from pyarrow import compute
+
+    pc: Any = compute
+
+    text = as_text(values, f"column {name}")
+    count = pc.count_distinct(text).as_py()
+    if count > _MOST_VALUES:
+        raise PredictionsError(
+            f"column {name} has {count:,} different values; at most {_MOST_VALUES} can "
+            "be slices, so leave it out, or bin its values"
+        )
+    return np.asarray(text.to_numpy(zero_copy_only=False), "U")
+
+
+def as_text(values: Any, what: str) -> Any:
+    """An Arrow array of `[N]` strings, "" where there is no value."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    pc: Any = compute
+
+    try:
+        if not isinstance(values, pa.ChunkedArray):
+            array = as_array(values, what)
+            if array.ndim != 1:
+                raise PredictionsError(f"{what} must have shape [N]; got {array.shape}")
+            values = pa.array(array, from_pandas=True)
+        if pa.types.is_floating(values.type):
+            values = pc.if_else(pc.is_nan(values), None, values)
+            whole = pc.all(pc.equal(pc.floor(values), values)).as_py()
+            if whole and pc.max(pc.abs(values)).as_py() < 2**53:
+                values = values.cast(pa.int64())
+        text = values.cast(pa.string())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, PredictionsError):
+            raise
+        raise PredictionsError(f"{what} cannot be made text") from error
+    return pc.fill_null(text, "")

@@ -1,0 +1,195 @@
+"""One version's predictions, from a file or an object of any framework."""
+
+import collections
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
+from churn_compare.pair import Kind, Side
+from churn_compare.reading.arrays import (
+    KINDS,
+    RawSide,
+    as_scores,
+    find_in_arrays,
+    has_arrays,
+)
+from churn_compare.reading.class_values import (
+    ColumnNames,
+    all_numbers,
+    as_class_values,
+    as_number,
+    is_truth,
+)
+from churn_compare.reading.contents import as_table, read_contents
+from churn_compare.reading.ids import as_ids, index_ids
+from churn_compare.reading.labels import read_ids
+from churn_compare.reading.tables import (
+    find_in_table,
+    numeric_columns,
+    read_columns,
+)
+
+
+def read_side(
+    given: Any,
+    name: str | None = None,
+    ids: Any = None,
+    kind: Kind | None = None,
+    *,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    prediction_column: str | None = None,
+) -> Side:
+    """Reads one version's predictions.
+
+    A `.npz` file, or a mapping, has arrays `logits`, `probabilities` (`probs`) or
+    `predictions` (`predicted`, `classes`), `[N, C]` or `[R, N, C]` scores, `[N]` or
+    `[R, N]` classes, and perhaps `ids`, `labels` (`y_true`, `target`), `class_names`.
+    A `.npy` file or an array has only the predictions and is mapped into memory. A
+    folder of `churn_compare.prediction_shards` is one file in many, mapped too.
+
+    A table (`.csv`, `.csv.gz`, `.parquet`, a data frame) has a column per class called
+    `logit_<class>` or `prob_<class>` (`p_<class>`) with class numbers 0 to C - 1 or
+    names; or a column `logits` or `probabilities` of lists; or a column `prediction`
+    (`predicted`, `class`, `y_pred`); and perhaps `id` (`example_id`), `label`
+    (`y_true`, `target`) and `run`, where several runs stand below each other. If `kind`
+    is said and no column is called so, all other columns are the scores of classes.
+    Without a column of ids the index of a data frame is taken, which pandas writes as
+    an unnamed first column or as `__index_level_0__`.
+
+    Args:
+        given: a path, an array, a mapping of arrays, a data frame, an Arrow table or
+            `Predictions`.
+        name: what to call the version; a path is called by its file name.
+        ids: `[N]`, or a file of them, for predictions that hold none.
+        kind: "logits", "probabilities" or "classes" where it cannot be told or where
+            several are there.
+        id_column: name of the column or array of ids, if it is not a usual one.
+        label_column: the same for the labels.
+        prediction_column: the same for the predicted classes.
+
+    Returns:
+        A `Side`; its scores are not checked yet.
+
+    Raises:
+        PredictionsError: it cannot be read, or is not consistent; begins with the path
+            or the name.
+
+    Example:
+        >>> side = read_side({"predictions": ["cat", "dog"], "ids": [7, 8]}, "v1")
+        >>> side.kind, side.class_names, side.values, side.ids
+        ('classes', ('cat', 'dog'), array([[0, 1]], dtype=int32), array([7, 8]))
+    """
+    file = Path(given) if isinstance(given, str | os.PathLike) else None
+    name = name or (file.name if file else "predictions")
+    if kind is not None and kind not in KINDS:
+        raise PredictionsError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+    names = ColumnNames(id_column, label_column, prediction_column)
+    with errors_of(file or name):
+        contents = read_contents(
+            given,
+            lambda columns: numeric_columns(columns, kind, names),
+            lambda columns: read_columns(columns, kind, names),
+            id_column,
+        )
+        if contents.array is not None:
+            found = RawSide(as_scores(contents.array, kind, "scores"))
+        elif contents.arrays is None:
+            found = find_in_table(contents.table, kind, names)
+        elif has_arrays(contents.arrays, kind, names):
+            found = find_in_arrays(contents.arrays, kind, names)
+        else:
+            found = find_in_table(as_table(contents.arrays), kind, names)
+        side = _side(found, name)
+        if side.ids is None and ids is not None:
+            given_ids = read_ids(ids, id_column)
+            _check_length("the separate ids", len(given_ids), side.examples)
+            side = dataclasses.replace(side, ids=given_ids)
+        elif side.ids is None:
+            index = index_ids(contents.index)
+            side = dataclasses.replace(side, ids=index, index=index is not None)
+    notes = [f"{name}: {note}" for note in side.notes]
+    return dataclasses.replace(side, notes=(*contents.notes, *notes))
+
+
+def side_names(old: Any, new: Any) -> tuple[str, str]:
+    """What to call two versions: their files, with folders if names are equal."""
+    parts = [
+        Path(given).parts if isinstance(given, str | os.PathLike) else (other,)
+        for given, other in ((old, "old"), (new, "new"))
+    ]
+    names = ["", ""]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(p[-count:]).replace("//", "/") for p in parts]
+        if names[0] != names[1]:
+            return names[0], names[1]
+    return f"{names[0]} (old)", f"{names[1]} (new)"
+
+
+def same_file(old: Any, new: Any) -> tuple[str, ...]:
+    """A note if two versions are read from one file."""
+    paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
+    same = paths and os.path.samefile(old, new)
+    return ("Old and new are the same file.",) if same else ()
+
+
+def _side(found: RawSide, name: str) -> Side:
+    values, examples = found.scores.values, found.scores.values.shape[1]
+    class_names = found.scores.class_names or found.class_names
+    if class_names is not None and found.scores.kind != "classes":
+        class_names = _checked_names(class_names, values.shape[2])
+    ids = None if found.ids is None else as_ids(found.ids)
+    if ids is not None:
+        _check_length("ids", len(ids), examples)
+        check_unique(ids)
+    labels = label_names = None
+    if found.labels is not None:
+        labels, label_names = as_class_values(found.labels, "labels")
+        if labels.ndim != 1:
+            raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
+        _check_length("labels", len(labels), examples)
+        own = found.scores.class_names  # in no order that numbers could mean
+        named = own and not is_truth(own) and not all_numbers(own)
+        if named and not label_names:
+            raise PredictionsError(
+                f"predicted classes are names ({some(own)}), but labels are numbers"
+            )
+    return Side(
+        name=name,
+        kind=found.scores.kind,
+        values=values,
+        class_names=class_names,
+        ids=ids,
+        labels=labels,
+        label_names=label_names,
+        runs=found.runs or tuple(range(len(values))),
+        notes=(*found.scores.notes, *found.notes),
+    )
+
+
+def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | None:
+    """Class names; None if they are only the class numbers."""
+    if len(names) != classes:
+        raise PredictionsError(
+            f"class_names must name {classes} classes; there are {len(names)} names"
+        )
+    if len(set(names)) < len(names):
+        counts = collections.Counter(names)
+        twice = [name for name, count in counts.items() if count > 1]
+        raise PredictionsError(
+            f"class names must differ; {some(twice)} occur more than once"
+        )
+    if "" in names:
+        raise PredictionsError("a class has an empty name")
+    if [as_number(n) for n in names] == list(range(classes)):
+        return None
+    return names
+
+
+def _check_length(what: str, length: int, examples: int) -> None:
+    if length != examples:
+        raise PredictionsError(
+            f"{what} are of {length} examples, the predictions of {examples}"
+        )

@@ -1,0 +1,322 @@
+"""One pass over the scores of two versions: a few numbers per example are kept."""
+
+import concurrent.futures
+import dataclasses
+import os
+import threading
+
+import numpy as np
+
+from churn_compare.pair import Pair, Scanned, ScannedSide, Side
+from churn_compare.predictions import PredictionsError, some
+from churn_compare.scanning.row_reader import RowReader, sample_rows
+from churn_compare.scanning.score_block import (
+    Block,
+    check_faults,
+    displacement,
+    kl_divergence,
+    log_probabilities,
+    read_scores,
+    sum_tolerance,
+    surrogate_churn,
+)
+
+_BLOCK_BYTES = 3 << 20  # of one thread: stays near a core, and is worth the calls
+_THREADS = 8
+_LONG = 200  # classes from which on broadcasting row by row is faster
+
+
+Room = list[tuple[np.ndarray, np.ndarray]]
+
+
+class SidePass:
+    """The pass over one side with scores."""
+
+    def __init__(
+        self,
+        side: Side,
+        rows: np.ndarray | None,
+        columns: np.ndarray | None,
+        labels: np.ndarray | None,
+        examples: int,
+    ):
+        self.side, self.columns = side, columns
+        self.reader = RowReader(side.values, rows)
+        self._labels = None if labels is None else _own_classes(side, columns, labels)
+        self._tolerance = 0.0
+        if side.kind == "probabilities":
+            sample = sample_rows(side.values)
+            self._tolerance = sum_tolerance(sample, side.values.dtype)
+        shape = len(side.values), examples
+
+        def of_labels() -> np.ndarray | None:
+            return None if labels is None else np.empty(shape, np.float32)
+
+        self.faults = np.zeros(shape, np.uint8)
+        self.kept = ScannedSide(
+            np.empty(shape, np.int32),
+            np.empty(shape, np.float32),
+            of_labels(),
+            of_labels(),
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory of one row of every run."""
+        number = self.reader.dtype.itemsize + 4
+        return len(self.side.values) * self.side.classes * number
+
+    def room(self, rows: int) -> Room:
+        """Memory for the scores and ratios of each run."""
+        shape = rows, self.side.classes
+        return [
+            (np.empty(shape, self.reader.dtype), np.empty(shape, np.float32))
+            for _ in range(len(self.side.values))
+        ]
+
+    def blocks(self, start: int, stop: int, room: Room) -> list[Block]:
+        """Reads rows `start` to `stop` of each run and stores their results."""
+        return [self._block(run, start, stop, *of) for run, of in enumerate(room)]
+
+    def _block(self, run: int, start: int, stop: int, scores, ratios) -> Block:
+        labels, kept = self._labels, self.kept
+        block = read_scores(
+            self.reader.read(run, start, stop, scores),
+            ratios[: stop - start],
+            self.side.kind,
+            None if labels is None else labels[start:stop],
+            self._tolerance,
+        )
+        place = run, slice(start, stop)
+        kept.predicted[place] = (
+            block.predicted if self.columns is None else self.columns[block.predicted]
+        )
+        for into, values in (
+            (kept.confidence, 1 / block.total),
+            (kept.label_log_prob, block.label_log_prob),
+            (kept.brier, block.brier),
+        ):
+            if into is not None:
+                into[place] = values
+        self.faults[place] = block.faults
+        return block
+
+
+def _own_classes(side: Side, columns: np.ndarray | None, labels: np.ndarray):
+    """Labels as classes of the side; -1 where it does not know the class."""
+    own = np.arange(side.classes)
+    places = own if columns is None else columns
+    size = 1 + max(int(places.max()), int(labels.max(initial=0)))
+    known = np.full(size, -1)
+    known[places] = own
+    return known[labels]
+
+
+Classes = slice | np.ndarray
+
+
+class PairPass:
+    """What the pass finds of two sides with scores: surrogate churn, displacement."""
+
+    def __init__(self, old: SidePass, new: SidePass):
+        (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
+        self.surrogate = np.empty((runs, new_runs, examples), np.float32)
+        self._kl = np.empty((runs, new_runs, examples), np.float32)
+        self.displacement = np.empty(examples, np.float32)
+        self.own_displacement = (
+            np.empty(examples, np.float32) if runs == new_runs else None
+        )
+        self._kinds = old.side.kind, new.side.kind
+        self._old, self._new, self.shared = _split(old, new)
+        self._lost = self.shared < old.side.classes
+
+    def compare(
+        self, old: list[Block], new: list[Block], start: int, work: np.ndarray
+    ) -> None:
+        """Stores the results of each pair of runs."""
+        rows = slice(start, start + len(old[0].top))
+        work = work[: len(old[0].top)]
+        before = [_Part(block, *self._old, self._kinds[0]) for block in old]
+        after = [_Part(block, *self._new, self._kinds[1]) for block in new]
+        moved = own = 0.0
+        for i, a in enumerate(before):
+            for j, b in enumerate(after):
+                # The last use of a new run's numbers may overwrite them, in the cache.
+                last = i == len(before) - 1
+                self.surrogate[i, j, rows] = surrogate_churn(
+                    a.ratios, b.ratios, b.ratios if last else work, a.alone + b.alone
+                )
+                tops = (a.top, b.top) if a.unknown or b.unknown else None
+                over = last and b.scores.dtype == work.dtype
+                change = b.scores if over else work
+                of_pair = displacement(a.scores, b.scores, change, tops)
+                self._kl[i, j, rows] = np.nan if tops else kl_divergence(a, b, change)
+                moved = moved + of_pair
+                if i == j:
+                    own = own + of_pair
+        self.displacement[rows] = moved / (len(old) * len(new))
+        if self.own_displacement is not None:
+            self.own_displacement[rows] = own / len(old)
+
+    @property
+    def kl(self) -> np.ndarray | None:
+        """None where the old side has a class that the new one does not know."""
+        return None if self._lost or np.isnan(self._kl).any() else self._kl
+
+
+class _Part:
+    """A block, divided into the classes that both sides know and the others."""
+
+    def __init__(self, block: Block, shared: Classes, alone: Classes, kind: str):
+        top = block.top if kind == "logits" else np.log(block.top)
+        self.total, self.log_sum = block.total, top + np.log(block.total)
+        if kind == "probabilities":
+            log_probabilities(block)
+        self.top, self.unknown = block.top, block.unknown
+        self.ratios, self.scores = block.ratios[:, shared], block.scores[:, shared]
+        self.alone = block.ratios[:, alone].sum(axis=1, dtype=np.float64)
+
+
+def _split(
+    old: SidePass, new: SidePass
+) -> tuple[tuple[Classes, Classes], tuple[Classes, Classes], int]:
+    """For each side, the classes that both know and those that it alone knows."""
+    counts = old.side.classes, new.side.classes
+    columns = [
+        np.arange(count) if side.columns is None else side.columns
+        for side, count in zip((old, new), counts)
+    ]
+    both = min(counts)
+    if np.array_equal(columns[0][:both], columns[1][:both]):
+        first = slice(both), slice(both, None)  # views, where a choice is a copy
+        return first, first, both
+    _, *shared = np.intersect1d(*columns, assume_unique=True, return_indices=True)
+    split = [
+        (mine, np.setdiff1d(np.arange(count), mine))
+        for mine, count in zip(shared, counts)
+    ]
+    return split[0], split[1], len(shared[0])
+
+
+def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
+    """The pair with its examples in the order of the old side's rows."""
+    # Files often list the same examples in one order, which is not that of their ids.
+    # Both are then read from front to back, not row by row from all over the disk.
+    rows = pair.old_rows
+    if rows is None or np.all(rows[:-1] < rows[1:]):
+        return pair, None
+    order = np.argsort(rows)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return dataclasses.replace(pair, slices={}, clusters=None).at(order), place
+
+
+def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
+    """Undoes the order of `in_file_order`."""
+
+    def moved(of):
+        found = {k: v for k, v in vars(of).items() if isinstance(v, np.ndarray)}
+        return dataclasses.replace(of, **{k: v[..., place] for k, v in found.items()})
+
+    sides = {"old": moved(scanned.old), "new": moved(scanned.new)}
+    return dataclasses.replace(moved(scanned), **sides)
+
+
+def scan(pair: Pair) -> Scanned:
+    """Reads every score once and keeps what a comparison needs of each example.
+
+    Blocks of rows go through a few threads. Memory does not grow with the number of
+    scores, and pages of memory-mapped files are given back after use. Arithmetic is
+    float32.
+
+    Args:
+        pair: two joined versions; predicted classes are only looked up.
+
+    Returns:
+        `Scanned`.
+
+    Raises:
+        PredictionsError: scores are NaN or infinite, rows have no finite entry,
+            probabilities are negative or do not sum to one, or a predicted class does
+            not exist; says how many examples and which.
+
+    Example:
+        >>> sides = (
+        ...     Side(name, "logits", np.array([[[2.0, 0.0], [top, 1.0]]]))
+        ...     for name, top in (("old", 3.0), ("new", 0.0))
+        ... )
+        >>> scan(Pair(*sides, np.arange(2), 2)).new.predicted
+        array([[0, 1]], dtype=int32)
+    """
+    pair, place = in_file_order(pair)
+    old, new = (
+        _classes(side, rows, columns, pair.ids)
+        if side.kind == "classes"
+        else SidePass(side, rows, columns, pair.labels, pair.examples)
+        for side, rows, columns in (
+            (pair.old, pair.old_rows, pair.old_columns),
+            (pair.new, pair.new_rows, pair.new_columns),
+        )
+    )
+    sides = [side for side in (old, new) if isinstance(side, SidePass)]
+    together = PairPass(*sides) if len(sides) == 2 else None
+    if sides:
+        _over_blocks(pair.examples, sides, together)
+        check_faults([(side.side, side.faults) for side in sides], pair.ids)
+    scanned = Scanned(
+        old.kept if isinstance(old, SidePass) else old,
+        new.kept if isinstance(new, SidePass) else new,
+        together.surrogate if together else None,
+        together.kl if together else None,
+        together.displacement if together else None,
+        together.own_displacement if together else None,
+    )
+    return scanned if place is None else in_order_of(scanned, place)
+
+
+def _over_blocks(
+    examples: int, sides: list[SidePass], together: PairPass | None
+) -> None:
+    """Goes through all examples in blocks of rows, on a few threads."""
+    row_bytes = sum(side.row_bytes for side in sides)
+    rows = max(1, min(_BLOCK_BYTES // row_bytes, examples))
+    long = all(s.side.classes >= _LONG and s.reader.dtype == np.float32 for s in sides)
+    starts, lock = iter(range(0, examples, rows)), threading.Lock()
+
+    def next_start() -> int | None:
+        with lock:
+            return next(starts, None)
+
+    def work() -> None:
+        rooms = [side.room(rows) for side in sides]
+        spare = np.empty((rows, together.shared if together else 0), np.float32)
+        if long:
+            np.setbufsize(16)  # of this thread: NumPy else copies what is broadcast
+        with np.errstate(all="ignore"):  # faulty rows are reported at the end
+            while (start := next_start()) is not None:
+                stop = min(start + rows, examples)
+                blocks = [s.blocks(start, stop, r) for s, r in zip(sides, rooms)]
+                if together:
+                    together.compare(blocks[0], blocks[1], start, spare)
+
+    threads = min(_THREADS, os.cpu_count() or 1, -(-examples // rows))
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(work) for _ in range(threads)]:
+            done.result()
+
+
+def _classes(side: Side, rows, columns, ids: np.ndarray) -> ScannedSide:
+    """Predicted classes as classes of the pair."""
+    predicted = np.asarray(side.values)
+    if rows is not None:
+        predicted = predicted[:, rows]
+    known = side.classes if columns is None else len(columns)
+    wrong = np.flatnonzero(((predicted < 0) | (predicted >= known)).any(axis=0))
+    if len(wrong):
+        raise PredictionsError(
+            f"{side.name}: {len(wrong)} of {predicted.shape[1]} examples have "
+            f"predicted classes that are not from 0 to {known - 1}, for example ids "
+            f"{some(ids[wrong])}"
+        )
+    predicted = predicted if columns is None else columns[predicted]
+    return ScannedSide(predicted.astype(np.int32))

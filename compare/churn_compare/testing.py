@@ -1,0 +1,146 @@
+"""Gates in the tests of a project that ships models."""
+
+from typing import Any, Literal
+
+from churn_compare.comparison import compare
+from churn_compare.display import CompareResult
+from churn_compare.gate_file import Gating, as_gates, waivers_of
+from churn_compare.gates import GateError, On, combined, gates_by_name
+from churn_compare.number_text import count_text, share_text
+from churn_compare.result import Regression
+
+__all__ = ["assert_compatible"]
+
+_REGRESSIONS = 5  # that a message names
+Limit = float | str | None
+
+
+def assert_compatible(
+    old: Any,
+    new: Any,
+    *,
+    labels: Any = None,
+    gates: Gating = (),
+    max_churn: Limit = None,
+    max_nfr: Limit = None,
+    max_relative_nfr: Limit = None,
+    min_accuracy_gain: Limit = None,
+    max_slice_churn: Limit = None,
+    max_slice_nfr: Limit = None,
+    min_slice_accuracy_gain: Limit = None,
+    max_class_churn: Limit = None,
+    max_class_nfr: Limit = None,
+    min_class_accuracy_gain: Limit = None,
+    max_excess_churn: Limit = None,
+    on: On = "estimate",
+    min_examples: int = 1,
+    inconclusive: Literal["fail", "pass"] = "fail",
+    **options: Any,
+) -> CompareResult:
+    """Asserts that a new version of a classifier may replace the old one.
+
+    A test of yours may be as short as
+
+        def test_the_new_model_keeps_what_the_old_one_got_right():
+            assert_compatible("old.csv", "new.csv", max_nfr="1%", max_churn=0.05)
+
+    Args:
+        old: predictions of the version in use, as for `churn_jax.compare`.
+        new: predictions of the version that is to replace it.
+        labels: a file or an array of classes, where the predictions hold none.
+        gates: conditions, or the path of a TOML file with them; the limits below take
+            the place of what it says about the same.
+        max_churn: share of predictions that change, at most; `0.02` or `"2%"`.
+        max_nfr: share of negative flips, right before and wrong now, at most.
+        max_relative_nfr: NFR over that of independent errors, at most.
+        min_accuracy_gain: new minus old, at least; may be negative.
+        max_slice_churn: churn of each value of `slices`, at most.
+        max_slice_nfr: NFR of each value of `slices`, at most.
+        min_slice_accuracy_gain: accuracy gain of each value of `slices`, at least.
+        max_class_churn: churn of each class, at most.
+        max_class_nfr: NFR of each class, at most.
+        min_class_accuracy_gain: accuracy gain of each class, at least.
+        max_excess_churn: churn beyond that of retraining alone, at most; needs several
+            runs on a side.
+        on: the limits are for the "estimate", for the "bound" of its confidence
+            interval that is nearer to failing, or for the whole "interval".
+        inconclusive: "fail" where a gate on an interval that holds both sides of the
+            limit fails the assertion, or "pass".
+        min_examples: slices and classes with fewer are not judged.
+        **options: further arguments of `churn_jax.compare`: `slices`, `ids`, ...
+
+    Returns:
+        The comparison, for further assertions.
+
+    Raises:
+        AssertionError: a condition does not hold; the message has a line for each and
+            names the worst regressions. Its attribute `result` is the comparison.
+        ValueError: predictions cannot be read or joined, or a condition makes no sense
+            or is missing altogether.
+
+    Example:
+        >>> old, new = [0, 1, 1, 0], [0, 1, 0, 0]
+        >>> result = assert_compatible(old, new, labels=[0, 1, 1, 0], max_nfr="25%")
+        >>> result["churn"].value
+        0.25
+        >>> assert_compatible(old, new, labels=[0, 1, 1, 0], min_accuracy_gain=0)
+        Traceback (most recent call last):
+            ...
+        AssertionError: the new version is not compatible with the old one
+        FAIL  accuracy gain at least 0 points: ...
+        1 example was right and is wrong now:
+          2: label 1, now 0
+    """
+    # pytest leaves this frame out of its report: the user's line is what counts.
+    __tracebackhide__ = True
+    limits = {
+        "max_churn": max_churn,
+        "max_nfr": max_nfr,
+        "max_relative_nfr": max_relative_nfr,
+        "min_accuracy_gain": min_accuracy_gain,
+        "max_slice_churn": max_slice_churn,
+        "max_slice_nfr": max_slice_nfr,
+        "min_slice_accuracy_gain": min_slice_accuracy_gain,
+        "max_class_churn": max_class_churn,
+        "max_class_nfr": max_class_nfr,
+        "min_class_accuracy_gain": min_class_accuracy_gain,
+        "max_excess_churn": max_excess_churn,
+    }
+    given = gates_by_name(limits, on=on, min_examples=min_examples)
+    wanted = combined(as_gates(gates), given)
+    if not wanted:
+        raise GateError("no condition to assert; give one, such as max_nfr=0.01")
+    options["waivers"] = (*options.get("waivers", ()), *waivers_of(gates))
+    result = compare(old, new, labels=labels, gates=wanted, **options)
+    if inconclusive not in ("fail", "pass"):
+        raise GateError(f"inconclusive must be 'fail' or 'pass'; got {inconclusive!r}")
+    if not result.passed and (result.state, inconclusive) != ("inconclusive", "pass"):
+        error = AssertionError(_message(result))
+        vars(error)["result"] = result
+        raise error
+    return result
+
+
+def _message(result: CompareResult) -> str:
+    lines = ["the new version is not compatible with the old one"]
+    lines += [outcome.line for outcome in result.gates if not outcome.passed]
+    lines += [outcome.line for outcome in result.gates if outcome.passed]
+    total = result.regressions_total
+    if total:
+        were, are = ("example was", "is") if total == 1 else ("examples were", "are")
+        pairs = result.old.runs * result.new.runs
+        where = "" if pairs == 1 else f" in some of the {pairs} pairs of runs"
+        worst = result.regressions[:_REGRESSIONS]
+        which = f"; the worst {len(worst)}" if 0 < len(worst) < total else ""
+        end = ":" if worst else ""
+        text = f"{count_text(total)} {were} right and {are} wrong now"
+        lines.append(f"{text}{where}{which}{end}")
+        lines += [f"  {_regression(regression)}" for regression in worst]
+    return "\n".join(lines)
+
+
+def _regression(found: Regression) -> str:
+    text = f"{found.id}: label {found.label}, now {found.new}"
+    if found.new_confidence == found.new_confidence:  # not NaN
+        text += f" with confidence {share_text(found.new_confidence)}"
+    return text

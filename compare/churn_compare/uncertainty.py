@@ -1,0 +1,276 @@
+"""How well a mean over pairs of runs is known, and the ends of its interval."""
+
+import dataclasses
+
+import numpy as np
+
+from churn_compare.distributions import student_quantile
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """How well a number is known; arrays of any shape."""
+
+    examples: np.ndarray  # variance due to the examples, given the runs
+    total: np.ndarray  # variance due to examples and runs
+    # degrees of freedom of `total`, infinite with one run a side; where one side alone
+    # has several runs, of what the runs add
+    freedom: np.ndarray
+    alone: bool = False  # whether one side alone has several runs
+    # degrees of freedom of `examples`: infinite, or below the number of clusters
+    of_clusters: np.ndarray | float = np.inf
+    bearing: np.ndarray | float = np.inf  # clusters that the variance rests on
+
+    def of_runs(self) -> np.ndarray:
+        """Share of the variance that runs add."""
+        some = self.total > 0
+        examples = np.where(some, self.examples / np.where(some, self.total, 1.0), 1.0)
+        return np.maximum(1.0 - examples, 0.0)
+
+    def quantile(self, level: float) -> np.ndarray:
+        """Two-sided quantile: 1.96 for 0.95 and one run a side."""
+        # Satterthwaite's approximation is poor for one degree of freedom (two runs on
+        # one side), so where one side alone has runs, half-widths are added as squares:
+        # q^2 V = z^2 V_examples + t^2 C, with C what the runs add.
+        upper = (1.0 + level) / 2.0
+        student = _student(self.freedom, upper)
+        if not self.alone:
+            return student
+        of_runs, few = self.of_runs(), self.example_quantile(level)
+        return np.sqrt(np.square(few) * (1.0 - of_runs) + np.square(student) * of_runs)
+
+    def widened(self, most: np.ndarray | float) -> np.ndarray:
+        """`total`, drawn to `most` where it rests on few clusters."""
+        # Where one cluster has all events, their number in it says next to nothing of
+        # how alike examples of a cluster are; without any event `most` is all there
+        # is, the variance of examples that are equal in each cluster. Chosen by
+        # simulation: half of the way, on a logarithmic scale, for one cluster, a
+        # quarter for two.
+        share = 0.5 ** np.asarray(self.bearing)
+        some = self.total > 0
+        total = np.where(some, self.total, 1.0)
+        up = np.maximum(most / total, 1.0) ** share
+        return np.where(some, total * up, 0.0)
+
+    def example_quantile(self, level: float) -> np.ndarray:
+        """The same where runs are taken as they are; larger with few clusters."""
+        return _student(self.of_clusters, (1.0 + level) / 2.0)
+
+
+def _student(freedom: np.ndarray | float, upper: float) -> np.ndarray:
+    """Quantile of Student's t; one that says nothing where there is one cluster."""
+    freedom = np.asarray(freedom)
+    few = student_quantile(np.maximum(freedom, 1.0), upper)
+    return np.where(freedom < 1, _MOST, few)
+
+
+def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
+    """Variance of the mean over runs, the part of it that is noise, and its freedom."""
+    # S = sum_r (m_r - m)^2 / (R (R - 1)); `noise` is its expectation where runs differ
+    # by noise alone.
+    R = of_runs.shape[-1]
+    if R == 1:
+        zero = np.zeros(of_runs.shape[:-1])
+        return zero, zero, 0
+    centred = of_runs - of_runs.mean(axis=-1, keepdims=True)
+    return np.sum(np.square(centred), axis=-1) / (R * (R - 1)), noise, R - 1
+
+
+def uncertainty(
+    examples: np.ndarray,
+    *parts: tuple,
+    clusters: np.ndarray | int = 0,
+    bearing: np.ndarray | float = np.inf,
+) -> Uncertainty:
+    """Examples and runs together, with Satterthwaite's degrees of freedom."""
+    # With G clusters that move the number by u the variance over examples, sum u^2, has
+    # a squared relative error of sum u^4 / (sum u^2)^2 - 1 / G, twice one over degrees
+    # of freedom: G for normal u, fewer for clusters of unequal size, at most G - 1.
+    # The spread between runs holds their noise on the examples, which the variance over
+    # examples holds as well and which is counted once: V = V_examples + sum_k (S_k -
+    # noise_k), at least V_examples - noise / 2 (cut off at V_examples, two runs a side
+    # that differ by noise alone would have intervals that hold the truth 98 times of
+    # 100), and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
+    examples = np.asarray(examples, np.float64)
+    several = [part for part in parts if part[2]]
+    count = np.asarray(clusters, np.float64)
+    tail = np.maximum(1.0 / np.asarray(bearing) - 1.0 / np.maximum(count, 1.0), 0.0)
+    freedom = np.minimum(count - 1.0, 2.0 / np.maximum(tail, 1e-9))
+    of_clusters = np.where(count > 0, freedom, np.inf)
+    noise = sum((part[1] for part in several), np.zeros(examples.shape))
+    total = examples - noise + sum(part[0] for part in several)
+    total = np.maximum(total, examples - np.minimum(noise, examples) / 2)
+    if len(several) == 1:
+        freedom = np.full(total.shape, float(several[0][2]))
+        return Uncertainty(examples, total, freedom, True, of_clusters, bearing)
+    spread = sum((np.square(S) / df for S, _, df in several), np.zeros(total.shape))
+    spread = spread + np.square(examples) / np.maximum(of_clusters, 0.5)
+    some = spread > 0
+    freedom = np.square(total) / np.where(some, spread, 1.0)
+    freedom = np.where(some, freedom, of_clusters)
+    fewest = min((df for _, _, df in several), default=np.inf)
+    # V may fall below the spreads it is made of
+    freedom = np.maximum(freedom, np.minimum(fewest, of_clusters))
+    return Uncertainty(examples, total, freedom, False, of_clusters, bearing)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Statistic:
+    """A number of every pair of runs."""
+
+    # `[R_old, R_new]`, or a 1 for a side that the number does not depend on; NaN where
+    # a pair has none
+    matrix: np.ndarray
+    # `[G, R_old, R_new]`, what every group of examples moves it by, to first order;
+    # adds up to 0 over the groups
+    influence: np.ndarray
+    examples: float  # how many examples the number is a share of, mean over pairs
+
+    @property
+    def value(self) -> float:
+        """The mean over pairs of runs; NaN where no pair has the number."""
+        known = self.matrix[~np.isnan(self.matrix)]
+        return float(known.mean()) if known.size else np.nan
+
+    def of_groups(self) -> np.ndarray:
+        """How far each group moves the mean over pairs, `[G]`."""
+        return self.influence.mean(axis=(1, 2))
+
+    def tail(self) -> float:
+        """Squared relative error of the variance over examples."""
+        squares = np.square(self.of_groups())
+        total = squares.sum()
+        if total <= 0:
+            return 0.0
+        return max(np.sum(np.square(squares)) / total**2 - 1 / len(squares), 0.0)
+
+    def uncertainty(self, clusters: int = 0) -> Uncertainty:
+        """Uncertainty of the mean over pairs; `clusters` are those of `Partition`."""
+        of_groups = self.of_groups()
+        G = len(of_groups)
+        factor = G / max(G - 1, 1) if clusters else 1.0
+        examples = factor * np.sum(np.square(of_groups))
+        known = np.where(np.isnan(self.matrix), self.value, self.matrix)
+        parts = []
+        for other in (1, 0):
+            of_runs = self.influence.mean(axis=2 if other else 1)
+            R = of_runs.shape[1]
+            squares = np.sum(np.square(of_runs - of_groups[:, None]))
+            noise = factor * squares / (R * max(R - 1, 1))
+            parts.append(run_part(known.mean(axis=other), noise))
+        bearing = np.inf
+        if clusters and examples > 0:
+            squares = np.square(of_groups)
+            bearing = squares.sum() ** 2 / np.square(squares).sum()
+        return uncertainty(examples, *parts, clusters=clusters, bearing=bearing)
+
+
+def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
+    """`sum_g above / sum_g below` of every pair of runs."""
+    total, of = above.sum(axis=0), np.broadcast_to(below, above.shape).sum(axis=0)
+    some = of > 0
+    safe = np.where(some, of, 1.0)
+    value = total / safe
+    influence = np.where(some, (above - value * below) / safe, 0.0)
+    return Statistic(np.where(some, value, empty), influence, float(of.mean()))
+
+
+def relative(
+    negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
+) -> Statistic:
+    """`(negative / N) / ((right / N) (wrong / N))`; 0 where nothing is below."""
+    examples = float(size.sum())
+    old, new = right.sum(axis=0), wrong.sum(axis=0)
+    some = (old > 0) & (new > 0)
+    old, new = np.where(some, old, 1.0), np.where(some, new, 1.0)
+    value = np.where(some, negative.sum(axis=0) * examples / (old * new), 0.0)
+    of_flips = negative * examples / (old * new)
+    of_rest = value * (size / examples - right / old - wrong / new)
+    influence = np.where(some, of_flips + of_rest, 0.0)
+    return Statistic(value, influence, float(wrong.sum(axis=0).mean()))
+
+
+def difference(old: Statistic, new: Statistic) -> Statistic:
+    """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
+    # Where a run's number is infinite, so is the difference of the means over runs, or
+    # NaN where both means are.
+    if np.all(np.isfinite(old.matrix)) and np.all(np.isfinite(new.matrix)):
+        influence = new.influence - old.influence
+        return Statistic(new.matrix - old.matrix, influence, new.examples)
+    with np.errstate(invalid="ignore"):
+        value = np.full((1, 1), np.subtract(new.value, old.value))
+    return Statistic(value, np.full((1, 1, 1), np.nan), new.examples)
+
+
+_MOST = 1e6  # quantile, of next to no degrees of freedom: nothing is known
+_HALVINGS = 50  # of an interval of length 1: to 1e-15
+
+
+def share_ends(
+    share: np.ndarray, variance: np.ndarray, quantile: np.ndarray, examples: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's interval, with as many examples as fit the variance."""
+    # With n = p (1 - p) / V, the examples of a binomial share of this variance, the
+    # ends are the solutions P of (p - P)^2 = q^2 P (1 - P) / n (Wilson 1927). Where p
+    # is 0 or 1, or V is not positive, V says nothing and n is `examples`.
+    share = np.clip(np.asarray(share, np.float64), 0.0, 1.0)
+    binomial = share * (1.0 - share)
+    usable = (binomial > 0) & (variance > 0)
+    counted = np.where(usable, binomial / np.where(usable, variance, 1.0), examples)
+    square = np.square(np.minimum(quantile, _MOST)) / np.maximum(counted, 1e-12)
+    centre = (share + square / 2) / (1 + square)
+    half = np.sqrt(square * binomial + np.square(square) / 4) / (1 + square)
+    low = np.where(share == 0, 0.0, np.clip(centre - half, 0.0, share))
+    high = np.where(share == 1, 1.0, np.clip(centre + half, share, 1.0))
+    missing = np.isnan(share)
+    return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
+
+
+def difference_ends(
+    gained: np.ndarray,
+    lost: np.ndarray,
+    variance: np.ndarray,
+    quantile: np.ndarray,
+    examples: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tango's score interval of `gained - lost`, stretched to the variance given."""
+    # The ends are the solutions D of (g - l - D)^2 = q^2 s v(D) (Tango 1998, Eq. 11);
+    # v(D) is the variance of the difference of two paired shares where the difference
+    # is D and the rest is as likely as can be, and s = V / v(g - l) is 1 for one run a
+    # side.
+    gained, lost, variance, quantile, examples = np.broadcast_arrays(
+        *(
+            np.asarray(x, np.float64)
+            for x in (gained, lost, variance, quantile, examples)
+        )
+    )
+    found = gained - lost
+    count = np.maximum(examples, 1e-12)
+    plain = (gained + lost - np.square(found)) / count
+    usable = (plain > 0) & (variance > 0)
+    stretch = np.where(usable, variance / np.where(usable, plain, 1.0), 1.0)
+
+    def score_variance(difference):
+        """`v(D)`, in which the most likely share lost solves a quadratic equation."""
+        linear = difference * (2.0 - found) - gained - lost
+        constant = -lost * difference * (1.0 - difference)
+        root = np.sqrt(np.maximum(np.square(linear) - 8.0 * constant, 0.0))
+        least = np.maximum(-difference, 0.0)
+        share = np.maximum((root - linear) / 4.0, least)
+        return np.maximum(2.0 * share + difference * (1.0 - difference), 0.0) / count
+
+    def solve(end):
+        inside, outside = found.copy(), np.full(found.shape, end)
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            allowed = (
+                np.square(np.minimum(quantile, _MOST))
+                * stretch
+                * score_variance(middle)
+            )
+            fits = np.square(found - middle) <= allowed
+            inside = np.where(fits, middle, inside)
+            outside = np.where(fits, outside, middle)
+        return np.where(np.isnan(found), np.nan, inside)
+
+    return solve(-1.0), solve(1.0)

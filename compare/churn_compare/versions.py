@@ -1,0 +1,267 @@
+"""A folder of versions: every one against every other, and each update on its own."""
+
+import dataclasses
+import functools
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_compare.comparison import compare_pair
+from churn_compare.display import CompareResult, VersionsResult
+from churn_compare.example_ids import PredictionsError, match_ids, rows_of
+from churn_compare.flip_counts import version_matrices
+from churn_compare.gate_file import Gating, as_gates, waivers_of
+from churn_compare.pair import Kind, Pair, Side
+from churn_compare.prediction_shards import ShardedRows
+from churn_compare.reading.class_values import all_numbers
+from churn_compare.reading.clusters import read_clusters, without_clusters
+from churn_compare.reading.join import join
+from churn_compare.reading.labels import read_ids, read_labels, read_slices
+from churn_compare.reading.sides import read_side
+from churn_compare.result import Interval, Waiver
+from churn_compare.scanning.scan import scan
+from churn_compare.version_files import VersionFiles, find_versions
+
+_IN_MEMORY = 512 << 20  # bytes of scores; those of further versions wait on the disk
+
+
+def compare_versions(
+    folder: str | os.PathLike,
+    *,
+    labels: Any = None,
+    slices: Any = None,
+    clusters: Any = None,
+    ids: Any = None,
+    kind: Kind | None = None,
+    class_map: Literal["identity"] | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    confirm: Sequence[str] = (),
+    order: Sequence[str] | None = None,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    prediction_column: str | None = None,
+    gates: Gating = (),
+    equivalent: float | str | None = None,
+    waivers: Sequence[Waiver] = (),
+    pool: str | None = None,
+    regressions: int = 20,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> VersionsResult:
+    """How predictions change over all versions in a folder.
+
+    Each version is compared with the one before it as by `compare`, and the last with
+    the first; churn and negative flips are found between every two. All numbers are of
+    the same examples, those that every version has.
+
+    Args:
+        folder: with a file of predictions per version, or a folder per version with
+            `predictions.npz` inside, or the folder of a study; see `find_versions`.
+            Files `labels`, `slices` and `ids` in it are used for what is not given.
+        labels: as in `compare`, where no version holds any.
+        slices: as in `compare`, like all that follows but for `class_map` and `order`.
+        ids: `[N]` example ids, or a file of them, for versions that hold none.
+        kind: "logits", "probabilities" or "classes" if the values do not show it.
+        class_map: "identity" where equal numbers are equal classes though the counts
+            differ between versions.
+        on_missing: "intersect" compares the examples that all versions have.
+        confirm: names of doubts about what was read that are right as they are.
+        order: names of the versions, the oldest first; others are left out.
+        id_column: name of the column with ids, where it is none of the usual ones.
+        label_column: the same for labels.
+        prediction_column: the same for predicted classes.
+        gates: conditions on every step.
+        equivalent: margin of the change of accuracy in every step, as in `compare`.
+        waivers: negative flips that the gates of no step count, as in `compare`.
+        pool: column of the slices with benchmarks, pooled in every step.
+        regressions: how many negative flips of each step to list.
+        level: of the confidence intervals.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+
+    Returns:
+        The `VersionsResult`; `result.passed` says whether all gates hold in all steps.
+
+    Raises:
+        PredictionsError: there are not two versions, or they cannot be read, used or
+            joined. A `ValueError`.
+        ValueError: an argument or a gate makes no sense.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name, classes in (("v1", [0, 1, 1, 0]), ("v2", [0, 1, 0, 0])):
+        ...         np.save(Path(folder, f"{name}.npy"), classes)
+        ...     found = compare_versions(folder, labels=[0, 1, 1, 1])
+        >>> found.names, found.churn[0, 1], found.negative_flip_rate[0, 1]
+        (('v1', 'v2'), np.float64(0.25), np.float64(0.25))
+    """
+    if isinstance(class_map, Mapping) or class_map not in (None, "identity"):
+        raise ValueError(
+            "a class map leads from one version to one other; for a folder give class "
+            "names in the files, or class_map='identity' where equal numbers are equal "
+            "classes"
+        )
+    wanted = as_gates(gates)
+    given = [Path(g) for g in (labels, slices, ids) if isinstance(g, str | os.PathLike)]
+    files = find_versions(folder, order, given)
+    ids = files.about_all.get("ids") if ids is None else ids
+    slices = files.about_all.get("slices") if slices is None else slices
+    labels = files.about_all.get("labels") if labels is None else labels
+    # Read once, not for every version.
+    ids = None if ids is None else read_ids(ids, id_column)
+    if clusters is not None:
+        sources = (slices, *files.paths)
+        clusters = read_clusters(clusters, sources, id_column)
+        slices = without_clusters(slices, clusters, id_column)
+    slices = None if slices is None else read_slices(slices, id_column)
+    if labels is not None:
+        labels = read_labels(labels, id_column, label_column)
+    sampling: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
+    sampling |= {"equivalent": equivalent, "pool": pool}
+    with tempfile.TemporaryDirectory() as spare:
+        read = functools.partial(
+            read_side,
+            ids=ids,
+            kind=kind,
+            id_column=id_column,
+            label_column=label_column,
+            prediction_column=prediction_column,
+        )
+        sides = _read(files, read, Path(spare))
+        joined = functools.partial(
+            join,
+            labels=_labels_of_one(sides) if labels is None else labels,
+            slices=slices,
+            clusters=clusters,
+            class_map=class_map,
+            on_missing=on_missing,
+            confirm=confirm,
+        )
+        pairs: list[Pair] = []
+        for two in itertools.pairwise(sides):
+            pair = joined(*two)
+            if pairs and np.array_equal(pair.ids, pairs[0].ids):  # one copy is enough
+                same = {"ids": pairs[0].ids, "slices": pairs[0].slices}
+                pair = dataclasses.replace(pair, **same)
+            pairs.append(pair)
+        examples = _in_all(pairs)
+        pairs = [_on_examples(pair, examples) for pair in pairs]
+        numbers = _class_numbers(pairs)
+        steps: list[CompareResult] = []
+        predicted: list[np.ndarray] = []
+        for pair, number in zip(pairs, numbers, strict=True):
+            scanned = scan(pair)
+            steps.append(
+                compare_pair(
+                    pair,
+                    gates=wanted,
+                    waivers=(*waivers, *waivers_of(gates)),
+                    regressions=regressions,
+                    scanned=scanned,
+                    **sampling,
+                )
+            )
+            if not predicted:
+                predicted.append(number[scanned.old.predicted])
+            predicted.append(number[scanned.new.predicted])
+        whole = steps[0]
+        if len(steps) > 1:
+            ends = _on_examples(joined(sides[0], sides[-1]), examples)
+            whole = compare_pair(ends, regressions=regressions, **sampling)
+    truth = pairs[0].labels
+    found = version_matrices(predicted, None if truth is None else numbers[0][truth])
+    notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
+    return VersionsResult(
+        versions=(steps[0].old, *(step.new for step in steps)),
+        examples=len(examples),
+        level=level,
+        accuracy=_accuracies(steps),
+        churn=found.churn,
+        negative_flip_rate=found.negative_flip_rate,
+        relative_negative_flip_rate=found.relative_negative_flip_rate,
+        ambiguity=found.ambiguity,
+        discrepancy=found.discrepancy,
+        steps=tuple(steps),
+        whole=whole,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[Side]:
+    """Reads every version once; what exceeds memory is stored in `spare`."""
+    sides: list[Side] = []
+    held = 0
+    for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
+        side = read(path, name)
+        if not isinstance(side.values, np.memmap | ShardedRows):
+            held += side.values.nbytes
+            if held > _IN_MEMORY:
+                held -= side.values.nbytes
+                file = spare / f"{number}.npy"
+                np.save(file, side.values)
+                side = dataclasses.replace(side, values=np.load(file, mmap_mode="r"))
+        sides.append(side)
+    return sides
+
+
+def _labels_of_one(sides: Sequence[Side]) -> Any:
+    """Labels of one version for those without; None if none needs them."""
+    having = [side for side in sides if side.labels is not None]
+    if not having or len(having) == len(sides):
+        return None
+    side, labels = having[0], np.asarray(having[0].labels)
+    names = side.label_names
+    if names is None and not all_numbers(side.class_names or ()):
+        names = side.class_names
+    if names is not None and labels.max(initial=-1) < len(names):
+        labels = np.array(names)[labels]  # other versions may number them otherwise
+    found = read_labels(
+        labels if side.ids is None else {"id": side.ids, "label": labels}
+    )
+    return found._replace(index=side.index)
+
+
+def _in_all(pairs: Sequence[Pair]) -> np.ndarray:
+    """Ids of the examples that all pairs have."""
+    ids = pairs[0].ids
+    for pair in pairs[1:]:
+        if not np.array_equal(pair.ids, ids):
+            ids = match_ids(ids, pair.ids).ids
+    if not len(ids):
+        raise PredictionsError("there is no example that all versions have")
+    return ids
+
+
+def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:
+    """The pair on the examples `ids`, in that order."""
+    if np.array_equal(pair.ids, ids):
+        return pair
+    return dataclasses.replace(pair.at(rows_of(ids, pair.ids)), ids=ids)
+
+
+def _class_numbers(pairs: Sequence[Pair]) -> list[np.ndarray]:
+    """For each pair, `[classes]` numbers that mean the same in all pairs."""
+    named = [pair.class_names is not None for pair in pairs]
+    if not any(named):
+        return [np.arange(pair.classes, dtype=np.int32) for pair in pairs]
+    numbers: dict[str, int] = {}
+    for pair in pairs:
+        for name in map(pair.class_name, range(pair.classes)):
+            numbers.setdefault(name, len(numbers))
+    return [
+        np.array([numbers[pair.class_name(c)] for c in range(pair.classes)], np.int32)
+        for pair in pairs
+    ]
+
+
+def _accuracies(steps: Sequence[CompareResult]) -> tuple[Interval, ...]:
+    """Accuracy of each version, with the interval of the step in which it is new."""
+    if not steps[0].labelled:
+        return ()
+    return (steps[0]["accuracy_old"], *(step["accuracy_new"] for step in steps))

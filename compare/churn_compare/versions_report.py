@@ -1,0 +1,414 @@
+"""A folder of versions as a document: the page, a terminal and a notebook."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from churn_compare.documents import (
+    TERMINAL,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Only,
+    Section,
+    Strong,
+    Table,
+    Text,
+)
+from churn_compare.figures import accuracy_line, flips_on_the_way, heat_map
+from churn_compare.flow_diagram import flow_diagram
+from churn_compare.number_text import (
+    NOTHING,
+    count_text,
+    level_text,
+    p_text,
+    remark,
+    share_text,
+    value_text,
+    with_range,
+)
+from churn_compare.quantities import QUANTITIES
+from churn_compare.report import (
+    BLANK,
+    KINDS,
+    arrow,
+    gate_lines,
+    gate_rows,
+    made,
+    scored,
+)
+from churn_compare.result import Findings, Interval, VersionsFindings
+from churn_compare.tables import (
+    changes_table,
+    number_cell,
+    regressions_table,
+    singles_table,
+)
+from churn_compare.verdict import sentences
+
+_IN_STEPS = {  # columns of the table of updates
+    "churn": "Churn",
+    "negative_flip_rate": "NFR",
+    "positive_flip_rate": "PFR",
+    "accuracy_gain": "Accuracy change, points",
+}
+_FLIPS = (
+    "NFR: right before, wrong now. PFR: wrong before, right now. p: exact McNemar "
+    "test of equal accuracy."
+)
+_MANY, _SHORT = 8, 10  # versions, and characters of a name, that there is room for
+_FEW = 0.05  # of all flips; where fewer cancel, they accumulate
+_REGRESSIONS = 20  # of each update
+_CELL = 7  # characters that a column of a matrix may need, with its margin
+_WHOLE = "first-to-last"
+
+
+def page(result: VersionsFindings, command: str = "") -> Document:
+    """The page of a folder; drawing its figures takes a while."""
+    examples = f"{count_text(result.examples)} examples"
+    examples += "" if result.labelled else " without labels"
+    steps = [(step, f"update-{i + 1}") for i, step in enumerate(result.steps)]
+    steps += [(result.whole, _WHOLE)] if len(steps) > 1 else []
+    links = [link for _, link in steps]
+    facts = {
+        "Command": command,
+        "Versions": ", ".join(f"{v.name} ({v.kind})" for v in result.versions),
+        "Compared": f"{count_text(result.examples)} examples that all versions have",
+    }
+    title = f"{result.names[0]} → {result.names[-1]}"
+    blocks = [
+        Section("", _verdict(result), kind="said"),
+        Section("Versions", _versions(result)),
+        Section("Updates", [_linked(step_table(result), links)]),
+        Section("Every version against every other", matrices(result)),
+        *(Section(title_of(step), _update(step, link), link) for step, link in steps),
+        Section("What was run", [Facts(facts | made(result.level, "Software"))]),
+    ]
+    counts = [f"{count_text(len(result.names))} versions", examples]
+    return Document(title, counts, blocks, command)
+
+
+def terminal(result: VersionsFindings) -> Document:
+    """What is printed: sentences, tables, and last the gates."""
+    labels = short_labels(result)
+    names = f"{count_text(len(result.names))} versions"
+    blocks: list[Block] = [
+        Text(arrow(result.whole), "best"),
+        Text(f"{names}; {count_text(result.examples)} examples", "soft"),
+        BLANK,
+        *map(Text, versions_sentences(result)),
+        *(Text(remark(note), "note") for note in result.notes),
+        version_table(result, labels),
+        step_table(result, labels),
+    ]
+    for table in matrix_tables(result, labels)[:2]:  # the page has relative NFR, too
+        width = _CELL * len(table.columns)
+        wide = "too wide for this terminal; the page and the JSON have it."
+        blocks += [
+            Only((TERMINAL,), [table], from_width=width),
+            Only(
+                (TERMINAL,), [BLANK, Text(f"{table.title}: {wide}")], below_width=width
+            ),
+        ]
+    blocks += gate_lines(_gates(result), versions_gate_sentence(result))
+    return Document(arrow(result.whole), blocks=blocks)
+
+
+def notebook(result: VersionsFindings) -> list[Block]:
+    """Sentences, gates and tables."""
+    labels = short_labels(result)
+    blocks: list[Block] = [
+        Text((Strong(f"{result.names[0]} → {result.names[-1]}"),)),
+        gate_rows(_gates(result)),
+        *map(Text, (*versions_sentences(result), *result.notes)),
+        _untitled(version_table(result, labels)),
+        _untitled(step_table(result)),
+    ]
+    for table in matrix_tables(result, labels)[:2]:
+        caption = f"{table.title}. {table.caption}"
+        blocks.append(dataclasses.replace(table, title="", caption=caption))
+    return blocks
+
+
+def title_of(step: Findings) -> str:
+    """`v1 → v2`."""
+    return f"{step.old.name} → {step.new.name}"
+
+
+def _gates(result: VersionsFindings) -> list[tuple]:
+    """The gates of all updates, each with its update."""
+    return [(g, f" [{arrow(step)}]") for step in result.steps for g in step.gates]
+
+
+def _untitled(table: Table) -> Table:
+    """Without its title, which is the heading of the section."""
+    return dataclasses.replace(table, title="")
+
+
+def _linked(table: Table, links: Sequence[str]) -> Table:
+    """With links from the first rows to the sections `links`."""
+    rows = [
+        (Cell(str(first), link=link), *rest)
+        for (first, *rest), link in zip(table.rows, links, strict=False)
+    ]
+    return dataclasses.replace(table, title="", rows=[*rows, *table.rows[len(rows) :]])
+
+
+def _verdict(result: VersionsFindings) -> list[Block]:
+    kind = f"outcome {KINDS[result.state]}"
+    first, *others = versions_sentences(result)
+    return [
+        Text(versions_gate_sentence(result), kind),
+        Text(first, "lead"),
+        *map(Text, others),
+        gate_rows(_gates(result)),
+        *(Text(note, "note remark") for note in result.notes),
+    ]
+
+
+def _versions(result: VersionsFindings) -> list[Block]:
+    labels = short_labels(result)
+    bars = f"Bars: {level_text(result.level)} intervals."
+    cancelled = "What lies between the lines has cancelled on the way."
+    flips = flips_on_the_way(result, labels)
+    figures = [
+        Figure(accuracy_line(result, labels), "Accuracy", bars),
+        Figure(flips, "Do flips accumulate?", cancelled),
+    ]
+    return [_untitled(version_table(result, labels)), Grid(figures)]
+
+
+def matrices(
+    result: VersionsFindings, labels: Sequence[str] | None = None
+) -> list[Block]:
+    """Churn and flips of every two of more than two versions, for a page."""
+    labels = short_labels(result) if labels is None else labels
+    tables = matrix_tables(result, labels)
+    if not tables:
+        return []
+    found = [("Churn", result.churn, "churn")]
+    if result.negative_flip_rate is not None:
+        found.append(("Negative flips", result.negative_flip_rate, "NFR"))
+    figures = [
+        Figure(
+            functools.partial(heat_map, values, labels, what),
+            title,
+            table.caption,
+            name=f"{what.lower()}_matrix",
+        )
+        for (title, values, what), table in zip(found, tables, strict=False)
+    ]
+    return [Grid(figures), Fold("As tables", tables)]
+
+
+def _update(step: Findings, anchor: str) -> list[Block]:
+    """One update; its classes and slices are only on a page of its own."""
+    blocks: list[Block] = [
+        *map(Text, sentences(step)),
+        *changes_table(step),
+        singles_table(step),
+        Fold("Where changed predictions go", [Figure(flow_diagram(step.flow, anchor))]),
+    ]
+    if shown := step.regressions[:_REGRESSIONS]:
+        total = count_text(step.regressions_total)
+        summary = f"Largest regressions, {count_text(len(shown))} of {total}"
+        runs = step.run_pairs > 1
+        table = regressions_table(shown, scored=scored(step), runs=runs)
+        blocks.append(Fold(summary, [table]))
+    return blocks
+
+
+def short_labels(result: VersionsFindings) -> tuple[str, ...]:
+    """Short names of the versions for figures and narrow tables."""
+    # Names, or numbers from 1 where names would take the room.
+    names = result.names
+    if len(names) <= _MANY and max(map(len, names)) <= _SHORT:
+        return names
+    return tuple(str(i + 1) for i in range(len(names)))
+
+
+def versions_sentences(result: VersionsFindings) -> tuple[str, ...]:
+    """The finding in plain words; of two versions what `compare` says."""
+    if len(result.steps) == 1:
+        return sentences(result.whole)
+    out = []
+    if result.labelled:
+        out.append(_accuracy(result))
+    out.append(_changes(result))
+    out.append(_added(result, "churn", "Changes", "change more than once"))
+    if result.labelled:
+        flips, back = "Negative flips", "also change for the better on the way"
+        out.append(_added(result, "negative_flip_rate", flips, back))
+    out.append(
+        f"Some version gives {share_text(result.ambiguity)} of the examples another "
+        f"class than {result.names[-1]} does (ambiguity), a single one at most "
+        f"{share_text(result.discrepancy)} (discrepancy)."
+    )
+    again = np.diag(result.churn)
+    again = again[np.isfinite(again)]
+    if len(again):
+        low, high = share_text(again.min()), share_text(again.max())
+        size = low if low == high else f"{low} to {high}"
+        out.append(
+            f"Two runs of one version predict differently for {size} of the examples: "
+            "so much changes by training again alone."
+        )
+    return tuple(out)
+
+
+def _accuracy(result: VersionsFindings) -> str:
+    """Accuracy of the first and the last version."""
+    whole, gain = result.whole, result.whole["accuracy_gain"]
+    old, new = (
+        value_text(Interval(whole[name].value, gain.low, gain.high), "share")
+        for name in ("accuracy_old", "accuracy_new")
+    )
+    return (
+        f"Accuracy goes from {old} ({result.names[0]}) to {new} ({result.names[-1]}), "
+        f"{with_range(gain, 'points', result.level)}."
+    )
+
+
+def _changes(result: VersionsFindings) -> str:
+    """The updates that change least and most."""
+    ordered = sorted(result.steps, key=lambda step: step["churn"].value)
+    least, most = (
+        f"{with_range(step['churn'], 'share')} in {arrow(step)}"
+        for step in (ordered[0], ordered[-1])
+    )
+    return (
+        f"Of {count_text(len(ordered))} updates the smallest changes {least}, the "
+        f"largest {most}."
+    )
+
+
+def _added(result: VersionsFindings, name: str, what: str, back: str) -> str:
+    """Whether the changes of the updates accumulate or cancel."""
+    added, there = result.step_sum(name), result.whole[name].value
+    start = (
+        f"{what} of the single updates add up to {share_text(added)} of the examples; "
+        f"from the first version to the last they are {share_text(there)}"
+    )
+    gone = added - there  # never below 0: every path of runs flips at least so often
+    if added <= 0 or gone < _FEW * added:
+        return f"{start}: they accumulate."
+    return f"{start}. {share_text(gone / added)} cancel out, in examples that {back}."
+
+
+def versions_gate_sentence(result: VersionsFindings) -> str:
+    """How many gates hold, of all updates together; "" without gates."""
+    states = [gate.state for gate, _ in _gates(result)]
+    if not states:
+        return ""
+    if result.state == "pass":
+        return "PASSED: every gate holds in every update."
+    count = states.count(result.state)
+    what = {"fail": ("does not hold", "do not hold")}.get(
+        result.state, ("is inconclusive", "are inconclusive")
+    )[count > 1]
+    word = {"fail": "FAILED"}.get(result.state, "INCONCLUSIVE")
+    return f"{word}: {count} of {len(states)} gates, of all updates together, {what}."
+
+
+def version_table(result: VersionsFindings, labels: Sequence[str]) -> Table:
+    """One row per version: runs, classes, accuracy, churn of retraining."""
+    numbered = tuple(labels) != result.names  # then names have a column of their own
+    heads = [*([""] if numbered else []), Column("Version", "left"), "Runs", "Classes"]
+    heads += ["Accuracy"] if result.labelled else []
+    heads += ["Churn of retraining"] if _several(result) else []
+    rows = []
+    for i, version in enumerate(result.versions):
+        row: list[Cell | str] = [labels[i]] if numbered else []
+        row += [version.name, count_text(version.runs), count_text(version.classes)]
+        if result.labelled:
+            row.append(_cell(result.accuracy[i], "accuracy_new"))
+        if _several(result):
+            row.append(share_text(result.churn[i, i]))
+        rows.append(row)
+    caption = _interval_note(result) if result.labelled else ""
+    return Table(heads, rows, "Versions", caption, "compare history")
+
+
+def step_table(result: VersionsFindings, labels: Sequence[str] | None = None) -> Table:
+    """One row per update, then the last version against the first, then the sum."""
+    labels = result.names if labels is None else labels
+    names = [name for name in _IN_STEPS if name in result.whole.quantities]
+    heads = ["Update", *(_IN_STEPS[name] for name in names)]
+    heads += ["p"] if result.labelled else []
+
+    def cells(step: Findings) -> list[Cell]:
+        found = [_cell(step[name], name) for name in names]
+        if step.labelled:
+            p = NOTHING if step.mcnemar is None else p_text(step.mcnemar.p)
+            found.append(Cell(p))
+        return found
+
+    rows = [
+        (f"{labels[i]} -> {labels[i + 1]}", *cells(step))
+        for i, step in enumerate(result.steps)
+    ]
+    caption = _interval_note(result) + (f" {_FLIPS}" if result.labelled else "")
+    if len(result.steps) > 1:
+        rows.append((f"{labels[0]} -> {labels[-1]}", *cells(result.whole)))
+        nan = float("nan")
+        sums = [_cell(Interval(result.step_sum(n), nan, nan), n) for n in names]
+        rows.append(("Sum", *sums, *([Cell("")] if result.labelled else [])))
+        caption += " The row before the last compares the last version with the first."
+    return Table(heads, rows, "Updates", caption, "compare history")
+
+
+def matrix_tables(result: VersionsFindings, labels: Sequence[str]) -> list[Table]:
+    """Churn and, with labels, NFR and relative NFR of every two versions."""
+    # None for two versions: the table of updates has their numbers.
+    if len(result.names) == 2:
+        return []
+    several = _several(result)
+    over = "mean over pairs of runs" if several else "one run each"
+    again = " On the diagonal: two runs of one version." if several else ""
+    differs = "Share of examples whose predicted class differs"
+    found = [("Churn %", 100 * result.churn, 2, differs)]
+    if result.negative_flip_rate is not None:
+        what = (
+            "Share of examples that the row's version has right and the column's has "
+            "wrong"
+        )
+        flips = 100 * result.negative_flip_rate
+        found.append(("Negative flips (NFR) %", flips, 2, what))
+    if result.relative_negative_flip_rate is not None:
+        formula = QUANTITIES["relative_negative_flip_rate"].formula
+        found.append(("Relative NFR", result.relative_negative_flip_rate, 3, formula))
+    heads = ("Old, new", *labels)
+    return [
+        Table(
+            heads,
+            [
+                (name, *(f"{v:.{digits}f}" if np.isfinite(v) else NOTHING for v in row))
+                for name, row in zip(labels, values, strict=True)
+            ],
+            title,
+            f"{what}; {over}.{again}",
+            "compare history",
+        )
+        for title, values, digits, what in found
+    ]
+
+
+def _several(result: VersionsFindings) -> bool:
+    return any(version.runs > 1 for version in result.versions)
+
+
+def _cell(interval: Interval, name: str) -> Cell:
+    """A number without units that the heading has."""
+    cell = number_cell(interval, QUANTITIES[name].unit)
+    return Cell(cell.text.removesuffix(" points"), below=cell.below.removesuffix(" %"))
+
+
+def _interval_note(result: VersionsFindings) -> str:
+    return f"Below each number its {level_text(result.level)} interval."

@@ -1,0 +1,265 @@
+"""One document in every form, with names that are markup somewhere."""
+
+import base64
+import dataclasses
+import hashlib
+import html
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from churn_compare.documents import (
+    HTML,
+    MARKDOWN,
+    TERMINAL,
+    Card,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Only,
+    Records,
+    Rows,
+    Section,
+    Strong,
+    Table,
+    Term,
+    Terms,
+    Text,
+    bullets,
+    csv_text,
+    html_fragment,
+    html_page,
+    json_text,
+    markdown,
+    plain_text,
+    write_files,
+)
+from churn_compare.documents.chart import element
+from churn_compare.documents.plotting import colour, drawing, marker, picture
+
+EVIL = "<b>&\"'\x1b[31m*_`|\u202e@x"
+SEEN = "<b>&\"' [31m*_`| @x"  # without what steers a terminal
+
+
+def every_block(text):
+    """Each kind of block with the text in every place that it has."""
+    table = Table(
+        [text, Column(text, align="left"), Column(text)],
+        [(text, Cell(text, 0.5, below=text), Cell(text, mark=text, tone="doubt"))],
+        title=text,
+        caption=text,
+        sortable=True,
+    )
+    grouped = Table(["a", Column(text, group=text)], [(text, text)])
+    return [
+        Text(text, "soft"),
+        Text((Strong(text), f" {text}")),
+        Rows([Text((Strong(text, "good"), text), "good")]),
+        bullets([text]),
+        table,
+        Facts({text: text}),
+        Code(text),
+        Terms([Term(text, text, text, text)]),
+        Section(text, [Grid([grouped, Card(text, [Text(text)])])], id="here"),
+        Fold(
+            text, [Figure("<svg/>", text, text), Figure(image=b"\x89PNG", words=text)]
+        ),
+    ]
+
+
+def test_a_name_is_nothing_but_text_on_the_page():
+    page = html_page(Document(EVIL, [EVIL], every_block(EVIL), EVIL))
+    body = page[page.index("<body>") : page.index("<script>")]
+    assert EVIL not in page and "<b>" not in page and "\x1b" not in page
+    tags = set(re.findall(r"<(\w+)", body))
+    assert tags <= {
+        *("body", "header", "h1", "h2", "h3", "p", "pre", "ul", "li", "strong", "div"),
+        *("table", "thead", "tbody", "tr", "th", "td", "small", "span", "dl", "dt"),
+        *("dd", "br", "section", "details", "summary", "figure", "svg", "img"),
+        "figcaption",
+    }
+    assert html.unescape(body).count(SEEN) >= 34
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_a_name_is_nothing_but_text_in_a_terminal(width):
+    said = plain_text(Document(EVIL, blocks=every_block(EVIL)), width)
+    assert not {"\x1b", "\u202e"} & set(said)
+    assert said.count("<b>&") >= 15
+
+
+def test_a_name_is_nothing_but_text_in_markdown():
+    text = markdown(Document("a", blocks=every_block("a|b<i>*x* @you")))
+    inline = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert "@you" not in inline and "<i>" not in inline and "a|b" not in inline
+
+
+def test_a_document_in_markdown():
+    document = Document(
+        "Title",
+        ["only on the page"],
+        [
+            Text("One."),
+            Section(
+                "Numbers",
+                [
+                    Table(
+                        ["Row", Column("x", group="Q"), Column("", align="center")],
+                        [("a", Cell("1", below="0 to 2"), "*")],
+                        caption="What it is.",
+                    ),
+                    Rows([Text("first"), Text("second")], ordered=True),
+                    Figure("<svg/>", "not here"),
+                ],
+            ),
+            Fold("More", [bullets([(Strong("b"), ": c")])]),
+            Section("Nothing", [Figure(), Text("")]),
+        ],
+    )
+    assert markdown(document, level=2) == (
+        "## Title\n\nOne.\n\n### Numbers\n\n"
+        "| Row | Q, x |  |\n|:--|--:|:-:|\n| a | 1 (0 to 2) | \\* |\n\n"
+        "What it is.\n\n1. first\n2. second\n\n"
+        "<details><summary>More</summary>\n\n* **b**: c\n\n</details>\n"
+    )
+
+
+def test_a_writer_shows_what_is_for_it():
+    blocks = [
+        Only((HTML,), [Text("page")]),
+        Only((MARKDOWN, TERMINAL), [Text("text")]),
+        Only((TERMINAL,), [Text("wide")], from_width=100),
+        Only((TERMINAL,), [Text("narrow")], below_width=100),
+    ]
+    document = Document("t", blocks=blocks)
+    body = html_page(document).partition("<body>")[2]
+    assert "page" in body and "text" not in body and "wide" not in body
+    assert markdown(document) == "# t\n\ntext\n"
+    assert plain_text(document, 100) == "text\nwide\n"
+    assert plain_text(document, 99) == "text\nnarrow\n"
+
+
+def test_a_narrow_terminal_has_fewer_columns():
+    table = Table(["a", Column("much more", from_width=80)], [("1", "2")])
+    wide, narrow = (plain_text(Document("", blocks=[table]), n) for n in (80, 79))
+    assert "much more" in wide and "much more" not in narrow and "1" in narrow
+
+
+def test_tables_without_frames_never_break_a_number():
+    table = Table(["", "Value"], [("a long name " * 9, "123,456.789")], kind="compare")
+    said = plain_text(Document("", blocks=[table]), 40)
+    assert "123,456.789" in said and "│" not in said
+    assert max(map(len, said.splitlines())) <= 40
+
+
+def test_an_aligned_table_is_markdown_as_it_is():
+    table = Table(["axis", "bytes"], [("a_b", "1"), ("c", "1,000")], kind="aligned")
+    assert plain_text(Document("", blocks=[table]), 10).splitlines() == [
+        "| axis | bytes |",
+        "| ---- | ----: |",
+        "| a_b  |     1 |",
+        "| c    | 1,000 |",
+    ]
+
+
+def test_a_page_promises_to_load_nothing():
+    plain, sorts = (
+        html_page(Document("t", blocks=[Table("ab", [("1", "2")], sortable=sortable)]))
+        for sortable in (False, True)
+    )
+    assert "default-src 'none'" in plain and "<script" not in plain
+    script = sorts[sorts.index("<script>") + 8 : sorts.index("</script>")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in sorts
+    for page in (plain, sorts):
+        assert not re.search(r"(src|href)=.(?!data:|#)|url\(|@import", page)
+
+
+def test_cells_are_sorted_by_their_numbers():
+    cells = [Cell("a", v) for v in (0.1234567890123456, math.nan, -math.inf, None)]
+    page = html_page(Document("t", blocks=[Table("a", [[c] for c in cells])]))
+    assert re.findall(r"<th scope=\"row\"(.*?)>", page) == [
+        ' data-value="0.123456789012"',
+        ' data-value=""',
+        ' data-value="-Infinity"',
+        "",
+    ]
+
+
+def test_columns_of_a_group_share_a_heading():
+    columns = ["Row", *(Column(who, group="NFR") for who in ("paper", "measured"))]
+    page = html_page(Document("t", blocks=[Table(columns, [("a", "1", "2")])]))
+    heads = re.findall(r"<th scope=\"col[^>]*>[^<]*", page)
+    assert heads == [
+        '<th scope="col" rowspan="2">Row',
+        '<th scope="colgroup" colspan="2">NFR',
+        '<th scope="col">paper',
+        '<th scope="col">measured',
+    ]
+
+
+def test_a_number_stays_with_its_percent_sign():
+    page = html_page(Document("t", blocks=[Text("4.2 % of\nall")]))
+    assert "<p>4.2\u00a0% of<br>all</p>" in page
+
+
+def test_a_notebook_gets_a_fragment_with_its_own_style():
+    found = html_fragment([Text("a")])
+    assert found.startswith('<div class="churn-jax"><style>') and "<p>a</p>" in found
+
+
+def test_records_are_csv_at_full_precision():
+    rows = [{"a": "x,y", "b": 0.1, "c": np.float32(0.5)}, {"a": 1, "b": math.inf}]
+    assert csv_text(Records("abc", rows)) == 'a,b,c\n"x,y",0.1,0.5\n1,,\n'
+
+
+def test_json_has_no_number_that_is_none():
+    @dataclasses.dataclass
+    class Found:
+        a: np.ndarray
+        b: float = math.inf
+
+    assert json_text(Found(np.array([1.0, np.nan]))) == (
+        '{\n "a": [\n  1.0,\n  null\n ],\n "b": null\n}\n'
+    )
+
+
+def test_files_are_written_whole(tmp_path):
+    paths = write_files(tmp_path / "new", {"a.txt": "é", "b.bin": b"\x00"})
+    assert paths["a.txt"].read_bytes() == "é".encode()
+    assert paths["b.bin"].read_bytes() == b"\x00"
+
+
+def test_elements_of_a_drawing_escape_what_they_hold():
+    found = element("text", text="<b>", x=1, font_size=9.26, class_='"', fill=None)
+    assert found == '<text x="1" font-size="9.3" class="&quot;">&lt;b&gt;</text>'
+
+
+def test_a_picture_is_svg_and_png():
+    with drawing(2, 2) as (figure, done):
+        figure.add_subplot().plot([0, 1])
+        found = picture(figure, done, name="n", title="a < b", caption="c")
+    assert found.svg.startswith("<svg") and 'aria-label="a &lt; b"' in found.svg
+    assert found.png.startswith(b"\x89PNG") and found.name == "n"
+
+
+def test_importing_documents_loads_no_library_of_a_writer():
+    code = (
+        "import sys, churn_compare.documents.plotting\n"
+        "heavy = {'rich', 'jinja2', 'matplotlib', 'jax', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_many_methods_are_told_apart():
+    assert len({(colour(i), marker(i)) for i in range(30)}) == 30

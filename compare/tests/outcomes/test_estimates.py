@@ -1,0 +1,187 @@
+"""Numbers of a measure and their intervals against SciPy and plain definitions."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from churn_compare.intervals import intervals
+from churn_compare.outcomes.estimates import Sums, estimate
+from churn_compare.outcomes.values import Measure
+from churn_compare.pair import Scanned, ScannedSide
+
+
+def scores(examples=60, runs=(1, 1), seed=0):
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=examples)
+    old, new = (base + 0.3 * rng.normal(size=(r, examples)) for r in runs)
+    return Measure("s", "score", old, new + 0.1)
+
+
+def test_a_change_of_scores_is_the_paired_t_test():
+    measure = scores()
+    found = estimate(measure)
+    test = stats.ttest_rel(measure.new[0], measure.old[0])
+    ends = test.confidence_interval(0.95)
+    change = found.quantities["score_change"]
+    assert change.value == pytest.approx(np.mean(measure.new - measure.old))
+    assert (change.low, change.high) == pytest.approx((ends.low, ends.high))
+    assert found.p == pytest.approx(test.pvalue)
+    narrow = test.confidence_interval(0.9)
+    assert (found.within.low, found.within.high) == pytest.approx(narrow)
+
+
+def test_runs_are_averaged_per_example():
+    measure = scores(runs=(3, 2))
+    means = Measure("s", "score", measure.old.mean(0)[None], measure.new.mean(0)[None])
+    several, one = (estimate(m).quantities["score_change"] for m in (measure, means))
+    assert dataclasses.astuple(several) == pytest.approx(dataclasses.astuple(one))
+
+
+def test_clusters_are_as_examples_of_their_sums():
+    """Equal clusters: the t-test of their means."""
+    measure = scores(90)
+    clusters = np.arange(90) % 15
+    change = (measure.new - measure.old)[0]
+    means = [change[clusters == c].mean() for c in range(15)]
+    ends = stats.ttest_1samp(means, 0.0).confidence_interval(0.95)
+    found = estimate(measure, clusters).quantities["score_change"]
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_right_and_wrong_are_as_in_a_comparison_of_classes(clustered):
+    rng = np.random.default_rng(3)
+    target, clusters = rng.integers(3, size=300), np.sort(rng.integers(25, size=300))
+    classes = np.where(rng.random((2, 300)) < 0.7, target, rng.integers(3, size=300))
+    sides = (ScannedSide(run[None].astype(np.int32)) for run in classes)
+    groups = clusters if clustered else None
+    expected = intervals(Scanned(*sides), target, clusters=groups, resamples=10)
+    measure = Measure("l", "label", *classes[:, None], things="abc", target=target)
+    found = estimate(measure, groups).quantities
+    for name in found.keys() & expected.keys():
+        ends = dataclasses.astuple(expected[name])
+        assert dataclasses.astuple(found[name]) == pytest.approx(ends), name
+    assert len(found.keys() & expected.keys()) == 6
+
+
+# From statsmodels 0.15:
+#   i, g = np.arange(78), np.repeat(np.arange(12), np.arange(1, 13))
+#   change = 0.1 + 0.3 * np.cos(i * i) + 0.1 * np.cos(g)
+#   OLS(change, np.ones(78)).fit(cov_type="cluster", cov_kwds={"groups": g}).bse
+#   right = np.sin(i) > -0.5, np.sin(i + 0.3 * np.cos(i * i)) > -0.5
+#   pandas.crosstab(*right): 23, 3; 2, 50
+#   proportion_confint([2, 3, 5, 0], 78, method="wilson")
+I, G = np.arange(78), np.repeat(np.arange(12), np.arange(1, 13))
+WILSON = {
+    "negative_flip_rate": (2, 0.00706009347275921, 0.08875270035675846),
+    "positive_flip_rate": (3, 0.013165825413161053, 0.10708446047501832),
+    "churn": (5, 0.027689315373790935, 0.1414359546317118),
+}
+
+
+def test_the_variance_over_clusters_is_that_of_statsmodels():
+    change = 0.1 + 0.3 * np.cos(I * I) + 0.1 * np.cos(G)
+    measure = Measure("s", "score", np.sin(I)[None], (np.sin(I) + change)[None])
+    found = estimate(measure, G)
+    sums = Sums(measure, G, 0.95, 0)
+    known = sums.known_mean(sums.of_pairs(lambda m, a, b: b - a))
+    error = float(np.sqrt(known.total))
+    assert error == pytest.approx(0.02915517, rel=1e-6)
+    # 11 degrees of freedom in statsmodels; fewer here, the largest cluster has 12 of 78
+    assert 7 < known.of_clusters < 11
+    half = stats.t.ppf(0.975, known.of_clusters) * error
+    value = found.quantities["score_change"]
+    assert (value.low, value.high) == pytest.approx(
+        (value.value - half, value.value + half)
+    )
+    p = 2 * stats.t.sf(value.value / error, known.of_clusters)
+    assert found.p == pytest.approx(p)
+
+
+def test_shares_have_the_intervals_of_statsmodels():
+    old, new = np.sin(I) > -0.5, np.sin(I + 0.3 * np.cos(I * I)) > -0.5
+    right = (of[None].astype(float) for of in (old, new))
+    found = estimate(Measure("c", "correct", *right)).quantities
+    for name, (count, low, high) in WILSON.items():
+        expected = (count / 78, low, high)
+        assert dataclasses.astuple(found[name]) == pytest.approx(expected), name
+    same = estimate(Measure("c", "correct", old[None] * 1.0, old[None] * 1.0))
+    assert same.quantities["churn"].high == pytest.approx(0.046937809712194314)
+
+
+def test_what_never_changes_may_do_so_elsewhere():
+    """3.84 / (40 + 3.84) of the span, and as many as that of the classes."""
+    scores = np.arange(40.0)[None] % 9
+    found = estimate(Measure("s", "score", scores, scores))
+    most = 8 * stats.norm.ppf(0.975) ** 2 / (40 + stats.norm.ppf(0.975) ** 2)
+    assert found.quantities["score_change"].high == pytest.approx(most, rel=0.07)  # t
+    assert found.quantities["mean_distance"].low == 0.0 and found.p == 1.0
+    right = np.ones((3, 40))
+    excess = estimate(Measure("c", "correct", right, right)).quantities["excess_churn"]
+    assert excess.low == -excess.high < -0.08
+
+
+def test_changes_that_are_all_alike_are_tested_by_their_signs():
+    for examples in (1, 2, 6):
+        right = np.ones((1, examples))
+        found = estimate(Measure("c", "correct", right, 1 - right))
+        assert found.p == 2.0 ** (1 - examples)  # of 2^N signs, two are as extreme
+    assert estimate(Measure("c", "correct", right, 1 - right), np.zeros(6, int)).p == 1
+
+
+def test_no_flip_in_few_clusters_says_little():
+    same = np.ones((1, 1000))
+    measure = Measure("c", "correct", same, same)
+    alone = estimate(measure).quantities["churn"].high
+    together = estimate(measure, np.arange(1000) % 8).quantities["churn"].high
+    assert alone < 0.005 < 0.3 < together
+
+
+def test_flips_are_those_of_a_table():
+    old = np.array([[1.0, 1, 1, 0, 0, 1, 0, 1]])
+    new = np.array([[1.0, 0, 1, 1, 0, 0, 0, 1]])
+    found = estimate(Measure("c", "correct", old, new)).quantities
+    values = {name: interval.value for name, interval in found.items()}
+    assert values == pytest.approx(
+        {
+            "churn": 3 / 8,
+            "accuracy_old": 5 / 8,
+            "accuracy_new": 4 / 8,
+            "accuracy_gain": -1 / 8,
+            "negative_flip_rate": 2 / 8,
+            "positive_flip_rate": 1 / 8,
+        }
+    )
+
+
+def test_stability_and_excess_by_hand():
+    old = np.array([[1.0, 1, 0, 0], [1, 0, 0, 0]])  # runs differ on one of four
+    new = np.array([[0.0, 1, 0, 1]])
+    found = estimate(Measure("c", "correct", old, new)).quantities
+    assert found["stability_old"].value == 0.75
+    assert found["within_old"].value == 0.25
+    assert found["churn"].value == pytest.approx((2 + 3) / 8)
+    assert found["excess_churn"].value == pytest.approx(5 / 8 - 1 / 4)
+    assert "stability_new" not in found and "within_new" not in found
+
+
+def test_errors_fall_where_values_come_nearer():
+    target = np.array([0.0, 1.0, 2.0])
+    old, new = np.array([[1.0, 1.0, 4.0]]), np.array([[0.5, 1.0, 5.0]])
+    measure = Measure("v", "value", old, new, target=target, tolerance=0.6)
+    found = estimate(measure).quantities
+    assert found["error_change"].value == pytest.approx((-0.5 + 0 + 1) / 3)
+    assert found["share_worse"].value == pytest.approx(1 / 3)
+    assert found["share_better"].value == 0.0
+    assert found["mean_distance"].value == pytest.approx(0.5)
+
+
+def test_a_detectable_change_is_found_in_four_of_five_cases():
+    rng = np.random.default_rng(1)
+    found = estimate(scores(80, seed=5))
+    spread = np.std((scores(80, seed=5).new - scores(80, seed=5).old)[0], ddof=1)
+    draws = rng.normal(found.detectable, spread, size=(4000, 80))
+    p = stats.ttest_1samp(draws, 0.0, axis=1).pvalue
+    assert np.mean(p < 0.05) == pytest.approx(0.8, abs=0.03)

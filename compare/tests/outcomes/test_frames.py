@@ -1,0 +1,104 @@
+"""Outcomes from frames and predictions of other libraries, which need not be there.
+
+`make test-sources` runs this with pandas, polars, datasets and PyTorch.
+"""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from churn_compare import compare_outcomes
+from churn_compare.example_ids import PredictionsError
+from churn_compare.outcomes import read_outcomes
+
+COLUMNS = {
+    "id": ["a", "a", "b", "b"],
+    "sample": [0, 1, 0, 1],
+    "score": [1.0, 2.0, None, 4.0],
+    "correct": [True, False, True, True],
+    "answer": ["x", "y", "z", "w"],
+    "set": [["p", "q"], ["p"], [], ["q"]],
+    "target": ["x", "x", "z", "z"],
+    "task": ["t", "t", "u", "u"],
+}
+RECORDS = [dict(zip(COLUMNS, row)) for row in zip(*COLUMNS.values())]
+
+
+def check(given):
+    """That it is read as the columns above."""
+    found = read_outcomes(given)
+    assert found.runs == 2 and found.ids.tolist() == ["a", "b"]
+    assert found.columns["correct"].tolist() == [[1, 1], [0, 1]]
+    assert found.known.tolist() == [True, False]  # one score is missing
+    assert found.columns["answer"].to_pylist() == ["x", "z", "y", "w"]
+    assert found.columns["set"].to_pylist() == ["p\x1fq", "", "p", "q"]
+    assert found.others["task"].to_pylist() == ["t", "u"]
+    measures = compare_outcomes(given, given, on_missing="intersect", by=["task"])
+    assert measures["set"]["mean_distance"].value == 0.25  # a and its samples
+    assert measures["answer"].slices[0].name == "t"
+
+
+def test_lists_records_and_arrow():
+    for given in (COLUMNS, RECORDS, pa.table(COLUMNS)):
+        check(given)
+
+
+def test_lists_in_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, RECORDS)))
+    check(path)
+
+
+def test_frames_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(COLUMNS)
+    check(frame)
+    check(frame.convert_dtypes())
+    check(frame.convert_dtypes(dtype_backend="pyarrow"))
+    check(frame.astype({"task": "category", "answer": "category"}))
+    check(frame.set_index("id"))
+    named = pandas.DataFrame({"score": [1.0, 2.0]}, index=["i", "j"])
+    assert read_outcomes(named).ids.tolist() == ["i", "j"]
+    assert compare_outcomes(named, named[::-1])["score"]["share_changed"].value == 0
+    assert read_outcomes(named.reset_index(drop=True)).ids is None
+
+
+def test_frames_of_polars():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(COLUMNS)
+    check(frame)
+    check(frame.lazy())
+    words = polars.Enum(["x", "y", "z", "w"])
+    kinds = {"answer": words, "task": polars.Categorical}
+    check(frame.with_columns(polars.col(n).cast(kind) for n, kind in kinds.items()))
+
+
+def test_data_sets_of_hugging_face():
+    datasets = pytest.importorskip("datasets")
+    found = datasets.Dataset.from_dict(COLUMNS)
+    check(found)
+    check(found.select([3, 1, 0, 2]))
+    check(found.with_format("numpy"))
+    with pytest.raises(PredictionsError, match="holds tables, test: give one of them"):
+        read_outcomes(datasets.DatasetDict({"test": found}))
+    with pytest.raises(PredictionsError, match="is read as a stream"):
+        read_outcomes(found.to_iterable_dataset())
+
+
+def test_predictions_of_a_regression_and_of_a_network():
+    x = np.linspace(0, 1, 40)[:, None]
+    target = np.sin(3 * x[:, 0])
+    old, new = (LinearRegression().fit(x[:n], target[:n]) for n in (20, 40))
+    sides = [{"value": model.predict(x), "target": target} for model in (old, new)]
+    found = compare_outcomes(*sides, tolerance=0.1)["value"]
+    error = [np.abs(side["value"] - target).mean() for side in sides]
+    assert found["error_change"].value == pytest.approx(error[1] - error[0])
+    of_network = sides[0] | {"value": sides[0]["value"][:, None]}  # one output
+    assert not compare_outcomes(sides[0], of_network)["value"].changes
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(sides[0]["value"], requires_grad=True)
+    of_torch = {"value": tensor, "target": torch.tensor(target)}
+    assert not compare_outcomes(sides[0], of_torch)["value"].changes

@@ -1,0 +1,37 @@
+"""Sides of nine examples, and what is said where they do not fit together."""
+
+import numpy as np
+import pytest
+
+from churn_compare.pair import Pair, Side
+from churn_compare.predictions import PredictionsError
+from churn_compare.reading.join import join
+from churn_compare.reading.sides import read_side
+from churn_compare.scanning.scan import scan
+
+N = 9
+
+
+def classes_of(name, values, **more) -> Side:
+    """A side of predicted classes."""
+    return read_side({"predictions": np.asarray(values), **more}, name)
+
+
+def scores_of(name, C=3, N=N, **more) -> Side:
+    """A side of logits; row `i` is highest in class `i mod C`."""
+    logits = np.eye(C, dtype=np.float32)[np.arange(N) % C]
+    return read_side({"logits": logits, **more}, name)
+
+
+def old_and_new(pair: Pair):
+    """Names of the predicted classes of each example, the way a reader sees them."""
+    scanned = scan(pair)
+    return [
+        [pair.class_name(c) for c in side.predicted[0]]
+        for side in (scanned.old, scanned.new)
+    ]
+
+
+def refused(message, *sides, **given):
+    with pytest.raises(PredictionsError, match=message):
+        join(*sides, **given)

@@ -1,0 +1,171 @@
+"""Files that were made to do harm: refused in a sentence, or shown without effect."""
+
+import gzip
+import io
+import json
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from churn_compare import array_files, read_side
+from churn_compare.cli import main
+from churn_compare.example_ids import PredictionsError
+
+ROWS = "id,label,prediction\n" + "".join(f"e{i},a,a\n" for i in range(30))
+
+
+def compare(folder, name, content, *words):
+    """Exit code of comparing a file with itself."""
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return main([str(path), str(path), "--resamples", "100", *words])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", ROWS.replace("e3,", "e\0,"), "the character with number 0"),
+        ("a.csv", ROWS.replace("e3,", "\xe9,").encode("latin-1"), "not in UTF-8"),
+        ("a.csv", ROWS.replace("e3,", "x" * 5_000_000 + ","), "a million characters"),
+        ("a.csv", ROWS.replace("e3,a", 'e3,"a'), "a.csv"),
+        ("a.csv.gz", gzip.compress(ROWS.encode(), mtime=0)[:40], "a.csv.gz"),
+        ("a.csv.gz", ROWS, "a.csv.gz"),
+        ("a.jsonl", '{"id": ' + "[" * 100_000, "line 1 is no JSON"),
+        ("a.jsonl", b'{"id": "\xe9", "prediction": 1}', "not in UTF-8"),
+        ("a.npz", b"PK\x03\x04" + bytes(100), "it is truncated"),
+        ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "the header of the array is damaged"),
+        ("a.parquet", b"PAR1" + b"\xff" * 100 + b"PAR1", "a.parquet"),
+    ],
+)
+def test_files_that_are_no_predictions_are_refused_in_a_sentence(
+    tmp_path, capsys, name, content, message
+):
+    assert compare(tmp_path, name, content) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert message in said and len(said) < 600
+
+
+def test_pickles_are_never_read(tmp_path):
+    class Harm:
+        def __reduce__(self):
+            return (tmp_path / "harmed").touch, ()
+
+    harm = np.array([Harm(), 1], object)
+    np.save(tmp_path / "a.npy", harm, allow_pickle=True)
+    np.savez(tmp_path / "a.npz", predictions=[0, 1], ids=harm)
+    np.savez(tmp_path / "b.npz", predictions=[0, 1], meta=harm[:1])
+    for name in ("a.npy", "a.npz", "b.npz"):
+        with pytest.raises(PredictionsError, match="pickled Python objects"):
+            read_side(tmp_path / name)
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "_free_memory", lambda: 1_000_000)
+    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 4096)
+    with gzip.open(tmp_path / "a.csv.gz", "wb") as file:
+        file.write(b"id,prediction\n" + b"0,1\n" * 200_000)
+    np.savez_compressed(tmp_path / "a.npz", logits=np.zeros((1000, 1000)))
+    for name in ("a.csv.gz", "a.npz"):
+        assert (tmp_path / name).stat().st_size < 10_000
+        with pytest.raises(PredictionsError, match=f"{name}.* more than half of the"):
+            read_side(tmp_path / name)
+
+
+@pytest.mark.parametrize("column", ["id", "label", "prediction"])
+def test_names_of_millions_of_characters_are_refused(tmp_path, capsys, column):
+    rows = [{"id": f"e{i}", "label": "a", "prediction": "a"} for i in range(30)]
+    rows[3][column] = "<b>" * 5_000_000
+    assert compare(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows))) == 2
+    said = capsys.readouterr().err
+    assert "at most 10,000 characters; one has 15,000,000" in said and len(said) < 600
+
+
+def test_long_names_are_shown_without_harm(tmp_path, capsys):
+    rows = ROWS.replace("e3,a,a", f"{'x' * 9000},a,{'<b>' * 3000}")
+    page = tmp_path / "page.html"
+    assert compare(tmp_path, "a.csv", rows, "--html", str(page)) == 0
+    assert len(capsys.readouterr().out) < 100_000
+    assert page.stat().st_size < 1_000_000 and "<b>" not in page.read_text()
+
+
+def archive(*samples, changed=()):
+    """A log of Inspect; `changed` are bytes of its second entry in the directory."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("header.json", "{}")
+        file.writestr("samples/../../../evil.json", json.dumps(SAMPLE))
+        for number, sample in enumerate(samples):
+            file.writestr(f"samples/{number}.json", sample)
+    content = bytearray(packed.getvalue())
+    entry = content.index(b"PK\x01\x02", content.index(b"PK\x01\x02") + 4)
+    for place, kind, value in changed:
+        struct.pack_into(kind, content, entry + place, value)
+    return bytes(content)
+
+
+SAMPLE = {"id": 1, "input": "?", "scores": {"match": {"value": "C", "answer": "a"}}}
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.eval", archive(changed=[(24, "<I", 10)]), "Bad CRC-32"),  # its size
+        ("a.eval", archive(changed=[(42, "<I", 2**31)]), "Truncated"),  # its place
+        ("a.eval", archive(changed=[(8, "<H", 1)]), "is encrypted"),
+        ("a.eval", archive(changed=[(10, "<H", 93)]), "ZSTD"),
+        ("a.eval", archive(changed=[(10, "<H", 77)]), "not supported"),
+        ("a.eval", archive('{"input": 1}'), "is no log of an evaluation tool"),
+        ("a.eval", archive('{"id": 2, "input": ' + DEEP + "}"), "nested too deep"),
+        ("a.eval", archive(b'{"id": "\xe9"}'), "not in UTF-8"),
+        ("a.json", '{"eval": {}, "samples": ' + DEEP, "nested too deep"),
+        ("a.json", '{"eval": {}, "samples": [7]}', "no log of an evaluation tool"),
+        ("a.jsonl", '{"id": 1, "correct": ' + DEEP + "}", "line 1 is no JSON"),
+        ("a.jsonl", '{"id": 1, "score": 1e308}', "numbers as large as 1e+308"),
+        ("a.jsonl", '{"id": 1, "answer": "\\ud800"}', "surrogates not allowed"),
+    ],
+)
+def test_logs_and_outcomes_that_lie_are_refused_in_a_sentence(
+    tmp_path, capsys, name, content, message
+):
+    assert compare(tmp_path, name, content) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert message in said and f"/{name}: " in said and len(said) < 600
+
+
+def test_names_in_an_archive_are_not_paths(tmp_path):
+    folder = tmp_path / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    assert compare(folder, "a.eval", archive()) == 0
+    assert [file.name for file in tmp_path.rglob("*.*")] == ["a.eval"]
+
+
+def test_a_sample_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(array_files, "_free_memory", lambda: 1_000_000)
+    bomb = json.dumps(SAMPLE | {"input": "0" * 1_000_000})
+    assert compare(tmp_path, "a.eval", archive(bomb)) == 2
+    assert "more than half of the" in capsys.readouterr().err
+
+
+HARM = "<script>alert(1)</script>|`x`](javascript:alert(1))\x1b[31m\u202e\0"
+
+
+@pytest.mark.parametrize("answer", [HARM, "x" * 5_000_000, "\0", "word " * 1_000_000])
+def test_answers_are_shown_without_harm(tmp_path, capsys, answer):
+    rows = [{"id": f"<b>{i}|", "answer": "a", "target": "a"} for i in range(30)]
+    lines = [rows, [{**rows[0], "answer": answer}, *rows[1:]]]
+    for name, side in zip(("old", "new"), lines):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("\n".join(map(json.dumps, side)))
+    pages = [tmp_path / "page.html", tmp_path / "page.md"]
+    words = ["--html", str(pages[0]), "--markdown", str(pages[1])]
+    sides = [str(tmp_path / "old.jsonl"), str(tmp_path / "new.jsonl")]
+    assert main([*sides, *words]) == 0
+    shown, *written = capsys.readouterr().out, *(page.read_text() for page in pages)
+    for text in (shown, *written):
+        assert len(text) < 50_000
+        assert not any(mark in text for mark in ("\x1b[31m", "\0", "\u202e"))
+    assert not any("<script>alert" in page or "<b>0" in page for page in written)

@@ -1,0 +1,343 @@
+"""Two versions joined: always the same example with the same label and slice."""
+
+import dataclasses
+import functools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+from churn_compare.example_ids import match_ids
+from churn_compare.predictions import PredictionsError
+from churn_compare.reading.ids import as_ids
+from churn_compare.reading.join import join
+from churn_compare.reading.sides import read_side
+from tests.reading.sides import (
+    N,
+    classes_of,
+    old_and_new,
+    refused,
+    scores_of,
+)
+
+
+def test_golden_case():
+    """Three examples in other orders, one class map, one grouping."""
+    pair = join(
+        classes_of("old", ["tabby", "dog", "fox"], ids=["b", "a", "c"]),
+        classes_of("new", ["dog", "cat", "cat"], ids=["a", "c", "b"]),
+        labels={"a": "dog", "b": "cat", "c": "fox"},
+        slices={"id": ["c", "b", "a"], "day": ["Mon", "Tue", None]},
+        class_map={"tabby": "cat"},
+    )
+    assert pair.ids.tolist() == ["a", "b", "c"]
+    assert pair.class_names == ("cat", "dog", "fox")
+    assert old_and_new(pair) == [["dog", "cat", "fox"], ["dog", "cat", "cat"]]
+    assert pair.labels.tolist() == [1, 0, 2]
+    assert pair.slices["day"].tolist() == ["", "Tue", "Mon"]
+    assert pair.old_rows.tolist() == [1, 0, 2]
+    assert pair.new_rows.tolist() == [0, 2, 1]
+    assert pair.notes == ()
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.arange(N) * 5 - 7,
+        np.array([f"é/{i}" for i in range(N)]),
+        np.arange(N).astype(np.uint64) + 2**63,
+        (np.arange(N) + 2**53).astype(np.int64),  # floats cannot tell these apart
+    ],
+    ids=["integers", "strings", "uint64", "int64"],
+)
+def test_order_of_rows_changes_nothing(ids, rng):
+    values = np.arange(N) % 4
+    want = join(
+        classes_of("old", values, ids=ids, labels=values),
+        classes_of("new", values[::-1], ids=ids),
+    )
+    halves = np.array(["0", "1"])[np.argsort(as_ids(ids)) % 2]
+    for _ in range(3):
+        a, b, c = (rng.permutation(N) for _ in range(3))
+        pair = join(
+            classes_of("old", values[a], ids=ids[a], labels=values[a]),
+            classes_of("new", values[::-1][b], ids=ids[b]),
+            labels={"ids": ids[c], "labels": values[c]},
+            slices={"ids": ids[c], "half": np.arange(N)[c] % 2},
+        )
+        np.testing.assert_array_equal(pair.ids, want.ids)
+        np.testing.assert_array_equal(pair.labels, want.labels)
+        np.testing.assert_array_equal(pair.slices["half"], halves)
+        assert old_and_new(pair) == old_and_new(want)
+
+
+def test_rows_that_are_all_in_order_are_not_picked():
+    ids = np.arange(N) * 2
+    old = scores_of("old", ids=ids)
+    pair = join(old, scores_of("new", ids=ids))
+    assert pair.old_rows is pair.new_rows is None
+    assert pair.old_columns is pair.new_columns is None
+    pair = join(old, scores_of("new", ids=ids[::-1]))
+    assert pair.old_rows is None
+    assert pair.new_rows.tolist() == list(range(N))[::-1]
+    pair = join(scores_of("old"), scores_of("new"))
+    assert pair.old_rows is None
+    assert "matched by their rows" in pair.notes[0]
+    np.testing.assert_array_equal(pair.ids, np.arange(N))
+
+
+def test_an_id_is_what_it_is_written_as():
+    found = match_ids(as_ids([7, 10, 12]), as_ids(["7", "10", "012"]))
+    assert found.ids.tolist() == ["10", "7"]
+    assert found.rows_a.tolist() == found.rows_b.tolist() == [1, 0]
+    assert (found.only_a.tolist(), found.only_b.tolist()) == (["12"], ["012"])
+    signed, unsigned = np.array([-1, 2**53 + 1]), np.array([2**63 + 1, 2**53], "u8")
+    assert not match_ids(as_ids(signed), as_ids(unsigned)).ids.size
+
+
+class Frame:
+    """What is used of a pandas data frame."""
+
+    def __init__(self, columns, index):
+        self.columns, self._columns = list(columns), columns
+        self.index = np.asarray(index)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+def _frame(form, folder, name, index, columns, order=slice(None)):
+    """A data frame of some rows of `columns`, as pandas keeps or writes it."""
+    columns = {key: np.asarray(values)[order] for key, values in columns.items()}
+    picked = np.asarray(index)[order]
+    if form == "frame":
+        return Frame(columns, picked)
+    heads = {"csv": "", "unnamed": "Unnamed: 0", "level": "__index_level_0__"}
+    head = heads.get(form, "image")
+    table = pa.table({head: picked, **columns} if form == "csv" else columns)
+    if form == "csv":
+        csv.write_csv(table, folder / f"{name}.csv")
+        return folder / f"{name}.csv"
+    facts = head
+    steps = np.unique(np.diff(picked)) if picked.dtype.kind == "i" else []
+    if form == "range" and len(steps) == 1:
+        start, step = int(picked[0]), int(steps[0])
+        facts = {"kind": "range", "start": start, "step": step}
+        facts["stop"] = start + step * len(picked)
+    else:
+        table = table.append_column(head, pa.array(picked))
+    if form in ("range", "named"):
+        facts = json.dumps({"index_columns": [facts]})
+        table = table.replace_schema_metadata({"pandas": facts})
+    pq.write_table(table, folder / f"{name}.parquet")
+    return folder / f"{name}.parquet"
+
+
+FORMS = ("frame", "csv", "unnamed", "level", "range", "named")
+INDEXES = {
+    "default": np.arange(N),
+    "split": np.arange(N) * 7 % 60 + 3,
+    "text": np.array([f"im{i}" for i in range(N)]),
+    "days": np.datetime64("2020-01-01", "s") + 86400 * np.arange(N),
+}
+SHARES = {"p_0": np.arange(N) / N, "p_1": 1 - np.arange(N) / N}
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_index_of_a_data_frame_is_ids(form, index, rng, tmp_path):
+    """Old in order, new in another: the same example has the same class."""
+    index, order = INDEXES[index], rng.permutation(N)[::-1]
+    if form == "csv":
+        index = index.astype(str)
+    frame = functools.partial(_frame, form, tmp_path, index=index, columns=SHARES)
+    for how in (order, np.arange(N)[::-1]):
+        old, new = read_side(frame("old"), "old"), read_side(frame("new", order=how))
+        assert old.class_names is None and old.classes == 2
+        labels = _frame(form, tmp_path, "y", index, {"y": np.arange(N) % 2}, how)
+        slices = _frame(form, tmp_path, "s", index, {"s": np.arange(N)}, how)
+        pair = join(old, new, labels=labels, slices=slices)
+        found = _rows(pair)
+        np.testing.assert_array_equal(found[0], found[1])
+        np.testing.assert_array_equal(pair.labels, found[0] % 2)
+        np.testing.assert_array_equal(pair.slices["s"], found[0].astype(str))
+        assert pair.notes[0] == "old has no column of ids: its index is taken for them."
+
+
+def _rows(pair):
+    """Rows of both sides before they were moved, by their scores."""
+    sides = (pair.old, pair.old_rows), (pair.new, pair.new_rows)
+    shares = (s.values[0, :, 0] if r is None else s.values[0, r, 0] for s, r in sides)
+    return [np.round(N * share).astype(int) for share in shares]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_index_that_counts_rows_is_no_ids(form, tmp_path):
+    index = np.arange(N)
+    old = read_side(_frame(form, tmp_path, "old", index, SHARES), "old")
+    frame = _frame(form, tmp_path, "n", index, SHARES)
+    for new in (SHARES, Frame(SHARES, index + 1), frame):
+        new = read_side(new, "new")
+        pair = join(old, new, labels=Frame({"y": index % 2}, index * 50 + 9))
+        assert "Warning: there are no ids, so" in pair.notes[0]
+        np.testing.assert_array_equal(*_rows(pair))
+        np.testing.assert_array_equal(pair.labels, index % 2)
+        ids = read_side({"id": index[::-1], **SHARES}, "old")
+        refused(r"new has only numbers|new has none", ids, new)
+        other = read_side(Frame(SHARES, index + 4), "old")
+        refused("old has an index and new has", other, new, on_missing="intersect")
+    labelled = read_side({**SHARES, "label": index % 2})
+    note = join(labelled, labelled).notes[0]
+    assert note.endswith("by their rows, in which the labels of both agree.")
+
+
+def test_a_column_of_ids_comes_before_an_index(tmp_path):
+    columns = {"id": np.arange(N)[::-1], "y_pred": np.arange(N)}
+    for form in FORMS:
+        side = read_side(_frame(form, tmp_path, "a", INDEXES["text"], columns))
+        np.testing.assert_array_equal(side.ids, columns["id"])
+        assert not side.index
+    path = _frame("named", tmp_path, "b", INDEXES["text"], {"y_pred": np.arange(N)})
+    assert not read_side(path, id_column="image").index
+    given = read_side(path, ids=np.arange(N))
+    np.testing.assert_array_equal(given.ids, np.arange(N))
+    doubled = Frame({"y_pred": np.arange(N)}, np.arange(N) // 2)
+    assert read_side(doubled).ids is None
+
+
+def test_missing_ids_are_counted_and_may_be_left_out():
+    old = classes_of("old", np.arange(6), ids=[5, 4, 3, 2, 1, 0])
+    new = classes_of("new", np.arange(4), ids=[9, 8, 4, 5])
+    only_old = r"4 of 6 ids are only in old \(for example 0, 1, 2, ...\)"
+    refused(only_old + r".*2 of 4 ids are only in new \(for example 8, 9\)", old, new)
+    pair = join(old, new, on_missing="intersect")
+    assert pair.ids.tolist() == [4, 5]
+    assert old_and_new(pair) == [["1", "0"], ["2", "3"]]
+    assert pair.notes[0].endswith(": 2 examples are compared.")
+    other = classes_of("new", [1, 2], ids=[70, 80])
+    refused("no example is left to compare", old, other, on_missing="intersect")
+    refused("must be 'error' or 'intersect'", old, new, on_missing="ignore")
+
+
+def test_sides_must_match_without_ids():
+    ids = scores_of("a", ids=np.arange(N))
+    refused("a has ids and b has none; give the ids", ids, scores_of("b"))
+    few = scores_of("b", N=8)
+    refused("a has 9 examples and b 8; without ids", scores_of("a"), few)
+
+
+def test_labels_of_a_file_are_joined_by_id(tmp_path):
+    ids = np.arange(N) + 100
+    old, new = scores_of("old", ids=ids), scores_of("new", ids=ids)
+    many = np.arange(200)[::-1]
+    labels = many % 3
+    np.savez(tmp_path / "l.npz", ids=many, labels=labels)
+    table = pa.table({"id": many, "y_true": labels})
+    pq.write_table(table, tmp_path / "l.parquet")
+    csv.write_csv(table, tmp_path / "l.csv")
+    by_id = dict(zip(many.tolist(), labels.tolist(), strict=True))
+    files = (tmp_path / f"l.{ending}" for ending in ("npz", "parquet", "csv"))
+    for given in (by_id, *files):
+        pair = join(old, new, labels=given)
+        np.testing.assert_array_equal(pair.labels, ids % 3)
+        assert "further ids" in pair.notes[0]
+    few = {i: i % 3 for i in range(103, 200)}
+    refused(r"labels lack 3 of 9 ids .*100, 101, 102", old, new, labels=few)
+    pair = join(old, new, labels=few, on_missing="intersect")
+    np.testing.assert_array_equal(pair.ids, ids[3:])
+    np.testing.assert_array_equal(pair.labels, ids[3:] % 3)
+    assert old_and_new(pair)[0] == [str(i % 3) for i in range(3, N)]
+
+
+def test_values_without_ids_need_one_order_of_rows():
+    ids = np.arange(N)[::-1]
+    old, new = scores_of("old", ids=ids), scores_of("new", ids=ids)
+    values = np.arange(N) % 3
+    pair = join(old, new, labels=values, slices={"a": values})
+    np.testing.assert_array_equal(pair.labels, values[::-1])  # in the order of the ids
+    assert pair.notes[0] == "The labels have no ids: they are matched by their rows."
+    assert pair.slices["a"].tolist() == [str(v) for v in values[::-1]]
+    turned, few = (
+        scores_of("new", ids=ids[::-1]),
+        scores_of("new", N=N - 1, ids=ids[1:]),
+    )
+    for more in ({"labels": values}, {"slices": {"a": values}}):
+        refused("have no ids, but the two sides", old, turned, **more)
+        refused("are of 9 examples, the predictions of 8", few, few, **more)
+    few_values = {"labels": values[1:], "on_missing": "intersect"}
+    refused("have no ids, but the two sides", old, few, **few_values)
+    bare, by_id = scores_of("a"), dict(enumerate(values))
+    refused("the labels have ids, but the predictions", bare, bare, labels=by_id)
+
+
+def test_labels_of_several_places_must_agree():
+    labels = np.arange(N) % 3
+    other = labels.copy()
+    other[[2, 5]] = 0
+    ids = np.arange(N) + 10
+    a, b = (scores_of(n, ids=ids, labels=y) for n, y in (("a", labels), ("b", other)))
+    differ = "labels of 2 of 9 examples differ between a and "
+    refused(differ + "b, for example ids 12", a, b)
+    refused(differ, a, scores_of("b", ids=ids), labels=other)
+    refused("labels of 2 of 9", a, dataclasses.replace(b, name="a"))  # of one name
+
+
+def test_slices_are_text_and_few(tmp_path):
+    old, new = scores_of("old"), scores_of("new")
+    table = {
+        "prob_0": np.linspace(0, 1, N),
+        "prob_1": np.linspace(1, 0, N),
+        "floor": np.array([1, 2, np.nan] * 3),
+        "share": np.array([0.5, 1, 1] * 3),
+        "open": np.array([True, False, True] * 3),
+        "zone": ["ä", None, ""] * 3,
+    }
+    pq.write_table(pa.table(table), tmp_path / "s.parquet")
+    for given in (table, tmp_path / "s.parquet", pa.table(table)):
+        slices = join(old, new, slices=given).slices
+        assert {name: values.tolist() for name, values in slices.items()} == {
+            "floor": ["1", "2", ""] * 3,
+            "share": ["0.5", "1", "1"] * 3,
+            "open": ["true", "false", "true"] * 3,
+            "zone": ["ä", "", ""] * 3,
+        }
+    big = [scores_of(name, N=300) for name in ("old", "new")]
+    many = {"x": np.linspace(0, 1, 300)}
+    refused("column x has 300 different values; at mo", *big, slices=many)
+    for slices, message in (
+        ({"prob_0": [1], "prob_1": [0]}, "there is no column to group by"),
+        ({"a": [1], "b": [0, 1]}, "different lengths"),
+        ([0] * N, "slices must be columns with names"),
+    ):
+        refused(message, old, new, slices=slices)
+
+
+def test_slices_that_lack_examples_or_are_no_groupings():
+    ids = np.arange(N)
+    old, new = scores_of("old", ids=ids), scores_of("new", ids=ids)
+    few = {"id": ids[1:], "a": ids[1:] % 2}
+    refused(r"slices lack 1 of 9 ids \(for example 0", old, new, slices=few)
+    pair = join(old, new, slices=few, on_missing="intersect")
+    assert pair.examples == N  # they are compared, only in no slice
+    assert pair.slices["a"].tolist() == ["", *(str(i % 2) for i in ids[1:])]
+    pair = join(old, new, slices={"id": ids, "class": ["car"] * N, "day": ["Mon"] * N})
+    assert list(pair.slices) == ["day"]
+    assert "called like predictions and are no groupings here: class." in pair.notes[0]
+
+
+def test_columns_of_other_names_are_used_everywhere(tmp_path):
+    rows = np.arange(N)
+    table = pa.table({"key": rows, "truth": rows % 3, "p": rows % 3})
+    pq.write_table(table, tmp_path / "p.parquet")
+    columns = {"id_column": "key", "label_column": "truth"}
+    side = read_side(tmp_path / "p.parquet", prediction_column="p", **columns)
+    slices = {"key": rows[::-1], "third": rows[::-1] % 3}
+    files = {"labels": tmp_path / "p.parquet", "slices": slices}
+    pair = join(side, side, **files, **columns)
+    np.testing.assert_array_equal(pair.labels, rows % 3)
+    np.testing.assert_array_equal(pair.slices["third"], (rows % 3).astype(str))
+    with pytest.raises(PredictionsError, match="no id column 'no'; it has key"):
+        read_side(tmp_path / "p.parquet", id_column="no")

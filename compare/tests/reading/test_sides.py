@@ -1,0 +1,450 @@
+"""Predictions in every form that is read: the same numbers, or one clear sentence."""
+
+import gzip
+import json
+import pathlib
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from churn_compare import array_files
+from churn_compare.predictions import Predictions, PredictionsError, save_predictions
+from churn_compare.reading.sides import read_side
+
+N, C = 12, 3
+IDS = np.arange(N) * 7 + 3
+LABELS = np.arange(N) % C
+LOGITS = np.random.default_rng(0).normal(size=(N, C)).astype(np.float32)
+PROBS = (np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)).astype(np.float32)
+OWN = {"ids": IDS, "labels": LABELS, "logits": LOGITS}
+
+
+def _csv(path, columns):
+    rows = zip(*columns.values(), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _columns(values, prefix, names=range(C), **more):
+    scores = {f"{prefix}{name}": values[:, i] for i, name in enumerate(names)}
+    return {"id": IDS, "label": LABELS, **scores, **more}
+
+
+def _npy(path, array):
+    np.save(path, array)
+    return path
+
+
+def _npz(path, savez=np.savez, **arrays):
+    savez(path, **arrays)
+    return path
+
+
+def _parquet(path, columns):
+    pq.write_table(pa.table(columns), path, row_group_size=5)
+    return path
+
+
+def _zipped(path, columns):
+    path.write_bytes(gzip.compress(_csv(path.with_suffix(""), columns).read_bytes()))
+    return path
+
+
+def _folder(folder):
+    predictions = Predictions(IDS, LABELS, LOGITS[None], {"method": "erm"})
+    save_predictions(folder / "predictions.npz", predictions)
+    return folder
+
+
+class Frame:
+    """What is used of a data frame, without its library."""
+
+    def __init__(self, data):
+        self.columns, self._data = list(data), data
+
+    def __getitem__(self, name):
+        return self._data[name]
+
+
+ZIPPED = {"savez": np.savez_compressed, "id": IDS, "y_true": LABELS}
+LISTS = {"id": IDS, "target": LABELS, "logits": list(LOGITS)}
+FIXED = {"logits": pa.FixedSizeListArray.from_arrays(pa.array(LOGITS.reshape(-1)), C)}
+WITH_IDS = {  # what to give to `read_side`, written into a folder
+    "npz": lambda d: _npz(d / "p.npz", **OWN),
+    "npz compressed": lambda d: _npz(d / "p.npz", **ZIPPED, probs=PROBS),
+    "our own": _folder,
+    "csv": lambda d: _csv(d / "p.csv", _columns(LOGITS, "logit_")),
+    "csv.gz": lambda d: _zipped(d / "p.csv.gz", _columns(PROBS, "p_")),
+    "parquet columns": lambda d: _parquet(d / "p.parquet", _columns(PROBS, "prob_")),
+    "parquet lists": lambda d: _parquet(d / "p.parquet", LISTS),
+    "mapping": lambda d: OWN,
+    "mapping of columns": lambda d: _columns(LOGITS, "logit_"),
+    "arrow": lambda d: pa.table(_columns(LOGITS, "logit_")),
+    "frame": lambda d: Frame(_columns(LOGITS.astype(np.float64), "logit_")),
+    "frame of lists": lambda d: Frame({"id": IDS, "label": LABELS, "logits": LOGITS}),
+}
+WITHOUT_IDS = {
+    "npy": lambda d: _npy(d / "p.npy", LOGITS),
+    "npy runs": lambda d: _npy(d / "p.npy", LOGITS[None]),
+    "npy fortran": lambda d: _npy(d / "p.npy", np.asfortranarray(LOGITS)),
+    "parquet fixed lists": lambda d: _parquet(d / "p.parquet", FIXED),
+    "array": lambda d: PROBS.tolist(),
+}
+
+
+@pytest.mark.parametrize("form", [*WITH_IDS, *WITHOUT_IDS])
+def test_every_form_gives_the_same_predictions(form, tmp_path):
+    given = {**WITH_IDS, **WITHOUT_IDS}[form](tmp_path)
+    side = read_side(given)
+    probabilities = form in ("npz compressed", "csv.gz", "parquet columns", "array")
+    assert side.kind == ("probabilities" if probabilities else "logits")
+    assert (side.runs, side.class_names) == ((0,), None)
+    np.testing.assert_array_equal(side.values, [PROBS if probabilities else LOGITS])
+    if form in WITH_IDS:
+        np.testing.assert_array_equal(side.ids, IDS)
+        np.testing.assert_array_equal(side.labels, LABELS)
+        assert not side.notes  # nothing had to be assumed
+    if isinstance(given, pathlib.Path):
+        assert side.name == given.name
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16, ">f4"])
+def test_npy_keeps_its_type_and_is_mapped(dtype, tmp_path):
+    side = read_side(_npy(tmp_path / "p.npy", LOGITS.astype(dtype)))
+    assert side.values.dtype == np.dtype(dtype)
+    assert isinstance(side.values, np.memmap)
+    np.testing.assert_array_equal(side.values[0], LOGITS.astype(dtype))
+
+
+def test_large_arrays_of_an_archive_are_mapped(tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1)
+    half = LOGITS.astype(np.float16)
+    side = read_side(_npz(tmp_path / "a.npz", ids=IDS, logits=half))
+    assert isinstance(side.values, np.memmap)
+    np.testing.assert_array_equal(side.values[0], half)
+    np.testing.assert_array_equal(side.ids, IDS)
+    zipped = _npz(tmp_path / "b.npz", np.savez_compressed, logits=LOGITS)
+    np.testing.assert_array_equal(read_side(zipped).values[0], LOGITS)
+
+
+def test_runs_that_stopped_are_left_out(tmp_path):
+    runs = np.stack([LOGITS, LOGITS + 1, LOGITS * np.nan])
+    predictions = Predictions(IDS, LABELS, runs, {"stopped": [{"replica": 2}]})
+    save_predictions(tmp_path / "p.npz", predictions)
+    for given in (tmp_path / "p.npz", predictions):
+        side = read_side(given, "v1")
+        assert side.runs == (0, 1)
+        np.testing.assert_array_equal(side.values, runs[:2])
+        assert side.notes == ("v1: runs 2 stopped early and are left out.",)
+
+
+def test_runs_in_a_column_become_an_axis(rng, tmp_path):
+    runs = np.stack([LOGITS, LOGITS * 2])
+    rows = rng.permutation(2 * N)  # of run r, example i: r N + i
+    columns = {
+        "run": np.repeat([3, 8], N)[rows],
+        "id": np.tile(IDS, 2)[rows],
+        "label": np.array(["cat", "dog", "cow"])[np.tile(LABELS, 2)[rows]],
+        **{f"logit_{c}": runs.reshape(-1, C)[rows, c] for c in range(C)},
+    }
+    side = read_side(_csv(tmp_path / "p.csv", columns))
+    assert side.runs == (3, 8)
+    np.testing.assert_array_equal(side.ids, IDS)
+    np.testing.assert_array_equal(side.values, runs)
+    assert side.label_names == ("cat", "cow", "dog")
+    columns["id"][0] = 999
+    with pytest.raises(PredictionsError, match="2 are not both in run 3 and in run 8"):
+        read_side(_csv(tmp_path / "p.csv", columns))
+
+
+@pytest.mark.parametrize("shape", [(N,), (2, N)])
+def test_integers_and_strings_are_predicted_classes(shape, rng, tmp_path):
+    classes = rng.integers(0, C, shape)
+    side = read_side(_npy(tmp_path / "p.npy", classes))
+    assert (side.kind, side.class_names) == ("classes", None)
+    np.testing.assert_array_equal(side.values, classes.reshape(-1, N))
+    names = np.array(["b", "a", "c"])[classes]
+    side = read_side(_npz(tmp_path / "p.npz", y_pred=names))
+    assert side.class_names == ("a", "b", "c")
+    said = np.array(side.class_names)[side.values]
+    np.testing.assert_array_equal(said, names.reshape(-1, N))
+
+
+def _tables(folder, columns):
+    """The same table as it is read from CSV and from Parquet."""
+    return _csv(folder / "p.csv", columns), _parquet(folder / "p.parquet", columns)
+
+
+def test_classes_and_scores_in_one_file_are_told_apart_by_kind(tmp_path):
+    columns = _columns(LOGITS, "logit_", prediction=LOGITS.argmax(1), p_value=LABELS)
+    columns |= {f"prob_{c}": PROBS[:, c] for c in range(C)}
+    for path in _tables(tmp_path, columns):
+        assert read_side(path).kind == "logits"
+        found = read_side(path, kind="probabilities")
+        np.testing.assert_array_equal(found.values[0], PROBS)
+        found = read_side(path, kind="classes")
+        np.testing.assert_array_equal(found.values[0], LOGITS.argmax(1))
+
+
+def test_classes_of_columns_have_names_or_numbers_whatever_their_order(tmp_path):
+    columns = _columns(PROBS, "prob_", ["dog", "cat", "über"])
+    columns["label"] = np.array(["dog", "cat", "unknown"])[LABELS]
+    side = read_side(_csv(tmp_path / "p.csv", columns))
+    assert side.class_names == ("dog", "cat", "über")
+    assert side.label_names == ("cat", "dog", "unknown")
+    turned = {name: columns[name] for name in reversed(columns)}
+    side = read_side(_csv(tmp_path / "p.csv", turned))
+    assert side.class_names == ("über", "cat", "dog")
+    np.testing.assert_array_equal(side.values[0], PROBS[:, ::-1])
+    numbered = _columns(PROBS, "prob_")
+    turned = {name: numbered[name] for name in reversed(numbered)}
+    side = read_side(_csv(tmp_path / "p.csv", turned))
+    assert side.class_names is None
+    np.testing.assert_array_equal(side.values[0], PROBS)
+
+
+def test_a_table_of_classes_without_prefix_is_read_if_the_kind_is_said(tmp_path):
+    scores = dict(zip(("cat", "dog", "cow"), PROBS.T, strict=True))
+    path = _csv(tmp_path / "p.csv", {"example": IDS, "y": LABELS, **scores})
+    names = {"id_column": "example", "label_column": "y"}
+    side = read_side(path, kind="probabilities", **names)
+    assert side.class_names == ("cat", "dog", "cow")
+    np.testing.assert_array_equal(side.values[0], PROBS)
+    np.testing.assert_array_equal(side.ids, IDS)
+    assert "of 3 classes are all other columns: cat, dog, cow." in side.notes[0]
+    with pytest.raises(PredictionsError, match="no column logit_<class>, prob_"):
+        read_side(path)
+    table = pa.table({"prob_0": PROBS[:, 0], "prob_1": PROBS[:, 1]})
+    with pytest.raises(PredictionsError, match="there is no column logit_<class>, it"):
+        read_side(table, kind="logits")
+
+
+def test_one_score_per_example_is_of_the_second_class_and_needs_its_kind(tmp_path):
+    one = PROBS[:, 1]
+    side = read_side({"prob": one}, "v1")
+    assert side.kind == "probabilities"
+    np.testing.assert_allclose(side.values[0, :, 1], one)
+    np.testing.assert_allclose(side.values[0].sum(axis=1), 1, rtol=1e-6)
+    side = read_side(PROBS[:, 1:2], kind="logits")
+    np.testing.assert_array_equal(side.values[0, :, 0], 0)
+    with pytest.raises(PredictionsError, match="one score per example; say by"):
+        read_side(one)
+    for path in _tables(tmp_path, {"id": IDS, "prediction": one}):
+        for kind in (None, "classes"):
+            with pytest.raises(PredictionsError, match="12 of 12 are not"):
+                read_side(path, kind=kind)
+        for kind in ("logits", "probabilities"):
+            side = read_side(path, kind=kind)
+            assert side.kind == kind
+            np.testing.assert_array_equal(side.values[0, :, 1], one)
+            assert "for the " + kind + " of class 1 of two" in side.notes[0]
+    for path in _tables(tmp_path, {"id": IDS, "score": one, "x": LABELS, "y": LABELS}):
+        side = read_side(path, kind="logits", prediction_column="score")
+        np.testing.assert_array_equal(side.values[0, :, 1], one)
+
+
+def test_a_kind_that_is_not_there_is_refused(tmp_path):
+    columns = _columns(LOGITS, "logit_", prediction=LOGITS.argmax(1))
+    for path in _tables(tmp_path, columns):
+        with pytest.raises(PredictionsError, match="no column prob_<class>, it has"):
+            read_side(path, kind="probabilities")
+    for path in _tables(tmp_path, {"prediction": ["cat", "dog"]}):
+        with pytest.raises(PredictionsError, match=r"invalid value|no numbers"):
+            read_side(path, kind="probabilities")
+
+
+def test_booleans_are_the_same_classes_in_every_form(tmp_path):
+    truth = np.arange(N) % 5 == 0
+    for given in (*_tables(tmp_path, {"y_pred": truth}), {"y_pred": truth.tolist()}):
+        side = read_side(given)
+        assert side.class_names == ("False", "True")
+        np.testing.assert_array_equal(side.values[0], truth)
+    side = read_side({"prediction": ["true", "true"], "label": [1, 0]})
+    np.testing.assert_array_equal(side.values, [[1, 1]])
+
+
+def test_text_of_several_lines_is_read_from_a_large_csv(tmp_path):
+    cell = '"two lines of text,\nand ""quotes"" to fill a block"'
+    rows = [f"{i},{cell},{i % 3}\n" for i in range(25_000)]
+    (tmp_path / "p.csv").write_text("id,text,prediction\n" + "".join(rows))
+    side = read_side(tmp_path / "p.csv")
+    np.testing.assert_array_equal(side.ids, np.arange(25_000))
+    np.testing.assert_array_equal(side.values[0], np.arange(25_000) % 3)
+
+
+def test_what_is_assumed_is_said():
+    said = "v1: scores are taken for probabilities: rows are at least 0 and sum to one."
+    assert read_side(PROBS, "v1").notes == (said,)
+    some_wrong = PROBS * np.where(np.arange(N) < 3, 2, 1)[:, None]
+    for values, kind in (
+        (LOGITS, "logits"),
+        (PROBS * 70, "logits"),
+        (PROBS * 100, "probabilities"),  # refused in the pass
+        (some_wrong, "probabilities"),
+    ):
+        assert read_side(values).kind == kind
+    assert read_side(PROBS, kind="logits").kind == "logits"
+    with pytest.raises(PredictionsError, match=r"12 of 12 rows .* do not sum to one"):
+        read_side(PROBS / 2)
+    spoiled = PROBS.copy()
+    spoiled.view(np.uint32)[0, 0] = 0x7F800001  # a NaN that NumPy warns of
+    assert read_side(spoiled).kind == "probabilities"
+
+
+def test_tensors_of_other_frameworks_are_arrays():
+    class Tensor:  # the part of a PyTorch tensor that is used
+        dtype, requires_grad = "torch.float32", True
+
+        def detach(self):
+            self.requires_grad = False
+            return self
+
+        def cpu(self):
+            return self
+
+        def __array__(self, dtype=None, copy=None):
+            assert not self.requires_grad
+            return LOGITS
+
+    np.testing.assert_array_equal(read_side(Tensor()).values[0], LOGITS)
+    side = read_side({"logits": jnp.asarray(LOGITS, jnp.bfloat16), "label": LABELS})
+    assert side.values.dtype.name == "bfloat16"
+
+
+def test_separate_ids_are_for_sides_without_ids(tmp_path):
+    path, ids = _npy(tmp_path / "p.npy", LOGITS), _npy(tmp_path / "ids.npy", IDS)
+    np.testing.assert_array_equal(read_side(path, ids=ids).ids, IDS)
+    names = _csv(tmp_path / "ids.csv", {"name": [f"{i:03}.png" for i in IDS]})
+    assert read_side(path, ids=names).ids[0] == "003.png"
+    own = read_side({"logits": LOGITS, "ids": IDS + 1}, ids=ids)
+    np.testing.assert_array_equal(own.ids, IDS + 1)
+    with pytest.raises(PredictionsError, match="are of 2 examples, the pred"):
+        read_side(path, ids=[1, 2])
+
+
+def test_ids_of_digits_with_zeros_in_front_stay_text(tmp_path):
+    columns = _columns(LOGITS, "logit_") | {"id": [f"{i:04}" for i in IDS]}
+    assert read_side(_csv(tmp_path / "p.csv", columns)).ids[0] == "0003"
+
+
+TEXTS = {  # a file and its text
+    ("a.csv", ""): "a.csv: the file is empty",
+    ("a.txt", "1 2"): "files of this kind are not read",
+    ("a.npy", "hello"): "it is no NumPy .npy file",
+    ("a.npz", "hello"): "it is not a NumPy .npz archive",
+    ("a.parquet", "hello you"): "cannot be read, ",
+    ("a.csv", "id,p_0,p_1\n"): "it has no rows",
+    ("a.csv", "p_0,p_1\n1,x\n"): "invalid value 'x'",
+    ("a.csv", "p_0;p_1\n1;0\n"): "by commas, not by",
+    ("a.csv", "p_0,p_1\n1\n"): "Expected 2 columns, got 1",
+    ("a.csv", "p_0,p_0\n1,0\n"): "more than once",
+    ("a.csv", "p_0,p_2\n1,0\n"): "class numbers 0 to 1",
+    ("a.csv", "prob_0,x\n1,0\n"): "scores of one class",
+    ("a.csv", "y_true,label,p_0,p_1\n1,1,1,0\n"): (
+        "y_true and label could both be the label column"
+    ),
+    ("a.csv", "label,p_0,p_1\n1,1,0\n,1,0\n"): (
+        "labels are missing for 1 of 2 examples, for example rows 1"
+    ),
+}
+ARRAYS = {  # what is in `a.npy`
+    "holds pickled Python objects": np.array([{}, []], object),
+    "they are complex128": np.ones((2, 2), complex),
+    r"must have shape \[N, C\]": np.ones(()),
+    "scores are empty": np.ones((0, 3)),
+    "more runs than examples; transpose": np.ones((9, 2), int),
+}
+VALUES = {  # what a user gives
+    "say by the kind whether that": {"predictions": [0.5, 1]},
+    "at least 0; 1 of 2 are not": {"predictions": [1, -1]},
+    "must be below 1,000,000, or names": {"predictions": [1, 2**40]},
+    "there are no logits, probabilities or pr": {"ids": [1, 2]},
+    "ids must be unique; 2 of 5 occur more than once, for example 4, 5": {
+        "ids": [4, 4, 5, 5, 5],
+        "classes": [1, 1, 1, 0, 0],
+    },
+    "they are float64": {"ids": [0.5], "classes": [1]},
+    "ids are bytes that are not in UTF-8": {"ids": [b"\xff", b"a"], "classes": [1, 1]},
+    "labels are bytes that are not": {"labels": [b"\xff", b"a"], "classes": [1, 1]},
+    "class_names are bytes": {"class_names": [b"\xff", b"a"], "logits": [[0, 1.0]]},
+    "ids are of 2 examples, the predictions of 3": {"ids": [1, 2], "classes": [1] * 3},
+    "labels are of 2 examples": {"labels": [1, 2], "classes": [1, 1, 1]},
+    "must name 2 classes; there are 1": {"class_names": ["a"], "logits": [[0, 1.0]]},
+    "class names must differ": {"class_names": ["a", "a"], "logits": [[0, 1.0]]},
+    "has 2 entries in most rows, but not in 2 of 4, for example rows 1, 2": pa.table(
+        {"logits": [[1.0, 2], [1.0], None, [1.0, 2]]}
+    ),
+    "cannot be made an array": [[1.0], [1.0, 2]],
+    "with a run column must have an id column": pa.table(
+        {"run": [0, 1], "prediction": [1, 1]}
+    ),
+}
+
+
+def _refused(given, message):
+    with pytest.raises(PredictionsError, match=message) as caught:
+        read_side(given, "version 1")
+    start = str(given) if isinstance(given, pathlib.Path) else "version 1"
+    assert str(caught.value).startswith(f"{start}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "text"), TEXTS)
+def test_text_that_cannot_be_read_is_said_in_one_sentence(name, text, tmp_path):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    _refused(tmp_path / name, TEXTS[name, text])
+
+
+@pytest.mark.parametrize("message", [*ARRAYS, *VALUES])
+def test_values_that_cannot_be_used_are_said_in_one_sentence(message, tmp_path):
+    if message in ARRAYS:
+        np.save(tmp_path / "a.npy", ARRAYS[message], allow_pickle=True)
+    _refused(VALUES.get(message, tmp_path / "a.npy"), message)
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    _refused(tmp_path / "no.npy", "no.npy: there is no such file")
+    _refused(tmp_path, "is a folder without predictions.npz")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    text = pa.StringArray.from_buffers(
+        2, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"a\xff")
+    )
+    table = pa.table({"id": text, "prediction": [0, 1]})
+    _refused(table, "the table is damaged")
+    pq.write_table(table, tmp_path / "p.parquet")
+    _refused(tmp_path / "p.parquet", "cannot be read, ")
+    for content, message in (
+        (b"id,prediction\nB\xe4r,1\n", r"cannot be read, .*UTF"),
+        (b"B\xe4r,prediction\n1,1\n", "it is not in UTF-8"),
+    ):
+        (tmp_path / "p.csv").write_bytes(content)
+        _refused(tmp_path / "p.csv", message)
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "parquet lists", "csv.gz"])
+def test_truncated_files_are_refused(form, rng, tmp_path):
+    path = {**WITH_IDS, **WITHOUT_IDS}[form](tmp_path)
+    whole = path.read_bytes()
+    for length in rng.integers(1, len(whole), 20):
+        path.write_bytes(whole[:length])
+        with pytest.raises(PredictionsError, match=f"^{path}: "):
+            read_side(path)
+
+
+def test_a_csv_without_a_last_line_end_is_noted(tmp_path):
+    path = _csv(tmp_path / "p.csv", _columns(LOGITS, "logit_"))
+    path.write_text(path.read_text()[:-3])
+    assert "may be cut short" in read_side(path).notes[0]
+
+
+def test_facts_of_another_tool_are_no_harm(tmp_path):
+    for meta in ("no json", json.dumps([1, 2]), json.dumps({"stopped": []})):
+        path = _npz(tmp_path / "p.npz", logits=LOGITS, meta=meta)
+        assert read_side(path).runs == (0,)

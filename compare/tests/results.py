@@ -1,0 +1,121 @@
+"""Random predictions joined and compared, and a parser that checks the pages."""
+
+import functools
+from html.parser import HTMLParser
+
+import numpy as np
+
+from churn_compare.comparison import compare_pair
+from churn_compare.display import CompareResult
+from churn_compare.gates import Gate
+from churn_compare.pair import Pair, Scanned, Side
+from churn_compare.result import Interval
+from churn_compare.scanning.scan import scan
+
+NAN = float("nan")
+NONE = Interval(NAN, NAN, NAN)
+GATES = (Gate("churn", 0.05), Gate("churn", 0.99, "max", "bound"))
+
+
+def random_logits(seed, runs=(1, 1), examples=40, classes=4):
+    """Labels `[N]` and the logits `[R, N, C]` of two versions that often agree."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, classes, examples)
+    shared = 1.5 * np.eye(classes)[labels] + generator.normal(size=(examples, classes))
+    sides = (
+        (shared + generator.normal(size=(r, examples, classes))).astype(np.float32)
+        for r in runs
+    )
+    return labels, *sides
+
+
+def pair_of(old, new, labels=None, **fields) -> tuple[Pair, Scanned]:
+    """The pair and what a pass over it keeps; `old` and `new` as in `random_logits`.
+
+    Whole numbers `[R, N]` are predicted classes.
+    """
+    old, new = (
+        Side(
+            name,
+            "logits" if np.ndim(values) == 3 else "classes",
+            np.asarray(values),
+            runs=tuple(range(len(values))),
+        )
+        for name, values in (("old", old), ("new", new))
+    )
+    classes = max(old.classes, new.classes)
+    if labels is not None:
+        labels = np.asarray(labels)
+        classes = max(classes, int(labels.max(initial=-1)) + 1)
+    ids = np.asarray(fields.pop("ids", np.arange(old.examples)))
+    pair = Pair(old, new, ids, classes, labels=labels, **fields)
+    return pair, scan(pair)
+
+
+@functools.cache
+def result_of(
+    *,
+    classes=10,
+    examples=2000,
+    runs=1,
+    labelled=True,
+    scored=True,
+    names=None,
+    sliced=True,
+    gates=GATES,
+) -> CompareResult:
+    """A version against one that is more accurate and too sure of itself."""
+    labels, old, new = random_logits(0, (runs, runs), examples, classes)
+    new = 2 * (new + 0.5 * np.eye(classes, dtype=np.float32)[labels])
+    if not scored:
+        old, new = old.argmax(-1), new.argmax(-1)
+    regions = np.array([f"region {i * 7 % 5}" for i in range(examples)])
+    pair, scanned = pair_of(
+        old,
+        new,
+        labels if labelled else None,
+        class_names=names or tuple(f"class {c}" for c in range(classes)),
+        slices={"region": regions} if sliced else {},
+        ids=np.array([f"image-{i:05}" for i in range(examples)]),
+    )
+    return compare_pair(pair, gates=gates, resamples=100, scanned=scanned)
+
+
+class Page(HTMLParser):
+    """Checks nesting; collects tags, attributes, text and the rows of tables."""
+
+    VOID = ("meta", "br", "link", "img", "input", "hr")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+        self.headings, self.tables = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append(0)
+        elif tag in ("td", "th"):
+            self.tables[-1][-1] += 1
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+    def of(self, name):
+        """Values of an attribute, in the order of the page."""
+        return [value for attribute, value in self.attributes if attribute == name]

@@ -1,0 +1,154 @@
+"""Arrays of damaged and forged files: read where they are used, or one sentence."""
+
+import io
+import os
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from churn_compare import array_files
+from churn_compare.array_files import (
+    ArrayFileError,
+    NpzArrays,
+    read_npy,
+    replace_file,
+    write_file,
+)
+from churn_compare.predictions import load_predictions
+from churn_compare.reading.labels import read_ids, read_labels, read_slices
+from churn_compare.reading.sides import read_side
+
+N, C = 6, 3
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 4096)
+    monkeypatch.setattr(array_files, "_free_memory", lambda: 12_000)
+
+
+def _with(path, **more):
+    arrays = {"ids": np.arange(N), "labels": np.arange(N) % C}
+    np.savez_compressed(path, **arrays, **more)
+    return path
+
+
+READERS = {
+    "side": lambda path: read_side(path),
+    "ids": lambda path: read_ids(path),
+    "labels": lambda path: read_labels(path),
+    "predictions": lambda path: load_predictions(path),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_only_what_is_used_is_unpacked(reader, rng, tmp_path, little_memory):
+    logits = rng.normal(size=(N, C))
+    path = _with(tmp_path / "a.npz", unused=np.zeros(10**6), logits=logits)
+    READERS[reader](path)
+
+
+@pytest.mark.parametrize("reader", ["side", "predictions"])
+def test_what_does_not_fit_into_memory_is_not_unpacked(reader, tmp_path, little_memory):
+    name = "logits"
+    path = _with(tmp_path / "a.npz", **{name: np.zeros((N, 10**6))})
+    message = rf"a.npz.*{name}: unpacking it would take 0.0 GiB, more than half of"
+    with pytest.raises(ValueError, match=message):
+        READERS[reader](path)
+    np.savez(path, logits=np.zeros((N, 1000)))  # is not packed
+    assert isinstance(NpzArrays(path, mapped=True)["logits"], np.memmap)
+
+
+def test_slices_leave_predictions_in_the_file(rng, tmp_path, little_memory):
+    path = _with(tmp_path / "a.npz", logits=np.zeros((N, 10**5)))
+    assert list(read_slices(path).slices) == ["labels"]
+
+
+def _npy(header, data=b"", version=1):
+    text = header.encode()
+    length = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
+
+
+def _header(shape, descr="'<f4'"):
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n"
+
+
+FORGED = {
+    "negative": (_npy(_header("(-4,)"), bytes(16)), "the file is truncated or damaged"),
+    "two negative": (_npy(_header("(-2, -2)"), bytes(16)), "truncated or damaged"),
+    "no literal": (
+        _npy(_header("(10**0 and 4, )")),
+        "the header of the array is damaged",
+    ),
+    "overflow": (_npy(_header(f"({2**62}, 4)"), bytes(16)), "needs 73,786,976,294,838"),
+    "huge and empty": (_npy(_header(f"(0, {2**70})")), "."),
+    "no bytes": (_npy(_header(f"({10**12},)", "'<U0'")), "needs 0 bytes and 0 are"),
+    "objects": (_npy(_header("(2,)", "'|O'"), bytes(16)), "holds pickled Python obj"),
+    "in fields": (_npy(_header("(1,)", "[('a', '|O')]"), bytes(8)), "holds pickled"),
+    "deep": (_npy(_header("(" * 3000)), "the header of the array is damaged"),
+    "long": (_npy(_header(" " * 70_000 + "(4,)"), bytes(16), 2), "header of the array"),
+    "claims": (b"\x93NUMPY\2\0\xff\xff\xff\xff" + bytes(99), "header of the array"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_headers_are_refused(name, tmp_path):
+    content, message = FORGED[name]
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_npy(tmp_path / "a.npy")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", content)
+    with pytest.raises(ArrayFileError, match=f"^a: .*{message}"):
+        NpzArrays(tmp_path / "a.npz")["a"]
+    with pytest.raises(ValueError, match=r"^[^\n]*$"):
+        read_side(tmp_path / "a.npz", prediction_column="a")
+
+
+@pytest.mark.parametrize("savez", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
+    arrays = {
+        "two": np.asarray(rng.normal(size=(5, 7)), order=order),
+        "none": np.zeros((0, 3), np.int8),
+        "one": np.array("text"),
+        "big": np.arange(9, dtype=">i8"),
+    }
+    savez(tmp_path / "a.npz", **arrays)
+    found = NpzArrays(tmp_path / "a.npz")
+    assert list(found) == list(arrays) and "two" in found and "no" not in found
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+def test_a_file_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):
+    path = write_file(tmp_path / "new" / "a.txt", "é")
+    assert path.read_bytes() == write_file(path, "é".encode()).read_bytes()
+    assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(pipe, "through")
+    assert os.read(reader, 20) == b"through"
+    with replace_file(pipe) as file:
+        np.savez(file, a=np.arange(3))
+    with np.load(io.BytesIO(os.read(reader, 4096))) as arrays:
+        assert arrays["a"].tolist() == [0, 1, 2]
+    os.close(reader)
+    assert pipe.is_fifo()
+    for write in (
+        lambda: write_file(tmp_path, "a folder"),
+        replace_file(tmp_path).__enter__,
+    ):
+        with pytest.raises(IsADirectoryError):
+            write()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "pipe"]
+
+
+def test_memory_is_what_the_system_says():
+    free = array_files._free_memory()
+    assert free is None or 2**20 < free < 2**50

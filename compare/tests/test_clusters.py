@@ -1,0 +1,226 @@
+"""Clusters of examples: by hand, by loops in float64, and how they are read."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import churn_compare
+from churn_compare.example_ids import PredictionsError
+from churn_compare.groups import group_intervals
+from churn_compare.intervals import counted, intervals, mcnemar_test
+from churn_compare.noise import noise_test, retraining_p
+from churn_compare.pair import Scanned, ScannedSide
+from churn_compare.significance import sign_flip_exact
+from churn_compare.sums import outcome_sums, partition
+from churn_compare.uncertainty import ratio
+from churn_compare.versions import compare_versions
+
+
+def clustered(seed, runs=(1, 1), clusters=30, examples=400):
+    """Two versions whose flips are alike within clusters, labels and the clusters."""
+    rng = np.random.default_rng(seed)
+    of = np.concatenate([np.arange(clusters), rng.integers(0, clusters, examples)])
+    rate = rng.beta(0.3, 1.5, clusters)[of[:examples]]
+    sides = (
+        ScannedSide((rng.random((r, examples)) < rate).astype(np.int32)) for r in runs
+    )
+    return Scanned(*sides), np.zeros(examples, np.int64), of[:examples]
+
+
+@pytest.mark.parametrize("runs", [(1, 1), (3, 2)])
+def test_the_variance_equals_the_cluster_robust_one(runs):
+    scanned, labels, clusters = clustered(0, runs)
+    parts = partition(len(labels), 1, 0, clusters)
+    flips = outcome_sums(scanned, labels, parts.group, parts.groups)
+    found = ratio(flips.changed, flips.examples[:, None, None], np.nan)
+    known = found.uncertainty(parts.clusters)
+    changed = np.mean([a != b for _, a, b in scanned.pairs()], axis=0)
+    left = changed - changed.mean()
+    G = parts.clusters
+    sums = np.array([left[clusters == g].sum() for g in range(G)])
+    expected = G / (G - 1) * np.sum(np.square(sums)) / len(labels) ** 2
+    assert known.examples == pytest.approx(expected, rel=1e-12)
+    if runs == (1, 1):
+        fewer = 2 / (np.sum(sums**4) / np.sum(sums**2) ** 2 - 1 / G)
+        freedom = min(G - 1, fewer)
+        assert known.quantile(0.95) == pytest.approx(stats.t.ppf(0.975, freedom))
+
+
+def test_groups_have_the_intervals_of_the_whole():
+    for runs in ((1, 1), (3, 2)):
+        scanned, labels, clusters = clustered(1, runs)
+        whole = intervals(scanned, labels, clusters=clusters)
+        groups = np.zeros(len(labels), np.int64)
+        found = group_intervals(scanned, labels, groups, 2, clusters=clusters)
+        for name in ("churn", "negative_flip_rate", "accuracy_gain"):
+            ours = getattr(found, name)
+            assert vars(ours[0]) == pytest.approx(vars(whole[name])), name
+            assert np.isnan(ours.low[1])
+        p = mcnemar_test(scanned, labels, clusters)
+        assert found.p[0] == p.p and np.isnan(found.p[1])
+
+
+def test_a_part_of_the_examples_is_as_if_there_were_no_others():
+    scanned, labels, clusters = clustered(2)
+    inside = np.arange(len(labels)) % 3 == 0
+    kept = np.unique(clusters[inside], return_inverse=True)[1]
+    sides = [ScannedSide(s.predicted[:, inside]) for s in (scanned.old, scanned.new)]
+    alone = intervals(Scanned(*sides), labels[inside], clusters=kept)
+    groups = np.where(inside, 0, -1)
+    found = group_intervals(scanned, labels, groups, 1, clusters=clusters)
+    assert vars(found.churn[0]) == pytest.approx(vars(alone["churn"]))
+    p = mcnemar_test(Scanned(*sides), labels[inside], kept)
+    assert found.p[0] == p.p
+
+
+def test_clusters_of_one_example_each_change_next_to_nothing():
+    scanned, labels, _ = clustered(3, (2, 3), examples=900)
+    alone = np.random.default_rng(0).permutation(900)
+    with_, without = (intervals(scanned, labels, clusters=c) for c in (alone, None))
+    for name, interval in without.items():
+        assert with_[name].value == pytest.approx(interval.value, rel=1e-12)
+        width = interval.high - interval.low
+        # Few flips leave the variance over clusters few degrees of freedom.
+        assert with_[name].high == pytest.approx(interval.high, abs=0.06 * width)
+    tests = (mcnemar_test(scanned, labels, c) for c in (alone, None))
+    assert next(tests) == next(tests)
+    noise = (noise_test(scanned, clusters=c) for c in (alone, None))
+    assert next(noise).p == pytest.approx(next(noise).p, rel=1e-9)
+
+
+def test_copies_of_each_example_are_one_cluster():
+    scanned, labels, _ = clustered(4, (3, 3), examples=300)
+    copied = Scanned(
+        *(
+            ScannedSide(np.repeat(s.predicted, 5, axis=1))
+            for s in (scanned.old, scanned.new)
+        )
+    )
+    clusters = np.repeat(np.arange(300), 5)
+    single = intervals(scanned, labels, clusters=np.arange(300))
+    found = intervals(copied, np.repeat(labels, 5), clusters=clusters)
+    for name, interval in single.items():
+        assert vars(found[name]) == pytest.approx(vars(interval)), name
+    ours, theirs = noise_test(copied, clusters=clusters), noise_test(scanned)
+    assert ours.p == pytest.approx(theirs.p, rel=1e-9)
+    assert ours.excess.value == pytest.approx(theirs.excess.value)
+    runs = np.concatenate([copied.old.predicted, copied.new.predicted])
+    x = np.mean(runs[:, None] != runs[None], axis=-1)
+    assert retraining_p(runs, x, 3) < ours.p or ours.p > 0.5
+
+
+def test_without_an_event_clusters_count_and_not_examples():
+    same = ScannedSide(np.zeros((1, 1000), np.int32))
+    clusters = np.arange(1000) % 20
+    found = intervals(Scanned(same, same), np.zeros(1000, int), clusters=clusters)
+    t = stats.t.ppf(0.975, 19)
+    assert found["churn"].high == pytest.approx(t**2 / (20 + t**2))
+    assert found["accuracy_gain"].high == pytest.approx(t**2 / (20 + t**2))
+
+
+def test_more_clusters_than_groups():
+    scanned, labels, clusters = clustered(5, clusters=9000, examples=30000)
+    parts = partition(len(labels), 1, 0, clusters)
+    assert parts.groups < parts.clusters == clusters.max() + 1
+    whole = np.unique(np.stack([clusters, parts.group]), axis=1)
+    assert whole.shape[1] == len(np.unique(clusters))  # no cluster is divided
+    found = counted(scanned, labels, parts, 0.95)[0]["churn"]
+    changed = scanned.old.predicted[0] != scanned.new.predicted[0]
+    sums = np.bincount(clusters, changed - changed.mean())
+    half = 1.96 * np.sqrt(np.sum(np.square(sums))) / len(labels)
+    assert found.high - found.value == pytest.approx(half, rel=0.06)
+
+
+def test_the_sign_flip_test_by_enumeration_and_in_large_samples():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        net = rng.integers(-4, 5, size=rng.integers(1, 10))
+        signs = np.stack(np.meshgrid(*[[-1, 1]] * len(net)), -1).reshape(-1, len(net))
+        expected = np.mean(np.abs(signs @ net) >= abs(net.sum()))
+        assert sign_flip_exact(net) == pytest.approx(expected, abs=1e-12)
+    many = rng.integers(-3, 4, size=20_000)
+    many[:90] = 3
+    durkalski = many.sum() ** 2 / np.sum(np.square(many))
+    assert sign_flip_exact(many) == pytest.approx(stats.chi2.sf(durkalski, 1), rel=0.02)
+    huge = np.append(many, [400_000, -400_000, 300_000, -300_000])  # beyond the lattice
+    z = many.sum() / np.sqrt(np.sum(np.square(huge, dtype=float)))
+    assert sign_flip_exact(huge) == pytest.approx(2 * stats.norm.sf(abs(z)))
+    with pytest.raises(ValueError, match="whole"):
+        sign_flip_exact([0.5])
+
+
+OLD, NEW, LABELS = [0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 0]
+DOCUMENTS = ["a", "a", "b", "b", "c", "c"]
+
+
+def test_clusters_as_values_as_a_mapping_and_as_a_column(tmp_path):
+    ids = [f"x{i}" for i in range(6)]
+    plain = churn_compare.compare(OLD, NEW, labels=LABELS, clusters=DOCUMENTS)
+    assert (plain.clusters.count, plain.clusters.largest) == (3, 2)
+    old, new = ({"prediction": p, "id": ids, "label": LABELS} for p in (OLD, NEW))
+    mapped = dict(zip(ids, DOCUMENTS, strict=True))
+    table = {"id": ids[::-1], "doc": DOCUMENTS[::-1], "part": list("mmmnnn")}
+    text = "\n".join(
+        [
+            "id,prediction,label,doc",
+            *(
+                f"{i},{p},{label},{d}"
+                for i, p, label, d in zip(ids, OLD, LABELS, DOCUMENTS, strict=True)
+            ),
+        ]
+    )
+    (tmp_path / "old.csv").write_text(text)
+    for given, options in (
+        (old, {"clusters": mapped}),
+        (old, {"clusters": "doc", "slices": table}),
+        (tmp_path / "old.csv", {"clusters": "doc"}),
+        (old | {"doc": DOCUMENTS}, {"clusters": "doc"}),
+    ):
+        found = churn_compare.compare(given, new, **options)
+        assert vars(found["churn"]) == vars(plain["churn"])
+        assert found.mcnemar == plain.mcnemar
+        assert list(found.groupings) == ["class", *(["part"] * ("slices" in options))]
+    assert "6 examples in 3 clusters of doc" in str(found)
+    assert "for new clusters of doc" in str(found)
+    assert found.to_dict()["clusters"]["column"] == "doc"
+
+
+def test_clusters_of_a_folder_of_versions(tmp_path):
+    for name, values in (("v1", OLD), ("v2", NEW)):
+        np.savez(tmp_path / f"{name}.npz", predictions=values, doc=DOCUMENTS)
+    found = compare_versions(tmp_path, labels=LABELS, clusters="doc")
+    assert found.whole.clusters.count == 3
+
+
+def test_examples_without_a_cluster_are_alone():
+    some = ["a", "a", "", None, "b", "b"]
+    clusters = {"id": list(range(6)), "doc": np.array(some, object)}
+    sides = ({"prediction": p, "id": list(range(6))} for p in (OLD, NEW))
+    found = churn_compare.compare(*sides, labels=LABELS, clusters=clusters)
+    assert found.clusters.count == 4
+    assert "2 of 6 examples have no cluster: each is one of its own." in found.notes
+
+
+@pytest.mark.parametrize(
+    ("clusters", "message"),
+    [
+        ("dok", "no column 'dok' of clusters in the predictions"),
+        (["a"] * 6, "all examples are in one cluster"),
+        (["a", "b"], "the clusters are of 2 examples, the predictions of 6"),
+        ({"id": [0], "a": [1], "b": [2]}, "clusters must be one column; it has"),
+        ({0: "a", 1: "b"}, "the clusters lack 4 of 6 ids"),
+    ],
+)
+def test_what_is_refused(clusters, message):
+    sides = ({"prediction": p, "id": list(range(6))} for p in (OLD, NEW))
+    with pytest.raises(PredictionsError, match=message):
+        churn_compare.compare(*sides, labels=LABELS, clusters=clusters)
+
+
+def test_an_id_with_two_clusters_is_refused(tmp_path):
+    rows = ["id,run,prediction,doc", "0,0,1,a", "1,0,1,b", "0,1,1,a", "1,1,0,a"]
+    (tmp_path / "old.csv").write_text("\n".join(rows))
+    with pytest.raises(PredictionsError, match="several clusters for one id"):
+        churn_compare.compare(
+            tmp_path / "old.csv", tmp_path / "old.csv", clusters="doc"
+        )

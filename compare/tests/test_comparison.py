@@ -1,0 +1,127 @@
+"""What `compare` hands on to the parts that do the work."""
+
+import numpy as np
+import pytest
+
+from churn_compare.comparison import compare
+from churn_compare.verdict import sentences
+
+LABELS = np.arange(40) % 3
+FEW = {"resamples": 100}
+
+
+def runs(seed, count):
+    """Predicted classes of a few runs; one in four is drawn at random."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(3, size=(count, len(LABELS)))
+    return np.where(rng.random(drawn.shape) < 0.25, drawn, LABELS)
+
+
+def runs_of_two_versions(moved):
+    """`[3, 400, 4]` logits of a version and of one fine-tuned from its runs."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 400)
+    shared = 3 * np.eye(4)[labels] + 1.5 * rng.normal(size=(400, 4))
+    old = shared + 2 * rng.normal(size=(3, 400, 4))
+    return old, old + moved * rng.normal(size=old.shape), labels
+
+
+def test_identical_files_with_several_runs_differ_in_nothing():
+    old, new, labels = runs_of_two_versions(0.0)
+    result = compare(old, new, labels=labels, **FEW)
+    assert result["churn"].value == 0 and result["churn"].high < 0.02
+    assert result["accuracy_gain"].value == result["nll_change"].value == 0
+    assert result.flow.old == () and result.regressions_total == 0
+    assert np.isnan(result.noise.p)
+    assert any("Runs 0, 1, 2 are each compared only" in note for note in result.notes)
+    assert "on average over 3 pairs of runs of the same name" in sentences(result)[0]
+
+
+def test_runs_that_go_together_are_compared_one_by_one():
+    old, new, labels = runs_of_two_versions(0.3)
+    result = compare(old, new, labels=labels, **FEW)
+    each = [compare(a, b, labels=labels, **FEW) for a, b in zip(old, new)]
+    assert result.paired and result.run_pairs == result.mcnemar.pairs == 3
+    for name in ("churn", "kappa", "negative_flip_rate", "accuracy_new", "nll_change"):
+        mean = np.mean([one[name].value for one in each])
+        assert result[name].value == pytest.approx(mean), name
+        assert result[name].low < mean < result[name].high
+    assert result["surrogate_churn"].value == pytest.approx(
+        np.mean([one["surrogate_churn"].value for one in each])
+    )
+    assert sum(result.flow.examples) == pytest.approx(400 * result["churn"].value)
+    for k, group in enumerate(result.groups):
+        of_runs = [one.groups[k] for one in each]
+        for part in ("churn", "negative_flip_rate", "accuracy_gain"):
+            mean = np.mean([getattr(one, part).value for one in of_runs])
+            assert getattr(group, part).value == pytest.approx(mean)
+    worst = result.regressions[0]
+    moved = (new - old)[:, int(worst.id)]
+    moved = np.linalg.norm(moved - moved.mean(axis=1, keepdims=True), axis=1)
+    assert worst.displacement == pytest.approx(moved.mean(), rel=1e-4)
+    assert result.noise.excess.value == pytest.approx(
+        result["churn"].value - result.noise.expected.value
+    )
+
+
+def test_independent_runs_are_compared_each_with_each():
+    old, _, labels = runs_of_two_versions(0.0)
+    result = compare(old, old[[1, 2, 0]] + 0.01, labels=labels, **FEW)
+    assert not result.paired  # the same runs, but of other names
+    assert "on average over 9 pairs of runs (3 old, 3 new)" in sentences(result)[0]
+
+
+def test_each_side_may_be_of_its_own_kind():
+    probabilities = np.full((40, 2), 0.5)
+    logits = np.zeros((40, 2))
+    result = compare(
+        probabilities, logits, old_kind="probabilities", new_kind="logits", **FEW
+    )
+    assert (result.old.kind, result.new.kind) == ("probabilities", "logits")
+
+
+def test_the_level_is_that_of_every_interval():
+    old, new = runs(0, 3), runs(1, 3)
+    slices = {"half": ["a"] * 20 + ["b"] * 20}
+    gates = {"max_churn": 1, "max_slice_churn": 1}
+    found = {
+        level: compare(
+            old, new, labels=LABELS, slices=slices, gates=gates, level=level, **FEW
+        )
+        for level in (0.5, 0.95)
+    }
+    narrow, wide = found[0.5], found[0.95]
+    pairs = [(narrow[name], wide[name]) for name in ("churn", "accuracy_gain", "kappa")]
+    pairs += [(narrow.noise.excess, wide.noise.excess)]
+    pairs += [(a.churn, b.churn) for a, b in zip(narrow.groups, wide.groups)]
+    for inner, outer in pairs:
+        assert inner.value == outer.value
+        assert outer.low < inner.low < inner.high < outer.high
+    for level, result in found.items():
+        for outcome in result.gates:
+            assert f"({100 * level:g} % interval " in outcome.line
+
+
+def test_the_seed_is_that_of_the_bootstrap():
+    rng = np.random.default_rng(0)
+    old, new = rng.normal(size=(2, 40, 3))
+    kinds = {"kind": "logits", "labels": LABELS}
+    first, again, other = (
+        compare(old, new, seed=seed, **kinds, **FEW)["surrogate_churn"]
+        for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first.value == other.value and first.low != other.low
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"level": 1.0}, "level must lie between 0 and 1"),
+        ({"resamples": 99}, "resamples must be at least 100"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(setting, message):
+    with pytest.raises(ValueError, match=message):
+        compare([0, 1], [0, 1], **setting)

@@ -1,0 +1,220 @@
+"""Flows, regressions, curves and points: by hand and by loops in float64."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from churn_compare import findings
+from churn_compare.findings import (
+    class_flow,
+    largest_regressions,
+    reliability_curve,
+    scatter_points,
+)
+from churn_compare.intervals import intervals
+from churn_compare.pair import ScannedSide
+from tests.results import pair_of, random_logits
+
+
+@pytest.mark.parametrize("held", [0, 10**6])
+@pytest.mark.parametrize(("seed", "runs"), [(0, (1, 1)), (1, (2, 3))])
+def test_flow_is_that_of_a_loop(seed, runs, held, monkeypatch):
+    monkeypatch.setattr(findings, "_HELD", held)
+    labels, old, new = random_logits(seed, runs)
+    flow = class_flow(*pair_of(old, new, labels))
+    counts = collections.Counter()
+    for a in old.argmax(-1):
+        for b in new.argmax(-1):
+            for before, now, label in zip(a, b, labels, strict=True):
+                if before != now:
+                    counts[before, now, "all"] += 1
+                    counts[before, now, "negative"] += before == label
+                    counts[before, now, "positive"] += now == label
+    found = {}
+    for before, now, *numbers in zip(
+        flow.old, flow.new, flow.examples, flow.negative, flow.positive, strict=True
+    ):
+        for kind, number in zip(("all", "negative", "positive"), numbers, strict=True):
+            found[int(before), int(now), kind] = number
+    pairs = runs[0] * runs[1]
+    assert found == pytest.approx({k: n / pairs for k, n in counts.items()})
+    assert list(flow.examples) == sorted(flow.examples, reverse=True)
+
+
+def test_a_flow_by_hand(monkeypatch):
+    old, new = [[0, 0, 0, 1, 2]], [[1, 1, 2, 0, 2]]
+    pair, scanned = pair_of(
+        old, new, [0, 1, 1, 1, 2], class_names=("cat", "dog", "hen")
+    )
+    flow = class_flow(pair, scanned)
+    assert flow.old == ("cat", "cat", "dog")  # equal counts in the order of classes
+    assert flow.new == ("dog", "hen", "cat")
+    assert flow.examples == (2, 1, 1)
+    assert flow.negative == (1, 0, 1)
+    assert flow.positive == (1, 0, 0)
+    monkeypatch.setattr(findings, "LARGEST", 2)
+    flow = class_flow(*pair_of(old, new))
+    assert (flow.examples, flow.new) == ((2, 1), ("1", "2"))
+    assert np.isnan([*flow.negative, *flow.positive]).all()  # no labels
+    flow = class_flow(*pair_of(old, old, [0, 1, 1, 1, 2]))
+    assert flow == findings.Flow((), (), (), (), ())
+
+
+def test_many_classes_do_not_overflow():
+    last = 2**31 - 2
+    flow = class_flow(*pair_of([[last, 0]], [[0, last]], [0, 0]))
+    ways = {(str(last), "0"), ("0", str(last))}
+    assert set(zip(flow.old, flow.new, strict=True)) == ways
+
+
+def regressions(old, new, labels):
+    """Every regression by loops in float64: share, drop and move, worst first."""
+
+    def softmax(logits):
+        exp = np.exp(logits.astype(np.float64) - logits.max())
+        return exp / exp.sum()
+
+    found = []
+    for i, label in enumerate(labels):
+        pairs = [(a[i], b[i]) for a in old for b in new]
+        flips = [a.argmax() == label != b.argmax() for a, b in pairs]
+        if not any(flips):
+            continue
+        drops = [softmax(a)[label] - softmax(b)[label] for a, b in pairs]
+        moves = [np.linalg.norm((a - a.mean()) - (b - b.mean())) for a, b in pairs]
+        found.append((np.mean(flips), np.mean(drops), np.mean(moves), i))
+    return sorted(found, key=lambda r: (-r[0], -r[1], -r[2], r[3]))
+
+
+@pytest.mark.parametrize(("seed", "runs"), [(0, (1, 1)), (1, (3, 2))])
+def test_largest_regressions_are_those_of_a_loop(seed, runs):
+    labels, old, new = random_logits(seed, runs, examples=60)
+    pair, scanned = pair_of(old, new, labels)
+    expected = regressions(old, new, labels)
+    for count in (0, 1, 5, len(expected), 60):
+        found, total = largest_regressions(pair, scanned, count)
+        assert total == len(expected) > 5
+        assert [int(r.id) for r in found] == [r[3] for r in expected[:count]]
+        for regression, (share, drop, move, _) in zip(found, expected, strict=False):
+            assert regression.share == pytest.approx(share)
+            assert regression.label_drop == pytest.approx(drop, abs=1e-6)
+            assert regression.displacement == pytest.approx(move, rel=1e-5)
+    assert largest_regressions(*pair_of(old, new), 5) == ((), 0)
+    one = old[:1]
+    assert largest_regressions(*pair_of(one, one, one[0].argmax(-1)), 5) == ((), 0)
+    with pytest.raises(ValueError, match="at least 0; got -1"):
+        largest_regressions(pair, scanned, -1)
+
+
+def test_regressions_by_hand():
+    # Example 0 stays right, 1 and 3 break, 2 is repaired.
+    old = np.log([[[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]]])
+    new = np.log([[[0.8, 0.2], [0.3, 0.7], [0.9, 0.1], [0.9, 0.1]]])
+    ids, names = np.array(["a", "b", "c", "d"]), ("cat", "dog")
+    pair, scanned = pair_of(old, new, [0, 0, 0, 1], ids=ids, class_names=names)
+    found, total = largest_regressions(pair, scanned, 10)
+    assert total == 2
+    assert [(r.id, r.label, r.old, r.new) for r in found] == [
+        ("d", "dog", "dog", "cat"),  # falls by 0.7
+        ("b", "cat", "cat", "dog"),  # by 0.3
+    ]
+    numbers = [(r.old_confidence, r.new_confidence, r.label_drop) for r in found]
+    np.testing.assert_allclose(numbers, [(0.8, 0.9, 0.7), (0.6, 0.7, 0.3)], atol=1e-6)
+    scanned.new.label_log_prob[:] = -np.inf  # a label that the new one does not know
+    (first, _), _ = largest_regressions(pair, scanned, 2)
+    assert first.label_drop == pytest.approx(0.8)
+
+
+def test_regressions_of_classes_are_ordered_by_share_then_as_given():
+    old = [[1, 1, 1, 1], [1, 0, 1, 1]]
+    new = [[0, 0, 0, 0], [2, 0, 1, 0]]
+    found, total = largest_regressions(*pair_of(old, new, [1, 1, 1, 0]), 9)
+    assert total == 3
+    assert [(r.id, r.share) for r in found] == [("0", 1.0), ("1", 0.5), ("2", 0.5)]
+    assert found[0].new == "0"  # one vote each: the lowest class
+    numbers = [found[0].label_drop, found[0].displacement, found[0].old_confidence]
+    assert np.isnan([*numbers, found[0].new_confidence]).all()
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_curve_is_that_of_a_loop_over_bins(runs):
+    labels, old, new = random_logits(0, (runs, 1), examples=90)
+    _, scanned = pair_of(old, new, labels)
+    curve = reliability_curve(scanned.old, labels)
+    confidence = scanned.old.confidence.astype(np.float64)
+    right = scanned.old.predicted == labels
+    for m in range(15):
+        low, high = np.float32(m / 15), np.float32((m + 1) / 15)
+        inside = (confidence > low) & (confidence <= high)
+        assert curve.examples[m] == inside.sum()
+        if inside.any():
+            assert curve.confidence[m] == pytest.approx(confidence[inside].mean())
+            assert curve.accuracy[m] == pytest.approx(right[inside].mean())
+        else:
+            assert np.isnan([curve.confidence[m], curve.accuracy[m]]).all()
+    assert curve.examples.sum() == runs * 90
+    if runs == 1:  # its gaps are the calibration error
+        gaps = np.nansum(np.abs(curve.accuracy - curve.confidence) * curve.examples)
+        error = intervals(scanned, labels, resamples=100)["ece_old"].value
+        assert gaps / 90 == pytest.approx(error, abs=1e-6)
+
+
+def test_edges_belong_to_the_bin_below():
+    edges = (np.arange(1, 16) / 15).astype(np.float32)
+    side = ScannedSide(np.zeros((1, 15), np.int32), edges[None])
+    assert reliability_curve(side, np.zeros(15, int)).examples.tolist() == [1] * 15
+
+
+def test_curves_and_points_need_scores():
+    with pytest.raises(ValueError, match="needs logits or probabilities"):
+        reliability_curve(ScannedSide(np.zeros((1, 2), int)), np.zeros(2, int))
+    with pytest.raises(ValueError, match="scores of both sides"):
+        scatter_points(*pair_of([[0]], [[1]]), seed=0)
+
+
+def outcome(before, now, label):
+    if before == now:
+        return "same"
+    return {before: "negative", now: "positive"}.get(label, "other")
+
+
+def test_few_examples_are_all_points():
+    labels, old, new = random_logits(2, examples=70)
+    pair, scanned = pair_of(old, new, labels)
+    points = scatter_points(pair, scanned, seed=0)
+    predicted = old[0].argmax(-1), new[0].argmax(-1)
+    expected = [outcome(*each) for each in zip(*predicted, labels, strict=True)]
+    order = sorted(range(70), key=lambda i: expected[i] != "negative")
+    assert points.outcome.tolist() == [expected[i] for i in order]
+    assert points.totals == collections.Counter(expected)
+    assert points.sampled_from == 70
+    np.testing.assert_allclose(points.confidence, scanned.old.confidence[0, order])
+    np.testing.assert_allclose(points.displacement, scanned.displacement[order])
+
+
+@pytest.mark.parametrize(("flips", "drawn"), [(1000, 1000), (2500, 1500)])
+def test_many_examples_are_drawn_and_counted(flips, drawn):
+    examples = 10_000
+    right, wrong = [2.0, 0.0], [0.0, 1.0]
+    old = np.array([[right] * examples], np.float32)
+    new = np.array([[wrong] * flips + [right] * (examples - flips)], np.float32)
+    pair, scanned = pair_of(old, new, np.zeros(examples, int))
+    points = scatter_points(pair, scanned, seed=0)
+    assert points.outcome.tolist() == ["negative"] * drawn + ["same"] * (3000 - drawn)
+    assert points.totals == {"negative": flips, "same": examples - flips}
+
+
+def test_the_draw_depends_on_the_seed_alone():
+    _, old, new = random_logits(3, examples=5000)
+    pair, scanned = pair_of(old, new)
+    first, again, other = (scatter_points(pair, scanned, seed=s) for s in (0, 0, 1))
+    np.testing.assert_array_equal(first.confidence, again.confidence)
+    assert (first.confidence != other.confidence).any()
+    assert set(first.outcome.tolist()) == {"same", "other"}  # no labels
+
+
+def test_of_several_runs_the_most_frequent_outcome_counts():
+    old, new = np.eye(3)[[[0], [0], [1]]], np.eye(3)[[[1]]]
+    points = scatter_points(*pair_of(old, new, [0]), seed=0)
+    assert points.outcome.tolist() == ["negative"]  # twice, and once the same

@@ -1,0 +1,124 @@
+"""Flips of every pair of runs, group and version are those of loops."""
+
+import numpy as np
+import pytest
+
+from churn_compare import flip_counts
+from churn_compare.flip_counts import (
+    count_flips,
+    count_flips_by_group,
+    version_matrices,
+)
+
+
+def looped(predicted, labels):
+    """Means over pairs of runs, one pair at a time, float64."""
+    size = len(predicted)
+    churn, flips, relative = (np.full((size, size), np.nan) for _ in range(3))
+    for i, old in enumerate(predicted):
+        for j, new in enumerate(predicted):
+            found = []
+            for r, before in enumerate(old):
+                for s, after in enumerate(new):
+                    if i == j and r == s:
+                        continue
+                    right, wrong = before == labels, after != labels
+                    nfr = np.mean(right & wrong)
+                    chance = right.mean() * wrong.mean()
+                    ratio = nfr / chance if chance else 0.0
+                    found.append((np.mean(before != after), nfr, ratio))
+            if found:
+                churn[i, j], flips[i, j], relative[i, j] = np.mean(found, axis=0)
+    return churn, flips, relative
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_it_equals_a_loop_over_pairs_of_runs(seed, block, monkeypatch):
+    monkeypatch.setattr(flip_counts, "_BLOCK", block)
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 4, 60)
+    predicted = [
+        np.where(draw.random((runs, 60)) < 0.6, labels, draw.integers(0, 4, (runs, 60)))
+        for runs in (1, 3, 2)
+    ]
+    found = version_matrices(predicted, labels)
+    churn, flips, relative = looped(predicted, labels)
+    np.testing.assert_allclose(found.churn, churn, rtol=1e-12)
+    np.testing.assert_allclose(found.negative_flip_rate, flips, rtol=1e-12)
+    np.testing.assert_allclose(found.relative_negative_flip_rate, relative, rtol=1e-12)
+    assert np.isnan(found.churn[0, 0])  # one run is not compared with itself
+
+
+def test_three_versions_by_hand():
+    labels = np.array([0, 0, 0, 0])
+    first, second, third = [0, 0, 0, 1], [0, 1, 1, 0], [0, 0, 2, 1]
+    found = version_matrices([np.array([v]) for v in (first, second, third)], labels)
+    off = ~np.eye(3, dtype=bool)
+    assert found.churn[off].tolist() == [0.75, 0.25, 0.75, 0.75, 0.25, 0.75]
+    # Two of four are lost on the way to the second, one of them comes back.
+    assert found.negative_flip_rate[off].tolist() == [0.5, 0.25, 0.25, 0.25, 0.0, 0.25]
+    assert found.relative_negative_flip_rate[0, 1] == 0.5 / (0.75 * 0.5)
+
+
+def test_without_labels_or_errors_there_is_churn_alone():
+    found = version_matrices([np.array([[0, 1]]), np.array([[1, 1]])])
+    assert found.churn[0, 1] == found.churn[1, 0] == 0.5
+    assert found.negative_flip_rate is found.relative_negative_flip_rate is None
+    labels = np.array([0, 1])  # a version that is never wrong has no relative flips
+    found = version_matrices([labels[None], labels[None]], labels)
+    assert found.relative_negative_flip_rate[0, 1] == 0.0
+
+
+def drawn(draw, *runs):
+    return [draw.integers(0, 3, (R, 50)) for R in runs], draw.integers(0, 3, 50)
+
+
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_counts_are_those_of_a_loop(rng, block, monkeypatch):
+    monkeypatch.setattr(flip_counts, "_BLOCK", block)
+    (old, new), labels = drawn(rng, 3, 2)
+    found = count_flips(old, new, labels)
+    for a, before in enumerate(old):
+        for b, after in enumerate(new):
+            was, now = before == labels, after == labels
+            assert found.changed[a, b] == np.sum(before != after)
+            assert found.negative[a, b] == np.sum(was & ~now)
+            assert found.positive[a, b] == np.sum(~was & now)
+            assert found.both[a, b] == np.sum(was & now)
+            neither = ~was & ~now & (before != after)
+            assert found.neutral[a, b] == np.sum(neither)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_runs_against_themselves_are_counted_as_against_a_copy(rng, labelled):
+    (runs,), labels = drawn(rng, 4)
+    truth = labels if labelled else None
+    group = rng.integers(0, 5, 50)
+    for count, rest in ((count_flips, ()), (count_flips_by_group, (group, 5))):
+        ours, theirs = (count(runs, of, truth, *rest) for of in (runs, runs.copy()))
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_every_group_is_counted_for_itself(rng, labelled):
+    (old, new), labels = drawn(rng, 2, 3)
+    truth = labels if labelled else None
+    group = rng.integers(-1, 4, 50)  # -1 counts nowhere, and group 4 is empty
+    found = count_flips_by_group(old, new, truth, group, 5)
+    for g in range(5):
+        inside = group == g
+        own = None if truth is None else truth[inside]
+        of_group = count_flips(old[:, inside], new[:, inside], own)
+        for ours, theirs in zip(found, of_group, strict=True):
+            np.testing.assert_array_equal(None if ours is None else ours[g], theirs)
+
+
+def test_paired_runs_are_counted_run_by_run(rng):
+    (old, new), labels = drawn(rng, 3, 3)
+    whole = np.zeros(50, int)
+    found = count_flips_by_group(old, new, labels, whole, 1, paired=True)
+    every = count_flips(old, new, labels)
+    for ours, theirs in zip(found[1:], every[1:], strict=True):
+        np.testing.assert_array_equal(ours[0, :, 0], np.diag(theirs))

@@ -1,0 +1,311 @@
+"""Gates: judged on numbers given by hand, and checked before they are judged."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from churn_compare.gate_outcomes import judge
+from churn_compare.gates import (
+    Gate,
+    GateError,
+    check_gates,
+    combined,
+    gates_by_name,
+)
+from churn_compare.pair import Pair, Side
+from churn_compare.result import Group, Interval, Noise, Precision
+
+NONE = Interval(math.nan, math.nan, math.nan)
+FOUND = {
+    "churn": Interval(0.042, 0.039, 0.045),
+    "accuracy_gain": Interval(0.006, -0.001, 0.013),
+    "nll_new": Interval(math.inf, math.nan, math.nan),
+    "nll_change": NONE,
+    "relative_negative_flip_rate": Interval(0.5, 0.4, 0.6),
+}
+
+
+def group(grouping, name, examples=100, nfr=0.01, gain=0.0, new=0.9):
+    """A class or a slice; intervals are a percentage point wide to either side."""
+    intervals = {
+        "accuracy_gain": Interval(gain, gain - 0.01, gain + 0.01),
+        "churn": Interval(2 * nfr, 2 * nfr - 0.01, 2 * nfr + 0.01),
+        "negative_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
+        "positive_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
+    }
+    return Group(grouping, name, examples, 0.9, new, **intervals, p=1.0, adjusted_p=1.0)
+
+
+REGIONS = (
+    group("class", "0", nfr=0.5),
+    group("region", "north", nfr=0.04),
+    group("region", "south", nfr=0.02),
+    group("region", "west", examples=5, nfr=0.2),
+    group("age", "old", nfr=0.06),
+)
+
+
+def nfr(*limit, **about):
+    return Gate("negative_flip_rate", *limit, **about)
+
+
+def outcome(gate, others=(), groups=REGIONS, noise=None):
+    return judge([gate, *others], FOUND, groups, level=0.95, noise=noise)[0]
+
+
+@pytest.mark.parametrize(
+    ("gate", "passed", "measured"),
+    [
+        (Gate("churn", 0.042), True, 0.042),
+        (Gate("churn", 0.0419), False, 0.042),
+        (Gate("churn", 0.044, on="bound"), False, 0.045),
+        (Gate("churn", 0.045, on="bound"), True, 0.045),
+        (Gate("churn", 0.04, "min", "bound"), False, 0.039),
+        (Gate("accuracy_gain", 0.006, "min"), True, 0.006),
+        (Gate("accuracy_gain", 0.007, "min"), False, 0.006),
+        (Gate("accuracy_gain", 0, "min", "bound"), False, -0.001),
+        (Gate("accuracy_gain", -0.001, "min", "bound"), True, -0.001),
+        (Gate("relative_negative_flip_rate", 0.55), True, 0.5),
+        (Gate("nll_new", 5.0), False, math.inf),
+    ],
+)
+def test_a_number_is_compared_with_the_limit(gate, passed, measured):
+    found = outcome(gate)
+    assert (found.passed, found.measured) == (passed, measured)
+    assert found.limit == gate.limit and found.gate == gate.text and found.where == ""
+    assert found.line.startswith(f"{'PASS' if passed else 'FAIL'}  {gate.text}: ")
+
+
+@pytest.mark.parametrize(
+    ("gate", "state"),
+    [
+        (Gate("churn", 0.0451, on="interval"), "pass"),
+        (Gate("churn", 0.044, on="interval"), "inconclusive"),
+        (Gate("churn", 0.041, on="interval"), "inconclusive"),  # the estimate fails
+        (Gate("churn", 0.0389, on="interval"), "fail"),
+        (Gate("accuracy_gain", 0.0, "min", "interval"), "inconclusive"),
+        (Gate("accuracy_gain", -0.0011, "min", "interval"), "pass"),
+    ],
+)
+def test_a_gate_on_the_interval_may_be_open(gate, state):
+    found = outcome(gate)
+    assert (found.state, found.passed) == (state, state == "pass")
+    assert found.line.startswith(f"{state.upper()}  interval of {gate.quantity[:5]}")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "on", "state"),
+    [
+        (-0.004, 0.009, "estimate", "pass"),
+        (-0.004, 0.011, "estimate", "fail"),
+        (-0.004, 0.011, "interval", "inconclusive"),
+        (0.011, 0.03, "interval", "fail"),
+        (math.nan, math.nan, "interval", "fail"),
+    ],
+)
+def test_equivalence_is_shown_by_two_one_sided_tests(low, high, on, state):
+    (gate,) = gates_by_name({"equivalent": "1%"}, on=on)
+    precision = Precision(Interval(0.003, low, high), 0.01)
+    found = judge([gate], FOUND, (), level=0.95, precision=precision)[0]
+    assert (found.state, found.limit) == (state, 0.01)
+    end = "accuracy shown to change by less than 1 point: +0.3"
+    assert found.line.startswith(f"{state.upper()}  {end}")
+    assert math.isnan(low) or "90 % interval" in found.line
+
+
+def test_groups_that_fail_come_before_those_that_are_open():
+    def at(low, high):
+        rates = {"negative_flip_rate": Interval(low + 0.001, low, high)}
+        return dataclasses.replace(REGIONS[1], name=f"{low}", **rates)
+
+    gate = nfr(0.03, on="interval", grouping="region")
+    groups = at(0.0, 0.01), at(0.02, 0.5), at(0.04, 0.05)
+    found = outcome(gate, groups=groups)
+    assert (found.state, found.where) == ("fail", "region 0.04")
+    found = outcome(gate, groups=groups[:2])
+    assert (found.state, found.where) == ("inconclusive", "region 0.02")
+    assert "open in 1 of 2" in found.line
+    assert outcome(gate, groups=groups[:1]).state == "pass"
+
+
+def test_a_sum_that_is_off_by_rounding_fails_no_gate():
+    gain = 0.9 - 0.88  # 0.020000000000000018
+    assert 0.92 - 0.9 >= gain  # and yet
+    lower = Interval(0.89 - 0.87, math.nan, math.nan)
+    assert lower.value != 0.02
+    for bound in ("max", "min"):
+        gate = Gate("accuracy_gain", 0.02, bound)
+        assert judge([gate], {"accuracy_gain": lower}, (), level=0.9)[0].passed
+
+
+@pytest.mark.parametrize("bound", ["max", "min"])
+@pytest.mark.parametrize("on", ["estimate", "bound"])
+def test_an_undefined_number_holds_no_gate(bound, on):
+    found = outcome(Gate("nll_change", 0.5, bound, on))
+    assert not found.passed and math.isnan(found.measured)
+    assert "not defined for these predictions" in found.line
+    found = outcome(Gate("nll_new", 5.0, bound, "bound"))
+    assert not found.passed and "which has no interval here" in found.line
+
+
+def test_a_line_shows_why_a_number_that_looks_like_the_limit_fails():
+    found = {"churn": Interval(0.0404, 0.03, 0.05)}
+    line = judge([Gate("churn", 0.04)], found, (), level=0.95)[0].line
+    assert line == (
+        "FAIL  churn at most 4 %: 4.0 % (95 % interval 3.0 to 5.0 %), exactly 4.04 %"
+    )
+    line = judge([Gate("churn", 0.02)], found, (), level=0.95)[0].line
+    assert line == "FAIL  churn at most 2 %: 4.0 % (95 % interval 3.0 to 5.0 %)"
+
+
+def test_each_value_of_a_column_is_judged_and_the_worst_is_measured():
+    found = outcome(nfr(0.03, grouping="region"))
+    assert not found.passed
+    assert (found.measured, found.where) == (0.2, "region west")
+    assert "not in 2 of 3: region west 20" in found.line
+    assert ", region north 4" in found.line and "south" not in found.line
+    found = outcome(nfr(0.2, grouping="region"))
+    assert found.passed and found.where == ""
+    assert "in each region: at worst 20" in found.line
+    assert ", in region west" in found.line
+
+
+def test_small_groups_are_said_to_be_not_judged():
+    found = outcome(nfr(0.05, grouping="region", min_examples=30))
+    assert found.passed and found.measured == 0.04
+    assert found.line.endswith("; 1 of 3 not judged, fewer than 30 examples")
+    found = outcome(nfr(0.05, grouping="region", min_examples=101))
+    assert not found.passed and "no group to judge; 3 of 3 not judged" in found.line
+    named = nfr(0.3, grouping="region", group="west", min_examples=30)
+    assert outcome(named).passed  # a group that is named is judged
+
+
+def test_every_slice_means_every_column_and_no_class():
+    found = outcome(nfr(0.05, grouping="*"))
+    assert "not in 2 of 4: region west" in found.line and "age old" in found.line
+    found = outcome(nfr(0.3, grouping="class"))
+    assert (found.where, found.measured) == ("class 0", 0.5)
+
+
+def test_long_lists_of_failing_groups_are_cut():
+    groups = [group("class", str(c), nfr=0.01 * c) for c in range(1000)]
+    line = outcome(Gate("churn", 0.005, grouping="class"), groups=groups).line
+    assert "not in 999 of 1,000: class 999 " in line and " and 996 more" in line
+    assert len(line) < 250
+
+
+def test_a_narrow_gate_takes_the_place_of_a_broad_one():
+    each, column = nfr(0.05, grouping="*"), nfr(0.05, grouping="age")
+    west = nfr(0.25, grouping="region", group="west")
+    assert outcome(each, [west]).where == "age old"
+    assert outcome(each, [west, column]).passed
+    assert outcome(west, [each]).passed
+    found = outcome(each, [nfr(0.3, grouping=g) for g in ("region", "age")])
+    assert found.passed and found.line.endswith(
+        "in each slice: each has a gate of its own"
+    )
+    other_side = nfr(0.0, "min", grouping="region", group="west")
+    other_number = Gate("churn", 0.5, grouping="region", group="west")
+    assert outcome(each, [other_side, other_number]).where == "region west"
+
+
+def test_accuracy_of_each_group_can_have_a_floor():
+    groups = (group("region", "a", new=0.8), group("region", "b", new=0.7))
+    found = outcome(Gate("accuracy_new", 0.75, "min", grouping="region"), groups=groups)
+    assert (found.where, found.measured, found.passed) == ("region b", 0.7, False)
+    floor = Gate("accuracy_gain", -0.005, "min", "bound", grouping="region")
+    assert not outcome(floor, groups=groups).passed
+
+
+def test_churn_beyond_noise_can_have_a_limit():
+    excess = Interval(0.01, 0.005, 0.015)
+    noise = Noise(NONE, NONE, NONE, excess, 0.01)
+    assert outcome(Gate("excess_churn", 0.01), noise=noise).passed
+    found = outcome(Gate("excess_churn", 0.01, on="bound"), noise=noise)
+    assert not found.passed
+    assert found.gate == "upper end of excess churn at most +1 points"
+    with pytest.raises(GateError, match="no such number here"):
+        outcome(Gate("excess_churn", 0.01))
+
+
+def test_a_later_gate_takes_the_place_of_one_about_the_same():
+    file = [Gate("churn", 0.1), Gate("churn", 0.2, grouping="*")]
+    over = [Gate("churn", 0.3, on="bound"), Gate("churn", 0.1, "min")]
+    assert combined(file, over) == (file[1], *over)
+    two = (Gate("churn", 0.05), Gate("churn", 0.08, on="bound"))  # in one file
+    assert combined(two, []) == combined([], two) == two
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"quantity": "chrun"}, "no quantity 'chrun' for a gate; did you mean churn?"),
+        ({"quantity": "kappa", "grouping": "class"}, "of classes and slices"),
+        ({"limit": 5}, 'between 0 and 1, got 5; write 0.05 or "5%" for 5 %'),
+        ({"limit": -0.1}, "churn must lie between 0 and 1, got -0.1"),
+        ({"quantity": "accuracy_gain", "limit": -5}, "between -1 and 1, got -5"),
+        ({"limit": math.nan}, "must be finite"),
+        ({"limit": "0.1"}, "must be a number"),
+        ({"bound": "most"}, "bound must be 'max' or 'min'; got 'most'"),
+        (
+            {"on": "upper"},
+            "or 'interval'; got 'upper'",
+        ),
+        ({"group": "north"}, "of which grouping is the group 'north'"),
+        ({"quantity": "equivalent", "limit": 0}, "takes a margin above 0"),
+        ({"quantity": "equivalent", "bound": "min"}, "takes a margin above 0"),
+        ({"min_examples": 0}, "min_examples must be at least 1; got 0"),
+        (
+            {"quantity": "accuracy_new", "grouping": "class", "on": "bound"},
+            "accuracy_new of a group has no interval",
+        ),
+    ],
+)
+def test_a_gate_that_makes_no_sense_is_refused(fields, message):
+    with pytest.raises(GateError) as caught:
+        Gate(**({"quantity": "churn", "limit": 0.1} | fields))
+    assert message in str(caught.value)
+
+
+def pair(labels=True, scores=True, runs=1, slices=None):
+    values = np.zeros((runs, 4, 3)) if scores else np.zeros((runs, 4), int)
+    side = Side("a", "logits" if scores else "classes", values, runs=tuple(range(runs)))
+    known = np.array([0, 1, 1, 0]) if labels else None
+    return Pair(side, side, np.arange(4), 3, labels=known, slices=slices or {})
+
+
+def of(grouping, group=""):
+    return Gate("churn", 0.1, grouping=grouping, group=group)
+
+
+NORTH = np.array(["north", "south", "north", ""])
+SLICED = pair(runs=2, slices={"region": NORTH})
+
+
+@pytest.mark.parametrize(
+    ("gate", "on", "message"),
+    [
+        (Gate("accuracy_gain", 0, "min"), pair(labels=False), "there are no labels"),
+        (of("class"), pair(labels=False), "no labels"),
+        (Gate("nll_new", 1), pair(scores=False), "a has predicted classes only"),
+        (Gate("excess_churn", 0.1), pair(), "both versions have one run"),
+        (of("*"), pair(), "there are no slices"),
+        (of("regions"), SLICED, "no column of the slices 'regions'; did you mean reg"),
+        (of("region", "east"), SLICED, "no value of region 'east'"),
+        (of("class", "2"), pair(), "no class with examples '2'; there are 0, 1"),
+        (of("class"), pair(slices={"class": NORTH}), 'of the slices is called "class"'),
+    ],
+)
+def test_what_the_predictions_cannot_answer_is_refused_at_once(gate, on, message):
+    with pytest.raises(GateError) as caught:
+        check_gates([Gate("churn", 0.5), gate], on)
+    assert f"the gate {gate.text!r} cannot be judged: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_what_the_predictions_can_answer_is_fine():
+    gates = [of("region", "north"), of("region", "(none)"), of("*"), of("class", "1")]
+    check_gates([*gates, Gate("nll_change", 0.1), Gate("excess_churn", 0.1)], SLICED)
+    check_gates([Gate("churn", 0.1)], pair(labels=False, scores=False))

@@ -1,0 +1,288 @@
+"""Numbers of a comparison: by hand and by loops in float64."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from churn_compare.groups import group_intervals
+from churn_compare.intervals import intervals, mcnemar_test
+from churn_compare.noise import noise_test
+from churn_compare.pair import Scanned, ScannedSide
+from churn_compare.quantities import QUANTITIES
+from churn_compare.scanning.scan import scan
+from churn_compare.significance import mcnemar_exact
+from tests.results import pair_of, random_logits
+
+
+def classes(old, new):
+    """Predicted classes only, one or several runs a side."""
+    sides = (ScannedSide(np.atleast_2d(np.asarray(x, np.int32))) for x in (old, new))
+    return Scanned(*sides)
+
+
+def reference(old, new, labels):
+    """All that needs predicted classes only, over pairs of runs in float64."""
+    out = {}
+    for a in old:
+        for b in new:
+            right, now = a == labels, b == labels
+            changed = a != b
+            negative, positive = np.mean(right & ~now), np.mean(~right & now)
+            union = np.union1d(a, b)
+            chance = sum(np.mean(a == c) * np.mean(b == c) for c in union)
+            numbers = {
+                "accuracy_old": right.mean(),
+                "accuracy_new": now.mean(),
+                "accuracy_gain": now.mean() - right.mean(),
+                "churn": changed.mean(),
+                "kappa": (1 - changed.mean() - chance) / (1 - chance),
+                "negative_flip_rate": negative,
+                "positive_flip_rate": positive,
+                "relative_negative_flip_rate": negative
+                / (right.mean() * (1 - now.mean())),
+                "backward_trust_compatibility": np.mean(now[right]),
+                "backward_error_compatibility": np.mean(~right[~now]),
+                "good_churn": np.mean((~right & now)[changed]),
+                "bad_churn": np.mean((right & ~now)[changed]),
+                "neutral_churn": np.mean((~right & ~now)[changed]),
+            }
+            for name, number in numbers.items():
+                out.setdefault(name, []).append(number)
+    return {name: np.mean(numbers) for name, numbers in out.items()}
+
+
+def test_a_case_by_hand():
+    #         same right, negative flip, neutral, positive flip, wrong alike
+    old, new, labels = [0, 0, 1, 1, 2], [0, 1, 2, 0, 2], np.zeros(5, int)
+    found = {k: v.value for k, v in intervals(classes(old, new), labels).items()}
+    # Classes 0, 1, 2 are predicted 2, 2, 1 times before and 2, 1, 2 times after.
+    chance = (2 * 2 + 2 * 1 + 1 * 2) / 25
+    assert found == pytest.approx(
+        {
+            "accuracy_old": 2 / 5,
+            "accuracy_new": 2 / 5,
+            "accuracy_gain": 0.0,
+            "churn": 3 / 5,
+            "kappa": (2 / 5 - chance) / (1 - chance),
+            "negative_flip_rate": 1 / 5,
+            "positive_flip_rate": 1 / 5,
+            "relative_negative_flip_rate": (1 / 5) / (2 / 5 * 3 / 5),
+            "backward_trust_compatibility": 1 / 2,
+            "backward_error_compatibility": 2 / 3,
+            "good_churn": 1 / 3,
+            "bad_churn": 1 / 3,
+            "neutral_churn": 1 / 3,
+        }
+    )
+
+
+@pytest.mark.parametrize("runs", [(1, 1), (3, 2)])
+@pytest.mark.parametrize("examples", [60, 5000])  # more than there are groups
+def test_values_equal_loops_over_pairs_of_runs(runs, examples):
+    labels, old, new = random_logits(1, runs, examples)
+    old, new = old.argmax(-1), new.argmax(-1)
+    found = intervals(classes(old, new), labels)
+    for name, number in reference(old, new, labels).items():
+        assert found[name].value == pytest.approx(number, rel=1e-12, abs=1e-12), name
+
+
+def test_what_is_found_depends_on_what_is_given():
+    labels, old, new = random_logits(3, (1, 1), 50)
+    scanned = scan(pair_of(old, new, labels)[0])
+    assert list(intervals(scanned, None, resamples=100)) == [
+        "churn",
+        "surrogate_churn",
+        "kl_divergence",
+        "kappa",
+    ]
+    only = intervals(classes(old.argmax(-1), new.argmax(-1)), labels)
+    assert not any(name.startswith(("nll", "brier", "ece", "surr")) for name in only)
+    half = Scanned(scanned.old, ScannedSide(scanned.new.predicted))
+    found = intervals(half, labels, resamples=100)
+    assert "ece_old" in found
+    assert not {"ece_new", "ece_change", "nll_change"} & set(found)
+
+
+@pytest.mark.parametrize("runs", [(1, 1), (2, 1), (2, 3)])
+@pytest.mark.parametrize(("examples", "scale"), [(80, 1), (20, 4)])
+def test_ends_hold_the_value_and_stay_within_bounds(runs, examples, scale):
+    """Also where runs are few and the estimate is biased."""
+    most = {"ece": 1, "brier": 2}
+    for seed in range(2):
+        labels, old, new = random_logits(seed, runs, examples)
+        _, scanned = pair_of(scale * old, new, labels)
+        for name, interval in intervals(scanned, labels, resamples=100).items():
+            assert interval.low <= interval.value <= interval.high, name
+            unit, family = QUANTITIES[name].unit, name.partition("_")[0]
+            if unit == "share":
+                assert 0 <= interval.low and interval.high <= 1, name
+            if unit == "number" and name != "kappa":
+                assert 0 <= interval.low and interval.high <= most.get(family, np.inf)
+
+
+def test_the_edge_of_a_bin_belongs_to_the_bin_below():
+    confidence = np.array([[0.2, 0.25]], np.float32)  # 0.2 is the upper edge of bin 3
+    side = ScannedSide(np.array([[0, 1]], np.int32), confidence)
+    found = intervals(Scanned(side, side), np.array([0, 0]), resamples=100)
+    assert found["ece_old"].value == pytest.approx((0.8 + 0.25) / 2)
+
+
+def test_one_run_a_side_gives_binomial_intervals(rng):
+    old = np.zeros(500, int)
+    new = (rng.random(500) < 0.1).astype(int)
+    interval = intervals(classes(old, new), old)["churn"]
+    exact = stats.binomtest(int(new.sum()), 500).proportion_ci(method="wilson")
+    assert interval.low == pytest.approx(exact.low, abs=1e-12)
+    assert interval.high == pytest.approx(exact.high, abs=1e-12)
+
+
+def test_many_examples_in_groups_give_nearly_binomial_intervals(rng):
+    old = np.zeros(50_000, int)
+    new = (rng.random(50_000) < 0.02).astype(int)
+    new.sort()  # files are often sorted; the groups must not follow the order
+    interval = intervals(classes(old, new), old)["churn"]
+    exact = stats.binomtest(int(new.sum()), 50_000).proportion_ci(method="wilson")
+    width = exact.high - exact.low
+    # 4095 degrees of freedom: the width's own standard error is 1.1 %
+    assert interval.high - interval.low == pytest.approx(width, rel=0.05)
+
+
+def test_no_flip_is_not_certain():
+    same = np.arange(100) % 5
+    found = intervals(classes(same, same), same)
+    assert (found["churn"].low, found["negative_flip_rate"].value) == (0, 0)
+    assert found["churn"].high == pytest.approx(1.96**2 / (100 + 1.96**2), rel=1e-3)
+    assert found["accuracy_gain"].low == -found["accuracy_gain"].high < 0
+    assert found["kappa"].high == 1 > found["kappa"].low
+    assert np.isnan(found["good_churn"].value)  # of no changed prediction
+    # As in `flips`: nothing was wrong, so nothing new is.
+    assert found["backward_error_compatibility"].value == 1
+    assert np.isnan(found["backward_error_compatibility"].low)
+
+
+def test_changes_of_scores_have_the_variance_of_paired_differences():
+    labels, old, new = random_logits(4, (1, 1), 60)
+    _, scanned = pair_of(old, new, labels)
+    found = intervals(scanned, labels, resamples=100)
+
+    def of_examples(side):
+        """What every example adds to 60 times each number."""
+        gap = (side.predicted[0] == labels) - side.confidence[0].astype(np.float64)
+        member = np.ceil(side.confidence[0] * 15).astype(int)
+        sign = np.sign(np.bincount(member, gap))[member]
+        return -side.label_log_prob[0], side.brier[0], sign * gap
+
+    pairs = zip(of_examples(scanned.old), of_examples(scanned.new), strict=True)
+    for name, (a, b) in zip(("nll", "brier", "ece"), pairs, strict=True):
+        change = found[f"{name}_change"]
+        assert change.value == pytest.approx(np.mean(b - a), rel=1e-5), name
+        half = stats.norm.isf(0.025) * np.std(b - a) / np.sqrt(60)
+        assert change.high - change.value == pytest.approx(half, rel=1e-5), name
+
+
+def test_an_infinite_nll_has_no_interval():
+    side = ScannedSide(
+        np.zeros((1, 4), np.int32),
+        np.full((1, 4), 0.5, np.float32),
+        np.array([[-0.7, -0.7, -0.7, -np.inf]], np.float32),
+        np.full((1, 4), 0.5, np.float32),
+    )
+    found = intervals(Scanned(side, side), np.zeros(4, int), resamples=100)
+    assert found["nll_old"].value == np.inf
+    assert np.isnan([found["nll_old"].low, found["nll_old"].high]).all()
+    assert np.isnan(found["nll_change"].value)
+    assert found["brier_old"].value == 0.5
+
+
+def test_the_seed_decides_and_the_order_of_examples_does_not():
+    labels, old, new = random_logits(5, (2, 2), 300)
+    _, scanned = pair_of(old, new, labels)
+    first = intervals(scanned, labels, seed=3, resamples=500)
+    assert intervals(scanned, labels, seed=3, resamples=500) == first
+    order = np.random.default_rng(0).permutation(300)
+    _, shuffled = pair_of(old[:, order], new[:, order], labels[order])
+    again = intervals(shuffled, labels[order], seed=3, resamples=500)
+    for name, interval in first.items():
+        other = again[name]
+        assert other.value == pytest.approx(interval.value, abs=1e-6)
+        width = interval.high - interval.low
+        # Counts are not resampled. Quantiles of 500 draws are noisy, most of all those
+        # far in the tail that the bias of the calibration error asks for.
+        close = (0.5 if "ece" in name else 0.15) if name in SCORES else 1e-9
+        for end in ("low", "high"):
+            difference = getattr(other, end) - getattr(interval, end)
+            assert abs(difference) <= close * width + 1e-12, name
+
+
+SCORES = {n for n, q in QUANTITIES.items() if q.scores}
+
+
+def test_a_group_of_everything_has_the_intervals_of_everything():
+    for runs in ((1, 1), (3, 2), (2, 1)):
+        labels, old, new = random_logits(6, runs, 150)
+        scanned = classes(old.argmax(-1), new.argmax(-1))
+        whole = intervals(scanned, labels)
+        groups = group_intervals(scanned, labels, np.zeros(150, int), 1)
+        for name in ("churn", "negative_flip_rate", "positive_flip_rate"):
+            interval = getattr(groups, name)[0]
+            for end in ("value", "low", "high"):
+                expected = getattr(whole[name], end)
+                assert getattr(interval, end) == pytest.approx(expected, rel=1e-6)
+        gain = groups.accuracy_gain[0]
+        assert gain.low == pytest.approx(whole["accuracy_gain"].low, rel=1e-6)
+        assert groups.p[0] == mcnemar_test(scanned, labels).p
+
+
+def test_mcnemar_is_of_every_pair_of_runs():
+    labels = np.zeros(9, int)
+    old = [[0, 0, 0, 0, 0, 0, 0, 0, 1]]  # all right but the last
+    new = [[0, 1, 1, 1, 1, 1, 1, 0, 0], [0] * 9, [1] * 9]
+    found = mcnemar_test(classes(old, new), labels)
+    p = [mcnemar_exact(6, 1), mcnemar_exact(0, 1), mcnemar_exact(8, 0)]
+    assert found.p == pytest.approx(np.median(p))
+    assert (found.negative_flips, found.pairs) == (pytest.approx(14 / 3), 3)
+    assert mcnemar_test(classes(old, new), None) is None
+
+
+# statsmodels 0.15.0:
+# mcnemar([[50, b], [c, 30]], exact=True).pvalue
+MCNEMAR = {
+    (0, 0): 1.0,
+    (1, 6): 0.125,
+    (5, 5): 1.0,
+    (3, 17): 0.0025768280029296875,
+    (40, 61): 0.046044066929342785,
+    (120, 180): 0.0006342200069283566,
+    (0, 9): 0.00390625,
+    (1000, 1100): 0.03072070786424249,
+}
+
+
+def test_mcnemar_equals_statsmodels():
+    for (negative, positive), p in MCNEMAR.items():
+        old = np.r_[np.zeros(negative, int), np.ones(positive, int), 0, 1]
+        new = np.r_[np.ones(negative, int), np.zeros(positive, int), 0, 1]
+        found = mcnemar_test(classes(old, new), np.zeros(len(old), int))
+        assert found.p == pytest.approx(p, rel=1e-9)
+
+
+def test_tiny_comparisons_have_ends_in_order_or_none(rng):
+    """One to eight examples, runs that are equal, classes without a prediction."""
+    for seed in range(30):
+        N, C, A, B = rng.integers([1, 1, 1, 1], [9, 4, 4, 4])
+        labels = rng.integers(C + 1, size=N)
+        old, new = (rng.integers(C, size=(R, N), dtype=np.int32) for R in (A, B))
+        if seed % 3 == 0:
+            old[:] = old[0]
+        side = ScannedSide(
+            old,
+            rng.random((A, N), dtype=np.float32),
+            np.where(rng.random((A, N)) < 0.1, -np.inf, -1).astype(np.float32),
+            rng.random((A, N), dtype=np.float32),
+        )
+        scanned = Scanned(side, ScannedSide(new))
+        noise_test(scanned)
+        for name, interval in intervals(scanned, labels, resamples=100).items():
+            assert np.isnan(interval.low) == np.isnan(interval.high), name
+            if not np.isnan(interval.low):
+                assert interval.low - 1e-9 <= interval.value <= interval.high + 1e-9

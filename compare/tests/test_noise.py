@@ -1,0 +1,185 @@
+"""The test against retraining, next to brute force and on versions that are equal."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from churn_compare.noise import noise_test
+from churn_compare.pair import Scanned, ScannedSide
+from churn_compare.uncertainty import share_ends, uncertainty
+
+
+def sides(seed, old_runs, new_runs, moved=0.0, of_runs=0.0):
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=(200, 3))
+    shift = moved * rng.normal(size=base.shape)
+
+    def side(runs, by):
+        noise = rng.normal(size=(runs, *base.shape))
+        noise += of_runs * rng.normal(size=(runs, 1, 3))
+        return ScannedSide((base + by + noise).argmax(axis=-1).astype(np.int32))
+
+    return Scanned(side(old_runs, 0.0), side(new_runs, shift))
+
+
+def churn(runs):
+    return np.array([[np.mean(a != b) for b in runs] for a in runs])
+
+
+def excess(x, A):
+    R = len(x)
+    inside = [x[r, s] for r, s in itertools.combinations(range(A), 2)]
+    of_new = [x[r, s] for r, s in itertools.combinations(range(A, R), 2)]
+    within = [np.mean(side) for side in (inside, of_new) if side]
+    return x[:A, A:].mean() - np.mean(within)
+
+
+def permuted(runs, A):
+    """Variance and skewness of the excess if predictions are permuted by example."""
+    R, N = runs.shape
+    squares, cubes = 0.0, 0.0
+    for example in runs.T:
+        x = (example[:, None] != example).astype(float)
+        olds = itertools.combinations(range(R), A)
+        orders = [[*old, *(r for r in range(R) if r not in old)] for old in olds]
+        values = [excess(x[np.ix_(order, order)], A) for order in orders]
+        assert np.mean(values) == pytest.approx(0, abs=1e-12)
+        squares += np.var(values)
+        cubes += np.mean(np.power(values, 3))
+    return squares / N**2, cubes / squares**1.5
+
+
+def solves(value, of_examples, normal, of_runs, freedom, tail):
+    more = max(of_runs - 1.2 * of_examples, 0)
+    error = np.hypot(normal * of_examples**0.5, stats.t.isf(tail, freedom) * more**0.5)
+    return error == pytest.approx(abs(value), rel=1e-4)
+
+
+@pytest.mark.parametrize("moved", [0.5, 0.9])
+@pytest.mark.parametrize("old, new, of_runs", [(2, 3, 0.0), (3, 3, 0.0), (3, 3, 0.6)])
+def test_p_with_runs_on_both_sides_solves_its_equation(old, new, of_runs, moved):
+    """`churn = mean + effects of both runs + excess [of two versions] + remainder`."""
+    scanned = sides(1, old, new, moved, of_runs)
+    runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+    x, R = churn(runs), old + new
+    pairs = list(itertools.combinations(range(R), 2))
+    rows = [
+        [float(r in pair) for r in range(R)] + [float(pair[0] < old <= pair[1])]
+        for pair in pairs
+    ]
+    design, y = np.array(rows), np.array([x[pair] for pair in pairs])
+    inverse = np.linalg.inv(design.T @ design)
+    fitted = inverse @ design.T @ y
+    left = y - design @ fitted
+    of_runs = left @ left / (len(y) - R - 1) * inverse[-1, -1]
+    found = noise_test(scanned)
+    assert found.excess.value == pytest.approx(fitted[-1])
+    assert found.excess.value > 0
+    of_examples, skewness = permuted(runs, old)
+    gamma = stats.pearson3.isf(found.p, skewness)
+    assert solves(fitted[-1], of_examples, gamma, of_runs, (R - 3) / 2, found.p)
+
+
+@pytest.mark.parametrize("of_runs", [0.0, 0.6])
+def test_with_one_new_run_p_is_that_of_one_more_draw(of_runs):
+    """The effects of the runs are estimated from all pairs of the other side."""
+    scanned = sides(0, 4, 1, 1.0, of_runs)
+    runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+    x = churn(runs)
+    pairs = list(itertools.combinations(range(4), 2))
+    design = np.array([[1.0, *(float(r in pair) for r in range(4))] for pair in pairs])
+    y = np.array([x[pair] for pair in pairs])
+    effects = np.linalg.lstsq(design, y, rcond=None)[0][1:]  # up to their mean
+    of_runs = np.var(effects, ddof=1) * (1 + 1 / 4)
+    found = noise_test(scanned)
+    assert found.excess.value == pytest.approx(excess(x, 4))
+    of_examples, _ = permuted(runs, 4)
+    normal = stats.norm.isf(found.p / 2)
+    assert solves(excess(x, 4), of_examples, normal, of_runs, 1, found.p / 2)
+
+
+def test_equal_versions_of_few_counts_are_not_told_apart():
+    """The remainders of counts are often 0 exactly; p is not, where nothing changed."""
+    rng = np.random.default_rng(0)
+    found = []
+    for churn_is, examples in ((0.03, 897), (0.1, 300), (0.3, 100)):
+        wrong = (1 - np.sqrt(1 - 2 * churn_is)) / 2
+        for _ in range(40):
+            runs = (rng.random((6, examples)) < wrong).astype(np.int32)
+            scanned = Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:]))
+            found.append(noise_test(scanned).p)
+        # There are three ways to deal four runs: no test of 5 % exists.
+        two = Scanned(ScannedSide(runs[:2]), ScannedSide(runs[3:5]))
+        assert np.isnan(noise_test(two).p)
+    assert np.mean(np.array(found) < 0.05) <= 0.11  # 5 % and three standard errors
+
+
+def test_an_update_that_doubles_churn_is_found():
+    found = [noise_test(sides(seed, 3, 3, 2.0, 0.1)).p for seed in range(8)]
+    assert max(found) < 0.05
+
+
+def test_churn_within_a_side_has_the_interval_of_the_jackknife():
+    scanned = sides(3, 4, 1)
+    runs = scanned.old.predicted
+    R, N = runs.shape
+
+    def within(x):
+        return x.sum() / (len(x) * (len(x) - 1))
+
+    def pseudo_values(x):
+        left = [np.delete(np.delete(x, r, 0), r, 1) for r in range(R)]
+        return np.array([R * within(x) - (R - 1) * within(less) for less in left])
+
+    x = churn(runs)
+    moved = [((run[:, None] != run) - x) / N for run in runs.T]  # by each example
+    noise = np.sum([pseudo_values(of).var(ddof=1) for of in moved]) / R
+    examples = np.sum(np.square([within(of) for of in moved]))
+    known = uncertainty(examples, (pseudo_values(x).var(ddof=1) / R, noise, R - 1))
+    ends = share_ends(within(x), known.total, known.quantile(0.95), N)
+    found = noise_test(scanned).within_old
+    assert found.value == pytest.approx(within(x))
+    np.testing.assert_allclose((found.low, found.high), ends)
+
+
+def test_identical_versions_are_not_said_to_differ():
+    scanned = sides(0, 3, 3)
+    found = noise_test(Scanned(scanned.old, scanned.old))
+    assert found.excess.value < 0 and found.p > 0.5
+
+
+def test_too_few_examples_or_runs_have_no_p():
+    runs = np.zeros((6, 1000), np.int32)
+    runs[[0, 1, 3], :3] = 1
+    few = noise_test(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
+    assert np.isnan(few.p) and np.isfinite(few.excess.value)
+    scanned = sides(0, 3, 1, 2.0)
+    assert np.isnan(noise_test(scanned).p)
+
+
+def test_noise_by_hand():
+    old = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1]])
+    new = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
+    found = noise_test(Scanned(ScannedSide(old), ScannedSide(new)))
+    assert found.within_old.value == pytest.approx((1 + 2 + 1) / 3 / 4)
+    assert found.within_new.value == pytest.approx(2 / 4)
+    assert found.expected.value == pytest.approx((1 / 3 + 1 / 2) / 2)
+    between = (2 + 4 + 3 + 3 + 4 + 2) / 6 / 4
+    assert found.excess.value == pytest.approx(between - (1 / 3 + 1 / 2) / 2)
+    assert np.isnan(found.p)  # four examples
+
+
+def test_noise_needs_several_runs():
+    one, three = np.zeros((1, 6), int), np.eye(3, 6, dtype=int)
+    one, three = ScannedSide(one), ScannedSide(three)
+    assert noise_test(Scanned(one, one)) is None
+    found = noise_test(Scanned(three, one))
+    assert np.isnan(found.within_new.value) and np.isnan(found.p)
+    assert found.expected == found.within_old
+    few = noise_test(Scanned(ScannedSide(three.predicted[:2]), one))
+    assert np.isnan(few.p) and np.isfinite(few.excess.value)
+    same = noise_test(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
+    assert same.excess.value == 0.0
+    assert same.excess.low < 0 < same.excess.high

@@ -1,0 +1,98 @@
+"""Several benchmarks pooled, against loops and SciPy."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from churn_compare import compare, compare_versions
+from churn_compare.example_ids import PredictionsError
+
+
+def three(seed=0, sizes=(40, 200, 900)):
+    """Predictions, all labels 0, of three benchmarks."""
+    rng = np.random.default_rng(seed)
+    task = np.repeat(["a", "b", "c"], sizes)
+    old, new = (rng.random((2, len(task))) < 0.3).astype(int)
+    return old, new, task
+
+
+def pooled(old, new, task, **options):
+    labels = np.zeros(len(task), int)
+    slices = {"task": task}
+    return compare(old, new, labels=labels, slices=slices, pool="task", **options)
+
+
+def test_the_three_answers_equal_loops_and_scipy():
+    old, new, task = three()
+    found = pooled(old, new, task)
+    gains, variances, p = [], [], []
+    for name in "abc":
+        net = (old - new)[task == name]
+        gains.append(net.mean())
+        variances.append(net.var() / len(net))
+        lost, gained = np.sum(net < 0), np.sum(net > 0)
+        p.append(stats.binom.cdf(gained, gained + lost, 0.5))
+    answers = found.pooled
+    assert (answers.column, answers.benchmarks) == ("task", 3)
+    assert answers.mean_gain.value == pytest.approx(np.mean(gains))
+    z = np.mean(gains) / np.sqrt(np.sum(variances) / 9)
+    assert answers.mean_p == pytest.approx(2 * stats.norm.sf(abs(z)))
+    half = 1.96 * np.sqrt(np.sum(variances) / 9)
+    width = answers.mean_gain.high - answers.mean_gain.low
+    assert width == pytest.approx(2 * half, rel=0.03)  # a score interval, not z sqrt(V)
+    assert answers.fisher_p == pytest.approx(stats.combine_pvalues(p).pvalue, rel=1e-9)
+    assert answers.items_p == pytest.approx(found.mcnemar.p)
+    assert "Over 3 values of task, each with the same weight, accuracy changes" in (
+        " ".join(str(found).split())
+    )
+    assert found.to_dict()["pooled"]["benchmarks"] == 3
+
+
+def test_each_answer_sees_what_the_others_do_not():
+    task = np.repeat(["large", "small"], [2000, 100])
+    old, new = np.zeros((2, 2100), int)
+    old[:60], new[60:75] = 1, 1  # the large one gains
+    new[-12:] = 1  # the small one loses
+    answers = pooled(old, new, task).pooled
+    assert answers.items_p < 0.001  # better, by its many examples
+    assert answers.mean_gain.value < 0 and answers.mean_p < 0.05  # worse on average
+    assert answers.fisher_p < 0.01  # one of them is worse
+
+
+def test_equal_benchmarks_and_one_run_are_the_whole():
+    old, new, task = three(1, (300, 300, 300))
+    found = pooled(old, new, task)
+    gain, whole = found.pooled.mean_gain, found["accuracy_gain"]
+    assert gain.value == pytest.approx(whole.value)
+    assert gain.high - gain.low == pytest.approx(whole.high - whole.low, rel=0.01)
+
+
+def test_clusters_and_runs_widen_the_mean():
+    old, new, task = three()
+    copies = [np.repeat(x, 4) for x in (old, new, task)]
+    plain = pooled(old, new, task).pooled
+    clusters = np.repeat(np.arange(len(old)), 4)
+    found = pooled(*copies, clusters=clusters).pooled
+    # The small benchmark has most of the variance: fewer degrees of freedom.
+    assert found.mean_gain.high == pytest.approx(plain.mean_gain.high, abs=0.003)
+    assert found.mean_p == pytest.approx(plain.mean_p, abs=0.01)
+    assert found.items_p == pytest.approx(plain.items_p)
+    assert found.fisher_p >= 0.9 * plain.fisher_p
+    runs = np.random.default_rng(1).random((2, 3, len(task))) < 0.3
+    assert pooled(*runs.astype(int), task).pooled.mean_gain.low < 0
+
+
+def test_what_cannot_be_pooled_is_refused(tmp_path):
+    old, new, task = three()
+    labels = np.zeros(len(task), int)
+    with pytest.raises(PredictionsError, match="no column 'tsk' to pool; did you mean"):
+        compare(old, new, labels=labels, slices={"task": task}, pool="tsk")
+    with pytest.raises(PredictionsError, match="there are no labels"):
+        compare(old, new, slices={"task": task}, pool="task")
+    with pytest.raises(PredictionsError, match="names 1 benchmark"):
+        pooled(old, new, np.where(task == "a", "a", ""))
+    for name, values in (("v1", old), ("v2", new)):
+        np.save(tmp_path / f"{name}.npy", values)
+    slices = {"task": task}
+    found = compare_versions(tmp_path, labels=labels, slices=slices, pool="task")
+    assert found.steps[0].pooled.benchmarks == 3

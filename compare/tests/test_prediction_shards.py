@@ -1,0 +1,351 @@
+"""Predictions in shards: the numbers of one file, in any order, or one sentence."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import churn_compare
+from churn_compare.prediction_shards import (
+    INDEX,
+    ShardedRows,
+    ShardWriter,
+    read_shards,
+    write_index,
+)
+from churn_compare.predictions import Predictions, PredictionsError, save_predictions
+from churn_compare.reading.sides import read_side
+from churn_compare.scanning import row_reader
+from churn_compare.scanning.row_reader import RowReader
+from churn_compare.versions import compare_versions
+
+R, N, C = 2, 23, 4
+
+
+def _drawn(rng, runs=R):
+    ids = rng.permutation(N) * 3 + 1
+    logits = rng.normal(size=(runs, N, C)).astype(np.float32)
+    return ids, rng.integers(0, C, N), logits
+
+
+def _write(folder, ids, labels, logits, parts, dtype="float32", batch=4, meta=None):
+    """A shard per array of rows in `parts`, as many processes would write them."""
+    for shard, rows in enumerate(parts):
+        runs, _, classes = logits.shape
+        with ShardWriter(
+            folder, shard, len(parts), ids[rows], labels[rows], runs, classes, dtype
+        ) as writer:
+            for start in range(0, len(rows), batch):
+                writer.write(logits[:, rows[start : start + batch]])
+    return write_index(folder, len(parts), meta).parent
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_is_written_batch_by_batch_is_read(rng, tmp_path, shards, dtype):
+    ids, labels, logits = _drawn(rng)
+    parts = np.array_split(rng.permutation(N), shards)
+    meta = {"method": "erm"}
+    found = read_shards(_write(tmp_path, ids, labels, logits, parts, dtype, meta=meta))
+    order = np.concatenate(parts)
+    stored = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    np.testing.assert_array_equal(found.ids, ids[order])
+    np.testing.assert_array_equal(found.labels, labels[order])
+    np.testing.assert_array_equal(found.values, logits[:, order].astype(stored))
+    assert found.values.dtype == stored
+    assert found.meta == meta
+    assert all(isinstance(part, np.memmap) for part in found.values.parts)
+    assert len(list(tmp_path.iterdir())) == 3 * shards + 1
+
+
+def test_rows_are_picked_as_from_one_array(rng):
+    whole = rng.normal(size=(3, 17, 2))
+    cuts = [whole[:, a:b] for a, b in ((0, 5), (5, 5), (5, 6), (6, 17), (17, 17))]
+    rows = ShardedRows(cuts)
+    assert (rows.shape, rows.ndim, len(rows)) == (whole.shape, 3, 3)
+    assert (rows.size, rows.nbytes) == (whole.size, whole.nbytes)
+    for start in range(18):
+        for stop in range(start, 18):
+            part = rows[1, start:stop]
+            np.testing.assert_array_equal(part, whole[1, start:stop])
+    assert np.shares_memory(rows[1, 7:12], whole)
+    picks = [np.array(rows, int) for rows in ([3], [16, 0, 5, 5], [], [-1, -17])]
+    for picked in (*picks, np.arange(17) > 9, slice(1, 16, 4)):
+        np.testing.assert_array_equal(rows[2, picked], whole[2, picked])
+    assert np.shares_memory(rows[1, np.arange(8, 12)], whole)
+    np.testing.assert_array_equal(rows[1, np.arange(8, 12)], whole[1, 8:12])
+    np.testing.assert_array_equal(rows[0, 5], whole[0, 5])
+    np.testing.assert_array_equal(rows[1], whole[1])
+    chosen = rows[[2, 0]]
+    assert isinstance(chosen, ShardedRows)
+    np.testing.assert_array_equal(chosen, whole[[2, 0]])
+    np.testing.assert_array_equal(chosen[0, 4:8], whole[2, 4:8])
+    for wrong in ((3, 0), (0, 17), (0, [-18]), (0, 1.5), ([0, 1], 2)):
+        with pytest.raises(IndexError):
+            rows[wrong]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_shards_compare_as_one_file_does(rng, tmp_path, shards):
+    """Whoever wrote which examples in which order."""
+    ids, labels, logits = _drawn(rng)
+    moved = logits + rng.normal(size=logits.shape).astype(np.float32)
+    for name, values in (("old", logits), ("new", moved)):
+        save_predictions(tmp_path / f"{name}.npz", Predictions(ids, labels, values))
+        parts = np.array_split(rng.permutation(N), shards)
+        _write(tmp_path / name, ids, labels, values, parts)
+    of_files, of_shards, mixed = (
+        churn_compare.compare(tmp_path / a, tmp_path / b, resamples=100)
+        for a, b in (("old.npz", "new.npz"), ("old", "new"), ("old.npz", "new"))
+    )
+    assert mixed.quantities == of_files.quantities  # in the order of the old examples
+    assert mixed.regressions == of_files.regressions
+    assert len(of_files.regressions) > 3
+    assert [r.id for r in of_shards.regressions] == [r.id for r in mixed.regressions]
+    assert of_shards.quantities.keys() == of_files.quantities.keys()
+    for name, found in of_files.quantities.items():
+        # Sums run over the examples in another order.
+        assert of_shards[name].value == pytest.approx(found.value, rel=1e-6), name
+
+
+def test_runs_that_stopped_are_left_out_without_reading_the_others(rng, tmp_path):
+    ids, labels, logits = _drawn(rng, runs=3)
+    logits[1] = np.nan
+    meta = {"stopped": [{"replica": 1}]}
+    side = read_side(_write(tmp_path, ids, labels, logits, [np.arange(N)], meta=meta))
+    assert side.runs == (0, 2)
+    assert isinstance(side.values, ShardedRows)
+    np.testing.assert_array_equal(side.values, logits[[0, 2]])
+
+
+@pytest.mark.parametrize("rows", [None, np.array([20, 3, 4, 19, 0])])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_mapped_pages_are_given_back_and_read_again(
+    rng, tmp_path, monkeypatch, rows, dtype
+):
+    ids, labels, logits = _drawn(rng)
+    logits = logits.astype(np.float16).astype(ml_dtypes.bfloat16).astype(np.float32)
+    parts = np.array_split(np.arange(N), 3)
+    folder = _write(tmp_path, ids, labels, logits, parts, dtype)
+    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)
+    reader = RowReader(read_shards(folder).values, rows)
+    count = N if rows is None else len(rows)
+    for _ in range(2):
+        out = reader.read(1, 0, count, np.empty((count, C), reader.dtype))
+        expected = logits[1] if rows is None else logits[1, rows]
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_a_folder_of_versions_may_hold_shards(rng, tmp_path):
+    ids, labels, logits = _drawn(rng, runs=1)
+    _write(tmp_path / "v1", ids, labels, logits, np.array_split(np.arange(N), 2))
+    save_predictions(
+        tmp_path / "v2" / "predictions.npz", Predictions(ids, labels, -logits)
+    )
+    found = compare_versions(tmp_path, resamples=100)
+    expected = np.mean(logits[0].argmax(1) != (-logits[0]).argmax(1))
+    assert found.churn[0, 1] == found.churn[1, 0] == pytest.approx(expected)
+
+
+def test_the_shards_of_one_version_are_no_folder_of_versions(written):
+    with pytest.raises(PredictionsError, match="the shards of one version"):
+        compare_versions(written)
+
+
+def _name(part, shard):
+    return f"{part}-{shard:05d}-of-00002.npy"
+
+
+@pytest.fixture
+def written(rng, tmp_path):
+    folder = tmp_path / "p"
+    return _write(folder, *_drawn(rng), np.array_split(np.arange(N), 2))
+
+
+def _index(**fields):
+    def change(folder):
+        index = json.loads((folder / INDEX).read_text())
+        (folder / INDEX).write_text(json.dumps({**index, **fields}))
+
+    return change
+
+
+def _shard(part, array):
+    return lambda folder: np.save(folder / _name(part, 1), array)
+
+
+def _bytes(name, change):
+    def write(folder):
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return write
+
+
+def _twice(folder):
+    np.save(folder / _name("ids", 1), np.load(folder / _name("ids", 0))[:11])
+
+
+def _logits(shape, dtype=np.float32):
+    return _shard("logits", np.zeros(shape, dtype))
+
+
+LOGITS = _name("logits", 1)
+DAMAGED = [
+    (lambda d: (d / INDEX).unlink(), "no index.json, so these predictions are not th"),
+    (lambda d: (d / LOGITS).unlink(), r"shard 1 of 2: is missing \(logits-00001-of-"),
+    (
+        _bytes(LOGITS, lambda c: c[:-5]),
+        "needs 352 bytes and 347 are there; the file is",
+    ),
+    (_bytes(LOGITS, lambda c: c[:8]), "shard 1 of 2: logits-00001-of-00002.npy is dam"),
+    (_logits((R, 11, C + 1)), "shard 1 of 2: classes 5, but classes 4 in shard 0"),
+    (_logits((1, 11, C)), "shard 1 of 2: runs 1, but runs 2 in shard 0"),
+    (
+        _logits((R, 11, C), np.float16),
+        "logits in float16, but logits in float32 in sha",
+    ),
+    (_logits((R, 11, C), float), r"bfloat16; got float64 of shape \(2, 11, 4\)"),
+    (_shard("ids", np.arange(3)), "it has 3 ids, 11 labels and logits of 11 examples"),
+    (_shard("ids", np.arange(11).astype("U3")), "ids are <U3, but int64 in shard 0"),
+    (_twice, "11 ids occur more than once, for example .*in shard 0 and 1"),
+    (_shard("labels", np.full(11, -1)), "labels must be at least 0; 11 are negative"),
+    (_bytes(INDEX, lambda c: b"{"), "index.json is damaged"),
+    (_bytes(INDEX, lambda c: b"[1]"), "index.json is not one of prediction shards"),
+    (_index(format="x"), "index.json is not one of prediction shards"),
+    (_index(version=2), "has version 2; this release reads version 1"),
+    (_index(shards=3), "shard 0 of 3: is missing"),
+    (_index(shards=0), "one shard at least; got 0"),
+    (_index(shards="2"), "shards in index.json must be int; got '2'"),
+    (_index(meta=[]), "meta in index.json must be dict"),
+    (_index(examples=22), "says examples 22, the shards have 23; they are of two"),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGED)
+def test_what_cannot_be_read_is_said_in_one_sentence(written, damage, message):
+    damage(written)
+    for read in (read_shards, read_side):
+        if not (written / INDEX).exists() and read is read_side:
+            continue  # then the folder is none of shards
+        with pytest.raises(PredictionsError, match=message) as error:
+            read(written)
+        assert str(error.value).startswith(f"{written}: ")
+        assert str(error.value).count(str(written)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shard": 2}, "got shard 2 of 2"),
+        ({"labels": [0]}, "same number of examples; got 3 and 1"),
+        ({"labels": [0.0, 1.0, 2.0]}, "labels must be integers; got float64"),
+        ({"ids": [[1, 2, 3]]}, r"ids must have shape .*\(1, 3\)"),
+        ({"runs": 0}, "got 0 runs and 4 classes"),
+        ({"classes": 1}, "got 2 runs and 1 classes"),
+        ({"dtype": "float64"}, "float32, float16 or bfloat16; got float64"),
+    ],
+)
+def test_a_writer_refuses_what_does_not_fit(tmp_path, change, message):
+    given: dict[str, Any] = {"shard": 0, "shards": 2, "ids": [3, 1, 2]}
+    given |= {"labels": [0, 1, 0], "runs": R, "classes": C, **change}
+    with pytest.raises(PredictionsError, match=message):
+        ShardWriter(tmp_path / "p", **given)
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "message"),
+    [
+        ((R, 4, C), 0, "4 rows were written of 3 examples"),
+        ((R, 3), 0, r"shape \[2, b, 4\]; got \(2, 3\)"),
+        ((1, 3, C), 0, r"shape \[2, b, 4\]; got \(1, 3, 4\)"),
+        ((R, 2, C), 0, "shard 0 of 1 has 3 examples, but only 2 rows were written"),
+        ((R, 3, C), 7e4, "a logit of 70000 does not fit into float16"),
+    ],
+)
+def test_a_shard_that_fails_leaves_nothing(tmp_path, shape, value, message):
+    with pytest.raises(PredictionsError, match=message):
+        with ShardWriter(tmp_path, 0, 1, [3, 1, 2], [0, 1, 0], R, C, "float16") as w:
+            w.write(np.full(shape, value, np.float32))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_infinite_logits_of_float16_are_no_overflow(tmp_path):
+    logits = np.array([[[0.0, -np.inf]]], np.float32)
+    found = read_shards(
+        _write(tmp_path, np.arange(1), np.arange(1), logits, [[0]], "float16")
+    )
+    assert found.values[0, 0].tolist() == [0.0, -np.inf]
+
+
+def _of_ids(folder, *parts):
+    for shard, ids in enumerate(parts):
+        one = ids, np.zeros(len(ids), int), 1, 2
+        with ShardWriter(folder, shard, len(parts), *one) as writer:
+            writer.write(np.zeros((1, len(ids), 2)))
+    write_index(folder, len(parts))
+    return read_shards(folder).ids
+
+
+def test_ids_of_signed_and_unsigned_integers_are_joined_without_rounding(tmp_path):
+    """As floating point, 2^53 + 1 is 2^53, which is another example."""
+    near = np.array([2**53 + 1], np.uint64)
+    assert _of_ids(tmp_path, near, np.array([2**53])).tolist() == [2**53 + 1, 2**53]
+    large = np.array([2**63 + 1, 2**63 + 3], np.uint64)
+    assert _of_ids(tmp_path, large, np.array([5])).tolist() == [*large.tolist(), 5]
+    with pytest.raises(PredictionsError, match=r"ids from -5 to 9223372036854775811"):
+        _of_ids(tmp_path, large, np.array([-5]))
+
+
+def test_a_shard_without_examples_has_ids_of_any_type(tmp_path):
+    names = np.array(["a", "bb"])
+    for empty in (np.empty(0, int), np.empty(0, "U1")):
+        assert _of_ids(tmp_path, names, empty).tolist() == ["a", "bb"]
+        assert _of_ids(tmp_path, empty, names).tolist() == ["a", "bb"]
+    with pytest.raises(PredictionsError, match="shard 2 of 3: ids are int64, but <U2"):
+        _of_ids(tmp_path, np.empty(0, int), names, np.array([1]))
+
+
+@pytest.mark.parametrize("values", [[["a", "b"]], [[1j, 2]]])
+def test_logits_are_real_numbers(tmp_path, values):
+    with (
+        pytest.raises(PredictionsError, match="logits must be real numbers; got"),
+        ShardWriter(tmp_path, 0, 1, [1], [0], 1, 2) as writer,
+    ):
+        writer.write(np.array([values]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_index_needs_facts_of_json_and_every_shard(rng, written):
+    with pytest.raises(PredictionsError, match="meta must be JSON-ready"):
+        write_index(written, 2, {"a": object()})
+    ids, labels, logits = _drawn(rng)
+    with ShardWriter(written, 0, 2, ids[:12], labels[:12], R, C) as writer:
+        writer.write(logits[:, :12])
+    with pytest.raises(PredictionsError, match="not finished"):  # written again
+        read_shards(written)
+    (written / _name("labels", 1)).unlink()
+    with pytest.raises(PredictionsError, match="shard 1 of 2: is missing"):
+        write_index(written, 2)
+
+
+def test_a_killed_writer_leaves_no_shard(tmp_path):
+    code = textwrap.dedent(
+        f"""
+        import os, signal
+        import numpy as np
+        from churn_compare.prediction_shards import ShardWriter
+        writer = ShardWriter({str(tmp_path)!r}, 0, 1, np.arange(4), np.arange(4), 1, 3)
+        writer.write(np.zeros((1, 3, 3)))
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode < 0
+    assert [path for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
+    with pytest.raises(PredictionsError, match="not there or not finished"):
+        read_shards(tmp_path)

@@ -1,0 +1,371 @@
+"""One comparison as a page, in a terminal, a notebook, Markdown and a record."""
+
+import dataclasses
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+from importlib import resources
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from churn_compare.comparison import compare_pair
+from churn_compare.documents import html_fragment, html_page, plain_text, print_document
+from churn_compare.escaping import markdown_text, printable
+from churn_compare.figures import (
+    churn_bars,
+    confidence_and_displacement,
+    reliability,
+)
+from churn_compare.group_tables import group_blocks
+from churn_compare.number_text import value_text
+from churn_compare.quantities import QUANTITIES
+from churn_compare.result import Flow, Interval, Regression
+from churn_compare.tables import changes_table, singles_table
+from churn_compare.verdict import gate_sentence, sentences
+from tests.results import NAN, Page, pair_of, result_of
+
+COMMAND = "churn-jax compare a.npz b.npz --html c.html"
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Several runs, labels, logits, slices and gates."""
+    return result_of(runs=3)
+
+
+@pytest.fixture(scope="module")
+def text(whole, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    path = whole.save_html(folder / "deep" / "page.html", command=COMMAND)
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_is_whole_and_needs_nothing_else(text):
+    page = Page(text)
+    assert not {"link", "iframe", "object", "base", "img", "form"} & set(page.tags)
+    assert page.tags.count("script") == 1 and len(text) < 600_000
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    for link in (*page.of("src"), *page.of("href"), *page.of("xlink:href")):
+        assert link.startswith("#")
+    for address in re.findall(r"https?://[^\s\"'<]*", text):
+        assert address.startswith("http://www.w3.org/"), address  # names of SVG
+    ids = page.of("id")
+    assert len(ids) == len(set(ids))
+    used = set(re.findall(r"url\(#([^)]*)\)", text))
+    used |= {link[1:] for link in page.of("xlink:href")}
+    assert used and used <= set(ids)
+    assert len(page.tables) >= 8
+    assert all(len(set(rows)) == 1 for rows in page.tables)
+
+
+def test_every_part_of_a_whole_comparison_is_on_the_page(whole, text):
+    page = Page(text)
+    assert page.headings == [
+        "Numbers",
+        "More than retraining?",
+        "Where changed predictions go",
+        "Probabilities",
+        "Classes",
+        "Slices by region",
+        "Largest regressions",
+        "What was run",
+        "Glossary",
+    ]
+    shown = " ".join(page.text).replace("\u00a0", " ")
+    for fact in (
+        "old → new",
+        "2,000 examples · each: logits, 10 classes, 3 runs",
+        COMMAND,
+        "FAILED: 1 of 2 gates does not hold.",
+        *(outcome.line.removeprefix("PASS").strip() for outcome in whole.gates[1:]),
+        *sentences(whole),
+        "✗ worse",
+        "✓ better",
+        "not detectable",
+        "Adjusted p (Holm)",
+        whole.regressions[0].id,
+        "right before, wrong now (",
+        "numpy 2",
+    ):
+        assert fact in shown, fact
+    # The verdict comes before every table, the gates next to it.
+    first = text.index("FAILED"), text.index("The update changes")
+    assert first[0] < first[1] < text.index("<table")
+    assert text.index('<strong class="bad">FAIL</strong>') < text.index("<table")
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ({"labelled": False}, {"Classes", "Largest regressions"}),
+        ({"scored": False, "sliced": False}, {"Probabilities", "Slices by region"}),
+    ],
+)
+def test_a_page_leaves_out_what_the_predictions_cannot_say(kind, missing):
+    text = html_page(result_of(gates=(), **kind).page())
+    page = Page(text)
+    assert not {*missing, "More than retraining?"} & set(page.headings)
+    assert {"Numbers", "Where changed predictions go", "Glossary"} <= set(page.headings)
+    assert "PASSED" not in text and "FAILED" not in text
+    assert "nan" not in " ".join(page.text).lower().split()
+
+
+def test_a_thousand_classes_are_listed_in_a_small_page():
+    draw = np.random.default_rng(0)
+    labels = np.arange(12_000) % 1000
+    old, new = (np.where(draw.random(12_000) < 0.8, labels, 7) for _ in range(2))
+    result = compare_pair(pair_of(old[None], new[None], labels)[0], resamples=100)
+    listed = Regression("x" * 300, "a" * 300, "b", "c", 0.5, 0.5, 0.1, 1.0, 1.0)
+    text = html_page(dataclasses.replace(result, regressions=(listed,) * 500).page())
+    assert len(text.encode()) < 2_000_000
+    assert "<details><summary>All 1,000</summary>" in text
+    assert max(map(len, Page(text).tables)) == 1 + 1000
+    openly = text[text.index("<h2>Classes") : text.index("<summary>All 1,000")]
+    assert openly.count("<tr>") == 1 + 30
+    assert "450 more" in text
+
+
+def test_the_groups_that_changed_most_surely_come_first():
+    group = result_of().groups[0]
+    adjusted = np.random.default_rng(0).permutation(np.linspace(0.001, 0.199, 100))
+    groups = [
+        dataclasses.replace(group, name=f"class {i}", p=p / 100, adjusted_p=p)
+        for i, p in enumerate(adjusted)
+    ]
+    section = html_fragment(group_blocks("class", groups, 0.95, True))
+    openly = section[: section.index("<summary>All 100<")]
+    rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", openly, re.DOTALL)
+    p = [float(re.findall(r'data-value="([^"]*)"', row)[-1]) for row in rows]
+    assert p == pytest.approx(np.linspace(0.001, 0.199, 100)[:30])
+    word = "worse" if group.accuracy_gain.value < 0 else "better"
+    assert [word in row for row in rows] == [True] * 25 + [False] * 5  # below 0.05
+    assert f"<strong>25 {word}</strong>" in section
+
+
+def test_figures_are_small_take_the_colour_of_the_page_and_say_what_they_are(whole):
+    many = result_of(examples=20_000, classes=3).points
+    assert len(many.outcome) == 3000
+    drawn = [
+        confidence_and_displacement(many),
+        reliability(*whole.curves),
+        churn_bars(whole.noise, whole["churn"]),
+    ]
+    for svg in drawn:
+        assert ElementTree.fromstring(svg).get("aria-label")
+        assert "currentColor" in svg
+        assert len(svg) < 400_000
+    assert drawn[0].count("<path") < 60  # one for each outcome, and the axes
+    assert "1,500 of " in drawn[0]
+    infinite = dataclasses.replace(many, displacement=many.displacement * math.inf)
+    assert confidence_and_displacement(infinite) == ""
+
+
+def test_numbers_that_are_infinite_or_undefined_are_said_to_be(whole):
+    odd = {
+        **whole.quantities,
+        "nll_old": Interval(math.inf, NAN, NAN),
+        "relative_negative_flip_rate": Interval(NAN, NAN, NAN),
+    }
+    for name in ("ece_old", "ece_change"):  # of a version without scores
+        del odd[name]
+    result = dataclasses.replace(whole, quantities=odd)
+    changes = html_fragment(changes_table(result))
+    assert "<td>inf</td>" in changes and changes.count("<td>–</td>") == 2
+    single = html_fragment([singles_table(result)])
+    assert re.search(r"<td>–</td>\s*<td>undefined</td>", single)
+
+
+def test_a_notebook_shows_verdict_gates_and_numbers_in_its_own_style(whole):
+    html = whole._repr_html_()
+    page = Page(html)
+    shown = " ".join(page.text)
+    for fact in ("FAILED", "FAIL", "PASS", "Accuracy", "Relative NFR"):
+        assert fact in shown, fact
+    assert "svg" not in page.tags and len(html) < 20_000
+    style = resources.files("churn_compare.documents") / "templates" / "fragment.css"
+    rules = re.sub(r"/\*.*?\*/", "", style.read_text())  # without comments
+    for rule in re.findall(r"([^{}]+)\{", rules):
+        assert all(s.strip().startswith(".churn-jax") for s in rule.strip().split(","))
+    assert not re.search(r"[{;](color|background):(?!inherit|none)", rules)
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+@pytest.mark.parametrize("clicks", [1, 2])
+def test_a_browser_sorts_numbers_as_numbers(tmp_path, text, clicks):
+    click = (
+        '<script>const head = [...document.querySelectorAll("th")].find('
+        '(th) => th.textContent === "Churn" && th.dataset.first);'
+        f"for (let i = 0; i < {clicks}; i++) head.firstChild.click();</script></body>"
+    )
+    # The page would refuse a second script.
+    page = re.sub(r"<meta http-equiv[^>]*>", "", text).replace("</body>", click)
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    dom = subprocess.run(
+        [
+            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *(f"--user-data-dir={tmp_path}/profile", "--dump-dom"),
+            (tmp_path / "page.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    section = dom[dom.index("<h2>Classes") : dom.index("<h2>Slices")]
+    heads = re.findall(r"<th scope=\"col\"([^>]*)>", section)
+    (place,) = (i for i, head in enumerate(heads) if "aria-sort" in head)
+    rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", section, re.DOTALL)
+    cells = [re.findall(r"<t[hd]([^>]*)>", row)[place] for row in rows]
+    values = [float(re.search(r'data-value="([^"]*)"', c).group(1)) for c in cells]
+    assert len(set(values)) > 3
+    assert values == sorted(values, reverse=clicks == 1)
+
+
+HEADINGS = (
+    "Both versions",
+    "Update",
+    "Retraining alone",
+    "Classes, worst first: 5 of 10",
+    "Slices by region, worst first: 5",
+    "Largest regressions: 10 of",
+    "Most frequent changes: 5 of",
+)
+
+
+def test_every_part_of_a_full_comparison_is_printed(whole):
+    result = dataclasses.replace(whole, notes=("3 rows were left out",))
+    text = str(result)
+    assert all(f"\n{heading}" in text for heading in HEADINGS)
+    flowing = " ".join(text.split())
+    assert all(sentence in flowing for sentence in sentences(result))
+    assert "Note: 3 rows were left out" in text
+    for name, interval in result.quantities.items():
+        assert value_text(interval, QUANTITIES[name].unit) in text, name
+    for regression in result.regressions[:10]:
+        assert regression.id in text
+    assert all(printable(outcome.line) in text for outcome in result.gates)
+    assert text.endswith(gate_sentence(result) + "\n")
+
+
+@pytest.mark.parametrize("width", [60, 120])
+@pytest.mark.parametrize("names", [None, tuple(f"kind-{i} " * 6 for i in range(10))])
+def test_printed_lines_fit_and_numbers_are_whole(width, names):
+    result = result_of(runs=2, names=names)
+    text = plain_text(result.terminal(), width)
+    assert width - 20 < max(map(len, text.splitlines())) <= width
+    assert value_text(result["accuracy_gain"], "points") in text
+    group = next(g for g in result.groups if g.grouping == "region")
+    assert f"{group.examples} " in text
+    explained = QUANTITIES["negative_flip_rate"].formula in text
+    assert explained == (width >= 100)
+
+
+def test_parts_that_are_not_there_leave_no_heading():
+    text = str(result_of(labelled=False, scored=False, sliced=False))
+    assert "Update" in text and "Most frequent changes" in text
+    for heading in (HEADINGS[0], *HEADINGS[2:6], "Now wrong"):
+        assert heading.split(",")[0] not in text
+    assert not re.search("Fall of p|PASS|FAIL", str(result_of(scored=False, gates=())))
+    result = result_of()
+    none = dataclasses.replace(result["churn"], value=0.0, low=0.0)
+    nothing = {"flow": Flow((), (), (), (), ()), "groups": (), "regressions": ()}
+    text = str(dataclasses.replace(result, quantities={"churn": none}, **nothing))
+    assert "changes no prediction" in text
+    assert "Most frequent" not in text and "Largest" not in text
+
+
+def test_a_terminal_gets_colours_and_a_file_none(whole):
+    printed = {}
+    for terminal, colours in ((True, "standard"), (False, "auto")):
+        file = io.StringIO()
+        console = Console(
+            file=file, width=80, force_terminal=terminal, color_system=colours
+        )
+        print_document(whole.terminal(), console)
+        printed[terminal] = file.getvalue()
+    assert "\x1b[" in printed[True] and "\x1b[" not in printed[False]
+    assert re.sub(r"\x1b\[[\d;]*m", "", printed[True]) == printed[False]
+
+
+def _markdown_tables(text):
+    """Cells of consecutive lines that begin with a pipe."""
+    blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    split = r"(?<!\\)\|"  # pipes that are not escaped
+    return [[re.split(split, line)[1:-1] for line in b.splitlines()] for b in blocks]
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_markdown_has_gates_then_sentences_then_every_number(labelled):
+    result = result_of(runs=2, labelled=labelled)
+    text = result.markdown()
+    tables = _markdown_tables(text)
+    groupings = len(result.groupings)  # a table each, folded
+    assert groupings and len(tables) == groupings + (3 if labelled else 1)
+    for head, line, *rows in tables:
+        assert rows and all(len(row) == len(head) for row in (line, *rows))
+        assert all(re.fullmatch(":--|--:", cell) for cell in line)
+    assert ("| Accuracy |" in text) == labelled
+    assert f"| Churn | {value_text(result['churn'], 'share')} | " in text
+    said = [f"* {markdown_text(sentence)}\n" for sentence in sentences(result)]
+    assert "**FAILED: 1 of 2 gates does not hold.**" in text
+    places = [text.index(markdown_text(outcome.line)) for outcome in result.gates]
+    places += map(text.index, said)
+    assert places == sorted(places)
+    assert "FAIL" not in dataclasses.replace(result, gates=()).markdown()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"a\|b", r"a\\\|b"),
+        ("1. first", r"1\. first"),
+        ("# head", r"\# head"),
+        ("- item", r"\- item"),
+        ("-0.5 to 1", "-0.5 to 1"),
+        ("a@b", "a@\u200bb"),
+        ("&lt;", r"\&lt;"),
+        ("95 % (3.9)", "95 % (3.9)"),
+    ],
+)
+def test_what_is_escaped_in_markdown(text, expected):
+    assert markdown_text(text) == expected
+
+
+def test_a_record_has_every_field_and_is_json(whole):
+    result = dataclasses.replace(whole, quantities={**whole.quantities})
+    result.quantities["nll_old"] = Interval(math.inf, NAN, -math.inf)
+    record = result.to_dict()
+    fields = [field.name for field in dataclasses.fields(result)]
+    assert list(record) == ["format", "passed", "state", "verdict", *fields]
+    assert (record["format"], record["passed"]) == (1, False)
+    assert record["verdict"] == list(sentences(result))
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert list(record["quantities"]) == list(result.quantities)
+    assert record["quantities"]["churn"] == dataclasses.asdict(result["churn"])
+    assert set(record["quantities"]["nll_old"].values()) == {None}
+    assert record["groups"][0]["churn"] == dataclasses.asdict(result.groups[0].churn)
+    assert len(record["regressions"]) == len(result.regressions)
+    assert record["points"]["confidence"] == result.points.confidence.tolist()
+    assert list(record["curves"]) == ["old", "new"]
+    unlabelled = result_of(labelled=False).to_dict()
+    assert unlabelled["groups"][0]["accuracy_old"] is None
+    assert set(unlabelled["flow"]["negative"]) == {None}
+
+
+def test_a_record_is_saved(whole, tmp_path):
+    named = dataclasses.replace(whole, notes=("猫",))
+    path = named.save_json(tmp_path / "a.json")
+    record = path.read_text(encoding="utf-8")
+    assert json.loads(record) == named.to_dict() and "猫" in record
+    with pytest.raises(OSError):  # a file where a folder has to be
+        whole.save_json(path / "x.json")

@@ -1,0 +1,162 @@
+"""Numbers as text, and the tables they stand in."""
+
+import dataclasses
+import math
+
+import pytest
+
+from churn_compare.documents import Cell
+from churn_compare.group_tables import worst_groups
+from churn_compare.number_text import (
+    count_text,
+    judgement,
+    level_text,
+    p_text,
+    range_text,
+    share_text,
+    value_text,
+    with_range,
+)
+from churn_compare.quantities import QUANTITIES
+from churn_compare.report import about
+from churn_compare.result import Interval
+from churn_compare.tables import changes, noise_singles, singles
+from tests.results import NAN, NONE, result_of
+
+
+@pytest.mark.parametrize(
+    ("interval", "unit", "value", "ends"),
+    [
+        ((0.0421, 0.039, 0.0453), "share", "4.2 %", "3.9 to 4.5 %"),
+        ((0.0421, 0.0411, 0.0431), "share", "4.21 %", "4.11 to 4.31 %"),
+        ((0.42, 0.36, 0.48), "share", "42 %", "36 to 48 %"),
+        ((0.0, 0.0, 0.004), "share", "0.00 %", "0.00 to 0.40 %"),
+        ((1.0, 1.0, 1.0), "share", "100.00 %", "100.00 to 100.00 %"),
+        ((0.0421, NAN, NAN), "share", "4.21 %", ""),
+        ((NAN, NAN, NAN), "share", "–", ""),
+        ((0.006, 0.0021, 0.0099), "points", "+0.6 points", "+0.2 to +1.0"),
+        ((-0.006, -0.011, 0.0), "points", "-0.6 points", "-1.1 to 0.0"),
+        ((0.613, 0.59, 0.636), "number", "0.613", "0.590 to 0.636"),
+        ((-0.02, -0.03, -0.01), "change", "-0.020", "-0.030 to -0.010"),
+        ((math.inf, NAN, NAN), "number", "inf", ""),
+        ((math.inf, NAN, NAN), "change", "+inf", ""),
+        # An end that is not zero does not look like zero.
+        ((0.03, 0.0004, 0.06), "points", "+3.00 points", "+0.04 to +6.00"),
+        ((0.03, 1e-9, 0.06), "points", "+3.0 points", "0.0 to +6.0"),
+        ((0.004, 0.0, 0.12), "share", "0.4 %", "0.0 to 12.0 %"),
+        ((0.0005, -0.04, 0.04), "change", "0.00", "-0.04 to +0.04"),
+    ],
+)
+def test_an_interval_says_how_many_digits_count(interval, unit, value, ends):
+    interval = Interval(*interval)
+    assert value_text(interval, unit) == value
+    assert range_text(interval, unit) == ends
+    assert with_range(interval, unit) == (f"{value} ({ends})" if ends else value)
+    if ends:
+        said = with_range(interval, unit, 0.975)
+        assert said == f"{value} (97.5 % interval {ends})"
+
+
+def test_p_values_counts_and_shares():
+    said = {0.0: "< 0.001", 0.001: "0.001", 0.046: "0.046", 0.996: "1", NAN: "–"}
+    assert [p_text(p) for p in said] == list(said.values())
+    assert count_text(1234567) == "1,234,567"
+    assert count_text(1234.5) == "1,234.5"
+    assert count_text(NAN) == share_text(NAN) == "–"
+    assert (share_text(0.0005), level_text(0.9)) == ("0.1 %", "90 %")
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "word"),
+    [
+        ("accuracy_gain", 0.01, 0.02, "better"),
+        ("accuracy_gain", -0.02, -0.01, "worse"),
+        ("accuracy_gain", -0.01, 0.01, "unclear"),
+        ("accuracy_gain", 0.0, 0.01, "unclear"),
+        ("accuracy_gain", NAN, NAN, "unclear"),
+        ("nll_change", 0.01, 0.02, "worse"),
+        ("ece_change", -0.02, -0.01, "better"),
+    ],
+)
+def test_a_change_counts_where_its_interval_leaves_zero_out(name, low, high, word):
+    assert judgement(name, Interval((low + high) / 2, low, high)) == word
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("scored", [True, False])
+def test_every_quantity_is_in_one_table(labelled, scored):
+    result = result_of(labelled=labelled, scored=scored)
+    changed, single = changes(result), [row.heading for row in singles(result)]
+    headings = [quantity.heading for quantity in QUANTITIES.values()]
+    assert single == [heading for heading in headings if heading in single]
+    assert len(single) + 3 * len(changed) == len(result.quantities)
+    expected = ["Accuracy", "NLL", "Brier score", "ECE"] if scored else ["Accuracy"]
+    assert [row.heading for row in changed] == (expected if labelled else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ((0.02, 0.01, 0.03), "better"),
+        ((0.01, -0.01, 0.03), "unclear"),
+        ((0.0, 0.0, 0.0), "same"),
+        ((0.01, NAN, NAN), ""),
+    ],
+)
+def test_a_change_has_a_word(change, word):
+    result = result_of()
+    numbers = {**result.quantities, "accuracy_gain": Interval(*change)}
+    row = changes(dataclasses.replace(result, quantities=numbers))[0]
+    assert row.word == word
+
+
+def test_a_number_of_one_version_alone_is_shown():
+    result = result_of()
+    numbers = {**result.quantities}
+    del numbers["nll_old"], numbers["nll_change"]
+    row = changes(dataclasses.replace(result, quantities=numbers))[1]
+    assert (row.heading, row.old, row.word) == ("NLL", Cell("–"), "")
+    assert row.new.text == value_text(result["nll_new"], "number")
+
+
+def test_retraining_is_shown_for_the_sides_that_have_runs():
+    noise = result_of(runs=2).noise
+    headings = ["Churn within old", "Churn within new", "Expected churn"]
+    headings.append("Excess churn")
+    assert [row.heading for row in noise_singles(noise)] == headings
+    one = dataclasses.replace(noise, within_old=NONE)
+    assert [row.heading for row in noise_singles(one)] == headings[1:]
+    assert noise_singles(None) == []
+
+
+def test_groups_that_lose_accuracy_come_first():
+    result = result_of()
+    groups = []
+    for name, gain, adjusted_p, flips in (
+        ("gains, few flips", 0.1, 0.001, 0.01),
+        ("gains, many flips", 0.1, 1.0, 0.2),
+        ("loses, surely", -0.1, 0.01, 0.01),
+        ("loses, perhaps", -0.1, 0.5, 0.1),
+        ("loses, perhaps, more flips", -0.1, 0.5, 0.2),
+    ):
+        numbers = {"accuracy_gain": Interval(gain, gain, gain)}
+        numbers |= dict.fromkeys(
+            ("negative_flip_rate", "churn"), Interval(*[flips] * 3)
+        )
+        group = dataclasses.replace(result.groups[0], name=name, **numbers)
+        groups.append(dataclasses.replace(group, adjusted_p=adjusted_p))
+    found = worst_groups(dataclasses.replace(result, groups=tuple(groups)))
+    order = [groups[i].name for i in (2, 4, 3, 1, 0)]
+    assert [row[0] for row in found[0].rows] == order
+    nothing = {"accuracy_old": NAN, "accuracy_gain": NONE, "adjusted_p": NAN}
+    unlabelled = tuple(dataclasses.replace(group, **nothing) for group in groups)
+    result = dataclasses.replace(result_of(labelled=False), groups=unlabelled)
+    rates = [float(row[2].split()[0]) for row in worst_groups(result)[0].rows]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_what_was_compared_is_one_line():
+    result = dataclasses.replace(result_of(), examples=1)
+    assert about(result) == "1 example; both: logits, 1 run, 10 classes"
+    version = dataclasses.replace(result.old, name="a\nb")
+    assert str(dataclasses.replace(result, old=version)).startswith("a b -> ")

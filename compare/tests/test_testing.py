@@ -1,0 +1,143 @@
+"""The assertion that a project's own tests use."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import churn_compare
+from churn_compare.gates import Gate, GateError
+from churn_compare.predictions import PredictionsError
+from churn_compare.testing import assert_compatible
+
+LABELS = np.arange(200) % 4
+
+
+def predictions(wrong):
+    """Classes that are right but for the examples in `wrong`."""
+    found = LABELS.copy()
+    found[wrong] = (found[wrong] + 1) % 4
+    return found
+
+
+OLD, NEW = predictions(range(10)), predictions(range(8, 20))
+
+
+def test_a_compatible_version_passes_and_the_comparison_comes_back():
+    result = assert_compatible(
+        OLD, NEW, labels=LABELS, max_churn="9%", max_nfr=0.05, min_accuracy_gain="-1%"
+    )
+    assert result.passed and len(result.gates) == 3
+    assert result["negative_flip_rate"].value == 0.05
+    assert result["churn"].value == 0.09
+
+
+def test_the_message_has_a_line_per_gate_and_the_worst_regressions():
+    with pytest.raises(AssertionError) as caught:
+        assert_compatible(OLD, NEW, labels=LABELS, max_nfr=0.01, max_churn=0.5)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "the new version is not compatible with the old one"
+    assert lines[1].startswith("FAIL  negative flip rate at most 1 %: 5 %")
+    assert lines[2].startswith("PASS  churn at most 50 %: 9 %")
+    assert lines[3] == "10 examples were right and are wrong now; the worst 5:"
+    assert lines[4] == "  10: label 2, now 3" and len(lines) == 9
+
+
+def test_the_message_says_how_many_runs_there_are_and_lists_none_if_told_so():
+    runs = np.stack([NEW, OLD])
+    with pytest.raises(AssertionError) as caught:
+        assert_compatible(OLD, runs, labels=LABELS, max_nfr=0, regressions=0)
+    assert str(caught.value).splitlines()[2:] == [
+        "10 examples were right and are wrong now in some of the 2 pairs of runs"
+    ]
+
+
+def test_scores_tell_how_sure_the_new_version_is():
+    scores = np.log(np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]))
+    with pytest.raises(AssertionError, match="0: label 0, now 1 with confidence 90"):
+        assert_compatible(
+            scores, scores[:, ::-1], labels=[0, 1, 1], max_nfr="10%", kind="logits"
+        )
+
+
+def test_gates_come_as_objects_from_a_file_and_as_arguments(tmp_path):
+    file = tmp_path / "gates.toml"
+    file.write_text("max-nfr = 0.01\nmax-churn = 0.5")
+    with pytest.raises(AssertionError):
+        assert_compatible(OLD, NEW, labels=LABELS, gates=file)
+    result = assert_compatible(OLD, NEW, labels=LABELS, gates=file, max_nfr=0.06)
+    assert [gate.limit for gate in result.gates] == [0.5, 0.06]
+    with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
+        assert_compatible(OLD, NEW, labels=LABELS, max_churn=0.1, on="bound")
+    assert_compatible(OLD, NEW, labels=LABELS, gates=[Gate("churn", 0.1)])
+
+
+def test_slices_and_classes_are_judged():
+    slices = {"half": ["first"] * 100 + ["second"] * 100}
+    limits = {"labels": LABELS, "slices": slices, "max_class_nfr": "7%"}
+    with pytest.raises(AssertionError, match="not in 1 of 2: half first 18"):
+        assert_compatible(OLD, NEW, max_slice_churn=0.1, **limits)
+    assert_compatible(OLD, NEW, max_slice_churn=0.2, **limits)
+    with pytest.raises(AssertionError, match="no group to judge"):
+        assert_compatible(OLD, NEW, max_slice_churn=0.2, min_examples=101, **limits)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "no condition to assert; give one, such as max_nfr=0.01"),
+        ({"max_nfr": "1 percent"}, "max_nfr must be a number such as 0.02 or 2%"),
+        ({"max_nfr": 5}, "max_nfr: the limit of negative_flip_rate must lie"),
+        ({"max_excess_churn": 0.1}, "both versions have one run"),
+        ({"max_slice_nfr": 0.1}, "there are no slices"),
+    ],
+)
+def test_a_condition_that_makes_no_sense_is_no_failed_assertion(options, message):
+    with pytest.raises(GateError, match=message):
+        assert_compatible(OLD, NEW, labels=LABELS, **options)
+
+
+def test_predictions_of_other_examples_are_no_failed_assertion():
+    with pytest.raises(PredictionsError):
+        assert_compatible(OLD, NEW[:-1], labels=LABELS, max_nfr=0.1)
+
+
+def test_the_package_exports_compare():
+    result = churn_compare.compare(OLD, NEW, labels=LABELS)
+    assert result.passed and result.gates == ()
+    assert "compare" in dir(churn_compare)
+    with pytest.raises(
+        AttributeError, match="no attribute 'compair'"
+    ):
+        churn_compare.compair  # noqa: B018
+
+
+def test_what_is_inconclusive_fails_unless_it_may_pass():
+    old, new = np.zeros(200, int), np.arange(200) % 20 == 0  # churn of 5 %
+    given = {"max_churn": "6%", "on": "interval"}
+    with pytest.raises(AssertionError, match="INCONCLUSIVE  interval of churn"):
+        assert_compatible(old, new.astype(int), **given)
+    found = assert_compatible(old, new.astype(int), inconclusive="pass", **given)
+    assert found.state == "inconclusive" and not found.passed
+    with pytest.raises(ValueError, match="inconclusive must be"):
+        assert_compatible(old, new.astype(int), inconclusive="maybe", **given)
+
+
+def test_the_fixture_of_pytest_reports_every_condition(tmp_path):
+    plugin = 'pytest_plugins = ["churn_compare.pytest_plugin"]'
+    (tmp_path / "conftest.py").write_text(plugin)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_update.py").write_text(
+        """
+def test_update(model_update):
+    model_update([0, 1, 1], [0, 1, 0], labels=[0, 1, 1], max_churn=0.5)
+    model_update([0, 1, 1], [0, 1, 0], labels=[0, 1, 1], max_nfr=0.1)
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--junit-xml=found.xml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "not compatible" in done.stdout
+    found = (tmp_path / "found.xml").read_text()
+    assert 'name="churn at most 50 %" value="PASS  churn at most 50 %: ' in found
+    assert 'value="FAIL  negative flip rate at most 10 %' in found

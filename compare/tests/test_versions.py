@@ -1,0 +1,333 @@
+"""A folder of versions: found, joined, compared with one another, step by step."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from churn_compare import versions as module
+from churn_compare.comparison import compare
+from churn_compare.gates import Gate
+from churn_compare.predictions import Predictions, PredictionsError, save_predictions
+from churn_compare.version_files import find_versions, natural_order
+from churn_compare.versions import compare_versions
+
+EXAMPLES, CLASSES = 60, 4
+QUICK = {"resamples": 100, "regressions": 3}
+
+
+def touch(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return folder
+
+
+def test_numbers_in_names_sort_as_numbers(tmp_path):
+    folder = touch(tmp_path, "v10.csv", "v2.npz", "v1.parquet", "v3.csv.gz", "v4.npy")
+    found = find_versions(folder)
+    assert found.names == ("v1", "v2", "v3", "v4", "v10")
+    assert [path.name for path in found.paths][:2] == ["v1.parquet", "v2.npz"]
+    assert found.notes == ()
+    assert sorted(["b", "A", "a"], key=natural_order) == ["A", "a", "b"]
+
+
+def test_files_about_all_versions_are_none(tmp_path):
+    about = {"labels": "labels.npy", "ids": "ids.csv", "slices": "slices.parquet"}
+    others = ("notes.txt", ".hidden.csv", "truth.csv")
+    folder = touch(tmp_path, "a.csv", "b.csv", *about.values(), *others)
+    found = find_versions(folder, used=[tmp_path / "truth.csv"])
+    assert found.names == ("a", "b")
+    assert {name: path.name for name, path in found.about_all.items()} == about
+
+
+def test_a_folder_for_each_version(tmp_path):
+    touch(tmp_path, "v2/predictions.npz", "v1/predictions.parquet", "logs/a.csv")
+    touch(tmp_path, "v2/predictions-validation.npz", "v3.npy")
+    found = find_versions(tmp_path)
+    assert found.names == ("v1", "v2", "v3")
+    assert found.paths[1] == tmp_path / "v2" / "predictions.npz"
+
+
+@pytest.mark.parametrize(
+    ("record", "names"),
+    [
+        ({"methods": [{"name": n} for n in ("z", "a", "unfinished", "b")]}, "zab"),
+        ([], "abz"),
+        (None, "abz"),
+        ({"methods": [1]}, "abz"),
+    ],
+)
+def test_a_study_has_the_order_of_its_rows(tmp_path, record, names):
+    touch(tmp_path, *(f"methods/{row}/predictions.npz" for row in ("b", "a", "z")))
+    touch(tmp_path, "examples.npz")
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    assert find_versions(tmp_path).names == tuple(names)
+    (tmp_path / "study.json").write_text("{")
+    assert find_versions(tmp_path).names == ("a", "b", "z")
+
+
+def test_an_order_chooses_versions_and_says_what_it_leaves_out(tmp_path):
+    touch(tmp_path, "a.csv", "b.csv", "c.csv")
+    found = find_versions(tmp_path, order=["c", "a"])
+    assert found.names == ("c", "a")
+    assert found.notes == ("Left out, since the order does not name them: 'b'.",)
+
+
+@pytest.mark.parametrize(
+    ("names", "order", "message"),
+    [
+        ((), None, "none found"),
+        (("a.csv",), None, "only 'a' found"),
+        (("a.csv", "b.csv"), ["a"], "only 'a' found"),
+        (("a.csv", "a.npz"), None, "both called 'a'"),
+        (("a.csv", "a/predictions.npz"), None, "both called 'a'"),
+        (("labels.csv", "labels.npy", "a.csv"), None, "both called 'labels'"),
+        (("a/predictions.npz", "a/predictions.csv"), None, "only one can be"),
+        (("a/predictions.npz", "a/predictions/index.json"), None, "only one can be"),
+        (("a.csv", "b.csv"), ["a", "x"], "1 of the 2 versions .* 'x'; it has 'a', 'b'"),
+        (("a.csv", "b.csv"), ["a", "b", "a"], "names 'a' more than once"),
+    ],
+)
+def test_what_cannot_be_told_is_one_sentence(tmp_path, names, order, message):
+    with pytest.raises(PredictionsError, match=message):
+        find_versions(touch(tmp_path, *names), order)
+    with pytest.raises(PredictionsError, match="x: the folder of versions does not"):
+        find_versions(tmp_path / "x")
+    with pytest.raises(PredictionsError, match="x: the folder of versions is a file"):
+        find_versions(touch(tmp_path, "x") / "x")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Ids, labels, and logits of four versions, the later the better."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, CLASSES, EXAMPLES)
+    noise = 0.7 * draw.normal(size=(4, EXAMPLES, CLASSES))
+    better = 0.4 * np.arange(1, 5)[:, None, None] * np.eye(CLASSES)[labels]
+    logits = draw.normal(size=(EXAMPLES, CLASSES)) + noise + better
+    return np.arange(EXAMPLES) * 3 + 100, labels, logits.astype(np.float32)
+
+
+def write(folder, made, rows=(slice(None),) * 4):
+    """v1.npz, v2.csv, v3.parquet and v10.npz, each in the order of its `rows`."""
+    ids, labels, logits = made
+    folder.mkdir(exist_ok=True)
+    names = ("v1.npz", "v2.csv", "v3.parquet", "v10.npz")
+    for name, scores, of in zip(names, logits, rows, strict=True):
+        columns = {f"logit_{c}": scores[of, c] for c in range(CLASSES)}
+        table = pa.table({"id": ids[of], "label": labels[of], **columns})
+        if name.endswith(".csv"):
+            pyarrow.csv.write_csv(table, folder / name)
+        elif name.endswith(".parquet"):
+            pyarrow.parquet.write_table(table, folder / name)
+        else:
+            np.savez(folder / name, ids=ids[of], labels=labels[of], logits=scores[of])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(made, tmp_path_factory):
+    return write(tmp_path_factory.mktemp("versions"), made)
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    return compare_versions(folder, **QUICK)
+
+
+def test_every_version_is_compared_with_every_other(found, made):
+    _, labels, logits = made
+    assert found.names == ("v1", "v2", "v3", "v10")
+    assert found.examples == EXAMPLES
+    predicted = logits.argmax(-1)
+    right = predicted == labels
+    for i in range(4):
+        assert found.accuracy[i].value == pytest.approx(right[i].mean())
+        for j in range(4):
+            if i != j:
+                churn, flips = predicted[i] != predicted[j], right[i] & ~right[j]
+                assert found.churn[i, j] == pytest.approx(churn.mean())
+                assert found.negative_flip_rate[i, j] == pytest.approx(flips.mean())
+    assert found.whole["churn"].value == pytest.approx(found.churn[0, 3])
+    differs = predicted != predicted[3]
+    assert found.ambiguity == pytest.approx(differs.any(axis=0).mean())
+    assert found.discrepancy == pytest.approx(differs.mean(axis=1).max())
+    gain = right[3].mean() - right[0].mean()
+    assert found.whole["accuracy_gain"].value == pytest.approx(gain)
+    for i, step in enumerate(found.steps):
+        rate = found.relative_negative_flip_rate[i, i + 1]
+        assert step["churn"].value == pytest.approx(found.churn[i, i + 1])
+        assert step["relative_negative_flip_rate"].value == pytest.approx(rate)
+    for name in ("churn", "negative_flip_rate"):
+        matrix = getattr(found, name)
+        added = sum(matrix[i, i + 1] for i in range(3))
+        assert found.step_sum(name) == pytest.approx(added)
+        assert added >= matrix[0, 3]
+
+
+def test_a_step_is_what_compare_finds_of_the_two_files(found, folder):
+    step = found.steps[1]
+    alone = compare(folder / "v2.csv", folder / "v3.parquet", **QUICK)
+    assert (step.old.name, alone.old.name) == ("v2", "v2.csv")
+    versions = {"old": step.old, "new": step.new, "notes": step.notes}
+    assert dataclasses.replace(alone, **versions).to_dict() == step.to_dict()
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_the_order_of_rows_changes_nothing(found, tmp_path, made, version, rng):
+    rows = [slice(None)] * 4
+    rows[version] = rng.permutation(EXAMPLES)
+    again = compare_versions(write(tmp_path / "moved", made, rows), **QUICK)
+    assert again.to_dict() == found.to_dict()
+
+
+def test_examples_that_some_version_lacks_are_left_out_knowingly(tmp_path, made):
+    _, labels, logits = made
+    every = np.arange(EXAMPLES)
+    rows = (every, np.delete(every, [3]), np.delete(every, [7, 8])[::-1], every)
+    folder = write(tmp_path, made, rows)
+    with pytest.raises(PredictionsError, match=r"103|109"):
+        compare_versions(folder, **QUICK)
+    found = compare_versions(folder, on_missing="intersect", **QUICK)
+    both = np.delete(every, [3, 7, 8])
+    predicted = logits[:, both].argmax(-1)
+    assert found.examples == len(both)
+    assert {step.examples for step in (*found.steps, found.whole)} == {len(both)}
+    for i in range(4):
+        assert found.accuracy[i].value == np.mean(predicted[i] == labels[both])
+        for j in range(i):
+            churn = np.mean(predicted[i] != predicted[j])
+            assert found.churn[i, j] == found.churn[j, i] == pytest.approx(churn)
+
+
+def test_rows_without_ids_and_files_about_all_versions(tmp_path, made):
+    _, labels, logits = made
+    for name, scores in zip("abc", logits, strict=False):
+        np.save(tmp_path / f"{name}.npy", scores)
+    np.save(tmp_path / "labels.npy", labels)
+    groups = np.where(np.arange(EXAMPLES) % 3, "many", "few")
+    pyarrow.csv.write_csv(pa.table({"group": groups}), tmp_path / "slices.csv")
+    found = compare_versions(tmp_path, kind="logits", **QUICK)
+    assert found.accuracy[0].value == np.mean(logits[0].argmax(-1) == labels)
+    for step in (*found.steps, found.whole):
+        assert {g.name for g in step.groups if g.grouping == "group"} == {"many", "few"}
+
+
+def test_without_labels_there_is_churn_alone(tmp_path, made):
+    for name, scores in zip("ab", made[2], strict=False):
+        np.save(tmp_path / f"{name}.npy", scores)
+    found = compare_versions(tmp_path, kind="logits", **QUICK)
+    assert not found.labelled
+    assert found.accuracy == ()
+    assert found.whole is found.steps[0]
+    assert "NFR" not in str(found)
+    assert "Churn %" not in str(found)  # a matrix of two says nothing more
+    assert found.to_dict()["negative_flip_rate"] is None
+    assert found._repr_html_().startswith("<div")
+
+
+def test_labels_of_one_version_serve_those_that_have_none(tmp_path, made):
+    ids, labels, logits = made
+    for v, order in enumerate((slice(None), slice(None, None, -1), slice(None))):
+        holds = {"ids": ids[order], "logits": logits[v][order]}
+        if v == 1:
+            holds["labels"] = labels[order]
+        np.savez(tmp_path / f"v{v}.npz", **holds)
+    assert not compare_versions(tmp_path, order=["v0", "v2"], **QUICK).labelled
+    found = compare_versions(tmp_path, order=["v1", "v0", "v2"], **QUICK)
+    right = logits.argmax(-1) == labels
+    assert [a.value for a in found.accuracy] == [right[v].mean() for v in (1, 0, 2)]
+
+
+@pytest.mark.parametrize(("names", "labels"), [("abc", [0, 1, 2]), ("201", [2, 0, 1])])
+def test_labels_of_one_version_keep_the_names_of_its_classes(tmp_path, names, labels):
+    """Places in the names of that version, or the names where these are numbers."""
+    logits, ids = np.eye(3), np.arange(3)
+    first = {"logits": logits, "ids": ids, "class_names": list(names)}
+    other = {"logits": logits[:, ::-1], "ids": ids, "class_names": list(names[::-1])}
+    np.savez(tmp_path / "v1.npz", **first, labels=labels)
+    np.savez(tmp_path / "v2.npz", **other)
+    np.savez(tmp_path / "v3.npz", **other)
+    found = compare_versions(tmp_path, **QUICK)
+    assert [a.value for a in found.accuracy] == [1.0, 1.0, 1.0]
+
+
+def test_classes_are_matched_by_name_over_all_versions(tmp_path):
+    """v2 has the classes in another order, and v3 knows one more than v2."""
+    names = (["ant", "bee"], ["bee", "ant"], ["bee", "cat", "ant"], ["cat", "bee"])
+    said = ("ant bee bee", "ant ant bee", "ant cat bee", "bee cat cat")
+    words = [text.split() for text in said]
+    for v, (classes, of) in enumerate(zip(names, words, strict=True), start=1):
+        scores = {f"logit_{n}": [float(word == n) for word in of] for n in classes}
+        table = {"id": [1, 2, 3], "label": ["ant", "bee", "bee"], **scores}
+        pyarrow.csv.write_csv(pa.table(table), tmp_path / f"v{v}.csv")
+    found = compare_versions(tmp_path, **QUICK)
+    assert [3 * a.value for a in found.accuracy] == pytest.approx([3, 2, 2, 0])
+    for i in range(4):
+        for j in range(4):
+            differ = sum(a != b for a, b in zip(words[i], words[j], strict=True))
+            expected = differ / 3 if i != j else np.nan
+            np.testing.assert_allclose(found.churn[i, j], expected)
+
+
+def test_scores_beyond_the_memory_wait_on_the_disk(folder, found, monkeypatch):
+    monkeypatch.setattr(module, "_IN_MEMORY", 0)
+    assert compare_versions(folder, **QUICK).to_dict() == found.to_dict()
+
+
+def test_runs_of_a_study_are_versions(tmp_path, made):
+    ids, labels, logits = made
+    for row, runs in (("new", logits[2:]), ("base", logits[:2])):
+        path = tmp_path / "methods" / row / "predictions.npz"
+        save_predictions(path, Predictions(ids, labels, runs))
+    rows = [{"name": name} for name in ("base", "new")]
+    (tmp_path / "study.json").write_text(json.dumps({"methods": rows}))
+    found = compare_versions(tmp_path, **QUICK)
+    assert found.names == ("base", "new")
+    again = np.mean(logits[0].argmax(-1) != logits[1].argmax(-1))
+    assert found.churn[0, 0] == pytest.approx(again)
+    assert found.whole.noise.within_old.value == pytest.approx(again)
+    assert "Retraining the same version alone changes" in str(found)
+
+
+def test_gates_are_judged_in_every_update(folder):
+    assert compare_versions(folder, gates=[Gate("churn", 1.0)], **QUICK).passed
+    found = compare_versions(folder, gates=[Gate("churn", 0.0)], **QUICK)
+    assert not found.passed
+    assert [len(step.gates) for step in found.steps] == [1, 1, 1]
+    text = str(found)
+    assert text.count("FAIL ") == 3
+    end = "FAILED: 3 of 3 gates, of all updates together, do not hold.\n"
+    assert text.endswith(end)
+
+
+def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
+    ids, labels, logits = made
+    for class_map in ({0: 1}, "map.json"):
+        with pytest.raises(ValueError, match="one version to one other"):
+            compare_versions(folder, class_map=class_map)
+    for v, rows in enumerate((slice(0, 30), slice(20, 50), slice(40, 60))):
+        np.savez(tmp_path / f"v{v}.npz", ids=ids[rows], logits=logits[v][rows])
+    with pytest.raises(PredictionsError, match="no example that all versions have"):
+        compare_versions(tmp_path, on_missing="intersect", **QUICK)
+    for v in range(3):
+        others = {"labels": (labels + v) % 4, "logits": logits[v]}
+        np.savez(tmp_path / f"v{v}.npz", ids=ids, **others)
+    with pytest.raises(PredictionsError, match="label"):
+        compare_versions(tmp_path, **QUICK)
+
+
+def test_columns_have_any_name_in_a_folder_too(tmp_path, made):
+    ids, labels, logits = made
+    for name, scores in zip("ab", logits, strict=False):
+        table = pa.table({"key": ids, "truth": labels, "guess": scores.argmax(-1)})
+        pyarrow.csv.write_csv(table, tmp_path / f"{name}.csv")
+    names = {"id_column": "key", "label_column": "truth", "prediction_column": "guess"}
+    found = compare_versions(tmp_path, **names, **QUICK)
+    assert found.accuracy[1].value == np.mean(logits[1].argmax(-1) == labels)
