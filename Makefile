@@ -9,22 +9,22 @@ CONSTRAINTS ?= constraints.txt
 CHROMIUM ?= chromium
 .PHONY: demo picture docs docs-serve notebooks test test-lowest dist bench-check test-all test-fast test-slow test-oracles test-loggers test-sources lint format types clean
 
-$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+$(VENV)/.installed: pyproject.toml compare/pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ./compare -e .
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ./compare -e '.[test]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ./compare -e '.[dev]'
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ./compare -e '.[test,docs]'
 	touch $@
 
 # Three rows of the README's study; `churn-jax study digits` trains the others, too.
@@ -48,7 +48,7 @@ test-all: test-fast test-slow
 docs docs/_build/gallery/.made: export JAX_PLATFORMS ?= cpu
 
 # The gallery's reports, in four minutes; again when the package changes.
-docs/_build/gallery/.made: $(VENV)/.installed-docs $(wildcard docs/gallery/*) $(shell find churn_jax -name '*.py')
+docs/_build/gallery/.made: $(VENV)/.installed-docs $(wildcard docs/gallery/*) $(shell find churn_jax compare/churn_compare -name '*.py')
 	$(BIN)/python docs/gallery/build.py docs/_build/gallery
 	touch $@
 
@@ -75,9 +75,8 @@ dist:
 	rm -rf dist build .venv-dist
 	$(PYTHON) -m venv .venv-dist
 	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build
-	.venv-dist/bin/python packaging/churn_compare.py build/churn-compare
 	.venv-dist/bin/python -m build --outdir dist .
-	.venv-dist/bin/python -m build --outdir dist build/churn-compare
+	.venv-dist/bin/python -m build --outdir dist compare
 	$(PYTHON) packaging/check.py dist --constraints $(CONSTRAINTS)
 	ls -l dist
 
@@ -87,16 +86,18 @@ test-fast test-slow: export JAX_PLATFORMS ?= cpu
 test-fast test-slow: export PYTHONDONTWRITEBYTECODE =
 
 test-fast: $(VENV)/.installed-test
+	cd compare && ../$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/.installed-test
+	cd compare && ../$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
 # Public torch models against ours, in an environment of their own. timm asks for
 # torchvision, which chooses another torch; timm's networks need neither.
 $(ORACLES)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(ORACLES)
-	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[oracles]'
+	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ./compare -e '.[oracles]'
 	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm==1.0.31
 	touch $@
 
@@ -111,7 +112,7 @@ $(SOURCES)/.installed: EXTRA = sources
 
 $(LOGGERS)/.installed $(SOURCES)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[test,tfds,$(EXTRA)]'
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ./compare -e '.[test,tfds,$(EXTRA)]'
 	touch $@
 
 test-loggers test-sources: export JAX_PLATFORMS ?= cpu
@@ -123,7 +124,8 @@ test-loggers: $(LOGGERS)/.installed
 # Data sets of Hugging Face, TensorFlow, PyTorch and pandas as `data.from_source` reads them,
 # frames of these and of polars as a comparison does.
 test-sources: $(SOURCES)/.installed
-	$(SOURCES)/bin/python -m pytest -q tests/data/test_sources.py tests/data/test_example_sources.py tests/comparison/outcomes/test_frames.py
+	$(SOURCES)/bin/python -m pytest -q tests/data/test_sources.py tests/data/test_example_sources.py
+	cd compare && ../$(SOURCES)/bin/python -m pytest -q tests/outcomes/test_frames.py
 
 # The key ratios of benchmarks/README.md, in three minutes of an idle machine.
 bench-check: export JAX_PLATFORMS ?= cpu

@@ -11,6 +11,7 @@ The page has the equations themselves too, from the file `formulas.toml` next to
 import argparse
 import ast
 import dataclasses
+import importlib.util
 import re
 import sys
 import tomllib
@@ -103,8 +104,20 @@ def _package_root(root: Path | None) -> Path:
 
 
 def _module_path(root: Path, module: str) -> Path:
-    path = root.joinpath(*module.split(".")[1:])
+    top, *rest = module.split(".")
+    if top == "churn_compare":
+        spec = importlib.util.find_spec(top)  # which finds it, and imports nothing
+        root = Path(*(spec.submodule_search_locations if spec else ()))
+    path = root.joinpath(*rest)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _file(root: Path, path: Path) -> str:
+    """The path from the root of the repository."""
+    if path.is_relative_to(root):
+        return path.relative_to(root.parent).as_posix()
+    parts = path.parts
+    return "/".join(("compare", *parts[parts.index("churn_compare") :]))
 
 
 def _imported_from(tree: ast.Module) -> dict[str, tuple[str, str]]:
@@ -115,7 +128,7 @@ def _imported_from(tree: ast.Module) -> dict[str, tuple[str, str]]:
         for node in (*tree.body, *lazy)
         if isinstance(node, ast.ImportFrom)
         and node.module is not None
-        and node.module.split(".")[0] == "churn_jax"
+        and node.module.split(".")[0] in ("churn_jax", "churn_compare")
         for alias in node.names
     }
 
@@ -141,7 +154,8 @@ def _definition(
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
             return path, node
     if name in (imported := _imported_from(tree)):
-        return _definition(root, *imported[name])
+        module, there = imported[name]
+        return _definition(root, module, there)
     if name in _assigned(tree):
         return None
     raise ValueError(
@@ -250,7 +264,7 @@ def equation_index(root: Path | None = None) -> list[Equation]:
     root = _package_root(root)
     entries = []
     for public in _public_objects(root):
-        file = public.path.relative_to(root.parent).as_posix()
+        file = _file(root, public.path)
         for text in _references(ast.get_docstring(public.node)):
             tag = _TAG.fullmatch(text)
             if tag is None:

@@ -92,8 +92,8 @@ def load_on_use(
         names: its `__all__`.
         files: of the package, searched in this order for the name in their `__all__`,
             or among all names of a file without one; one of another package is named
-            relative to this one (`.other.file`). None where the package has imported
-            everything.
+            relative to this one (`.other.file`), of `churn_compare` as a whole. None
+            where the package has imported everything.
     """
     module = sys.modules[package]
     module.__class__ = _Module
@@ -103,7 +103,8 @@ def load_on_use(
     def find(name: str) -> Any:
         if name in names:
             for file in files:
-                found = importlib.import_module(f".{file}", package)
+                home = file if file.startswith("churn_compare.") else f".{file}"
+                found = importlib.import_module(home, package)
                 if name in getattr(found, "__all__", vars(found)):
                     value = getattr(found, name)
                     setattr(sys.modules[package], name, value)

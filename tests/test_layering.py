@@ -1,9 +1,6 @@
 """Who may import whom inside the package, read from the source."""
 
 import ast
-import runpy
-import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,8 @@ import churn_jax
 PACKAGE = Path(churn_jax.__file__).resolve().parent
 
 # Each part of the package and the parts directly below it. A part may import whatever
-# can be reached downwards. `predictions` is the NumPy-only file format of predictions.
+# can be reached downwards. All may import
+# `churn_compare`, which imports none of them.
 BELOW = {
     "typing": (),
     "_jax": (),
@@ -21,21 +19,12 @@ BELOW = {
     "_checks": ("typing",),
     "setting_checks": (),
     "divergences": ("typing", "_checks"),
-    "array_files": (),
-    "example_ids": ("array_files",),
-    "distributions": (),
-    "flip_counts": (),
-    "predictions": ("array_files", "example_ids"),
-    "prediction_shards": ("predictions",),  # the same in many files
     "equations": (),
-    "class_sets": (),
-    "escaping": (),
-    "documents": ("escaping", "array_files"),
     "registry": (),
     "other_names": ("equations", "registry"),
     "lazy": ("other_names",),  # when a name is not found
-    "losses": ("lazy", "setting_checks", "divergences", "class_sets"),
-    "metrics": ("lazy", "divergences", "class_sets"),
+    "losses": ("lazy", "setting_checks", "divergences"),
+    "metrics": ("lazy", "divergences"),
     "perturbations": ("lazy", "divergences"),
     "models": ("_jax", "lazy", "typing", "_checks", "setting_checks", "registry"),
     # log_probs of averaged members
@@ -45,7 +34,6 @@ BELOW = {
         "_checks",
         "setting_checks",
         "_jax",
-        "class_sets",
         "divergences",
     ),
     "data": (
@@ -53,7 +41,6 @@ BELOW = {
         "typing",
         "_checks",
         "setting_checks",
-        "array_files",
         "registry",  # its hints
     ),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("lazy", "registry", "losses", "perturbations", "ensembles"),
@@ -63,27 +50,19 @@ BELOW = {
         "ensembles",
         "models",
         "data",
-        "predictions",
-        "prediction_shards",
     ),
     "training": (
         "configuration",
-        "escaping",
         "methods",
         "ensembles",
         "metrics",
         "models",
         "data",
-        "flip_counts",
-        "predictions",
-        "prediction_shards",
     ),
     "analysis": (
         "lazy",
-        "distributions",
         "setting_checks",
         "metrics",
-        "predictions",
         "perturbations",  # of Jacobians
     ),
     # tests of significance
@@ -92,26 +71,8 @@ BELOW = {
         "lazy",
         "registry",
         "metrics",
-        "flip_counts",
-        "predictions",
-        "prediction_shards",
         "analysis",
-        "comparison",
-        "documents",
-        "escaping",
     ),
-    "comparison": (
-        "documents",
-        "analysis",
-        "distributions",
-        "flip_counts",
-        "registry",
-        "predictions",
-        "prediction_shards",
-        "class_sets",
-    ),
-    "testing": ("comparison",),
-    "pytest_plugin": ("testing",),
     "studies": (
         "configuration",
         "registry",
@@ -121,21 +82,18 @@ BELOW = {
         "methods",
         "models",
         "data",
-        "predictions",
-        "prediction_shards",
     ),
     "planning": ("studies", "training", "models", "data", "ensembles"),
     "command": (
         "studies",
         "planning",
-        "comparison",
         "equations",
         "_plugins",
     ),  # the parts of the command line
     "cli": ("command",),
     "__main__": ("cli",),
     # three lazily
-    "__init__": ("comparison", "reports", "studies", "lazy", "_plugins"),
+    "__init__": ("reports", "studies", "lazy", "_plugins"),
 }
 
 # Heavy libraries and the only places that may import them, even lazily.
@@ -158,15 +116,7 @@ JAX_FREE = (
     "registry.py",
     "other_names.py",
     "setting_checks.py",
-    "array_files.py",
-    "example_ids.py",
-    "distributions.py",
-    "flip_counts.py",
-    "predictions.py",
-    "prediction_shards/",
     "equations.py",
-    "escaping.py",
-    "documents/",
 )
 EXCEPT = ("data/augment.py",)
 
@@ -260,7 +210,7 @@ def test_a_forbidden_import_is_found(path, source, target):
         ("losses/a.py", "from . import b\nfrom .c import d"),
         ("methods/a.py", "from churn_jax.divergences import log_probs"),
         ("cli.py", "from churn_jax.studies import study\nimport tyro"),
-        ("training/a.py", "from churn_jax import __version__, predictions"),
+        ("training/a.py", "from churn_jax import __version__, models"),
         ("data/tfds_source.py", "import tensorflow as tf"),
         ("data/augment.py", "import jax"),
         ("training/checkpoint.py", "import orbax.checkpoint"),
@@ -268,36 +218,6 @@ def test_a_forbidden_import_is_found(path, source, target):
 )
 def test_an_allowed_import_is_not_reported(path, source):
     assert violations(path, source) == []
-
-
-# Third-party packages that files of `churn-compare` import only where a user asks for
-# what is in `churn-jax`, or brings objects of the package.
-OPTIONAL = {
-    "churn_jax/lazy.py": {"jax", "optax"},
-    "compare/churn_compare/documents/plotting.py": {"matplotlib"},
-}
-
-
-def test_churn_compare_has_what_it_imports_and_nothing_that_needs_jax():
-    path = PACKAGE.parent / "packaging" / "churn_compare.py"
-    if not path.is_file():
-        pytest.skip("no source tree")
-    made = runpy.run_path(str(path))
-    files = [file.as_posix() for file in made["source_files"]()]
-    assert "compare/churn_compare/comparison.py" in files
-    assert "compare/churn_compare/documents/templates/page.css" in files
-    assert "compare/churn_compare/demo/neural_network.npz" in files
-    has = {name.replace("-", "_") for name in made["NEEDED"]} | {"markupsafe"}
-    has |= set(sys.stdlib_module_names) | {"churn_jax"}
-    for file in files:
-        if not file.endswith(".py"):
-            continue
-        source = (PACKAGE.parent / file).read_text(encoding="utf-8")
-        names = imported_modules(source, file[:-3].replace("/", "."))
-        lacking = {name.partition(".")[0] for name in names} - has
-        assert lacking <= OPTIONAL.get(file, set()), file
-    project = tomllib.loads(made["project"]())["project"]
-    assert len(project["dependencies"]) == len(made["NEEDED"])
 
 
 def test_the_table_has_no_cycles():

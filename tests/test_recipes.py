@@ -303,7 +303,7 @@ def test_the_container_copies_files_that_are_there():
         assert (ROOT / name).exists() and f"!{name}" in kept
     assert re.search(r"^USER (?!root)", text, re.MULTILINE)
     # Code that changes does not install everything again.
-    installed = text.index('pip install --no-cache-dir ".$')
+    installed = text.index('pip install --no-cache-dir ./compare ".$')
     assert installed < text.index("COPY churn_jax") < text.index("--no-deps .")
     for extra in ("tpu", "cuda"):
         assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()

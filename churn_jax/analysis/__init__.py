@@ -129,6 +129,7 @@ __all__ = [
 # Looked through in this order: the first needs no JAX, which takes a second to load.
 _FILES = (
     "significance",
+    "churn_compare.significance",
     "corruption",
     "displacement",
     "displacement_features",

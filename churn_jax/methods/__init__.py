@@ -94,7 +94,7 @@ _FILES = (
     "focal_distillation",
     "perturbing",
     "updating",
-    ".class_sets",
+    "churn_compare.class_sets",
 )
 
 _find, __dir__ = load_on_use(__name__, __all__, _FILES)

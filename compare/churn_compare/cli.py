@@ -317,8 +317,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints, writes the files asked for; returns the exit code."""
-    from churn_compare import array_files, documents
-
     _check_options(argv, program)
     demo = "--demo" in argv
     # The files stand where OLD and NEW would.
@@ -334,6 +332,8 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     if demo and arguments.html is None:
         arguments = dataclasses.replace(arguments, html=Path(_DEMO_PAGE))
     _check_outputs(arguments)
+    from churn_compare import array_files, documents
+
     found = _versions if arguments.new is None else _two
     if arguments.noise:
         found = _noise

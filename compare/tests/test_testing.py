@@ -107,9 +107,7 @@ def test_the_package_exports_compare():
     result = churn_compare.compare(OLD, NEW, labels=LABELS)
     assert result.passed and result.gates == ()
     assert "compare" in dir(churn_compare)
-    with pytest.raises(
-        AttributeError, match="no attribute 'compair'"
-    ):
+    with pytest.raises(AttributeError, match="no attribute 'compair'"):
         churn_compare.compair  # noqa: B018
 
 

@@ -305,7 +305,7 @@ def signature(node: ast.FunctionDef, path: Path, *, bound: bool = False) -> str:
 @functools.cache
 def class_node(cls: type) -> ast.ClassDef | None:
     """The source of a class of ours."""
-    if not cls.__module__.startswith("churn_jax"):
+    if not cls.__module__.startswith(("churn_jax", "churn_compare")):
         return None
     tree = tree_of(module_path(cls.__module__))
     return next(
@@ -533,7 +533,8 @@ def index_entries(public: Public) -> list[str]:
 
 def page(public: Public, repository: str) -> str:
     """The page of a public name, in reStructuredText."""
-    title = public.short if public.module != "churn_jax" else public.qualified
+    top = public.module in ("churn_jax", "churn_compare")
+    title = public.qualified if top else public.short
     doc = docstring_of(public)
     head, body, options = public.name, [], []
     if isinstance(public.node, ast.FunctionDef):
@@ -735,7 +736,9 @@ def drop_guesses(app, doctree) -> None:
     """Types in signatures that are not ours are text, not names to look for."""
     for node in list(doctree.findall(addnodes.pending_xref)):
         target = node.get("reftarget", "")
-        if node.get("refdomain") == "py" and not target.startswith("churn_jax"):
+        if node.get("refdomain") == "py" and not target.startswith(
+            ("churn_jax", "churn_compare")
+        ):
             short = find_pending_xref_condition(node, "resolved")
             node.replace_self(node.children if short is None else short.children)
 

@@ -1,4 +1,4 @@
-"""The public names of churn_jax, read from its source: no Sphinx, nothing imported."""
+"""The public names of both packages, read from source: no Sphinx, nothing imported."""
 
 import ast
 import functools
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "churn_jax"
+PLACES = {"churn_jax": ROOT, "churn_compare": ROOT / "compare"}
 
 # What the reference has, in its order. Everything else in the package is internal.
 MODULES = (
     "churn_jax",
+    "churn_compare",
+    "churn_compare.outcomes",
+    "churn_compare.testing",
+    "churn_compare.predictions",
+    "churn_compare.prediction_shards",
+    "churn_compare.documents",
     *(
         f"churn_jax.{module}"
         for module in (
-            "comparison",
-            "comparison.outcomes",
-            "testing",
-            "predictions",
-            "prediction_shards",
             "metrics",
             "divergences",
             "analysis",
             "reports",
             "reports.published",
-            "documents",
             "losses",
             "methods",
             "perturbations",
@@ -92,7 +92,8 @@ def folder(module: str) -> str:
 
 def module_path(module: str) -> Path:
     """The file of a module or package."""
-    path = ROOT.joinpath(*module.split("."))
+    top, *rest = module.split(".")
+    path = PLACES[top].joinpath(top, *rest)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
@@ -176,9 +177,10 @@ def public_in(path: Path, name: str) -> Public | None:
 
 
 def packages() -> set[str]:
-    """Every package of churn_jax that exports names."""
+    """Every package that exports names."""
     found = {
-        ".".join(init.parent.relative_to(ROOT).parts)
-        for init in PACKAGE.rglob("__init__.py")
+        ".".join(init.parent.relative_to(place).parts)
+        for top, place in PLACES.items()
+        for init in (place / top).rglob("__init__.py")
     }
     return {module for module in found if exported(module)}

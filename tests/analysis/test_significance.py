@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from churn_compare.significance import holm, mcnemar_exact
 from churn_jax.analysis import (
-    holm,
     jackknife_stderr,
     leave_one_run_out,
-    mcnemar_exact,
     paired_jackknife_test,
     paired_t_test,
 )

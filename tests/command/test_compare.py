@@ -16,15 +16,16 @@ import pytest
 import yaml
 from sklearn.metrics import accuracy_score, log_loss
 
+import churn_compare
 from churn_compare.cli import Arguments
 from churn_compare.gate_file import read_gates
 from churn_compare.option_list import read_options
 from churn_compare.testing import assert_compatible
-from churn_jax import comparison, metrics
+from churn_jax import metrics
 from churn_jax.cli import main
 from churn_jax.data.digits import load_digits
 
-DEMO = Path(comparison.__file__).parent / "demo"
+DEMO = Path(churn_compare.__file__).parent / "demo"
 EXAMPLES = Path(__file__).resolve().parents[2] / "experiments" / "compare"
 FEW = ["--resamples", "100"]
 

@@ -12,7 +12,7 @@ import pytest
 import churn_jax
 from churn_jax import reports
 from churn_jax.reports import QUANTITIES, column
-from tests.comparison.results import Page
+from tests.html_page import Page
 from tests.reports.fake_study import noisy_logits, write_study
 
 LABELS = np.arange(60) % 3

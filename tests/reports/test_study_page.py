@@ -25,7 +25,7 @@ from churn_jax.reports.study_sections import (
     most_ambiguous,
 )
 from churn_jax.reports.summary import BOUNDS
-from tests.comparison.results import Page
+from tests.html_page import Page
 from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import logits_of, noisy_logits, write_study
 

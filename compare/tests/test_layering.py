@@ -1,0 +1,44 @@
+"""`churn_compare` imports what it declares, and nothing that needs JAX."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import churn_compare
+
+PACKAGE = Path(churn_compare.__file__).resolve().parent
+# Imported only where a user has the library: figures, a fixture, frames to return.
+OPTIONAL = {
+    "documents/plotting.py": {"matplotlib"},
+    "pytest_plugin.py": {"pytest"},
+}
+
+
+def _imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module
+
+
+def test_files_import_what_the_distribution_needs():
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+    needed = {n.partition(">")[0].replace("-", "_") for n in project["dependencies"]}
+    allowed = {*sys.stdlib_module_names, "churn_compare", "markupsafe", *needed}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        found = {module.partition(".")[0] for module in _imports(path)}
+        assert found - allowed <= OPTIONAL.get(name, set()), name
+
+
+def test_help_loads_neither_numpy_nor_pyarrow():
+    code = (
+        "import sys\nfrom churn_compare.cli import main\n"
+        "try: main(['-h'])\nexcept SystemExit: pass\n"
+        "assert not {'numpy', 'pyarrow', 'jax', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
