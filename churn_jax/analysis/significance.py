@@ -8,8 +8,7 @@ tests are paired by run. Everything here is NumPy in float64.
 import dataclasses
 
 import numpy as np
-
-from churn_compare.distributions import student_cdf
+from scipy import special
 
 __all__ = [
     "Difference",
@@ -50,7 +49,7 @@ def _difference(difference: float, stderr: float, runs: int, scale: float):
             return Difference(0.0, 0.0, 0.0, 1.0, runs)
         return Difference(difference, 0.0, np.copysign(np.inf, difference), 0.0, runs)
     t = difference / stderr
-    p = 2.0 * student_cdf(runs - 1, -abs(t))
+    p = 2.0 * special.stdtr(runs - 1, -abs(t))
     return Difference(float(difference), float(stderr), float(t), float(p), runs)
 
 

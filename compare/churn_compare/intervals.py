@@ -3,8 +3,8 @@
 import dataclasses
 
 import numpy as np
+from scipy import special
 
-from churn_compare.distributions import normal_quantile
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Clusters, Interval, McNemar, Precision
@@ -290,7 +290,7 @@ def counted(
     # Of an interval at `level` that reaches as far as from the true change to zero 80
     # times of 100. Without flips: as if there were as many as may hide.
     variance = float(known.total) or found["negative_flip_rate"].high / units
-    reach = float(known.quantile(level)) + float(normal_quantile(_POWER))
+    reach = float(known.quantile(level)) + float(special.ndtri(_POWER))
     within = gain(2 * level - 1) if level > 0.5 else _NONE
     return found, Precision(within, reach * variance**0.5)
 
@@ -461,7 +461,7 @@ def _stretched(
     known = estimate.uncertainty(clusters)
     drawn = np.sum(np.square(estimate.of_groups()))
     if drawn > 0:
-        z = normal_quantile((1 + level) / 2)
+        z = special.ndtri((1 + level) / 2)
         ratio_of = np.sqrt(known.total / drawn) * known.quantile(level) / z
         low = value - (value - low) * ratio_of
         high = value + (high - value) * ratio_of

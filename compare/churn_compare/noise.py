@@ -4,12 +4,8 @@ import itertools
 from collections.abc import Callable
 
 import numpy as np
+from scipy import special
 
-from churn_compare.distributions import (
-    chi2_upper_quantile,
-    normal_quantile,
-    student_quantile,
-)
 from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.pair import Scanned
 from churn_compare.result import Interval, Noise
@@ -169,7 +165,7 @@ def retraining_p(
     for _ in range(_HALVINGS):
         tail = (low + high) / 2
         examples = max(_skewed(tail, skewness), 0.0) ** 2 * equal.examples
-        student = student_quantile(equal.freedom, 1 - tail)
+        student = special.stdtrit(equal.freedom, 1 - tail)
         outside = excess**2 > examples + student**2 * of_runs
         low, high = (low, tail) if outside else (tail, high)
     if one_sided:
@@ -180,9 +176,9 @@ def retraining_p(
 def _skewed(tail: float, skewness: float) -> float:
     """Upper quantile of a gamma distribution with mean 0 and variance 1."""
     if skewness < _NORMAL:
-        return -normal_quantile(tail)
+        return -special.ndtri(tail)
     freedom = 8 / skewness**2
-    return (chi2_upper_quantile(freedom, tail) - freedom) / np.sqrt(2 * freedom)
+    return (special.chdtri(freedom, tail) - freedom) / np.sqrt(2 * freedom)
 
 
 def _skewness(runs: np.ndarray, A: int, variance: float, clusters=None) -> float:

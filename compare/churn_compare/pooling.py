@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
+from scipy import special
 
-from churn_compare.distributions import coin_cdf, student_cdf
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import closest
 from churn_compare.groups import NO_VALUE, coded
@@ -101,7 +101,7 @@ def pool(
         benchmarks=K,
         items_p=items,
         mean_gain=Interval(float(value), float(low), float(high)),
-        mean_p=float(min(1.0, 2 * student_cdf(known.freedom, -t))),
+        mean_p=float(min(1.0, 2 * special.stdtr(known.freedom, -t))),
         fisher_p=fisher(each),
     )
 
@@ -115,8 +115,10 @@ def _tests(
     flips = outcome_sums(scanned, labels, of, K)
     if clusters is None:
         lost, gained = whole.negative, whole.positive
-        p = np.minimum(1, 2 * coin_cdf(np.minimum(lost, gained), lost + gained))
-        one_sided = coin_cdf(flips.positive, flips.positive + flips.negative)
+        p = np.minimum(
+            1, 2 * special.bdtr(np.minimum(lost, gained), lost + gained, 0.5)
+        )
+        one_sided = special.bdtr(flips.positive, flips.positive + flips.negative, 0.5)
         return float(np.median(p)), np.median(one_sided, axis=(1, 2))
     p = cluster_p(scanned, labels, clusters, inside, 1)
     each = cluster_p(scanned, labels, clusters, of, K)

@@ -1,8 +1,7 @@
 """Exact tests of two versions, and Holm's adjustment for many of them."""
 
 import numpy as np
-
-from churn_compare.distributions import coin_cdf, normal_cdf
+from scipy import special
 
 _LATTICE = 1 << 20  # flips up to which the sign-flip distribution is exact
 
@@ -42,7 +41,7 @@ def mcnemar_exact(b, c):
     counts = both.astype(np.int64)
     if np.any(both < 0) or np.any(both != counts):
         raise ValueError(f"b and c must be counts; got {b} and {c}")
-    p = 2.0 * coin_cdf(counts.min(axis=0), counts.sum(axis=0))
+    p = 2.0 * special.bdtr(counts.min(axis=0), counts.sum(axis=0), 0.5)
     return np.minimum(1.0, p) if p.ndim else float(min(1.0, p))
 
 
@@ -95,7 +94,7 @@ def sign_flip_exact(net) -> float:
         return mcnemar_exact((len(sizes) - observed) // 2, (len(sizes) + observed) // 2)
     most = int(sizes.sum())
     if most > _LATTICE:
-        return float(2.0 * normal_cdf(-observed / np.sqrt(np.square(sizes).sum())))
+        return float(2.0 * special.ndtr(-observed / np.sqrt(np.square(sizes).sum())))
     points = 1 << (2 * most + 1).bit_length()
     angle = 2.0 * np.pi / points * np.arange(points // 2 + 1)
     transform = np.ones(len(angle))

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
-from churn_compare.distributions import normal_cdf, normal_quantile
 from churn_compare.flip_counts import Flips, count_flips_by_group
 from churn_compare.pair import Scanned, ScannedSide
 
@@ -140,11 +140,11 @@ def bca_ends(
     below = np.mean(resampled < value - close)
     ties = np.mean(np.abs(resampled - value) <= close)
     share = np.clip(below + ties / 2, 0.5 / count, 1 - 0.5 / count)
-    z0 = normal_quantile(share)
+    z0 = special.ndtri(share)
     square = np.sum(np.square(influence))
     cube = np.sum(influence**3)
     acceleration = cube / (6 * square**1.5) if square > 0 else 0.0
-    z = normal_quantile((1 + level) / 2) * np.array([-1.0, 1.0])
-    at = normal_cdf(z0 + (z0 + z) / (1 - acceleration * (z0 + z)))
+    z = special.ndtri((1 + level) / 2) * np.array([-1.0, 1.0])
+    at = special.ndtr(z0 + (z0 + z) / (1 - acceleration * (z0 + z)))
     low, high = np.quantile(resampled, at)
     return float(low), float(high)

@@ -3,8 +3,7 @@
 import dataclasses
 
 import numpy as np
-
-from churn_compare.distributions import student_quantile
+from scipy import special
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class Uncertainty:
 def _student(freedom: np.ndarray | float, upper: float) -> np.ndarray:
     """Quantile of Student's t; one that says nothing where there is one cluster."""
     freedom = np.asarray(freedom)
-    few = student_quantile(np.maximum(freedom, 1.0), upper)
+    few = special.stdtrit(np.maximum(freedom, 1.0), upper)
     return np.where(freedom < 1, _MOST, few)
 
 

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from scipy import special
 
-from churn_compare.distributions import normal_quantile, student_cdf
 from churn_compare.noise import permuted_variance
 from churn_compare.outcomes.values import Measure
 from churn_compare.result import Interval
@@ -139,10 +139,10 @@ def estimate(
         found[f"{stem}_change"] = _turned(ends[level], sign)
         found["share_worse"] = sums.share(worse)
         found["share_better"] = sums.share(better)
-    both = known.example_quantile(level) + normal_quantile(_POWER)
+    both = known.example_quantile(level) + special.ndtri(_POWER)
     if sums.some(known):
         t = abs(value) / np.sqrt(known.total)
-        p = float(2 * student_cdf(known.of_clusters, -t))
+        p = float(2 * special.stdtr(known.of_clusters, -t))
         least = float(both * np.sqrt(known.total))
     else:  # all change alike, if at all: signs are flipped; flips as many as none hide
         p = 2.0 ** (1 - sums.units) if value else 1.0
@@ -180,7 +180,7 @@ def equal_weights(
     p = 1.0 if value == 0 else 0.0
     if sums.some(known):
         p = float(
-            2 * student_cdf(known.of_clusters, -abs(value) / np.sqrt(known.total))
+            2 * special.stdtr(known.of_clusters, -abs(value) / np.sqrt(known.total))
         )
     return Interval(value, value - half, value + half), p
 
