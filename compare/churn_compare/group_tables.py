@@ -5,12 +5,10 @@ from collections.abc import Sequence
 
 from churn_compare.documents import Block, Cell, Column, Fold, Strong, Table
 from churn_compare.documents import Text as Paragraph
-from churn_compare.documents.chart import element
 from churn_compare.number_text import (
     NOTHING,
     Unit,
     count_text,
-    has_range,
     level_text,
     p_text,
     range_text,
@@ -138,14 +136,11 @@ def _group_table(
         ]
     else:
         columns += [Column("Examples"), Column("Churn")]
-    drawn = [g.accuracy_gain if labelled else g.churn for g in groups]
-    widest = _widest(drawn)
     rows: list[tuple] = []
-    for group, interval in zip(groups, drawn, strict=True):
-        bar = _bar(interval, widest, centred=labelled)
+    for group in groups:
         examples = Cell(count_text(group.examples), group.examples)
         if not labelled:
-            rows.append((group.name, examples, _sorted_cell(group.churn, "share", bar)))
+            rows.append((group.name, examples, _sorted_cell(group.churn, "share")))
             continue
         finding = _finding(group, level)
         old, new = (
@@ -156,7 +151,7 @@ def _group_table(
             (
                 group.name,
                 Cell(_FINDINGS[finding], tone=finding),
-                _sorted_cell(group.accuracy_gain, "points", bar),
+                _sorted_cell(group.accuracy_gain, "points"),
                 examples,
                 old,
                 new,
@@ -167,42 +162,6 @@ def _group_table(
     return Table(columns, rows, kind="compare", sortable=True)
 
 
-def _sorted_cell(interval: Interval, unit: Unit, bar: str = "") -> Cell:
+def _sorted_cell(interval: Interval, unit: Unit) -> Cell:
     text = value_text(interval, unit).removesuffix(" points")
-    return Cell(text, interval.value, range_text(interval, unit), drawing=bar)
-
-
-def _widest(intervals: Sequence[Interval]) -> float:
-    """The end of the axis of the bars; the few longer bars are cut."""
-    ends = sorted(
-        max(abs(end) for end in (i.low, i.high, i.value) if math.isfinite(end))
-        for i in intervals
-        if math.isfinite(i.value)
-    )
-    return ends[int(0.95 * (len(ends) - 1))] if ends else 0.0
-
-
-def _bar(interval: Interval, widest: float, *, centred: bool) -> str:
-    """A tiny picture of an interval; the thin line is zero."""
-    if not math.isfinite(interval.value) or not widest:
-        return ""
-
-    def place(value: float) -> float:
-        share = max(-1.0, min(1.0, value / widest))
-        return 50 + 48 * share if centred else 2 + 96 * max(share, 0.0)
-
-    ends = ""
-    if has_range(interval):
-        ends = f"M{place(interval.low):.0f} 5H{place(interval.high):.0f}"
-    value = f"{ends}M{place(interval.value):.0f} 1V9"
-    return element(
-        "svg",
-        element("path", d=f"M{place(0.0):.0f} 0V10", stroke_width=1, opacity=".5"),
-        element("path", d=value, stroke_width=2),
-        class_="bar",
-        viewBox="0 0 100 10",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-        fill="none",
-        stroke="currentColor",
-    )
+    return Cell(text, interval.value, range_text(interval, unit))

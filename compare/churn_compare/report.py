@@ -25,11 +25,10 @@ from churn_compare.documents import (
     bullets,
 )
 from churn_compare.figures import (
-    churn_bars,
     confidence_and_displacement,
+    has_matplotlib,
     reliability,
 )
-from churn_compare.flow_diagram import flow_diagram, mean_count
 from churn_compare.group_tables import group_blocks, group_title, worst_groups
 from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.quantities import QUANTITIES
@@ -39,11 +38,13 @@ from churn_compare.tables import (
     changes_markdown,
     changes_table,
     flow_lines,
-    flow_table,
+    flow_map,
+    mean_count,
     noise_singles,
     noise_table,
     regressions_lines,
     regressions_table,
+    reliability_table,
     singles,
     singles_lines,
     singles_table,
@@ -69,14 +70,13 @@ def page(result: Findings, command: str = "") -> Document:
     return Document(title, _facts(result), blocks, command)
 
 
-def sections(result: Findings, anchor: str = "flow") -> list[Section]:
+def sections(result: Findings) -> list[Section]:
     """The numbers, figures and tables of an update, for a page."""
-    # `anchor` keeps the ids of several updates on one page different.
     return [
         Section("Numbers", [*changes_table(result), singles_table(result)]),
         Section("More than retraining?", _noise(result)),
-        Section("Where changed predictions go", _flow(result, anchor)),
-        Section("Probabilities", [Grid(_figures(result))]),
+        Section("Where changed predictions go", _flow(result)),
+        Section("Probabilities", _probabilities(result)),
         *(
             Section(
                 group_title(grouping),
@@ -226,33 +226,32 @@ def _noise(result: Findings) -> list[Block]:
         "Two runs of one version differ though nothing was changed. Only what the "
         "update changes beyond that is its own doing."
     )
-    drawn = functools.partial(churn_bars, result.noise, result["churn"])
-    caption = f"Lines: {level_text(result.level)} intervals."
-    figure = Figure(drawn, caption=caption, name=churn_bars.__name__)
-    grid = Grid([figure, noise_table(result.noise)])
-    return [Text(said, "soft"), grid]
+    return [Text(said, "soft"), noise_table(result.noise)]
 
 
-def _flow(result: Findings, anchor: str) -> list[Block]:
+def _flow(result: Findings) -> list[Block]:
     flow = result.flow
-    drawn = flow_diagram(flow, anchor)
-    if not drawn:
+    if not sum(flow.examples):
         return [Text("No prediction changes.")]
     runs = result.run_pairs
     changed = result["churn"].value * result.examples
     said = f"{mean_count(changed)} examples change their class"
     if runs > 1:
         said += f", mean over {runs} pairs of runs"
-    said += ". Ribbons are as wide as they have examples"
+    said += ", from the class in the row to the class in the column"
     if result.labelled:
         said += '; "worse" counts those that were right before and are wrong now'
     if sum(flow.examples) < changed - 0.5:
         said += f"; shown are the {count_text(len(flow.old))} largest flows"
-    return [Grid([Figure(drawn, caption=f"{said}."), flow_table(flow)])]
+    return [Text(f"{said}.", "soft"), flow_map(flow)]
 
 
-def _figures(result: Findings) -> list[Block]:
+def _probabilities(result: Findings) -> list[Block]:
+    """Reliability and displacement: figures, and what can be told in tables."""
     figures: list[Block] = []
+    tables = [] if result.curves is None else [reliability_table(*result.curves)]
+    if not has_matplotlib():
+        return tables
     if result.curves is not None:
         caption = (
             "On the dotted line, predictions made with confidence 0.8 are right in "
@@ -274,7 +273,7 @@ def _figures(result: Findings) -> list[Block]:
         drawn = functools.partial(confidence_and_displacement, points)
         title, name = "Confidence and displacement", drawn.func.__name__
         figures.append(Figure(drawn, title, caption, name=name))
-    return figures
+    return [Grid(figures), Fold("As a table", tables)]
 
 
 def _regressions(result: Findings) -> list[Block]:

@@ -5,7 +5,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from churn_compare.documents import TERMINAL, Block, Cell, Column, Only, Table
+from churn_compare.figures import shades
 from churn_compare.number_text import (
     NOTHING,
     Unit,
@@ -20,6 +23,7 @@ from churn_compare.number_text import (
 )
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import (
+    Curve,
     Findings,
     Flow,
     Interval,
@@ -32,7 +36,8 @@ NARROW = 72  # columns of a terminal below which only changes have their interva
 WIDE = 100  # columns of a terminal that shows what each quantity is
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
 _MARKS = {"better": "✓ better", "worse": "✗ worse"}
-_FLOWS = 15  # rows of the table next to the diagram
+_CLASSES = 12  # of a heat map, the last of which may stand for all others
+_NOTHING = 1e-9  # examples; a mean over pairs of runs leaves rounding errors
 _IN_TERMINAL = 5  # flows; the page and the record have all
 
 
@@ -274,21 +279,62 @@ def _predicted(name: str, confidence: float) -> str:
     return name if math.isnan(confidence) else f"{name} ({confidence:.2f})"
 
 
-def flow_table(flow: Flow) -> Table:
-    """The largest flows, for the page."""
+def flow_map(flow: Flow) -> Table:
+    """Changed predictions from class (rows) to class (columns), the darker the more."""
     counts = _flow_counts(flow)
-    whole = all(float(count).is_integer() for column in counts for count in column)
-    heads = [Column("From", "left", first="ascending")]
-    heads += [Column("To", "left", first="ascending"), Column("Examples")]
-    if len(counts) > 1:
-        heads += [Column("Right before, wrong now"), Column("Wrong before, right now")]
-    ways = list(zip(flow.old, flow.new, *counts, strict=True))
-    rows = [
-        (old, new, *(Cell(f"{c:,.0f}" if whole else f"{c:,.1f}", c) for c in row))
-        for old, new, *row in ways[:_FLOWS]
-    ]
-    caption = f"The {_FLOWS} largest." if len(rows) < len(ways) else ""
-    return Table(heads, rows, caption=caption, kind="compare", sortable=True)
+    names = _largest_classes(flow)
+    place = {name: i for i, name in enumerate(names)}
+    last = len(names) - 1
+    sums = np.zeros((len(counts), len(names), len(names)))
+    for before, now, *numbers in zip(flow.old, flow.new, *counts, strict=True):
+        sums[:, place.get(before, last), place.get(now, last)] += numbers
+    shade = shades(sums[0])
+
+    def cell(i: int, j: int) -> Cell:
+        if sums[0, i, j] < _NOTHING:
+            return Cell("")
+        worse = sums[1, i, j] if len(counts) > 1 else 0.0
+        below = f"{mean_count(worse)} worse" if worse >= _NOTHING else ""
+        text = mean_count(sums[0, i, j])
+        return Cell(text, sums[0, i, j], below, shade=shade[i, j])
+
+    each = range(len(names))
+    rows = [(name, *(cell(i, j) for j in each)) for i, name in enumerate(names)]
+    return Table([Column("Before, now", "left"), *names], rows, kind="compare")
+
+
+def _largest_classes(flow: Flow) -> list[str]:
+    """The classes with the most changes, the largest first; the rest are one."""
+    sizes: dict[str, float] = {}
+    for old, new, count in zip(flow.old, flow.new, flow.examples, strict=True):
+        for name in (old, new):
+            sizes[name] = sizes.get(name, 0.0) + count
+    order = sorted(sizes, key=lambda name: (-sizes[name], name))
+    if len(order) <= _CLASSES:
+        return order
+    rest = len(order) - _CLASSES + 1
+    return [*order[: _CLASSES - 1], f"{count_text(rest)} others"]
+
+
+def mean_count(examples: float) -> str:
+    """Number of examples; a mean over pairs of runs may have a fraction."""
+    return count_text(round(examples) if examples >= 10 else round(examples, 1))
+
+
+def reliability_table(old: Curve, new: Curve) -> Table:
+    """Confidence and accuracy of both versions in the bins that have examples."""
+    heads = ["Confidence"]
+    for name in ("old", "new"):
+        heads += [f"{head}, {name}" for head in ("Examples", "Mean", "Accuracy")]
+    edges = np.linspace(0, 1, len(old.examples) + 1)
+    rows = []
+    for i in np.flatnonzero(old.examples + new.examples):
+        row = [f"{edges[i]:.2f} to {edges[i + 1]:.2f}"]
+        for curve in (old, new):
+            numbers = (curve.confidence[i], curve.accuracy[i])
+            row += [count_text(curve.examples[i]), *map(share_text, numbers)]
+        rows.append(row)
+    return Table(heads, rows, title="Reliability", kind="compare")
 
 
 def flow_lines(flow: Flow) -> list[Block]:

@@ -13,17 +13,14 @@ from churn_compare.documents import (
     Column,
     Document,
     Facts,
-    Figure,
     Fold,
-    Grid,
     Only,
     Section,
     Strong,
     Table,
     Text,
 )
-from churn_compare.figures import accuracy_line, flips_on_the_way, heat_map
-from churn_compare.flow_diagram import flow_diagram
+from churn_compare.figures import shades
 from churn_compare.number_text import (
     NOTHING,
     count_text,
@@ -47,6 +44,7 @@ from churn_compare.report import (
 from churn_compare.result import Findings, Interval, VersionsFindings
 from churn_compare.tables import (
     changes_table,
+    flow_map,
     number_cell,
     regressions_table,
     singles_table,
@@ -71,7 +69,8 @@ _WHOLE = "first-to-last"
 
 
 def page(result: VersionsFindings, command: str = "") -> Document:
-    """The page of a folder; drawing its figures takes a while."""
+    """The page of a folder."""
+    labels = short_labels(result)
     examples = f"{count_text(result.examples)} examples"
     examples += "" if result.labelled else " without labels"
     steps = [(step, f"update-{i + 1}") for i, step in enumerate(result.steps)]
@@ -85,10 +84,10 @@ def page(result: VersionsFindings, command: str = "") -> Document:
     title = f"{result.names[0]} → {result.names[-1]}"
     blocks = [
         Section("", _verdict(result), kind="said"),
-        Section("Versions", _versions(result)),
+        Section("Versions", [_untitled(version_table(result, labels))]),
         Section("Updates", [_linked(step_table(result), links)]),
-        Section("Every version against every other", matrices(result)),
-        *(Section(title_of(step), _update(step, link), link) for step, link in steps),
+        Section("Every version against every other", matrix_tables(result, labels)),
+        *(Section(title_of(step), _update(step), link) for step, link in steps),
         Section("What was run", [Facts(facts | made(result.level, "Software"))]),
     ]
     counts = [f"{count_text(len(result.names))} versions", examples]
@@ -173,48 +172,13 @@ def _verdict(result: VersionsFindings) -> list[Block]:
     ]
 
 
-def _versions(result: VersionsFindings) -> list[Block]:
-    labels = short_labels(result)
-    bars = f"Bars: {level_text(result.level)} intervals."
-    cancelled = "What lies between the lines has cancelled on the way."
-    flips = flips_on_the_way(result, labels)
-    figures = [
-        Figure(accuracy_line(result, labels), "Accuracy", bars),
-        Figure(flips, "Do flips accumulate?", cancelled),
-    ]
-    return [_untitled(version_table(result, labels)), Grid(figures)]
-
-
-def matrices(
-    result: VersionsFindings, labels: Sequence[str] | None = None
-) -> list[Block]:
-    """Churn and flips of every two of more than two versions, for a page."""
-    labels = short_labels(result) if labels is None else labels
-    tables = matrix_tables(result, labels)
-    if not tables:
-        return []
-    found = [("Churn", result.churn, "churn")]
-    if result.negative_flip_rate is not None:
-        found.append(("Negative flips", result.negative_flip_rate, "NFR"))
-    figures = [
-        Figure(
-            functools.partial(heat_map, values, labels, what),
-            title,
-            table.caption,
-            name=f"{what.lower()}_matrix",
-        )
-        for (title, values, what), table in zip(found, tables, strict=False)
-    ]
-    return [Grid(figures), Fold("As tables", tables)]
-
-
-def _update(step: Findings, anchor: str) -> list[Block]:
+def _update(step: Findings) -> list[Block]:
     """One update; its classes and slices are only on a page of its own."""
     blocks: list[Block] = [
         *map(Text, sentences(step)),
         *changes_table(step),
         singles_table(step),
-        Fold("Where changed predictions go", [Figure(flow_diagram(step.flow, anchor))]),
+        Fold("Where changed predictions go", [flow_map(step.flow)]),
     ]
     if shown := step.regressions[:_REGRESSIONS]:
         total = count_text(step.regressions_total)
@@ -389,8 +353,8 @@ def matrix_tables(result: VersionsFindings, labels: Sequence[str]) -> list[Table
         Table(
             heads,
             [
-                (name, *(f"{v:.{digits}f}" if np.isfinite(v) else NOTHING for v in row))
-                for name, row in zip(labels, values, strict=True)
+                (name, *map(functools.partial(_shaded, digits), row, dark))
+                for name, row, dark in zip(labels, values, shades(values), strict=True)
             ],
             title,
             f"{what}; {over}.{again}",
@@ -398,6 +362,11 @@ def matrix_tables(result: VersionsFindings, labels: Sequence[str]) -> list[Table
         )
         for title, values, digits, what in found
     ]
+
+
+def _shaded(digits: int, value: float, shade: float) -> Cell:
+    text = f"{value:.{digits}f}" if np.isfinite(value) else NOTHING
+    return Cell(text, shade=shade)
 
 
 def _several(result: VersionsFindings) -> bool:

@@ -14,19 +14,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from churn_compare import report
 from churn_compare.comparison import compare_pair
 from churn_compare.documents import html_fragment, html_page, plain_text, print_document
 from churn_compare.escaping import markdown_text, printable
-from churn_compare.figures import (
-    churn_bars,
-    confidence_and_displacement,
-    reliability,
-)
+from churn_compare.figures import confidence_and_displacement, reliability
 from churn_compare.group_tables import group_blocks
 from churn_compare.number_text import value_text
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Flow, Interval, Regression
-from churn_compare.tables import changes_table, singles_table
+from churn_compare.tables import changes_table, flow_map, singles_table
 from churn_compare.verdict import gate_sentence, sentences
 from tests.results import NAN, Page, pair_of, result_of
 
@@ -149,21 +146,38 @@ def test_the_groups_that_changed_most_surely_come_first():
 
 
 def test_figures_are_small_take_the_colour_of_the_page_and_say_what_they_are(whole):
+    pytest.importorskip("matplotlib")
     many = result_of(examples=20_000, classes=3).points
     assert len(many.outcome) == 3000
-    drawn = [
-        confidence_and_displacement(many),
-        reliability(*whole.curves),
-        churn_bars(whole.noise, whole["churn"]),
-    ]
+    drawn = [confidence_and_displacement(many), reliability(*whole.curves)]
     for svg in drawn:
         assert ElementTree.fromstring(svg).get("aria-label")
         assert "currentColor" in svg
-        assert len(svg) < 400_000
-    assert drawn[0].count("<path") < 60  # one for each outcome, and the axes
+        assert len(svg) < 600_000
     assert "1,500 of " in drawn[0]
     infinite = dataclasses.replace(many, displacement=many.displacement * math.inf)
     assert confidence_and_displacement(infinite) == ""
+
+
+def test_a_page_without_matplotlib_has_tables_in_the_place_of_figures(
+    whole, monkeypatch
+):
+    monkeypatch.setattr(report, "has_matplotlib", lambda: False)
+    page = html_page(whole.page())
+    assert "<svg" not in page
+    assert "Reliability" in page and "Where changed predictions go" in page
+
+
+def test_changes_between_classes_are_a_heat_map():
+    flow = Flow(("cat", "dog"), ("dog", "cat"), (6.0, 3.0), (5.0, 0.0), (1.0, 3.0))
+    page = html_fragment([flow_map(flow)])
+    assert "6<small>5 worse</small>" in page
+    assert page.count("70%") == 1 and page.count("35%") == 1  # 6 and 3 of 6
+    names = [f"c{i:02}" for i in range(20)]
+    table = flow_map(Flow(names, names[::-1], (1.0,) * 20, (0.0,) * 20, (0.0,) * 20))
+    assert table.heads[-1].heading == table.cells[-1][0].text == "9 others"
+    counted = sum(c.value or 0 for row in table.cells for c in row[1:])
+    assert counted == 20 and len(table.rows) == 12
 
 
 def test_numbers_that_are_infinite_or_undefined_are_said_to_be(whole):

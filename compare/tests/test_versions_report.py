@@ -2,13 +2,11 @@
 
 import json
 import re
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from churn_compare.documents import html_page, plain_text, print_document
-from churn_compare.figures import heat_map
 from churn_compare.gates import Gate
 from churn_compare.versions import compare_versions
 from churn_compare.versions_report import short_labels, versions_sentences
@@ -51,7 +49,6 @@ def test_the_page_has_every_part_and_links_to_each_update(page):
     for words in (
         "FAILED: ",
         "Accuracy goes from",
-        "Do flips accumulate?",
         "Every version against every other",
         "Relative NFR",
         "Largest regressions, ",
@@ -59,11 +56,7 @@ def test_the_page_has_every_part_and_links_to_each_update(page):
         "churn-jax compare versions",
     ):
         assert words in page
-    drawn = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    assert len(drawn) >= 4
-    for svg in drawn:
-        ElementTree.fromstring(svg)
-        assert "<image" not in svg
+    assert "<svg" not in page and "color-mix" in page  # matrices are heat maps
 
 
 def test_the_notebook_shows_tables(result):
@@ -104,19 +97,6 @@ def test_files_hold_what_was_found_the_same_every_time(result, page, tmp_path):
     assert record["steps"][0]["quantities"]["churn"]["value"] == result.churn[0, 1]
     assert record["first_to_last"]["examples"] == 80
     assert record["passed"] is False
-
-
-def test_a_heat_map_has_numbers_while_they_can_be_read():
-    for size, numbers in ((2, 2), (13, 1)):  # the one of the colour bar
-        values = np.full((size, size), 0.1234)
-        np.fill_diagonal(values, np.nan)
-        svg = heat_map(values, [f"v{i}" for i in range(size)], "churn")
-        ElementTree.fromstring(svg)
-        assert svg.count(">12.3<") == numbers
-    every = heat_map(np.full((2, 2), 0.5), ["a", "b"], "churn")
-    assert every.count('fill="#ffffff"') == 4  # one value is the darkest colour
-    both = heat_map(np.array([[0.1, 0.9], [0.9, 0.1]]), ["a", "b"], "churn")
-    assert both.count('fill="#ffffff"') == 2  # numbers are light on dark squares
 
 
 def test_sentences_say_whether_flips_accumulate_or_cancel(result):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from churn_compare.documents import Document, html_page
-from churn_compare.documents.chart import LONGEST_LABEL
-from churn_compare.documents.plotting import INK
+from churn_compare.documents.plotting import INK, LONGEST_LABEL
 from churn_jax import metrics, reports
 from churn_jax.reports import study_figures as plots
 from churn_jax.reports import study_sections as sections

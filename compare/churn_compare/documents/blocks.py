@@ -121,7 +121,7 @@ class Cell:
         tone: class of the mark, `"better"`, `"worse"` or `"doubt"`; of the text
             where there is no mark.
         link: id of the section of this document that it leads to.
-        drawing: SVG below it, from `plotting.element`.
+        shade: how dark its background is, from 0 to 1; NaN has none.
     """
 
     text: str
@@ -130,7 +130,12 @@ class Cell:
     mark: str = ""
     tone: str = ""
     link: str = ""
-    drawing: str = ""
+    shade: float = math.nan
+
+    @property
+    def tint(self) -> int | None:
+        """Per cent of the colour behind it; None without a shade."""
+        return None if math.isnan(self.shade) else round(70 * self.shade)
 
     @property
     def sorted_by(self) -> str | None:

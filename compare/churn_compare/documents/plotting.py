@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from churn_compare.documents.blocks import Block, Figure
-from churn_compare.documents.chart import shortened
 from churn_compare.escaping import escape
 
 __all__ = [
@@ -56,6 +55,7 @@ COLOURS = (
 )
 MARKERS = "osD^vP*X<"  # one more than colours, so the two repeat late
 DASHES = ("-", "--", "-.", ":")
+LONGEST_LABEL = 28  # characters of a label
 HATCHES = ("", "///", "...", "xxx")
 INK = "#010203"  # stands for currentColor until the SVG is written
 
@@ -83,6 +83,12 @@ def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict
     if label is not None:
         style["label"] = short_label(label)
     return style
+
+
+def shortened(text: str) -> str:
+    """A label on one line, not too long."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
 
 
 def short_label(text: str) -> str:

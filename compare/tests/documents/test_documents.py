@@ -43,7 +43,6 @@ from churn_compare.documents import (
     plain_text,
     write_files,
 )
-from churn_compare.documents.chart import element
 from churn_compare.documents.plotting import colour, drawing, marker, picture
 
 EVIL = "<b>&\"'\x1b[31m*_`|\u202e@x"
@@ -237,11 +236,6 @@ def test_files_are_written_whole(tmp_path):
     paths = write_files(tmp_path / "new", {"a.txt": "é", "b.bin": b"\x00"})
     assert paths["a.txt"].read_bytes() == "é".encode()
     assert paths["b.bin"].read_bytes() == b"\x00"
-
-
-def test_elements_of_a_drawing_escape_what_they_hold():
-    found = element("text", text="<b>", x=1, font_size=9.26, class_='"', fill=None)
-    assert found == '<text x="1" font-size="9.3" class="&quot;">&lt;b&gt;</text>'
 
 
 def test_a_picture_is_svg_and_png():

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from churn_compare.documents.chart import LONGEST_LABEL
+from churn_compare.documents.plotting import LONGEST_LABEL
 from churn_jax.reports.published import published
 from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
 from churn_jax.studies.streams.presets import FORMS
