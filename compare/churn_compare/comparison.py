@@ -94,8 +94,8 @@ def compare(
             required; the gate `{"equivalent": "1%"}` requires it.
         waivers: negative flips that gates on their rate do not count, next to those of
             the file with the gates.
-        pool: a column of the slices with the names of benchmarks, whose accuracy is
-            pooled in three ways; see `comparison.pooling`.
+        pool: column of the slices with the names of benchmarks, whose accuracy gains
+            are averaged, each with the same weight.
         regressions: how many negative flips to list.
         level: of the confidence intervals.
         resamples: of the bootstrap.

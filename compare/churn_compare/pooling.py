@@ -8,50 +8,29 @@ from scipy import special
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import closest
 from churn_compare.groups import NO_VALUE, coded
-from churn_compare.intervals import cluster_p
 from churn_compare.pair import Pair, Scanned
 from churn_compare.result import Interval, Pooled
-from churn_compare.sums import outcome_sums, partition
+from churn_compare.sums import partition
 from churn_compare.uncertainty import Statistic, difference_ends
 
 
 def pool(
     pair: Pair, scanned: Scanned, column: str | None, *, level: float, seed: int
 ) -> Pooled | None:
-    """Does accuracy change over all benchmarks of a column? Three answers.
+    """The mean over benchmarks of their accuracy gains, each with the same weight.
 
-    * `items`: the test of equal accuracy on all examples, in which a benchmark counts
-      by its examples;
-    * `mean_gain`: the mean over benchmarks of their accuracy gains, each with the same
-      weight, with Tango's interval for its variance `sum_k V_k / K^2` (over clusters
-      and runs where there are) and a z-test, Student's with runs or clusters;
-    * `fisher`: `-2 sum_k log p_k` of the one-sided exact McNemar tests of "the new
-      version is no worse", chi-squared with 2 K degrees of freedom: some benchmark gets
-      worse, though others may get better.
+    It has Tango's interval for its variance `sum_k V_k / K^2` (over clusters and runs
+    where there are) and a z-test, Student's with runs or clusters.
 
     Args:
         pair: with labels and the column in its slices.
         scanned: the pair after the pass.
         column: with the name of each example's benchmark; None for no pooling.
-        level: of the interval.
-        seed: of assigning more than 4096 examples or clusters to groups.
+        level: confidence level of the interval.
+        seed: seed of assigning more than 4096 examples or clusters to groups.
 
     Raises:
         PredictionsError: there is no such column, no label or only one benchmark.
-
-    Notes:
-        The questions are those of Kuebler et al., When LLMs get significantly worse
-        (https://arxiv.org/abs/2602.10144), who test items with McNemar's test and
-        aggregate benchmarks in three ways. The formulas are standard ones and not
-        taken from there: the text of the paper was not available.
-
-        With several runs the p of each benchmark is the median over pairs of runs, and
-        the benchmarks share their runs, so that Fisher's p is approximate. With
-        clusters the test of each benchmark is `sign_flip_exact`.
-
-    References:
-        [fisher] Section 21.1 -- Fisher, Statistical Methods for Research Workers, 1932.
-        https://doi.org/10.1007/978-1-4612-4380-9_6
     """
     if column is None:
         return None
@@ -95,43 +74,9 @@ def pool(
         np.array(units),
     )
     t = abs(value) / math.sqrt(known.total) if known.total > 0 else 0.0
-    items, each = _tests(scanned, labels, pair.clusters, of, K)
     return Pooled(
         column=column,
         benchmarks=K,
-        items_p=items,
-        mean_gain=Interval(float(value), float(low), float(high)),
-        mean_p=float(min(1.0, 2 * special.stdtr(known.freedom, -t))),
-        fisher_p=fisher(each),
+        gain=Interval(float(value), float(low), float(high)),
+        p=float(min(1.0, 2 * special.stdtr(known.freedom, -t))),
     )
-
-
-def _tests(
-    scanned: Scanned, labels: np.ndarray, clusters: np.ndarray | None, of, K: int
-) -> tuple[float, np.ndarray]:
-    """P of all items, and of each benchmark's "no worse", one-sided."""
-    inside = np.where(of >= 0, 0, -1)
-    whole = outcome_sums(scanned, labels, inside, 1)
-    flips = outcome_sums(scanned, labels, of, K)
-    if clusters is None:
-        lost, gained = whole.negative, whole.positive
-        p = np.minimum(
-            1, 2 * special.bdtr(np.minimum(lost, gained), lost + gained, 0.5)
-        )
-        one_sided = special.bdtr(flips.positive, flips.positive + flips.negative, 0.5)
-        return float(np.median(p)), np.median(one_sided, axis=(1, 2))
-    p = cluster_p(scanned, labels, clusters, inside, 1)
-    each = cluster_p(scanned, labels, clusters, of, K)
-    one_sided = np.where(flips.negative > flips.positive, each / 2, 1.0)
-    return float(np.median(p)), np.median(one_sided, axis=(1, 2))
-
-
-def fisher(each: np.ndarray) -> float:
-    """The p of "none of K hypotheses is wrong" by Fisher's method, from theirs."""
-    # P(X > -2 sum log p) of a chi-squared X with 2 K degrees of freedom
-    half, K = float(-np.sum(np.log(np.maximum(each, 1e-300)))), len(each)
-    term = total = math.exp(-half)
-    for i in range(1, K):
-        term *= half / i
-        total += term
-    return min(total, 1.0)

@@ -294,23 +294,19 @@ class Points:
 
 @dataclasses.dataclass(frozen=True)
 class Pooled:
-    """Accuracy over several benchmarks, see `comparison.pooling.pool`.
+    """The change over several benchmarks.
 
     Attributes:
-        column: with the names of the benchmarks.
-        benchmarks: how many.
-        items_p: of "equally accurate" on all their examples together.
-        mean_gain: mean over benchmarks of the accuracy gains, with equal weights.
-        mean_p: of "no mean gain", two-sided.
-        fisher_p: of "no benchmark gets worse", by Fisher's method.
+        column: column with the names of the benchmarks.
+        benchmarks: number of benchmarks.
+        gain: mean of their changes, each with the same weight.
+        p: p-value of no mean change, two-sided.
     """
 
     column: str
     benchmarks: int
-    items_p: float
-    mean_gain: Interval
-    mean_p: float
-    fisher_p: float
+    gain: Interval
+    p: float
 
 
 @dataclasses.dataclass(frozen=True)

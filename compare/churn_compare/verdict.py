@@ -174,14 +174,12 @@ def _precision(result: Findings) -> list[str]:
 def pooled_sentence(
     pooled: Pooled, what: str = "accuracy", unit: Unit = "points"
 ) -> str:
-    """The change over all benchmarks, in three ways."""
-    gain = pooled.mean_gain
+    """The mean change over all benchmarks."""
+    gain = pooled.gain
     return (
         f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
         f"weight, {what} changes by {value_text(gain, unit)} "
-        f"({range_text(gain, unit)}; {equals_text(pooled.mean_p)}); all examples "
-        f"together have {equals_text(pooled.items_p)}, and that some value gets worse "
-        f"has Fisher's {equals_text(pooled.fisher_p)}."
+        f"({range_text(gain, unit)}; {equals_text(pooled.p)})."
     )
 
 

@@ -36,7 +36,6 @@ from churn_compare.outcomes.result import (
     Slice,
 )
 from churn_compare.outcomes.values import Measure
-from churn_compare.pooling import fisher
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.sides import same_file, side_names
@@ -130,8 +129,8 @@ def compare_outcomes(
         score_columns: columns of numbers to compare, in place of the usual names.
         slices: a file or a mapping of groupings, as in `compare`.
         by: columns of the outcomes' own files to group the examples by.
-        pool: a column of benchmarks, whose changes are pooled in three ways, see
-            `comparison.pooling.pool`; it is one of `by`, too.
+        pool: a column of benchmarks, whose changes have the same weight each; it is
+            one of `by`, too.
         cluster: a column whose equal values mark examples that are not independent:
             documents, users, conversations.
         tolerance: numbers this near count as equal.
@@ -251,7 +250,7 @@ def _findings(
         within=found.within,
         equivalent=equivalent,
         slices=slices,
-        pooled=_pooled(measure, joined, slices, found.p, pool, drawn),
+        pooled=_pooled(measure, joined, pool, drawn),
         changes=changes,
         changes_total=total,
         waived=waived,
@@ -269,30 +268,15 @@ def _useless(
 
 
 def _pooled(
-    measure: Measure,
-    joined: Joined,
-    slices: Sequence[Slice],
-    p: float,
-    pool: str | None,
-    drawn: dict,
+    measure: Measure, joined: Joined, pool: str | None, drawn: dict
 ) -> Pooled | None:
     if pool is None or not measure.judged:
         return None
     names, group = coded(joined.slices[pool])
     if len(names) < 2:
         raise PredictionsError(f"{pool} names one benchmark; pooling needs several")
-    gain, mean_p = equal_weights(measure, group, joined.clusters, **drawn)
-    each = []
-    for of in (s for s in slices if s.grouping == pool):
-        change = next(of.quantities[n] for n in _CHANGES if n in of.quantities)
-        worse = (
-            change.value > 0 if "error_change" in of.quantities else change.value < 0
-        )
-        each.append(of.p / 2 if worse else 1 - of.p / 2)
-    return Pooled(pool, len(names), p, gain, mean_p, fisher(np.array(each)))
-
-
-_CHANGES = ("accuracy_gain", "score_change", "error_change")
+    gain, p = equal_weights(measure, group, joined.clusters, **drawn)
+    return Pooled(pool, len(names), gain, p)
 
 
 def _quantiles(measure: Measure) -> dict[float, float]:

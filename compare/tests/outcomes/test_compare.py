@@ -157,7 +157,7 @@ def test_a_column_that_differs_between_the_sides_is_named():
     assert compare_outcomes(old, new)["value"].judged
 
 
-def test_benchmarks_are_pooled_in_three_ways():
+def test_benchmarks_are_pooled_with_equal_weights():
     rng = np.random.default_rng(0)
     sizes = (40, 200, 60)
     task = np.repeat(list("abc"), sizes)
@@ -166,16 +166,10 @@ def test_benchmarks_are_pooled_in_three_ways():
     found = compare_outcomes(old, old | {"score": gain}, pool="task")["score"]
     parts = [gain[task == name] for name in "abc"]
     pooled = found.pooled
-    assert pooled.mean_gain.value == pytest.approx(np.mean([p.mean() for p in parts]))
+    assert pooled.gain.value == pytest.approx(np.mean([p.mean() for p in parts]))
     error = np.sqrt(sum(p.var() / len(p) for p in parts)) / 3
     half = stats.t.ppf(0.975, 299) * error
-    assert pooled.mean_gain.high - pooled.mean_gain.value == pytest.approx(
-        half, rel=0.01
-    )
-    assert pooled.items_p == found.p
-    worse = [stats.ttest_1samp(p, 0, alternative="less").pvalue for p in parts]
-    fisher = stats.combine_pvalues(worse, "fisher").pvalue
-    assert pooled.fisher_p == pytest.approx(fisher, rel=1e-6)
+    assert pooled.gain.high - pooled.gain.value == pytest.approx(half, rel=0.01)
 
 
 def test_a_gate_on_slices_names_the_worst():
