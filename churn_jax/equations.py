@@ -107,7 +107,8 @@ def _module_path(root: Path, module: str) -> Path:
     top, *rest = module.split(".")
     if top == "churn_compare":
         spec = importlib.util.find_spec(top)  # which finds it, and imports nothing
-        root = Path(*(spec.submodule_search_locations if spec else ()))
+        places = spec.submodule_search_locations if spec else None
+        root = Path(*(places or ()))
     path = root.joinpath(*rest)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 

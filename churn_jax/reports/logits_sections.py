@@ -22,7 +22,7 @@ from churn_compare.report import made, sections, terms
 from churn_compare.result import Findings
 from churn_compare.tables import number_cell
 from churn_compare.verdict import sentences
-from churn_compare.versions_report import matrices
+from churn_compare.versions_report import matrix_tables
 from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.report import Report, Row
 
@@ -125,7 +125,7 @@ def version_sections(report: Report) -> list[Section]:
         return []
     steps = report.versions.steps
     found = []
-    for i, step in enumerate(steps):
+    for step in steps:
         # Of the only update the verdict at the top has the first sentences.
         said = sentences(step)[_FIRST if len(steps) == 1 else 0 :]
         blocks = [
@@ -133,7 +133,7 @@ def version_sections(report: Report) -> list[Section]:
             Text("\n".join(step.notes), "note remark"),
             *(
                 Fold(part.title, part.blocks, open=True, heading=True)
-                for part in sections(step, f"flow-{i}")
+                for part in sections(step)
             ),
         ]
         title = f"{step.old.name} → {step.new.name}"
@@ -141,7 +141,7 @@ def version_sections(report: Report) -> list[Section]:
             found.append(Section(title, blocks))
         else:
             found.append(Section("", [Fold(title, blocks, heading=True)]))
-    every = matrices(report.versions, report.versions.names)
+    every = matrix_tables(report.versions, report.versions.names)
     return [Section("Every row against every other", every), *found]
 
 

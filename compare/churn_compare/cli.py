@@ -241,6 +241,7 @@ class Arguments:
         junit: write the conditions as test cases, for a CI.
         github: append the Markdown to the job's summary, $GITHUB_STEP_SUMMARY.
         markdown: write tables for a comment on a pull request.
+        full: prints every table, not only the verdict.
         demo: compares two embedded models of the digits and writes churn-demo.html.
         noise: files of identical runs, in place of OLD and NEW: how much they differ.
     """
@@ -262,6 +263,7 @@ class Arguments:
     github: bool = False
     markdown: File = None
     demo: bool = False
+    full: bool = False
     noise: Names = _Several()
     gate: tyro.conf.OmitArgPrefixes[Gates] = dataclasses.field(default_factory=Gates)
     reading: tyro.conf.OmitArgPrefixes[Reading] = dataclasses.field(
@@ -345,7 +347,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     ).status("Reading and comparing")
     with spinner:
         result = found(arguments)
-    documents.print_document(result.terminal())
+    documents.print_document(result.terminal(full=arguments.full))
     written = []
     if arguments.html:
         command = f"{program} {shlex.join(argv)}"

@@ -11,12 +11,16 @@ from churn_compare import report, versions_report
 from churn_compare.array_files import write_file
 from churn_compare.documents import (
     Document,
+    Strong,
+    Text,
+    bullets,
     html_fragment,
     html_page,
     json_text,
     markdown,
     plain_text,
     plain_values,
+    with_headings,
 )
 from churn_compare.exports import junit, rows_of_update
 from churn_compare.result import Findings, GateOutcome, VersionsFindings
@@ -30,17 +34,37 @@ class Display(abc.ABC):
 
     _report: ClassVar[Any]
 
-    def terminal(self) -> Document:
-        """The document that is printed."""
-        return self._report.terminal(self)
+    def document(self, command: str = "") -> Document:
+        """The report, which the page shows in full.
 
-    def page(self, command: str = "") -> Document:
-        """The document that is saved as HTML; its figures take a while to draw."""
-        return self._report.page(self, command)
+        Args:
+            command: shown under the title of a page.
+        """
+        return self._report.document(self, command)
+
+    def terminal(self, *, full: bool = False) -> Document:
+        """The document that is printed.
+
+        Args:
+            full: whether it is printed in full detail, and not only the verdict.
+        """
+        document = self.document().at("full" if full else "verdict")
+        title = [Text(document.title.replace("→", "->"), "best")]
+        facts = [Text(fact, "soft") for fact in document.facts]
+        blocks = [*title, *facts, *with_headings(document.blocks)]
+        return Document(document.title, blocks=blocks)
+
+    def markdown(self) -> str:
+        """A comment for a pull request."""
+        document = self.document().at("summary")
+        facts = bullets([fact for fact in document.facts if fact])
+        title = document.title.replace("→", "->")
+        return markdown(Document(title, blocks=[facts, *document.blocks]), level=3)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return html_fragment(self._report.notebook(self))
+        document = self.document().at("summary")
+        return html_fragment([Text((Strong(document.title),)), *document.blocks])
 
     @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -96,7 +120,7 @@ class Display(abc.ABC):
         Raises:
             OSError: the file could not be written; an earlier one is left as it was.
         """
-        return write_file(path, html_page(self.page(command or "")))
+        return write_file(path, html_page(self.document(command or "")))
 
 
 def _frame(library: str, rows: list[dict[str, Any]]) -> Any:
@@ -149,11 +173,7 @@ class CompareResult(Display, Findings):
 
     def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
         """The gates of the update."""
-        return [(report.arrow(self), self.gates)]
-
-    def markdown(self) -> str:
-        """A comment for a pull request."""
-        return markdown(report.comment(self), level=3)
+        return [(f"{self.old.name} -> {self.new.name}", self.gates)]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
@@ -197,10 +217,6 @@ class VersionsResult(Display, VersionsFindings):
     def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
         """The gates of every step."""
         return [suite for step in self.steps for suite in step.suites()]
-
-    def markdown(self) -> str:
-        """A comment for a pull request, one part per update."""
-        return "\n".join(step.markdown() for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""

@@ -9,61 +9,21 @@ from churn_compare.number_text import (
     NOTHING,
     Unit,
     count_text,
-    level_text,
     p_text,
     range_text,
     share_text,
     value_text,
 )
-from churn_compare.result import Findings, Group, Interval
+from churn_compare.result import Group, Interval
 
 _FINDINGS = {"better": "✓ better", "worse": "✗ worse", "": NOTHING}
 _OPEN, _ROWS = 30, 1000  # groups that the page shows openly, and at all
-_IN_TERMINAL = 5  # groups; the page and the record have all
+_BRIEF = 5  # groups below full detail
 
 
 def group_title(grouping: str) -> str:
     """The heading of the classes, or of the values of a column of the slices."""
     return "Classes" if grouping == "class" else f"Slices by {grouping}"
-
-
-def worst_groups(result: Findings) -> list[Block]:
-    """The groups that the update makes worst, for a terminal."""
-    interval = f"{level_text(result.level)} interval"
-    found: list[Block] = []
-    for grouping, groups in result.groupings.items():
-        shown = sorted(groups, key=_badness)[:_IN_TERMINAL]
-        order = "worst first" if result.labelled else "most churn first"
-        some = f" of {count_text(len(groups))}" if len(shown) < len(groups) else ""
-        heads = ["", "Examples", "Churn"]
-        heads += ["NFR", "Accuracy change"] if result.labelled else []
-        heads += [interval, *(["Adjusted p"] if result.labelled else [])]
-        rows = []
-        for group in shown:
-            row = [
-                group.name,
-                count_text(group.examples),
-                share_text(group.churn.value),
-            ]
-            if result.labelled:
-                gain = group.accuracy_gain
-                row.append(share_text(group.negative_flip_rate.value))
-                row += [value_text(gain, "points"), range_text(gain, "points")]
-                row.append(p_text(group.adjusted_p))
-            else:
-                row.append(range_text(group.churn, "share"))
-            rows.append(row)
-        title = f"{group_title(grouping)}, {order}: {len(shown)}{some}"
-        found.append(Table(heads, rows, title, kind="compare"))
-    return found
-
-
-def _badness(group: Group) -> tuple[float, float]:
-    """Falling accuracy by adjusted p, then negative flips; without labels churn."""
-    if math.isnan(group.accuracy_old):
-        return 0.0, -group.churn.value
-    falls = group.accuracy_gain.value < 0
-    return group.adjusted_p if falls else 2.0, -group.negative_flip_rate.value
 
 
 def group_blocks(
@@ -127,11 +87,15 @@ def _group_table(
     columns = [Column(first, "left", first="ascending")]
     if labelled:
         columns += [
-            Column("Finding", "left"),
+            Column("Finding", "left", detail="full"),
             Column("Change, points", first="ascending"),
-            *map(Column, ("Examples", "Accuracy, old", "Accuracy, new", "Churn")),
-            *map(Column, ("Negative flips", "Positive flips")),
-            Column("p", first="ascending"),
+            Column("Examples"),
+            Column("Accuracy, old", detail="full"),
+            Column("Accuracy, new", detail="full"),
+            Column("Churn"),
+            Column("Negative flips"),
+            Column("Positive flips", detail="full"),
+            Column("p", first="ascending", detail="full"),
             Column("Adjusted p", first="ascending"),
         ]
     else:
@@ -159,7 +123,7 @@ def _group_table(
                 *(Cell(p_text(p), p) for p in (group.p, group.adjusted_p)),
             )
         )
-    return Table(columns, rows, kind="compare", sortable=True)
+    return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF)
 
 
 def _sorted_cell(interval: Interval, unit: Unit) -> Cell:

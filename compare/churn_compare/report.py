@@ -1,4 +1,7 @@
-"""One update as a document: the page, a terminal, Markdown and a notebook."""
+"""The report of an update: one document, of which each writer shows a level of detail.
+
+Verdict is what a terminal shows, summary a comment and a notebook, full the page.
+"""
 
 import datetime
 import functools
@@ -9,7 +12,6 @@ import numpy as np
 
 from churn_compare.documents import (
     Block,
-    Column,
     Document,
     Facts,
     Figure,
@@ -18,140 +20,104 @@ from churn_compare.documents import (
     Rows,
     Section,
     Strong,
-    Table,
     Term,
     Terms,
     Text,
-    bullets,
 )
 from churn_compare.figures import (
     confidence_and_displacement,
     has_matplotlib,
     reliability,
 )
-from churn_compare.group_tables import group_blocks, group_title, worst_groups
+from churn_compare.group_tables import group_blocks, group_title
 from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Findings, GateOutcome, Version, state_of
+from churn_compare.result import Findings, GateOutcome, Judged, Version
 from churn_compare.tables import (
-    changes_lines,
-    changes_markdown,
     changes_table,
-    flow_lines,
     flow_map,
     mean_count,
-    noise_singles,
     noise_table,
-    regressions_lines,
     regressions_table,
     reliability_table,
-    singles,
-    singles_lines,
     singles_table,
 )
 from churn_compare.verdict import gate_sentence, sentences
 
-BLANK = Text("\n")  # a line of the terminal
 _LISTED, _REGRESSIONS = 50, 2000  # on the page: shown openly, and at all
-_IN_MARKDOWN = 10  # regressions
 KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
 
 
-def page(result: Findings, command: str = "") -> Document:
-    """The page of an update; drawing its figures takes a while."""
+def document(result: Findings, command: str = "") -> Document:
+    """The report of an update; drawing its figures takes a while."""
+    facts = {"Command": command} | {
+        side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
+        for side in (result.old, result.new)
+    }
     blocks = [
-        Section("", verdict_blocks(result), kind="said"),
-        Text("\n".join((*result.read, *result.notes)), "note remark"),
+        *verdict(result, sentences(result), [*result.read, *map(remark, result.notes)]),
         *sections(result),
-        Section("What was run", [Facts(_run(result, command))]),
-        Section("Glossary", [Terms(terms(result))]),
+        what_was_run(facts, result.level),
+        Section("Glossary", [Terms(terms(result))], detail="full"),
     ]
     title = f"{result.old.name} → {result.new.name}"
-    return Document(title, _facts(result), blocks, command)
+    return Document(title, [about(result)], blocks, command)
+
+
+def verdict(
+    result: Judged,
+    said: Sequence[str],
+    notes: Sequence[str],
+    gates: Sequence[tuple[GateOutcome, str]] | None = None,
+    sentence: str = "",
+) -> list[Section]:
+    """What was read, the gates and the sentences: the start of every report."""
+    each = [(gate, "") for gate in result.gates] if gates is None else gates
+    sentence = sentence or gate_sentence(result)
+    blocks: list[Block] = [Text((Strong(sentence),), f"outcome {KINDS[result.state]}")]
+    blocks += [
+        gate_rows(each),
+        *(Text(s, "lead" * (not i)) for i, s in enumerate(said)),
+    ]
+    read = Text("\n".join(notes), "note remark")
+    return [Section("", [read]), Section("", blocks, kind="said")]
+
+
+def what_was_run(facts: dict[str, str], level: float) -> Section:
+    """When and with what a comparison was made."""
+    return Section(
+        "What was run", [Facts(facts | made(level, "Software"))], detail="full"
+    )
 
 
 def sections(result: Findings) -> list[Section]:
-    """The numbers, figures and tables of an update, for a page."""
+    """The numbers, figures and tables of an update."""
+    full, summary = {"detail": "full"}, {"detail": "summary"}
     return [
-        Section("Numbers", [*changes_table(result), singles_table(result)]),
-        Section("More than retraining?", _noise(result)),
-        Section("Where changed predictions go", _flow(result)),
-        Section("Probabilities", _probabilities(result)),
+        Section("", changes_table(result)),
+        Section("The update", [singles_table(result)], **summary),
+        Section("More than retraining?", _noise(result), **summary),
+        Section("Where changed predictions go", _flow(result), **full),
+        Section("Probabilities", _probabilities(result), **full),
         *(
             Section(
                 group_title(grouping),
                 group_blocks(grouping, groups, result.level, result.labelled),
+                **summary,
             )
             for grouping, groups in result.groupings.items()
         ),
-        Section("Largest regressions", _regressions(result)),
+        Section("Largest regressions", _regressions(result), **summary),
     ]
-
-
-def terminal(result: Findings) -> Document:
-    """What is printed: sentences, tables, and last the gates."""
-    blocks = [
-        Text(arrow(result), "best"),
-        Text(about(result), "soft"),
-        *(Text(line, "soft") for line in result.read),
-        BLANK,
-        *map(Text, sentences(result)),
-        *(Text(remark(note), "note") for note in result.notes),
-        *changes_lines(result),
-        *singles_lines(singles(result), result.level, "Update"),
-        *singles_lines(noise_singles(result.noise), result.level, "Retraining alone"),
-        *worst_groups(result),
-        *regressions_lines(result),
-        *flow_lines(result.flow),
-        *gate_lines(_gates(result), gate_sentence(result)),
-    ]
-    return Document(arrow(result), blocks=blocks)
-
-
-def comment(result: Findings) -> Document:
-    """The comment for a pull request, in Markdown."""
-    said = [*sentences(result), *map(remark, result.notes)]
-    blocks: list[Block] = [Text(" ".join((f"{about(result)}.", *result.read)))]
-    if result.gates:
-        lines = bullets([gate.line for gate in result.gates])
-        blocks += [Text((Strong(gate_sentence(result)),)), lines]
-    rows = [*singles(result), *noise_singles(result.noise)]
-    blocks += [bullets(said), *changes_markdown(result)]
-    blocks += singles_lines(rows, result.level, what="What it is")
-    if groups := worst_groups(result):
-        blocks.append(Fold("Classes and slices", groups))
-    if shown := result.regressions[:_IN_MARKDOWN]:
-        cells = [(found.id, found.label, found.old, found.new) for found in shown]
-        heads = [Column(head, "left") for head in ("Example", "Label", "Old", "New")]
-        table = Table(heads, cells)
-        total = f"{len(shown)} of {result.regressions_total:,}"
-        blocks.append(Fold(f"Largest regressions: {total}", [table]))
-    return Document(arrow(result), blocks=blocks)
-
-
-def notebook(result: Findings) -> list[Block]:
-    """Verdict, gates and numbers; figures and groups are on the page only."""
-    blocks = [Text((Strong(f"{result.old.name} → {result.new.name}"),))]
-    if result.gates:
-        blocks += [Text((Strong(gate_sentence(result)),)), gate_rows(_gates(result))]
-    blocks += map(Text, (*result.read, *sentences(result), *result.notes))
-    return [*blocks, *changes_table(result), singles_table(result)]
-
-
-def arrow(result: Findings) -> str:
-    """`old.npz -> new.npz`, as the terminal and Markdown have it."""
-    return f"{result.old.name} -> {result.new.name}"
 
 
 def about(result: Findings) -> str:
-    """What was compared, in one sentence."""
-    old, new = (
-        f"{side.kind}, {_counted(side.runs, 'run')}, "
-        f"{_counted(side.classes, 'class', 'es')}"
-        for side in (result.old, result.new)
-    )
-    sides = f"both: {old}" if old == new else f"old: {old}; new: {new}"
-    return f"{_counted(result.examples, 'example')}{_in_clusters(result)}; {sides}"
+    """What was compared, in one line."""
+    old, new = _side(result.old), _side(result.new)
+    sides = f"each: {old}" if old == new else f"old: {old}; new: {new}"
+    labels = "" if result.labelled else " without labels"
+    examples = f"{_counted(result.examples, 'example')}{_in_clusters(result)}{labels}"
+    return f"{examples}; {sides}"
 
 
 def _in_clusters(result: Findings) -> str:
@@ -171,46 +137,9 @@ def gate_rows(gates: Sequence[tuple[GateOutcome, str]]) -> Rows:
     lines = []
     for gate, step in gates:
         kind, word = KINDS[gate.state], gate.state.upper()
-        rest = gate.line.removeprefix(word).strip()
-        lines.append(Text((Strong(word, kind), f" {rest}{step}"), kind))
+        rest = gate.line.removeprefix(word)
+        lines.append(Text((Strong(word, kind), f"{rest}{step}"), f"line {kind}"))
     return Rows(lines)
-
-
-def _gates(result: Findings) -> list[tuple[GateOutcome, str]]:
-    return [(gate, "") for gate in result.gates]
-
-
-def gate_lines(gates: Sequence[tuple[GateOutcome, str]], sentence: str) -> list[Block]:
-    """The gates in a terminal, each on one line, and how many hold."""
-    if not gates:
-        return []
-    lines = []
-    for gate, where in gates:
-        kind = KINDS[gate.state] + (" best" if gate.state == "fail" else "")
-        lines.append(Text(f"{gate.line}{where}", f"line {kind}"))
-    kind = KINDS[state_of(gate.state for gate, _ in gates)]
-    return [BLANK, *lines, Text(sentence, f"outcome {kind}")]
-
-
-def verdict_blocks(result: Findings) -> list[Block]:
-    """The first section of the page."""
-    blocks: list[Block] = []
-    if result.gates:
-        kind = f"outcome {KINDS[result.state]}"
-        blocks.append(Text(gate_sentence(result), kind))
-    first, *others = sentences(result)
-    return [*blocks, Text(first, "lead"), *map(Text, others), gate_rows(_gates(result))]
-
-
-def _facts(result: Findings) -> list[str]:
-    """What was compared, in parts of a line."""
-    examples = f"{count_text(result.examples)} examples{_in_clusters(result)}"
-    examples += "" if result.labelled else " without labels"
-    old, new = _side(result.old), _side(result.new)
-    return [
-        examples,
-        *([f"each: {old}"] if old == new else [f"old: {old}", f"new: {new}"]),
-    ]
 
 
 def _side(version: Version) -> str:
@@ -273,7 +202,8 @@ def _probabilities(result: Findings) -> list[Block]:
         drawn = functools.partial(confidence_and_displacement, points)
         title, name = "Confidence and displacement", drawn.func.__name__
         figures.append(Figure(drawn, title, caption, name=name))
-    return [Grid(figures), Fold("As a table", tables)]
+    folded = [Fold("As a table", tables)] if tables else []
+    return [Grid(figures), *folded] if figures else []
 
 
 def _regressions(result: Findings) -> list[Block]:
@@ -292,25 +222,13 @@ def _regressions(result: Findings) -> list[Block]:
         regressions_table(part, scored=scored(result), runs=runs)
         for part in (shown[:_LISTED], shown[_LISTED:])
     )
-    blocks: list[Block] = [Text(said, "soft"), first]
-    if others.rows:
-        blocks.append(Fold(f"{count_text(len(others.rows))} more", [others]))
-    return blocks
+    more = Fold(f"{count_text(len(others.rows))} more", [others])
+    return [Text(said, "soft"), first, *([more] if others.rows else [])]
 
 
 def scored(result: Findings) -> bool:
     """Whether both versions have logits or probabilities."""
     return "classes" not in (result.old.kind, result.new.kind)
-
-
-def _run(result: Findings, command: str) -> dict[str, str]:
-    old, new = (
-        f"{side.name}: {_side(side)}, {count_text(side.examples)} examples"
-        for side in (result.old, result.new)
-    )
-    compared = f"{count_text(result.examples)} examples"
-    facts = {"Command": command, "Old": old, "New": new, "Compared": compared}
-    return facts | made(result.level, "Versions")
 
 
 def made(level: float, software: str) -> dict[str, str]:

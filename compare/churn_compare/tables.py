@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from churn_compare.documents import TERMINAL, Block, Cell, Column, Only, Table
+from churn_compare.documents import Block, Cell, Column, Table
 from churn_compare.figures import shades
 from churn_compare.number_text import (
     NOTHING,
@@ -24,7 +24,6 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import (
     Curve,
-    Findings,
     Flow,
     Interval,
     Noise,
@@ -32,13 +31,12 @@ from churn_compare.result import (
     Regression,
 )
 
-NARROW = 72  # columns of a terminal below which only changes have their interval
-WIDE = 100  # columns of a terminal that shows what each quantity is
+_WIDE = 100  # columns of a terminal that shows what each quantity is
+_BRIEF = 10  # regressions below full detail
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
 _MARKS = {"better": "✓ better", "worse": "✗ worse"}
 _CLASSES = 12  # of a heat map, the last of which may stand for all others
 _NOTHING = 1e-9  # examples; a mean over pairs of runs leaves rounding errors
-_IN_TERMINAL = 5  # flows; the page and the record have all
 
 
 def number_cell(interval: Interval | None, unit: Unit) -> Cell:
@@ -86,7 +84,7 @@ def changes(result: Numbered) -> list[Change]:
 
 
 def changes_table(result: Numbered) -> list[Block]:
-    """`changes` for the page."""
+    """The numbers that each version has, and their changes."""
     rows = []
     for row in changes(result):
         mark = _MARKS.get(row.word, "not detectable" if row.word else "")
@@ -96,35 +94,6 @@ def changes_table(result: Numbered) -> list[Block]:
     caption = f"Below each number: its {level_text(result.level)} interval."
     heads = ("Both versions", "Old", "New", "Change")
     return [Table(heads, rows, "", caption, "compare versions")] if rows else []
-
-
-def changes_lines(result: Numbered) -> list[Block]:
-    """`changes` for a terminal; a narrow one has the interval of the change alone."""
-    interval = f"{level_text(result.level)} interval"
-    rows = [
-        (row.heading, row.old, row.new, row.change, Cell(row.word, tone=row.word))
-        for row in changes(result)
-    ]
-    if not rows:
-        return []
-    heads = ("", "Old", "New", "Change", "")
-    whole = Table(heads, rows, f"Both versions, with {interval}s", kind="compare")
-    short = dataclasses.replace(
-        whole,
-        rows=[(name, Cell(a.text), Cell(b.text), *rest) for name, a, b, *rest in rows],
-        title=f"Both versions, with {interval} of the change",
-    )
-    return [
-        Only((TERMINAL,), [whole], from_width=NARROW),
-        Only((TERMINAL,), [short], below_width=NARROW),
-    ]
-
-
-def changes_markdown(result: Numbered) -> list[Block]:
-    """`changes` for Markdown."""
-    rows = [(row.heading, *row[2:]) for row in changes(result)]
-    heads = ("", "Old", "New", "Change", Column("", "left"))
-    return [Table(heads, rows)] if rows else []
 
 
 class Single(NamedTuple):
@@ -149,26 +118,8 @@ def singles(result: Numbered) -> list[Single]:
     ]
 
 
-def noise_singles(noise: Noise | None) -> list[Single]:
-    """What retraining alone changes, and what the update changes beyond that."""
-    if noise is None:
-        return []
-    rows = (
-        ("Churn within old", noise.within_old, "between two runs of the old version"),
-        ("Churn within new", noise.within_new, "between two runs of the new version"),
-        ("Expected churn", noise.expected, "what retraining alone explains"),
-    )
-    found = [
-        Single(heading, "", interval, "share", formula)
-        for heading, interval, formula in rows
-        if not math.isnan(interval.value)
-    ]
-    beyond = "churn minus expected churn"
-    return [*found, Single("Excess churn", "", noise.excess, "points", beyond)]
-
-
 def singles_table(result: Numbered) -> Table:
-    """`singles` for the page."""
+    """Churn, flips and the other numbers of the two versions together."""
     rows = [
         (
             Cell(row.heading, below=row.better),
@@ -180,26 +131,9 @@ def singles_table(result: Numbered) -> Table:
         for row in singles(result)
     ]
     interval = f"{level_text(result.level)} interval"
-    heads = ("The update", "Value", interval, Column("What it is", "left"))
+    what = Column("What it is", "left", from_width=_WIDE)
+    heads = ("", "Value", interval, what)
     return Table(heads, rows, kind="compare numbers")
-
-
-def singles_lines(
-    rows: Sequence[Single], level: float, title: str = "", what: str = ""
-) -> list[Block]:
-    """`singles` for a terminal, and for Markdown with a heading for the last column."""
-    interval = f"{level_text(level)} interval"
-    heads = ("", "Value", interval, Column(what, "left", from_width=WIDE))
-    cells = [
-        (
-            row.heading,
-            value_text(row.interval, row.unit),
-            range_text(row.interval, row.unit),
-            row.formula,
-        )
-        for row in rows
-    ]
-    return [Table(heads, cells, title, kind="compare")] if cells else []
 
 
 def noise_table(noise: Noise) -> Table:
@@ -227,8 +161,11 @@ def regressions_table(
         for heading in ("Example", "Label", "Predicted before", "Predicted now")
     ]
     if scored:
-        columns += [Column("Fall of the label's probability"), Column("Displacement")]
-    columns += [Column("Of pairs of runs")] if runs else []
+        columns += [
+            Column("Fall of the label's probability", detail="full"),
+            Column("Displacement", detail="full"),
+        ]
+    columns += [Column("Of pairs of runs", detail="full")] if runs else []
     rows = []
     for found in regressions:
         row: list[Cell | str] = [found.id, found.label]
@@ -244,39 +181,7 @@ def regressions_table(
         if runs:
             row.append(Cell(share_text(found.share), found.share))
         rows.append(row)
-    return Table(columns, rows, kind="compare", sortable=True)
-
-
-def regressions_lines(result: Findings, most: int = 10) -> list[Block]:
-    """The worst regressions, for a terminal."""
-    shown = result.regressions[:most]
-    if not shown:
-        return []
-    scored = not math.isnan(shown[0].label_drop)
-    runs = max(result.old.runs, result.new.runs) > 1
-    total = count_text(result.regressions_total)
-    title = f"Largest regressions: {len(shown)} of {total}"
-    if scored:
-        title += "; p: the label's probability, move: of the logits"
-    # In one run the old version predicts the label, or it would not be a regression.
-    words = ["Example", "Label", "Old", "New"] if runs else ["Example", "Old", "New"]
-    heads: list[Column | str] = [Column(heading, "left") for heading in words]
-    heads += ["Fall of p", "Move"] if scored else []
-    heads += ["Pairs"] if runs else []
-    rows = []
-    for found in shown:
-        row = [found.id, *([found.label] if runs else [])]
-        row.append(_predicted(found.old, found.old_confidence))
-        row.append(_predicted(found.new, found.new_confidence))
-        if scored:
-            row += [f"{found.label_drop:.2f}", f"{found.displacement:.2f}"]
-        row += [f"{100 * found.share:.0f} %"] if runs else []
-        rows.append(row)
-    return [Table(heads, rows, title, kind="compare")]
-
-
-def _predicted(name: str, confidence: float) -> str:
-    return name if math.isnan(confidence) else f"{name} ({confidence:.2f})"
+    return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF)
 
 
 def flow_map(flow: Flow) -> Table:
@@ -335,19 +240,6 @@ def reliability_table(old: Curve, new: Curve) -> Table:
             row += [count_text(curve.examples[i]), *map(share_text, numbers)]
         rows.append(row)
     return Table(heads, rows, title="Reliability", kind="compare")
-
-
-def flow_lines(flow: Flow) -> list[Block]:
-    """The largest flows, for a terminal."""
-    counts = _flow_counts(flow)
-    ways = list(zip(flow.old, flow.new, *counts, strict=True))
-    shown = ways[:_IN_TERMINAL]
-    some = f" of {count_text(len(ways))}" if len(shown) < len(ways) else ""
-    heads = ["Old", Column("New", "left"), "Examples"]
-    heads += ["Now wrong", "Now right"] if len(counts) > 1 else []
-    rows = [(old, new, *map(count_text, row)) for old, new, *row in shown]
-    title = f"Most frequent changes: {len(shown)}{some}"
-    return [Table(heads, rows, title, kind="compare")] if rows else []
 
 
 def _flow_counts(flow: Flow) -> tuple[tuple[float, ...], ...]:

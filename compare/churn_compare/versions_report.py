@@ -7,16 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from churn_compare.documents import (
-    TERMINAL,
     Block,
     Cell,
     Column,
     Document,
-    Facts,
     Fold,
-    Only,
     Section,
-    Strong,
     Table,
     Text,
 )
@@ -32,15 +28,7 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.report import (
-    BLANK,
-    KINDS,
-    arrow,
-    gate_lines,
-    gate_rows,
-    made,
-    scored,
-)
+from churn_compare.report import scored, verdict, what_was_run
 from churn_compare.result import Findings, Interval, VersionsFindings
 from churn_compare.tables import (
     changes_table,
@@ -64,15 +52,14 @@ _FLIPS = (
 _MANY, _SHORT = 8, 10  # versions, and characters of a name, that there is room for
 _FEW = 0.05  # of all flips; where fewer cancel, they accumulate
 _REGRESSIONS = 20  # of each update
-_CELL = 7  # characters that a column of a matrix may need, with its margin
 _WHOLE = "first-to-last"
 
 
-def page(result: VersionsFindings, command: str = "") -> Document:
-    """The page of a folder."""
-    labels = short_labels(result)
+def document(result: VersionsFindings, command: str = "") -> Document:
+    """The report of a folder of versions."""
     examples = f"{count_text(result.examples)} examples"
     examples += "" if result.labelled else " without labels"
+    labels = short_labels(result)
     steps = [(step, f"update-{i + 1}") for i, step in enumerate(result.steps)]
     steps += [(result.whole, _WHOLE)] if len(steps) > 1 else []
     links = [link for _, link in steps]
@@ -81,69 +68,31 @@ def page(result: VersionsFindings, command: str = "") -> Document:
         "Versions": ", ".join(f"{v.name} ({v.kind})" for v in result.versions),
         "Compared": f"{count_text(result.examples)} examples that all versions have",
     }
-    title = f"{result.names[0]} → {result.names[-1]}"
+    gates = [(g, f" [{title_of(s)}]") for s in result.steps for g in s.gates]
+    said, notes = versions_sentences(result), list(map(remark, result.notes))
     blocks = [
-        Section("", _verdict(result), kind="said"),
+        *verdict(result, said, notes, gates, versions_gate_sentence(result)),
         Section("Versions", [_untitled(version_table(result, labels))]),
         Section("Updates", [_linked(step_table(result), links)]),
-        Section("Every version against every other", matrix_tables(result, labels)),
-        *(Section(title_of(step), _update(step), link) for step, link in steps),
-        Section("What was run", [Facts(facts | made(result.level, "Software"))]),
+        Section(
+            "Every version against every other",
+            matrix_tables(result, labels),
+            detail="summary",
+        ),
+        *(
+            Section(title_of(step), _update(step), link, detail="full")
+            for step, link in steps
+        ),
+        what_was_run(facts, result.level),
     ]
-    counts = [f"{count_text(len(result.names))} versions", examples]
+    title = f"{result.names[0]} → {result.names[-1]}"
+    counts = [f"{count_text(len(result.names))} versions; {examples}"]
     return Document(title, counts, blocks, command)
-
-
-def terminal(result: VersionsFindings) -> Document:
-    """What is printed: sentences, tables, and last the gates."""
-    labels = short_labels(result)
-    names = f"{count_text(len(result.names))} versions"
-    blocks: list[Block] = [
-        Text(arrow(result.whole), "best"),
-        Text(f"{names}; {count_text(result.examples)} examples", "soft"),
-        BLANK,
-        *map(Text, versions_sentences(result)),
-        *(Text(remark(note), "note") for note in result.notes),
-        version_table(result, labels),
-        step_table(result, labels),
-    ]
-    for table in matrix_tables(result, labels)[:2]:  # the page has relative NFR, too
-        width = _CELL * len(table.columns)
-        wide = "too wide for this terminal; the page and the JSON have it."
-        blocks += [
-            Only((TERMINAL,), [table], from_width=width),
-            Only(
-                (TERMINAL,), [BLANK, Text(f"{table.title}: {wide}")], below_width=width
-            ),
-        ]
-    blocks += gate_lines(_gates(result), versions_gate_sentence(result))
-    return Document(arrow(result.whole), blocks=blocks)
-
-
-def notebook(result: VersionsFindings) -> list[Block]:
-    """Sentences, gates and tables."""
-    labels = short_labels(result)
-    blocks: list[Block] = [
-        Text((Strong(f"{result.names[0]} → {result.names[-1]}"),)),
-        gate_rows(_gates(result)),
-        *map(Text, (*versions_sentences(result), *result.notes)),
-        _untitled(version_table(result, labels)),
-        _untitled(step_table(result)),
-    ]
-    for table in matrix_tables(result, labels)[:2]:
-        caption = f"{table.title}. {table.caption}"
-        blocks.append(dataclasses.replace(table, title="", caption=caption))
-    return blocks
 
 
 def title_of(step: Findings) -> str:
     """`v1 → v2`."""
     return f"{step.old.name} → {step.new.name}"
-
-
-def _gates(result: VersionsFindings) -> list[tuple]:
-    """The gates of all updates, each with its update."""
-    return [(g, f" [{arrow(step)}]") for step in result.steps for g in step.gates]
 
 
 def _untitled(table: Table) -> Table:
@@ -158,18 +107,6 @@ def _linked(table: Table, links: Sequence[str]) -> Table:
         for (first, *rest), link in zip(table.rows, links, strict=False)
     ]
     return dataclasses.replace(table, title="", rows=[*rows, *table.rows[len(rows) :]])
-
-
-def _verdict(result: VersionsFindings) -> list[Block]:
-    kind = f"outcome {KINDS[result.state]}"
-    first, *others = versions_sentences(result)
-    return [
-        Text(versions_gate_sentence(result), kind),
-        Text(first, "lead"),
-        *map(Text, others),
-        gate_rows(_gates(result)),
-        *(Text(note, "note remark") for note in result.notes),
-    ]
 
 
 def _update(step: Findings) -> list[Block]:
@@ -244,7 +181,7 @@ def _changes(result: VersionsFindings) -> str:
     """The updates that change least and most."""
     ordered = sorted(result.steps, key=lambda step: step["churn"].value)
     least, most = (
-        f"{with_range(step['churn'], 'share')} in {arrow(step)}"
+        f"{with_range(step['churn'], 'share')} in {title_of(step)}"
         for step in (ordered[0], ordered[-1])
     )
     return (
@@ -268,7 +205,7 @@ def _added(result: VersionsFindings, name: str, what: str, back: str) -> str:
 
 def versions_gate_sentence(result: VersionsFindings) -> str:
     """How many gates hold, of all updates together; "" without gates."""
-    states = [gate.state for gate, _ in _gates(result)]
+    states = [gate.state for gate in result.gates]
     if not states:
         return ""
     if result.state == "pass":

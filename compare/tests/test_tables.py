@@ -6,7 +6,6 @@ import math
 import pytest
 
 from churn_compare.documents import Cell
-from churn_compare.group_tables import worst_groups
 from churn_compare.number_text import (
     count_text,
     judgement,
@@ -20,7 +19,7 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import about
 from churn_compare.result import Interval
-from churn_compare.tables import changes, noise_singles, singles
+from churn_compare.tables import changes, noise_table, singles
 from tests.results import NAN, NONE, result_of
 
 
@@ -121,42 +120,14 @@ def test_a_number_of_one_version_alone_is_shown():
 
 def test_retraining_is_shown_for_the_sides_that_have_runs():
     noise = result_of(runs=2).noise
-    headings = ["Churn within old", "Churn within new", "Expected churn"]
-    headings.append("Excess churn")
-    assert [row.heading for row in noise_singles(noise)] == headings
+    heads = [row[0] for row in noise_table(noise).rows]
+    assert len(heads) == 5
     one = dataclasses.replace(noise, within_old=NONE)
-    assert [row.heading for row in noise_singles(one)] == headings[1:]
-    assert noise_singles(None) == []
-
-
-def test_groups_that_lose_accuracy_come_first():
-    result = result_of()
-    groups = []
-    for name, gain, adjusted_p, flips in (
-        ("gains, few flips", 0.1, 0.001, 0.01),
-        ("gains, many flips", 0.1, 1.0, 0.2),
-        ("loses, surely", -0.1, 0.01, 0.01),
-        ("loses, perhaps", -0.1, 0.5, 0.1),
-        ("loses, perhaps, more flips", -0.1, 0.5, 0.2),
-    ):
-        numbers = {"accuracy_gain": Interval(gain, gain, gain)}
-        numbers |= dict.fromkeys(
-            ("negative_flip_rate", "churn"), Interval(*[flips] * 3)
-        )
-        group = dataclasses.replace(result.groups[0], name=name, **numbers)
-        groups.append(dataclasses.replace(group, adjusted_p=adjusted_p))
-    found = worst_groups(dataclasses.replace(result, groups=tuple(groups)))
-    order = [groups[i].name for i in (2, 4, 3, 1, 0)]
-    assert [row[0] for row in found[0].rows] == order
-    nothing = {"accuracy_old": NAN, "accuracy_gain": NONE, "adjusted_p": NAN}
-    unlabelled = tuple(dataclasses.replace(group, **nothing) for group in groups)
-    result = dataclasses.replace(result_of(labelled=False), groups=unlabelled)
-    rates = [float(row[2].split()[0]) for row in worst_groups(result)[0].rows]
-    assert rates == sorted(rates, reverse=True)
+    assert [row[0] for row in noise_table(one).rows] == heads[1:]
 
 
 def test_what_was_compared_is_one_line():
     result = dataclasses.replace(result_of(), examples=1)
-    assert about(result) == "1 example; both: logits, 1 run, 10 classes"
+    assert about(result) == "1 example; each: logits, 10 classes, 1 run"
     version = dataclasses.replace(result.old, name="a\nb")
     assert str(dataclasses.replace(result, old=version)).startswith("a b -> ")

@@ -14,6 +14,7 @@ from churn_compare.documents.blocks import (
     Cell,
     Code,
     Column,
+    Detail,
     Document,
     Facts,
     Figure,
@@ -31,6 +32,7 @@ from churn_compare.documents.blocks import (
     Text,
     bullets,
     plain,
+    with_headings,
 )
 from churn_compare.documents.data import (
     csv_text,
@@ -52,6 +54,7 @@ __all__ = [
     "Cell",
     "Code",
     "Column",
+    "Detail",
     "Document",
     "Facts",
     "Figure",
@@ -78,5 +81,6 @@ __all__ = [
     "plain_values",
     "print_document",
     "table_files",
+    "with_headings",
     "write_files",
 ]

@@ -14,6 +14,7 @@ __all__ = [
     "Cell",
     "Code",
     "Column",
+    "Detail",
     "Document",
     "Facts",
     "Figure",
@@ -33,6 +34,11 @@ __all__ = [
     "plain",
     "visible_blocks",
 ]
+
+Detail = Literal["verdict", "summary", "full"]
+"""How much of a document is shown; each level has all that the one before it has."""
+
+_LEVELS = {"verdict": 0, "summary": 1, "full": 2}
 
 HTML, MARKDOWN, TERMINAL = "html", "markdown", "terminal"
 """The forms in which a document can be written, for `Only`."""
@@ -161,6 +167,7 @@ class Column:
             come first.
         from_width: columns of a terminal from which it is shown.
         first: the order that the first click of a reader gives.
+        detail: level of detail from which it is shown.
     """
 
     heading: str
@@ -168,6 +175,7 @@ class Column:
     group: str = ""
     from_width: int = 0
     first: Literal["ascending", "descending"] = "descending"
+    detail: Detail = "verdict"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +191,7 @@ class Table:
             `"compare"`; one with `compare` has no frame in a terminal, and of one with
             `main` a phone hides the second and the third column unless it is `whole`.
         sortable: whether a reader of the page can sort it.
+        brief: number of rows below full detail; 0 is all.
     """
 
     columns: Sequence[Column | str]
@@ -191,6 +200,7 @@ class Table:
     caption: Inline = ""
     kind: str = "plain"
     sortable: bool = False
+    brief: int = 0
 
     @property
     def heads(self) -> tuple[Column, ...]:
@@ -208,6 +218,18 @@ class Table:
         return tuple(
             tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row)
             for row in self.rows
+        )
+
+    def at(self, detail: Detail) -> "Table":
+        """The columns and rows of a level of detail."""
+        kept = [i for i, c in enumerate(self.heads) if _shows(c.detail, detail)]
+        rows = self.rows
+        if self.brief and detail != "full":
+            rows = rows[: self.brief]
+        return dataclasses.replace(
+            self,
+            columns=[self.columns[i] for i in kept],
+            rows=[[row[i] for i in kept] for row in rows],
         )
 
     @property
@@ -309,12 +331,14 @@ class Section:
         blocks: what it holds.
         id: what a `Cell.link` leads to.
         kind: class of the page.
+        detail: level of detail from which it is shown.
     """
 
     title: str
     blocks: "Sequence[Block]"
     id: str = ""
     kind: str = ""
+    detail: Detail = "verdict"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -464,3 +488,43 @@ class Document:
     blocks: Sequence[Block] = ()
     command: str = ""
     data: Any = None
+
+    def at(self, detail: Detail) -> "Document":
+        """The document at a level of detail; folds are at the full one alone.
+
+        Args:
+            detail: the level.
+        """
+        return dataclasses.replace(self, blocks=_at(self.blocks, detail))
+
+
+def with_headings(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks with the titles of sections as lines, for a terminal."""
+    found: list[Block] = []
+    for block in blocks:
+        if not isinstance(block, Section):
+            found.append(block)
+        elif inside := with_headings(block.blocks):
+            title: list[Block] = [Text("\n"), Text(block.title, "best")]
+            found += [*(title if block.title else []), *inside]
+    return found
+
+
+def _shows(from_level: Detail, detail: Detail) -> bool:
+    return _LEVELS[from_level] <= _LEVELS[detail]
+
+
+def _at(blocks: Sequence[Block], detail: Detail) -> list[Block]:
+    found: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Table):
+            found.append(block.at(detail))
+        elif isinstance(block, Section) and not _shows(block.detail, detail):
+            continue
+        elif isinstance(block, Fold) and detail != "full":
+            continue
+        elif isinstance(block, Section | Grid | Card | Fold):
+            found.append(dataclasses.replace(block, blocks=_at(block.blocks, detail)))
+        else:
+            found.append(block)
+    return found

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from churn_compare.display import FORMAT, Display
-from churn_compare.documents import markdown, plain_values
+from churn_compare.documents import plain_values
 from churn_compare.example_ids import PredictionsError
 from churn_compare.exports import rows_of
 from churn_compare.gate_file import Gating, as_gates, waivers_of
@@ -80,10 +80,6 @@ class OutcomesResult(Display, OutcomesFindings):
     def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
         """The gates of the update."""
         return [(f"{self.old} -> {self.new}", self.gates)]
-
-    def markdown(self) -> str:
-        """A comment for a pull request."""
-        return markdown(report.comment(self), level=3)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""

@@ -11,7 +11,6 @@ from churn_compare.documents import (
     Cell,
     Column,
     Document,
-    Facts,
     Fold,
     Inline,
     Rows,
@@ -21,7 +20,6 @@ from churn_compare.documents import (
     Term,
     Terms,
     Text,
-    bullets,
 )
 from churn_compare.gates import EXCESS
 from churn_compare.number_text import (
@@ -45,116 +43,37 @@ from churn_compare.outcomes.result import (
     Slice,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.report import BLANK, KINDS, gate_lines, gate_rows, made
-from churn_compare.tables import (
-    Single,
-    changes_lines,
-    changes_markdown,
-    changes_table,
-    number_cell,
-    singles,
-    singles_lines,
-    singles_table,
-)
-from churn_compare.verdict import gate_sentence, pooled_sentence, waived_sentence
+from churn_compare.report import verdict, what_was_run
+from churn_compare.tables import changes_table, number_cell, singles_table
+from churn_compare.verdict import pooled_sentence, waived_sentence
 
-_IN_TERMINAL, _LISTED, _NAMED = 5, 50, 3
+_BRIEF, _LISTED, _NAMED = 10, 50, 3  # below full detail, on the page, in a sentence
 _WORDS = 40  # of a text that tables show; characters that need no more than a table
 _CHARACTERS = 4000  # of a text whose words are compared
 
 
-def page(result: OutcomesFindings, command: str = "") -> Document:
-    """The page of an update."""
-    blocks: list[Block] = []
-    if result.gates:
-        kind = f"outcome {KINDS[result.state]}"
-        blocks.append(Text(gate_sentence(result), kind))
-    for measure in result.measures:
-        first, *others = sentences(measure, result.clusters)
-        blocks += [Text(_named(result, measure, first), "lead"), *map(Text, others)]
-    blocks.append(gate_rows([(gate, "") for gate in result.gates]))
-    sections = [Section("", blocks, kind="said")]
-    sections += [Text("\n".join((*result.read, *result.notes)), "note remark")]
+def document(result: OutcomesFindings, command: str = "") -> Document:
+    """The report of an update."""
+    said = [
+        _named(result, measure, sentence) if not i else sentence
+        for measure in result.measures
+        for i, sentence in enumerate(sentences(measure, result.clusters))
+    ]
+    blocks = verdict(result, said, [*result.read, *map(remark, result.notes)])
     for measure in result.measures:
         title = _title(result, measure)
-        sections += [
-            Section(_upper(f"{title}numbers"), _numbers(measure)),
-            *(
-                Section(
-                    _upper(f"{title}slices by {column}"), [_slices(measure, column)]
-                )
-                for column in dict.fromkeys(s.grouping for s in measure.slices)
-            ),
-            Section(_upper(f"{title}{_falls(measure)}"), _changes(measure)),
-        ]
+        blocks.append(Section(title.removesuffix(": "), changes_table(measure)))
+        parts = {f"{title}the update": _numbers(measure)}
+        for column in dict.fromkeys(s.grouping for s in measure.slices):
+            parts[f"{title}slices by {column}"] = [_slices(measure, column)]
+        parts[f"{title}{_falls(measure)}"] = _changes(measure)
+        for name, inside in parts.items():
+            blocks.append(Section(_upper(name), inside, detail="summary"))
     facts = {"Command": command, "Old": result.old, "New": result.new}
-    facts |= made(result.level, "Made by")
-    sections.append(Section("What was run", [Facts(facts)]))
-    sections.append(Section("Glossary", [Terms(_terms(result))]))
-    return Document(_arrow(result), [about(result)], sections, command)
-
-
-def terminal(result: OutcomesFindings) -> Document:
-    """What is printed: sentences, tables, and last the gates."""
-    arrow = _arrow(result, "->")
-    blocks: list[Block] = [Text(arrow, "best"), Text(about(result), "soft")]
-    for measure in result.measures:
-        said = sentences(measure, result.clusters)
-        first = _named(result, measure, said[0])
-        blocks += [BLANK, Text(first), *map(Text, said[1:])]
-        blocks += [
-            *changes_lines(measure),
-            *singles_lines(_singles(measure), measure.level, "Update"),
-        ]
-        for column in dict.fromkeys(s.grouping for s in measure.slices):
-            blocks.append(_slices(measure, column, _IN_TERMINAL))
-        if measure.changes:
-            shown = measure.changes[:_IN_TERMINAL]
-            total = count_text(measure.changes_total)
-            title = _upper(f"{_falls(measure)}: {len(shown)} of {total}")
-            blocks.append(_change_table(measure, shown, title))
-    blocks[2:2] = [
-        *(Text(line, "soft") for line in result.read),
-        *(Text(remark(note), "note") for note in result.notes),
-    ]
-    gates = [(gate, "") for gate in result.gates]
-    return Document(arrow, blocks=[*blocks, *gate_lines(gates, gate_sentence(result))])
-
-
-def comment(result: OutcomesFindings) -> Document:
-    """The comment for a pull request, in Markdown."""
-    blocks: list[Block] = [Text(" ".join((f"{about(result)}.", *result.read)))]
-    if result.gates:
-        blocks.append(Text((Strong(gate_sentence(result)),)))
-        blocks.append(bullets([gate.line for gate in result.gates]))
-    for measure in result.measures:
-        first, *others = sentences(measure, result.clusters)
-        blocks.append(bullets([_named(result, measure, first), *others]))
-        blocks += changes_markdown(measure)
-        blocks += singles_lines(_singles(measure), measure.level, what="What it is")
-        for column in dict.fromkeys(s.grouping for s in measure.slices):
-            blocks.append(_slices(measure, column, 2 * _IN_TERMINAL))
-        if measure.changes:
-            shown = measure.changes[:10]
-            title = f"{_falls(measure)}: {len(shown)} of {measure.changes_total:,}"
-            table = _change_table(measure, shown)
-            blocks.append(Fold(_upper(title), [table]))
-    blocks.append(bullets(list(map(remark, result.notes))))
-    return Document(_arrow(result, "->"), blocks=blocks)
-
-
-def notebook(result: OutcomesFindings) -> list[Block]:
-    """Verdict, gates and numbers."""
-    blocks: list[Block] = [Text((Strong(_arrow(result)),))]
-    if result.gates:
-        blocks.append(Text((Strong(gate_sentence(result)),)))
-        blocks.append(gate_rows([(gate, "") for gate in result.gates]))
-    blocks += map(Text, (*result.read, *result.notes))
-    for measure in result.measures:
-        first, *others = sentences(measure, result.clusters)
-        blocks += [Text(_named(result, measure, first)), *map(Text, others)]
-        blocks += _numbers(measure)
-    return blocks
+    blocks.append(what_was_run(facts, result.level))
+    blocks.append(Section("Glossary", [Terms(_terms(result))], detail="full"))
+    arrow = f"{result.old} → {result.new}" if result.new else result.old
+    return Document(arrow, [about(result)], blocks, command)
 
 
 def about(result: OutcomesFindings) -> str:
@@ -225,10 +144,6 @@ def _floor(measure: MeasureFindings) -> list[str]:
 
 def _named(result: OutcomesFindings, measure: MeasureFindings, said: str) -> str:
     return f"{measure.name}: {said}" if len(result.measures) > 1 else said
-
-
-def _arrow(result: OutcomesFindings, mark: str = "→") -> str:
-    return f"{result.old} {mark} {result.new}" if result.new else result.old
 
 
 def _title(result: OutcomesFindings, measure: MeasureFindings) -> str:
@@ -331,16 +246,8 @@ def _worse_slices(measure: MeasureFindings) -> Iterator[str]:
             yield f"In none of the {len(of)} values of {column} is it detectably worse."
 
 
-def _singles(measure: MeasureFindings) -> list[Single]:
-    found = singles(measure)
-    if EXCESS in measure.quantities:
-        beyond = "changed, beyond what runs of one version change"
-        found.append(Single("Excess", "", measure[EXCESS], "points", beyond))
-    return found
-
-
 def _numbers(measure: MeasureFindings) -> list[Block]:
-    blocks: list[Block] = [*changes_table(measure), singles_table(measure)]
+    blocks: list[Block] = [singles_table(measure)]
     if EXCESS in measure.quantities:
         rows = [("Beyond runs of one version", number_cell(measure[EXCESS], "points"))]
         blocks.append(Table(("Changed", ""), rows, kind="compare"))
@@ -351,15 +258,13 @@ def _numbers(measure: MeasureFindings) -> list[Block]:
     return blocks
 
 
-def _slices(measure: MeasureFindings, column: str, most: int | None = None) -> Table:
+def _slices(measure: MeasureFindings, column: str) -> Table:
     of = [s for s in measure.slices if s.grouping == column]
     of.sort(key=lambda s: (2.0 if math.isnan(s.adjusted_p) else s.adjusted_p, s.name))
     heads: list[Column | str] = [Column(column, "left"), "Examples", "Changed"]
     heads += ["Worse", "Change", "Adjusted p"] if measure.judged else []
-    rows = [_slice_row(s, measure) for s in of[:most]]
-    some = f" of {len(of)}" if len(rows) < len(of) else ""
-    title = "" if most is None else f"Slices by {column}: {len(rows)}{some}"
-    return Table(heads, rows, title, kind="compare", sortable=most is None)
+    rows = [_slice_row(s, measure) for s in of]
+    return Table(heads, rows, kind="compare", sortable=True, brief=_BRIEF)
 
 
 def _slice_row(s: Slice, measure: MeasureFindings) -> list[Cell | str]:
@@ -387,12 +292,13 @@ def _changes(measure: MeasureFindings) -> list[Block]:
         return [Text("There is none.")]
     total = count_text(measure.changes_total)
     said = f"{len(measure.changes)} of {total}, worst first."
+    table = _change_table(measure, measure.changes)
     longest = max(len(text) for c in measure.changes for text in (c.old, c.new))
     if measure.kind != "answer" or longest <= _WORDS:
-        return [Text(said, "soft"), _change_table(measure, measure.changes)]
-    blocks: list[Block] = [Text(said, "soft")]
+        return [Text(said, "soft"), table]
     texts = [_side_by_side(change) for change in measure.changes]
-    blocks += texts[:_LISTED]
+    blocks: list[Block] = [Text(said, "soft"), table]
+    blocks += [Fold("Word by word", texts[:_LISTED], open=True)]
     if texts[_LISTED:]:
         blocks.append(Fold(f"{len(texts) - _LISTED} more", texts[_LISTED:]))
     return blocks
@@ -417,7 +323,7 @@ def _side_by_side(change: Change) -> Rows:
     return Rows(rows, kind="list")
 
 
-def _change_table(measure: MeasureFindings, shown, title: str = "") -> Table:
+def _change_table(measure: MeasureFindings, shown) -> Table:
     floor = "runs_differ" in measure.quantities
     sides = ("One run", "Another") if floor else ("Old", "New")
     heads = [Column(head, "left") for head in ("Example", *sides)]
@@ -433,7 +339,7 @@ def _change_table(measure: MeasureFindings, shown, title: str = "") -> Table:
         row += [_short(change.target)] if goal else []
         row += [] if measure.decided else [Cell(f"{change.fall:.4g}", change.fall)]
         rows.append(row)
-    return Table(heads, rows, title, kind="compare")
+    return Table(heads, rows, kind="compare", brief=_BRIEF)
 
 
 def _short(text: str) -> str:
