@@ -116,9 +116,7 @@ def compare(
     """
     wanted = as_gates(gates)
     columns = {"id_column": id_column, "label_column": label_column}
-    read = functools.partial(
-        _side, ids=ids, prediction_column=prediction_column, **columns
-    )
+    used = dict.fromkeys(by, "slices")
     if by:
         if slices is not None:
             raise ValueError("slices are given, so `by` has nothing to choose from")
@@ -126,6 +124,10 @@ def compare(
     if clusters is not None:
         clusters = read_clusters(clusters, (slices, old, new), id_column)
         slices = without_clusters(slices, clusters, id_column)
+        used[clusters.column] = "clusters"
+    read = functools.partial(
+        _side, used, ids=ids, prediction_column=prediction_column, **columns
+    )
     names = side_names(old, new)
     pair = join(
         read(old, names[0], kind=old_kind or kind),
@@ -239,8 +241,31 @@ def compare_pair(
         equivalent=margin,
         waived=waived,
         pooled=pool_benchmarks(pair, scanned, pool, level=level, seed=seed),
-        read=account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
+        read=(
+            *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
+            *_decided(pair, scanned),
+        ),
     )
+
+
+def _decided(pair: Pair, scanned: Scanned) -> list[str]:
+    """How many decisions of each side are not the most probable class."""
+    said = []
+    for side, of in ((pair.old, scanned.old), (pair.new, scanned.new)):
+        differ = of.predicted != of.of_scores
+        if differ.any():
+            where = f"{int(differ.sum()):,} of {differ.shape[1]:,} examples"
+            if len(differ) > 1:
+                where = f"{int(differ.sum()):,} of {differ.size:,} examples of all runs"
+            said.append(
+                f"{side.name}: the decision of {where} is not the most probable class."
+            )
+    if said:
+        said.append(
+            "Churn, accuracy and flips are of the decisions; NLL, Brier score, "
+            "calibration and divergences of the scores."
+        )
+    return said
 
 
 def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
@@ -254,8 +279,11 @@ def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
     ]
 
 
-def _side(given: Any, name: str, **reading: Any) -> Side:
-    return given if isinstance(given, Side) else read_side(given, name, **reading)
+def _side(used: Mapping[str, str], given: Any, name: str, **reading: Any) -> Side:
+    side = given if isinstance(given, Side) else read_side(given, name, **reading)
+    if side.account is None or not used:
+        return side
+    return dataclasses.replace(side, account=side.account.using(used))
 
 
 def _version(side: Side) -> Version:

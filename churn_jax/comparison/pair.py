@@ -34,6 +34,8 @@ class Side:
             than the order of the rows.
         notes: sentences about how the file was read that a user should know.
         account: what was read of the file; None for arrays without names.
+        decisions: `[R, N]` classes of this side that were decided next to scores, by a
+            threshold, say; None where the most probable class is the prediction.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Side:
     index: bool = False
     notes: tuple[str, ...] = ()
     account: Account | None = None
+    decisions: np.ndarray | None = None
 
     @property
     def examples(self) -> int:
@@ -158,18 +161,26 @@ class ScannedSide:
     """One version after the pass; `R` runs on the `N` examples of the pair.
 
     Attributes:
-        predicted: `[R, N]` int32, classes of the pair; ties go to the lowest class of
-            the side, as in `numpy.argmax`.
+        predicted: `[R, N]` int32, classes of the pair: decisions where the side has
+            them, else the most probable ones; ties go to the lowest class of the side,
+            as in `numpy.argmax`.
         confidence: `[R, N]` float32 top probability; None for a side of classes only.
         label_log_prob: `[R, N]` float32 log-probability of the label, -inf where the
             side does not know the class; None without scores or labels.
         brier: `[R, N]` float32 Brier score, a sum over classes; None in those cases.
+        most_probable: `[R, N]` int32, where `predicted` are decisions; else None.
     """
 
     predicted: np.ndarray
     confidence: np.ndarray | None = None
     label_log_prob: np.ndarray | None = None
     brier: np.ndarray | None = None
+    most_probable: np.ndarray | None = None
+
+    @property
+    def of_scores(self) -> np.ndarray:
+        """`[R, N]` classes that the confidence is of."""
+        return self.predicted if self.most_probable is None else self.most_probable
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

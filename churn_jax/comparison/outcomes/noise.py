@@ -135,6 +135,8 @@ def of_classes(side: Side) -> Outcomes:
 
     if side.kind == "classes":
         predicted = side.values
+    elif side.decisions is not None:
+        predicted = side.decisions
     else:
         blocks = range(0, side.examples, _ROWS)
         predicted = np.concatenate(

@@ -16,15 +16,13 @@ from churn_jax.comparison.reading.account import Account
 from churn_jax.comparison.reading.class_values import (
     ID,
     LABEL,
-    PREDICTION,
     RUN,
-    SCORES,
     find_column,
 )
-from churn_jax.comparison.reading.class_values import score_columns as class_scores
 from churn_jax.comparison.reading.contents import as_table, read_contents
 from churn_jax.comparison.reading.ids import as_ids, counts_rows, index_ids
 from churn_jax.comparison.reading.objects import json_lines
+from churn_jax.comparison.reading.tables import of_classifier
 from churn_jax.example_ids import PredictionsError, errors_of, some
 
 COLUMNS: Mapping[str, Kind] = {
@@ -39,7 +37,6 @@ COLUMNS: Mapping[str, Kind] = {
 }
 """Columns that are outcomes, by their names."""
 
-TARGET = (*LABEL, "reference", "expected")
 INPUT = ("input", "prompt", "question", "input_hash")
 RUNS = (*RUN, "epoch", "repeat", "sample")
 _TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
@@ -172,7 +169,7 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column)
             f"there is no column of outcomes ({', '.join(COLUMNS)}), it has "
             f"{some(names)}; --score-column names one"
         )
-    target_name = find_column(names, TARGET, target_column, "target")
+    target_name = find_column(names, LABEL, target_column, "target")
     run_name = _first(names, RUNS)
     input_name = _first(names, INPUT)
     order, runs, ids = _runs(table, id_name, run_name)
@@ -377,7 +374,13 @@ def has_outcomes(path: Path) -> bool:
             return False  # whoever reads it says what is wrong
     else:
         return False
-    lower = [column.strip().lower() for column in names]
-    if any(column in (*SCORES, *PREDICTION) for column in lower):
+    found = outcome_columns(names)
+    if not found:
         return False
-    return bool(outcome_columns(names)) and class_scores(names, None) is None
+    scored = all(column.strip().lower() == "score" for column in found)
+
+    def read(columns: list[str]) -> Any:
+        return read_contents(path, wanted=lambda names: columns).table
+
+    with errors_of(path):
+        return not of_classifier(names, scored, read)

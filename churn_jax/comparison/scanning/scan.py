@@ -40,7 +40,7 @@ class SidePass:
         labels: np.ndarray | None,
         examples: int,
     ):
-        self.side, self.columns = side, columns
+        self.side, self.columns, self._rows = side, columns, rows
         self.reader = RowReader(side.values, rows)
         self._labels = None if labels is None else _own_classes(side, columns, labels)
         self._tolerance = 0.0
@@ -58,6 +58,19 @@ class SidePass:
             np.empty(shape, np.float32),
             of_labels(),
             of_labels(),
+        )
+
+    def found(self) -> ScannedSide:
+        """What the pass has kept; decisions replace the most probable classes."""
+        decided = self.side.decisions
+        if decided is None:
+            return self.kept
+        decided = decided if self._rows is None else decided[:, self._rows]
+        decided = decided if self.columns is None else self.columns[decided]
+        return dataclasses.replace(
+            self.kept,
+            predicted=decided.astype(np.int32),
+            most_probable=self.kept.predicted,
         )
 
     @property
@@ -264,8 +277,7 @@ def scan(pair: Pair) -> Scanned:
         _over_blocks(pair.examples, sides, together)
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
     scanned = Scanned(
-        old.kept if isinstance(old, SidePass) else old,
-        new.kept if isinstance(new, SidePass) else new,
+        *(s.found() if isinstance(s, SidePass) else s for s in (old, new)),
         together.surrogate if together else None,
         together.kl if together else None,
         together.displacement if together else None,

@@ -363,7 +363,7 @@ VALUES = {  # what a user gives
     "say by the kind whether that": {"predictions": [0.5, 1]},
     "at least 0; 1 of 2 are not": {"predictions": [1, -1]},
     "must be below 1,000,000, or names": {"predictions": [1, 2**40]},
-    "there are no logits, probabilities or pr": {"ids": [1, 2]},
+    "prob_<class> or prediction, it has ids; --pre": {"ids": [1, 2]},
     "ids must be unique; 2 of 5 occur more than once, for example 4, 5": {
         "ids": [4, 4, 5, 5, 5],
         "classes": [1, 1, 1, 0, 0],
