@@ -47,9 +47,10 @@ DESCRIPTION = (
     "lm-evaluation-harness (samples_*.jsonl) and Inspect (.eval, .json) are read, "
     "too.\n\n"
     "Files: .npz, .npy, .csv, .csv.gz, .parquet, with logits, probabilities or "
-    "predicted classes. Columns (and arrays in .npz) are known by name: id; label "
-    "or y_true; prediction or y_pred; logit_<class> or prob_<class>; run. Ids join "
-    "the two sides; without ids the rows must be in the same order.\n\n"
+    "predicted classes. Columns (and arrays in .npz) are known by name: id; label, "
+    "y_true or target; prediction, pred or y_pred; logit_<class> or prob_<class>; run. "
+    "A prediction next to scores is the decision: it counts for churn and flips. Ids "
+    "join the two sides; without ids the rows must be in the same order.\n\n"
     "Gates: limits may be written 0.02 or 2%. The exit code is 0 if all hold, 1 if "
     "one does not, 4 if none fails but one is inconclusive, 2 for bad input. A gate "
     "file is TOML with the same names and "
@@ -174,12 +175,13 @@ class Reading:
     """How files are read and joined.
 
     Attributes:
-        kind: what the predictions are, if the file does not tell.
+        kind: what the predictions are, if the file does not tell or has several.
         old_kind: the same for the old side alone.
         new_kind: the same for the new side alone.
         id_column: column or array of ids.
         label_column: column or array of labels.
-        prediction_column: column or array of predicted classes.
+        prediction_column: column or array of predicted classes; with a kind of scores,
+            of the scores.
         class_map: file with the new class of each old class (.json, or .csv with
             columns old and new), or "identity" where equal numbers are equal classes.
         on_missing: "intersect" goes on with the examples that both sides have.

@@ -84,9 +84,9 @@ def compare(
         confirm: names of doubts about what was read that are right as they are.
         id_column: column (or array of a `.npz` file) of ids, if its name is not
             `id`, `ids` or `example_id`.
-        label_column: the same for labels: `label`, `labels`, `y_true`, `target`.
-        prediction_column: the same for predicted classes: `prediction`, `predicted`,
-            `class`, `y_pred`.
+        label_column: the same for labels: `label`, `y_true`, `target` and the like.
+        prediction_column: the same for predicted classes: `prediction`, `pred`,
+            `y_pred` and the like; next to scores they are the decisions.
         gates: conditions, the path of a TOML file with them, or limits by name, as in
             `{"max_nfr": 0.01}`.
         equivalent: a margin such as `0.01` or `"1%"`: whether accuracy is shown to
@@ -117,14 +117,14 @@ def compare(
     wanted = as_gates(gates)
     columns = {"id_column": id_column, "label_column": label_column}
     used = dict.fromkeys(by, "slices")
-    if by:
-        if slices is not None:
-            raise ValueError("slices are given, so `by` has nothing to choose from")
-        slices = read_columns(old, by, id_column)
     if clusters is not None:
         clusters = read_clusters(clusters, (slices, old, new), id_column)
         slices = without_clusters(slices, clusters, id_column)
         used[clusters.column] = "clusters"
+    if by:
+        if slices is not None:
+            raise ValueError("slices are given, so `by` has nothing to choose from")
+        slices = read_columns(old, by, id_column)
     read = functools.partial(
         _side, used, ids=ids, prediction_column=prediction_column, **columns
     )

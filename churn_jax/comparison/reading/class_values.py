@@ -199,16 +199,14 @@ PREDICTION = (
 )
 CLASS = ("class", "classes")  # the truth if another column is the prediction
 RUN = ("run",)
+_LOGITS = ("logits", "logit")
+_PROBABILITIES = (
+    *("probabilities", "probability", "probs", "prob", "probas", "proba"),
+    *("y_prob", "y_proba", "pred_proba", "predict_proba"),
+)
 SCORES: dict[str, Kind] = {
-    "logits": "logits",
-    "logit": "logits",
-    **dict.fromkeys(
-        ("probabilities", "probability", "probs", "prob", "probas", "proba"),
-        "probabilities",
-    ),
-    **dict.fromkeys(
-        ("y_prob", "y_proba", "pred_proba", "predict_proba"), "probabilities"
-    ),
+    name: "logits" if name in _LOGITS else "probabilities"
+    for name in (*_LOGITS, *_PROBABILITIES)
 }
 _PREFIXES: dict[str, Kind] = {
     "logit_": "logits",

@@ -50,7 +50,7 @@ def read_side(
     """Reads one version's predictions.
 
     A `.npz` file, or a mapping, has arrays `logits`, `probabilities` (`probs`) or
-    `predictions` (`predicted`, `classes`), `[N, C]` or `[R, N, C]` scores, `[N]` or
+    `predictions` (`preds`, `y_pred`), `[N, C]` or `[R, N, C]` scores, `[N]` or
     `[R, N]` classes, and perhaps `ids`, `labels` (`y_true`, `target`), `class_names`.
     A `.npy` file or an array has only the predictions and is mapped into memory. A
     folder of `churn_jax.prediction_shards` is one file in many, mapped too.
@@ -58,11 +58,12 @@ def read_side(
     A table (`.csv`, `.csv.gz`, `.parquet`, a data frame) has a column per class called
     `logit_<class>` or `prob_<class>` (`p_<class>`) with class numbers 0 to C - 1 or
     names; or a column `logits` or `probabilities` of lists; or a column `prediction`
-    (`predicted`, `class`, `y_pred`); and perhaps `id` (`example_id`), `label`
-    (`y_true`, `target`) and `run`, where several runs stand below each other. If `kind`
-    is said and no column is called so, all other columns are the scores of classes.
-    Without a column of ids the index of a data frame is taken, which pandas writes as
-    an unnamed first column or as `__index_level_0__`.
+    (`pred`, `y_pred`); and perhaps `id` (`example_id`), `label` (`y_true`, `target`)
+    and `run`, where several runs stand below each other. Predicted classes next to
+    scores are decisions: they count for churn, accuracy and flips. `class` is the label
+    next to a prediction. If `kind` is said and no column is called so, all other
+    columns are the scores of classes. Without a column of ids the index of a data frame
+    is taken, which pandas writes as an unnamed first column or as `__index_level_0__`.
 
     Args:
         given: a path, an array, a mapping of arrays, a data frame, an Arrow table or
@@ -70,7 +71,7 @@ def read_side(
         name: what to call the version; a path is called by its file name.
         ids: `[N]`, or a file of them, for predictions that hold none.
         kind: "logits", "probabilities" or "classes" where it cannot be told or where
-            several are there.
+            several are there, of which only those are read.
         id_column: name of the column or array of ids, if it is not a usual one.
         label_column: the same for the labels.
         prediction_column: the same for the predicted classes.

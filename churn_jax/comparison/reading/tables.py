@@ -35,7 +35,8 @@ from churn_jax.example_ids import PredictionsError, check_unique, errors_of, som
 
 _ROWS = 16_384  # converted at once
 _FRACTIONS = (
-    "; if they are scores of class 1 of two, say their kind (logits or probabilities)"
+    "; if they are scores of class 1 of two, say their kind (logits or probabilities), "
+    "if they are numbers of a regression, call the column value"
 )
 _WANTED: dict[Kind | None, str] = {
     None: "logit_<class>, prob_<class> or prediction",
@@ -190,7 +191,7 @@ def _without_doubtful(
             why = "sparse vectors"
     if not why:
         return table, roles
-    names = scores.columns if isinstance(scores, ScoreColumns) else (scores,)
+    names = scores.columns if isinstance(scores, ScoreColumns) else (str(scores),)
     said |= dict.fromkeys(names, why)
     return table, roles._replace(scores=None)
 
@@ -214,7 +215,7 @@ def _parsed(table: Any, columns: Sequence[str]) -> Any:
 
 
 def _are_probabilities(table: Any, scores: ScoreColumns, roles: Roles) -> bool:
-    """Whether columns p_<x> are of classes: as predicted, as labels, or by their sum."""
+    """Whether columns p_<x> are of the classes: by their names, or by their sum."""
     named = roles.prediction or roles.label
     if named is not None:
         found = set(map(str, table.column(named).unique().to_pylist()))
@@ -240,7 +241,8 @@ def of_classifier(
         return True
     labels = [name for name in names if plain(name) in LABEL][:1]
     if scores is not None:
-        roles = Roles(None, *(labels or [None]), None, None, scores)
+        label = labels[0] if labels else None
+        roles = Roles(None, label, None, None, scores)
         parsed = _parsed(read([*labels, *scores.columns]), scores.columns)
         if parsed is not None and _are_probabilities(parsed, scores, roles):
             return True
@@ -374,7 +376,7 @@ def _lists(column: Any, name: str) -> np.ndarray:
         column = _dense(column)
         if column is None:
             raise PredictionsError(
-                f"column {name} holds structs that are no dense vectors; write lists of "
+                f"column {name} holds structs, not dense vectors; write lists of "
                 "numbers (vector_to_array in Spark), or --kind classes"
             )
     kind = column.type

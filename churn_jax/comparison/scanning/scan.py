@@ -60,7 +60,7 @@ class SidePass:
             of_labels(),
         )
 
-    def found(self) -> ScannedSide:
+    def done(self) -> ScannedSide:
         """What the pass has kept; decisions replace the most probable classes."""
         decided = self.side.decisions
         if decided is None:
@@ -277,7 +277,8 @@ def scan(pair: Pair) -> Scanned:
         _over_blocks(pair.examples, sides, together)
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
     scanned = Scanned(
-        *(s.found() if isinstance(s, SidePass) else s for s in (old, new)),
+        old.done() if isinstance(old, SidePass) else old,
+        new.done() if isinstance(new, SidePass) else new,
         together.surrogate if together else None,
         together.kl if together else None,
         together.displacement if together else None,

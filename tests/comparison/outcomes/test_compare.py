@@ -222,6 +222,27 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
         assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("label,score\ncat,0.9\ndog,0.8\ncat,0.7", "prediction (column label)"),
+        ("output,target,correct\nCat,cat,1\nDog,cat,0\nA,a,1", "3 examples; correct"),
+        ("target,score\nParis,0.5\nRome,0.8\nBern,1.0", "3 examples; score"),
+        ("p_value,p_adj,correct\n0.1,0.3,1\n0.2,0.9,0\n0.1,0.1,1", "; correct"),
+        ("p_cat,p_dog,score\n0.1,0.9,1\n0.2,0.8,0\n0.1,0.9,1", "2 classes"),
+    ],
+)
+def test_columns_say_whether_classes_or_outcomes_are_compared(
+    columns, says, tmp_path, capsys
+):
+    lines = columns.split("\n")
+    rows = [f"id,{lines[0]}", *(f"{i},{row}" for i, row in enumerate(lines[1:]))]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(rows) + "\n")
+    assert main(["compare", str(path), str(path), "--resamples", "100"]) == 0
+    assert says in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_log_of_the_harness(tmp_path):
     def rows(right):
         for i, r in enumerate(right):

@@ -175,6 +175,180 @@ def test_integers_and_strings_are_predicted_classes(shape, rng, tmp_path):
     np.testing.assert_array_equal(said, names.reshape(-1, N))
 
 
+P, Y, THREE = [0, 1, 1, 0], [0, 1, 0, 0], ["a", "b", "a", "b"]
+HALF, SURE = [0.5, 0.5, 0.5, 0.5], [0.9, 0.8, 0.7, 0.6]
+BY_CLASS = {"prob_0": HALF, "prob_1": HALF}
+SHARES = np.stack([HALF, HALF], axis=1)
+DENSE = [{"type": 1, "size": None, "indices": None, "values": [0.2, 0.8]}] * 4
+SPARSE = [{"type": 0, "size": 2, "indices": [1], "values": [1.0]}] * 4
+DECIDED = "decision (column prediction), probabilities of 2 classes"
+ROLES = [  # columns, what is said, what is read
+    ({"class": Y, "pred": P}, {}, "label (column class), prediction (column pred)"),
+    ({"label": Y, "class": P}, {}, "label, prediction (column class)"),
+    ({"Y Hat": P, " y ": Y}, {}, "label (column  y ), prediction (column Y Hat)"),
+    ({"output": P, "gold": Y}, {}, "label (column gold), prediction (column output)"),
+    ({"predict": P, "p0": HALF}, {}, "prediction (column predict); left out: p0"),
+    ({"target": P}, {"prediction_column": "target"}, "prediction (column target)"),
+    (
+        {"pred": P, "yhat": Y},
+        {"prediction_column": "yhat"},
+        "prediction (column yhat); left out: pred",
+    ),
+    ({"prediction": P} | BY_CLASS, {}, DECIDED),
+    (
+        {"prediction": P} | BY_CLASS,
+        {"kind": "classes"},
+        "prediction; left out: prob_0, prob_1",
+    ),
+    (
+        {"prediction": P} | BY_CLASS,
+        {"kind": "probabilities"},
+        "probabilities of 2 classes; left out: prediction",
+    ),
+    (
+        {"class": P} | BY_CLASS,
+        {"prediction_column": "class"},
+        "decision (column class), probabilities of 2 classes",
+    ),
+    (
+        {"class": Y} | BY_CLASS,
+        {"label_column": "class"},
+        "label (column class), probabilities of 2 classes",
+    ),
+    (
+        {"prediction": P, "p_value": [0.04] * 4, "p_adj": [0.96] * 4},
+        {},
+        "prediction; left out: p_value (not probabilities of the classes), p_adj (not "
+        "probabilities of the classes)",
+    ),
+    (
+        {"prediction": P, "p_5": SURE, "p_95": SURE, "p_name": THREE},
+        {},
+        "prediction; left out: p_5 (not probabilities of the classes), p_95 (not "
+        "probabilities of the classes), p_name (not probabilities of the classes)",
+    ),
+    ({"prediction": THREE, "p_a": HALF, "p_b": HALF}, {}, DECIDED),
+    (
+        {"prediction": P, "probability": SURE},
+        {},
+        "prediction; left out: probability (one number per example)",
+    ),
+    (
+        {"prediction": P, "prob_1": SURE},
+        {},
+        "prediction; left out: prob_1 (scores of one class)",
+    ),
+    (
+        {"label": THREE, "score": SURE},
+        {},
+        "prediction (column label); left out: score (its confidence)",
+    ),
+    (
+        {"label": Y, "score": SURE},
+        {"kind": "probabilities", "prediction_column": "score"},
+        "label, probabilities of 2 classes (column score)",
+    ),
+]
+ROLES_OF_ARROW = [
+    (
+        {"prediction": [0.0, 1.0, 1.0, 0.0], "probability": DENSE},
+        {},
+        DECIDED + " (column probability)",
+    ),
+    (
+        {"prediction": P, "probability": SPARSE},
+        {},
+        "prediction; left out: probability (sparse vectors)",
+    ),
+    ({"prediction": [*SHARES]}, {}, "probabilities of 2 classes (column prediction)"),
+]
+ROLES_OF_ARRAYS = [
+    (
+        {"predictions": SHARES * 9, "label_ids": Y},
+        {},
+        "label (array label_ids), logits of 2 classes (array predictions)",
+    ),
+    (
+        {"logits": SHARES, "preds": P, "meta": "{}"},
+        {},
+        "decision (array preds), logits of 2 classes",
+    ),
+    (
+        {"probs": SURE, "y_pred": P},
+        {},
+        "prediction (array y_pred); left out: probs (one number per example)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "options", "read"), ROLES)
+def test_columns_have_one_role_each_by_their_names(columns, options, read, tmp_path):
+    for given in (*_tables(tmp_path, columns), columns):
+        said = read_side(given, **options).account.text()
+        expected = read if given is not columns else said and read
+        assert said.replace("(array", "(column") == f"read: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "read"),
+    [(pa.table(of), *more) for of, *more in ROLES_OF_ARROW] + ROLES_OF_ARRAYS,
+)
+def test_vectors_and_arrays_have_their_roles_too(given, options, read):
+    assert read_side(given, **options).account.text() == f"read: {read}"
+
+
+UNCLEAR = {
+    "pred and output could both be the prediction column; --prediction-column": (
+        {"pred": P, "output": P}
+    ),
+    "label and class could both be the label column; --label-column": (
+        {"label": Y, "class": Y, "pred": P}
+    ),
+    "--label-column class or --prediction-column class says": {"class": P} | BY_CLASS,
+    "id and example_id could both be the id column; --id-column": (
+        {"id": P, "example_id": P, "pred": P}
+    ),
+    "--kind probabilities --prediction-column score takes it": (
+        {"label": Y, "score": SURE}
+    ),
+    "what column score next to y_true is": {"y_true": Y, "score": SURE},
+    "it has id, reward; --prediction-column names .* --score-column": (
+        {"id": [1, 2, 3, 4], "reward": Y}
+    ),
+    "column prediction must be whole .* compares the scores alone": (
+        {"prediction": SURE} | BY_CLASS
+    ),
+    "decisions of 2 of 4 examples are of no class that has scores, for example ?": (
+        {"prediction": ["0", "?", "1", "?"]} | BY_CLASS
+    ),
+    "p_a, p_b are not probabilities": {"id": P, "p_a": SURE, "p_b": SURE},
+}
+
+
+@pytest.mark.parametrize("message", UNCLEAR)
+def test_what_may_have_two_meanings_is_refused_with_the_way_out(message, tmp_path):
+    for path in _tables(tmp_path, UNCLEAR[message]):
+        with pytest.raises(PredictionsError, match=message.replace("?", r"\?")):
+            read_side(path)
+
+
+def test_decisions_are_numbers_of_the_classes_with_scores():
+    scores = {"logits": np.zeros((2, 3, 2)), "class_names": ["no", "yes"]}
+    for decided in (
+        [["yes", "no", "no"], ["no", "no", "yes"]],
+        [[1, 0, 0], [0, 0, 1]],
+        [[True, False, False], [False, False, True]],
+    ):
+        side = read_side(scores | {"predictions": decided})
+        np.testing.assert_array_equal(side.decisions, [[1, 0, 0], [0, 0, 1]])
+    for decided, message in (
+        ([0, 1, 0], r"shape \(3,\), but scores are of 2 runs"),
+        ([[0.1, 0.9, 0.2]] * 2, "next to scores are not decided classes"),
+    ):
+        with pytest.raises(PredictionsError, match=message):
+            read_side(scores | {"predictions": np.array(decided)})
+
+
 def _tables(folder, columns):
     """The same table as it is read from CSV and from Parquet."""
     return _csv(folder / "p.csv", columns), _parquet(folder / "p.parquet", columns)
