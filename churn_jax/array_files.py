@@ -230,9 +230,11 @@ def _remove_abandoned(path: Path) -> None:
 
 def _lock(file: IO[bytes]) -> bool:
     """Locks a file until it is closed or its process ends; False if that fails."""
+    if fcntl is None:
+        return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (AttributeError, OSError):  # Windows, a file system without locks
+    except OSError:  # another process has it, or the file system has no locks
         return False
     return True
 

@@ -147,16 +147,17 @@ def test_a_flipped_bit_is_found_in_an_array_that_is_mapped(rng, tmp_path, monkey
 
 
 def test_checksums_are_those_of_zlib(rng, tmp_path, monkeypatch):
-    content = rng.bytes(6_000_000)
-    for start, size in ((0, 6_000_000), (3, 2_932_448), (5, 3_500_001), (9, 7), (0, 0)):
-        part = content[start : start + size]
-        assert checksums.crc32(part) == zlib.crc32(part)
-    (tmp_path / "a").write_bytes(content)
-    assert checksums.file_crc32(tmp_path / "a") == zlib.crc32(content)
-    monkeypatch.setattr(checksums, "_WINDOW_BYTES", 999_999)
-    for start, size in ((0, 6_000_000), (7, 999_999), (1, 2_000_000), (9, 0)):
-        part = content[start : start + size]
-        assert checksums.file_crc32(tmp_path / "a", start, size) == zlib.crc32(part)
+    content, path = rng.bytes(6_000_000), tmp_path / "a"
+    path.write_bytes(content)
+    assert checksums.file_crc32(path) == zlib.crc32(content)
+    for window in (64 << 20, 999_999):
+        monkeypatch.setattr(checksums, "_WINDOW_BYTES", window)
+        for start, size in ((3, 1_466_224), (5, 3_500_001), (1, 999_999), (9, 7)):
+            part = content[start : start + size]
+            assert checksums.file_crc32(path, start, size) == zlib.crc32(part)
+    assert checksums.file_crc32(path, 9, 0) == 0
+    with pytest.raises(OSError, match="truncated"):
+        checksums.file_crc32(path, 5_000_000, 2_000_000)
 
 
 def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):
