@@ -26,7 +26,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 __all__ = ["Registry", "did_you_mean", "dotted_name", "is_own", "one_of"]
@@ -251,6 +251,9 @@ def dotted_name(value: Any) -> str:
 def _imported(name: str) -> Any:
     """The value of a dotted name."""
     module, _, path = name.partition(":")
+    if module.endswith(".py"):
+        dotted = ".".join(PurePath(module.removesuffix(".py")).parts)
+        raise ValueError(f"{name} names a file; write {dotted}:{path}")
     try:
         # A script's classes are those of the running process, not of a second import.
         found: Any = sys.modules["__main__"]

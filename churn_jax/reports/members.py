@@ -132,7 +132,7 @@ def agreement_of(
     members: Members, method: Method, total: int | None = None
 ) -> Agreement:
     """The diagnostics of every run; the mean is the one that the method serves."""
-    labels = members.labels.astype(np.int32)
+    labels: Any = members.labels.astype(np.int32)
     runs = [jax.device_get(_diversity(run, labels)) for run in members.logits]
     values = {
         name: np.array([getattr(run, field) for run in runs], np.float64)

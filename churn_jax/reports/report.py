@@ -287,7 +287,10 @@ class Report:
         if not self.study.trained:
             return True
         same = shared(self.study, a) == shared(self.study, b)
-        return same and a.spec.train_size == b.spec.train_size
+        return same and all(
+            getattr(a.spec, name) == getattr(b.spec, name)
+            for name in ("train_size", "class_share", "classes")
+        )
 
     @property
     def caption(self) -> str:
@@ -325,8 +328,10 @@ class Report:
         """Sentences about stopped runs, equal and missing rows, unusable files."""
         out = [_stopped_sentence(row) for row in self.rows if row.summary.stopped]
         for i, row in enumerate(self.rows):
-            twin = next((r for r in self.rows[:i] if _equal(r.summary, row.summary)), 0)
-            if twin:
+            twin = next(
+                (r for r in self.rows[:i] if _equal(r.summary, row.summary)), None
+            )
+            if twin is not None:
                 out.append(
                     f"{row.info.label} has the same predictions as {twin.info.label}, "
                     "bit for bit."
