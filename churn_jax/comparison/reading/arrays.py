@@ -61,7 +61,7 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
     if letter in "USO" or kind == "classes" or (letter in "iub" and kind is None):
         return _classes(values, letter, kind, what)
     if letter in "iub":
-        values = values.astype(np.float32)
+        values = values.astype(np.result_type(values.dtype, np.float32))
     return _scores(values, kind, what)
 
 
@@ -103,7 +103,7 @@ def _binary(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
             f"{what} have one score per example; say by the kind whether that is the "
             "logit or the probability of class 1 of two, or give a score of every class"
         )
-    values = values.astype(np.float32)
+    values = values.astype(np.result_type(values.dtype, np.float32))
     other = 1 - values if kind == "probabilities" else np.zeros_like(values)
     note = f"{what} are taken for the {kind} of class 1 of two."
     return Scores(kind, np.concatenate([other, values], axis=2), None, (note,))

@@ -331,21 +331,22 @@ def _by_run(found: RawSide, column: Any) -> RawSide:
 
 
 def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
-    """Columns as one array `[N, C]` of float32; missing values are NaN."""
+    """Columns as one array `[N, C]` in their own precision; missing values are NaN."""
     import pyarrow as pa
 
     for name in columns:
         kind = table.schema.field(name).type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
             raise PredictionsError(f"column {name} must hold numbers; it holds {kind}")
-    out = np.empty((table.num_rows, len(columns)), np.float32)
+    kinds = {table.schema.field(name).type.to_pandas_dtype() for name in columns}
+    dtype = np.result_type(np.float32, *kinds)
+    out = np.empty((table.num_rows, len(columns)), dtype)
     start = 0
-    with np.errstate(over="ignore"):  # the pass over the scores reports infinite ones
-        for batch in table.select(list(columns)).to_batches(max_chunksize=_ROWS):
-            stop = start + batch.num_rows
-            for place, column in enumerate(batch.columns):
-                out[start:stop, place] = column.to_numpy(zero_copy_only=False)
-            start = stop
+    for batch in table.select(list(columns)).to_batches(max_chunksize=_ROWS):
+        stop = start + batch.num_rows
+        for place, column in enumerate(batch.columns):
+            out[start:stop, place] = column.to_numpy(zero_copy_only=False)
+        start = stop
     return out
 
 
@@ -399,15 +400,16 @@ def _lists(column: Any, name: str) -> np.ndarray:
     if lengths[0] < 0:
         raise PredictionsError(f"column {name} is empty")
     half = pa.types.is_float16(element)
-    out = np.empty((len(column), int(lengths[0])), np.float16 if half else np.float32)
+    least = np.float16 if half else np.float32
+    dtype = np.result_type(least, element.to_pandas_dtype())
+    out = np.empty((len(column), int(lengths[0])), dtype)
     start = 0
-    with np.errstate(over="ignore"):
-        for chunk in column.chunks:
-            stop = start + len(chunk)
-            out[start:stop] = (
-                chunk.flatten()
-                .to_numpy(zero_copy_only=False)
-                .reshape(len(chunk), out.shape[1])
-            )
-            start = stop
+    for chunk in column.chunks:
+        stop = start + len(chunk)
+        out[start:stop] = (
+            chunk.flatten()
+            .to_numpy(zero_copy_only=False)
+            .reshape(len(chunk), out.shape[1])
+        )
+        start = stop
     return out

@@ -18,8 +18,8 @@ from churn_jax.predictions import Predictions, PredictionsError, save_prediction
 N, C = 12, 3
 IDS = np.arange(N) * 7 + 3
 LABELS = np.arange(N) % C
-LOGITS = np.random.default_rng(0).normal(size=(N, C)).astype(np.float32)
-PROBS = (np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)).astype(np.float32)
+LOGITS = np.random.default_rng(0).normal(size=(N, C)) - 3000.0  # as log-likelihoods
+PROBS = np.exp(LOGITS + 3000) / np.exp(LOGITS + 3000).sum(1, keepdims=True)
 OWN = {"ids": IDS, "labels": LABELS, "logits": LOGITS}
 
 
@@ -27,6 +27,13 @@ def _csv(path, columns):
     rows = zip(*columns.values(), strict=True)
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _jsonl(path, columns):
+    lists = (np.asarray(column).tolist() for column in columns.values())
+    rows = (dict(zip(columns, row)) for row in zip(*lists, strict=True))
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return path
 
 
@@ -85,7 +92,9 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "mapping": lambda d: OWN,
     "mapping of columns": lambda d: _columns(LOGITS, "logit_"),
     "arrow": lambda d: pa.table(_columns(LOGITS, "logit_")),
-    "frame": lambda d: Frame(_columns(LOGITS.astype(np.float64), "logit_")),
+    "jsonl": lambda d: _jsonl(d / "p.jsonl", _columns(LOGITS, "logit_")),
+    "jsonl lists": lambda d: _jsonl(d / "p.jsonl", LISTS),
+    "frame": lambda d: Frame(_columns(LOGITS, "logit_")),
     "frame of lists": lambda d: Frame({"id": IDS, "label": LABELS, "logits": LOGITS}),
 }
 WITHOUT_IDS = {
@@ -104,7 +113,10 @@ def test_every_form_gives_the_same_predictions(form, tmp_path):
     probabilities = form in ("npz compressed", "csv.gz", "parquet columns", "array")
     assert side.kind == ("probabilities" if probabilities else "logits")
     assert (side.runs, side.class_names) == ((0,), None)
-    np.testing.assert_array_equal(side.values, [PROBS if probabilities else LOGITS])
+    wanted = PROBS if probabilities else LOGITS
+    if form == "our own":  # of float32, the only form that is rounded
+        wanted = wanted.astype(np.float32)
+    np.testing.assert_array_equal(side.values, [wanted])
     if form in WITH_IDS:
         np.testing.assert_array_equal(side.ids, IDS)
         np.testing.assert_array_equal(side.labels, LABELS)
@@ -133,7 +145,7 @@ def test_large_arrays_of_an_archive_are_mapped(tmp_path, monkeypatch):
 
 
 def test_runs_that_stopped_are_left_out(tmp_path):
-    runs = np.stack([LOGITS, LOGITS + 1, LOGITS * np.nan])
+    runs = np.stack([LOGITS, LOGITS + 1, LOGITS * np.nan]).astype(np.float32)
     predictions = Predictions(IDS, LABELS, runs, {"stopped": [{"replica": 2}]})
     save_predictions(tmp_path / "p.npz", predictions)
     for given in (tmp_path / "p.npz", predictions):
@@ -420,6 +432,16 @@ def test_one_score_per_example_is_of_the_second_class_and_needs_its_kind(tmp_pat
     for path in _tables(tmp_path, {"id": IDS, "score": one, "x": LABELS, "y": LABELS}):
         side = read_side(path, kind="logits", prediction_column="score")
         np.testing.assert_array_equal(side.values[0, :, 1], one)
+
+
+def test_one_score_decides_in_its_own_precision(tmp_path):
+    near = [0.50000001, 0.49999999]
+    path = _csv(tmp_path / "p.csv", {"id": [1, 2], "prob": near})
+    for given in (path, {"prob": near}, pa.table({"prob": near})):
+        side = read_side(given, kind="probabilities")
+        assert side.values[0].argmax(axis=1).tolist() == [1, 0]
+    large = read_side(np.array([[2**24, 2**24 + 1]]), kind="logits")
+    assert large.values[0].argmax(axis=1).tolist() == [1]
 
 
 def test_a_kind_that_is_not_there_is_refused(tmp_path):
