@@ -232,6 +232,7 @@ def compare_pair(
             *pair.old.notes,
             *pair.new.notes,
             *pair.notes,
+            *_ties(pair, scanned),
             *_pairing(pair, scanned),
             *useless,
         ),
@@ -266,6 +267,16 @@ def _decided(pair: Pair, scanned: Scanned) -> list[str]:
             "calibration and divergences of the scores."
         )
     return said
+
+
+def _ties(pair: Pair, scanned: Scanned) -> list[str]:
+    by = "number" if pair.class_names is None else "name"
+    return [
+        f"{side.name}: several classes have the highest score in {found.ties:,} of "
+        f"{found.predicted.size:,} rows; the first by {by} is the prediction."
+        for side, found in ((pair.old, scanned.old), (pair.new, scanned.new))
+        if found.ties
+    ]
 
 
 def _pairing(pair: Pair, scanned: Scanned) -> list[str]:

@@ -1,7 +1,7 @@
 """Two versions: their predictions, joined, and what one pass over them keeps."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -68,6 +68,12 @@ class Side:
         if self.class_names is not None:
             return len(self.class_names)
         return int(self.values.max(initial=-1)) + 1
+
+
+def class_order(names: Iterable[str]) -> np.ndarray:
+    """Places of the classes in ascending order: numbers by value, then other names."""
+    keys = [(0, int(n), n) if n.isdecimal() else (1, 0, n) for n in names]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -162,13 +168,14 @@ class ScannedSide:
 
     Attributes:
         predicted: `[R, N]` int32, classes of the pair: decisions where the side has
-            them, else the most probable ones; ties go to the lowest class of the side,
-            as in `numpy.argmax`.
+            them, else the most probable ones; ties go to the first class by name or
+            number.
         confidence: `[R, N]` float32 top probability; None for a side of classes only.
         label_log_prob: `[R, N]` float32 log-probability of the label, -inf where the
             side does not know the class; None without scores or labels.
         brier: `[R, N]` float32 Brier score, a sum over classes; None in those cases.
         most_probable: `[R, N]` int32, where `predicted` are decisions; else None.
+        ties: rows of all runs in which several classes have the highest score.
     """
 
     predicted: np.ndarray
@@ -176,6 +183,7 @@ class ScannedSide:
     label_log_prob: np.ndarray | None = None
     brier: np.ndarray | None = None
     most_probable: np.ndarray | None = None
+    ties: int = 0
 
     @property
     def of_scores(self) -> np.ndarray:

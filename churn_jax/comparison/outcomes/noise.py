@@ -20,7 +20,7 @@ from churn_jax.comparison.outcomes.reading import (
 )
 from churn_jax.comparison.outcomes.result import Change, MeasureFindings
 from churn_jax.comparison.outcomes.values import Measure
-from churn_jax.comparison.pair import Side
+from churn_jax.comparison.pair import Side, class_order
 from churn_jax.comparison.reading.account import account_lines
 from churn_jax.comparison.reading.clusters import NO_CLUSTER, read_clusters
 from churn_jax.comparison.reading.sides import read_side
@@ -133,16 +133,16 @@ def of_classes(side: Side) -> Outcomes:
     """Predicted classes as outcomes."""
     import pyarrow as pa
 
+    names = side.class_names or tuple(map(str, range(side.classes)))
     if side.kind == "classes":
         predicted = side.values
     elif side.decisions is not None:
         predicted = side.decisions
     else:
-        blocks = range(0, side.examples, _ROWS)
-        predicted = np.concatenate(
-            [side.values[:, i : i + _ROWS].argmax(axis=-1) for i in blocks], axis=1
-        )
-    names = side.class_names or tuple(map(str, range(side.classes)))
+        order = class_order(names)  # ties go to the first class by name
+        blocks = (side.values[:, i : i + _ROWS] for i in range(0, side.examples, _ROWS))
+        found = [order[block[..., order].argmax(axis=-1)] for block in blocks]
+        predicted = np.concatenate(found, axis=1)
     texts = pa.array(names).take(pa.array(np.asarray(predicted).reshape(-1)))
     target = None
     if side.labels is not None:
