@@ -119,12 +119,13 @@ class SidePass:
         self.tied[run, start + block.tied] = True
         return block
 
-def _ranks(pair: Pair, columns: np.ndarray | None) -> np.ndarray | None:
+
+def _ranks(pair: Pair, side: Side, columns: np.ndarray | None) -> np.ndarray | None:
     """Ranks of a side's classes by name; None where they ascend, as ties do."""
     order = class_order(pair.class_names or map(str, range(pair.classes)))
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
-    ranks = ranks if columns is None else ranks[columns]
+    ranks = ranks[: side.classes] if columns is None else ranks[columns]
     return None if np.all(ranks[:-1] < ranks[1:]) else ranks
 
 
@@ -279,7 +280,7 @@ def scan(pair: Pair) -> Scanned:
         _classes(side, rows, columns, pair.ids)
         if side.kind == "classes"
         else SidePass(
-            side, rows, columns, pair.labels, pair.examples, _ranks(pair, columns)
+            side, rows, columns, pair.labels, pair.examples, _ranks(pair, side, columns)
         )
         for side, rows, columns in (
             (pair.old, pair.old_rows, pair.old_columns),
