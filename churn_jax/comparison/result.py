@@ -300,7 +300,8 @@ class Pooled:
         column: with the names of the benchmarks.
         benchmarks: how many.
         items_p: of "equally accurate" on all their examples together.
-        mean_gain: mean over benchmarks of the accuracy gains, with equal weights.
+        mean_gain: mean over benchmarks of the accuracy gains, or of the changes of a
+            score or an error, with equal weights.
         mean_p: of "no mean gain", two-sided.
         fisher_p: of "no benchmark gets worse", by Fisher's method.
     """
