@@ -25,7 +25,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from churn_compare.suggestions import did_you_mean
@@ -230,6 +230,9 @@ def dotted_name(value: Any) -> str:
 def _imported(name: str) -> Any:
     """The value of a dotted name."""
     module, _, path = name.partition(":")
+    if module.endswith(".py"):
+        dotted = ".".join(PurePath(module.removesuffix(".py")).parts)
+        raise ValueError(f"{name} names a file; write {dotted}:{path}")
     try:
         # A script's classes are those of the running process, not of a second import.
         found: Any = sys.modules["__main__"]

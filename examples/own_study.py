@@ -36,6 +36,7 @@ class Agreeing(methods.Method):
 
     beta: float = methods.coefficient(0.1)
     members: int = methods.static(2)
+    deploy: str = methods.static("member")  # one of the two is served
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         logits, labels, state = methods.forward(apply, variables, batch)  # [2, B, C]

@@ -12,7 +12,7 @@ from churn_compare.prediction_shards import MappedPredictions, ShardedRows
 from churn_compare.predictions import Predictions
 from churn_compare.suggestions import did_you_mean
 from churn_jax import methods, registry
-from churn_jax.command.options import with_methods
+from churn_jax.command.options import method_rows
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import StudyConfig
@@ -286,14 +286,17 @@ def test_a_network_of_your_own_needs_no_dtype():
 
 
 def test_methods_are_added_by_their_names():
-    config = with_methods(preset("digits"), ["MinimumEntropy", f"{__name__}:Mine"])
-    assert [spec.name for spec in config.methods[-2:]] == ["minimum_entropy", "mine"]
-    assert config.spec("mine").method == Mine() and config.spec("mine").label == "Mine"
+    rows = method_rows(["MinimumEntropy", f"{__name__}:Mine"])
+    assert [row.name for row in rows] == ["minimum_entropy", "mine"]
+    assert rows[1].method == Mine() and rows[1].label == "Mine"
     with pytest.raises(ValueError, match="elodi needs the name of its teacher"):
-        with_methods(config, ["ELODI"])
+        dataclasses.replace(preset("digits"), methods=method_rows(["ELODI"]))
+    for name, said in (("mine.py:Mine", "mine:Mine"), ("a/b.py:X", "a.b:X")):
+        with pytest.raises(ValueError, match=f"{name} names a file; write {said}$"):
+            method_rows([name])
     with pytest.raises(ValueError, match=r"unknown method 'Main'; .*did you mean Mi"):
         METHODS.register("Mine")(Mine)
-        with_methods(config, ["Main"])
+        method_rows(["Main"])
 
 
 def test_a_column_is_measured_run_by_run(tmp_path):

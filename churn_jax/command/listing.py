@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from churn_jax.command.options import OWN, SHORT_FORMS
+from churn_jax.command.options import OWN, SHORT_FORMS, method_rows, written_out
 from churn_jax.command.study_file import with_file
 from churn_jax.registry import Registry, dotted_name
 
@@ -28,13 +28,21 @@ _TAG = re.compile(r"^\s*\[([a-z-]+)\] ", re.M)  # of a line of References
 def print_list(command: str, argv: Sequence[str]) -> int:
     """Prints all there is, or the rows of the presets that are named; returns 0."""
     words, _ = with_file([word for word in argv if word != "--list"], SHORT_FORMS)
-    names = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    names = _values(words)
     if names:
         rows = [row for name in names for row in rows_of(command, name)]
+        words = written_out(words)
+        if "--method" in words:
+            rows += method_rows(_values(words[words.index("--method") + 1 :]))
         print("\n".join(_table({row.name: row.label for row in rows})))
     else:
         print("\n".join(_everything()))
     return 0
+
+
+def _values(words: Sequence[str]) -> list[str]:
+    """The words before the next option."""
+    return list(itertools.takewhile(lambda word: not word.startswith("-"), words))
 
 
 def rows_of(command: str, name: str) -> Sequence[Any]:

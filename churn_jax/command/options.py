@@ -18,10 +18,10 @@ __all__ = [
     "SHORT_FORMS_HELP",
     "chosen",
     "configured",
+    "method_rows",
     "preset_first",
     "read_options",
     "with_coefficients",
-    "with_methods",
     "written_out",
 ]
 
@@ -171,8 +171,9 @@ def configured(config, options: Any):
         train=options.train,
         methods=tuple(_reseeded(spec, further) for spec in config.methods),
     )
-    changed = with_methods(derived(config, changed), options.method)
-    return with_coefficients(changed, options.set)
+    changed = derived(config, changed)
+    rows = (*changed.methods, *method_rows(options.method))
+    return with_coefficients(dataclasses.replace(changed, methods=rows), options.set)
 
 
 def _reseeded(spec, further: int):
@@ -184,8 +185,8 @@ def _reseeded(spec, further: int):
     return dataclasses.replace(spec, train=moved)
 
 
-def with_methods(config, names: Sequence[str]):
-    """The preset with a row for each named method, with default coefficients."""
+def method_rows(names: Sequence[str]):
+    """A row for each method of `--method`, with default coefficients."""
     from churn_jax.configuration.rows import MethodSpec, row_name
     from churn_jax.methods.base import METHODS
 
@@ -193,7 +194,7 @@ def with_methods(config, names: Sequence[str]):
     for name in names:
         found = METHODS.find(name)
         rows.append(MethodSpec(row_name(found.__name__), found.__name__, found()))
-    return dataclasses.replace(config, methods=(*config.methods, *rows))
+    return tuple(rows)
 
 
 def with_coefficients(config, assignments: Sequence[str]):

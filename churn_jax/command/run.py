@@ -17,7 +17,6 @@ __all__ = [
     "Launched",
     "continuation",
     "run_command",
-    "set_aside",
     "tell_how_to_go_on",
 ]
 
@@ -68,7 +67,10 @@ def _run(process: int, options: Launched, command: str, progress, train, show) -
 
     if options.fresh:
         if process == 0:
-            set_aside(options.out)
+            from churn_jax.training.folder_lock import set_aside
+
+            if moved := set_aside(options.out):
+                print(moved)
         wait_for_all("the old folder is aside")
     began = time.perf_counter()
     several = jax.process_count() > 1
@@ -104,20 +106,6 @@ def _run(process: int, options: Launched, command: str, progress, train, show) -
     if process == 0:
         show(options.out, time.perf_counter() - began)
     return 0
-
-
-def set_aside(out: Path) -> None:
-    """Renames a folder that is in the way; nothing is deleted."""
-    if not out.exists():
-        return
-    from churn_jax.training.checkpoint import free_name
-    from churn_jax.training.folder_lock import lock_folder
-
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = free_name(out.with_name(f"{out.name}.{stamp}"))
-    with lock_folder(out):
-        out.rename(aside)
-    print(f"{out} was moved to {aside}")
 
 
 def continuation(command: str) -> str:

@@ -41,7 +41,7 @@ def _arguments(config):
         """Options of a study.
 
         Attributes:
-            only: train these methods (and their teachers) only.
+            only: train these rows (and their teachers) only, and those of `--method`.
             method: add rows of these methods with their default coefficients: names as
                 in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
@@ -90,6 +90,10 @@ def _parse(argv: Sequence[str]):
     as_loggers(options.log)
     config = dataclasses.replace(config, evaluation=options.evaluation)
     print_if_asked(name, options, config)
+    if options.only and options.method:  # a row that is named by --method is asked for
+        added = [row.name for row in config.methods[-len(options.method) :]]
+        only = tuple(dict.fromkeys([*options.only, *added]))
+        options = dataclasses.replace(options, only=only)
     return config, options
 
 

@@ -169,7 +169,8 @@ class MethodSpec(RowSettings):
             path: `(("seeds.init", "fixed"), ("optimizer.weight_decay", 0.0))`.
         train_size: keep so many training examples for this row, a prefix of the
             study's training split in its fixed order; None keeps all.
-        model: network of this row instead of the study's; None is the study's.
+        model: network of this row instead of the study's, a `ModelConfig` or a name;
+            None is the study's.
         separate: every member is a network of its own, even if the model says that
             members share weights (`ModelConfig.sharing`).
         teaching: see `Teaching`.
@@ -199,6 +200,8 @@ class MethodSpec(RowSettings):
 
     def __post_init__(self):
         """Checks what needs no study."""
+        if isinstance(self.model, str):
+            object.__setattr__(self, "model", ModelConfig(self.model))
         if not 0.0 < self.class_share <= 1.0:
             raise ValueError(
                 f"{self.name}: class_share must be above 0 and at most 1; got "

@@ -188,6 +188,13 @@ class StudyConfig(StudyRows):
             if spec.train_size is not None:
                 check_least(f"{spec.name}: train_size", spec.train_size, 1)
             self._check_dependencies(spec, (spec.name,), names)
+            for model in (spec.model, *(part for part, _ in spec.models)):
+                if not isinstance(model, (ModelConfig, str, type(None))):
+                    raise ValueError(
+                        f"{spec.name}: a network is a ModelConfig here; a module, a "
+                        "class or a function is taken by churn_jax.study; got "
+                        f"{type(model).__name__}"
+                    )
             if spec.method.needs_teacher and not spec.taught:
                 raise ValueError(f"{spec.name} needs the name of its teacher method")
         for update in self.updates:

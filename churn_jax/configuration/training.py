@@ -33,6 +33,11 @@ _FACTORS = ("init", "order", "augment", "sample")
 _MEMBER = 2**16
 _SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
 
+_OPTAX = (
+    "give an optax transformation, or a function that makes one, to "
+    "churn_jax.study(optimizer=...), or name it by OPTIMIZERS.register"
+)
+
 _BUILT_IN = ("sgd", "adam", "adagrad")
 OPTIMIZERS = Registry(
     "optimizer",
@@ -115,10 +120,15 @@ class OptimizerConfig:
         known = OPTIMIZERS
         if not isinstance(self.name, str):
             raise TypeError(
-                "optimizer name must be a name; give an optax transformation to "
-                "churn_jax.study(optimizer=...), or name it by "
-                f"OPTIMIZERS.register; got {type(self.name).__name__}"
+                f"optimizer name must be a name; got {type(self.name).__name__}; "
+                f"{_OPTAX}"
             )
+        for field in ("learning_rate", "weight_decay"):
+            if callable(getattr(self, field)):
+                raise TypeError(
+                    f"optimizer {field} must be a number, whose course over training "
+                    f"is the setting schedule; got a function; {_OPTAX}"
+                )
         if not is_own(self.name) and self.name not in known:
             raise ValueError(
                 f"optimizer name must be one of {', '.join(known)}, or one of your own "
@@ -333,6 +343,8 @@ class TrainConfig:
 
     def __post_init__(self):
         """Checks what needs no data."""
+        if not isinstance(self.optimizer, OptimizerConfig):
+            raise TypeError(f"optimizer must be an OptimizerConfig; {_OPTAX}")
         check_replicas(self, "epochs", "eval_batch_size", "eval_every_epochs")
         check_choice("mapping", self.mapping, MAPPINGS)
         check_choice("sample", self.sample, SAMPLES)

@@ -15,6 +15,7 @@ from churn_jax.ensembles.network import (
     Network,
     NetworkError,
     as_outputs,
+    described,
     linear_head,
     mode,
     parameter_names,
@@ -50,6 +51,11 @@ def from_linen(
         not follow the switch; a module that means it (with frozen batch norm, say) can
         be a `Network` of its own `init` and `apply`.
     """
+    if not isinstance(module, nn.Module):
+        raise NetworkError(
+            "from_linen takes a Linen module, such as Net(num_classes=10); got "
+            f"{described(module)} (from_nnx takes the class of an NNX module)"
+        )
     label = name or type(module).__name__
     check = getattr(module, "check_params", None)
     parameters = parameter_names(type(module).__call__)
@@ -60,7 +66,7 @@ def from_linen(
         called_with = ("train",)
     names = (*called_with, *cloned_with)
 
-    def bound(train, axis_name=None):
+    def bound(train, axis_name=None) -> Any:
         changes: dict[str, Any] = dict(mode(cloned_with, train))
         if train and "axis_name" in fields:
             changes["axis_name"] = axis_name

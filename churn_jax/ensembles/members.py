@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from churn_jax._jax import all_gather_replicated
 from churn_jax.ensembles import mapping as slots
-from churn_jax.ensembles.network import Network, Outputs
+from churn_jax.ensembles.network import Network, NetworkError, Outputs, described
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -43,7 +43,12 @@ class Group(tuple):
     __slots__ = ()
 
     def __new__(cls, network: Network, size: int = 1, gate: bool = False):
-        """Checks that the size is positive."""
+        """Checks that it is a network, and that the size is positive."""
+        if not isinstance(network, Network):
+            raise NetworkError(
+                "a group is of a Network, which from_linen, from_nnx, from_function "
+                f"and as_network make; got {described(network)}"
+            )
         if size < 1:
             raise ValueError(f"a group needs at least one network; got {size}")
         return super().__new__(cls, (network, size, gate))

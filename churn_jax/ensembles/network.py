@@ -21,6 +21,7 @@ __all__ = [
     "NetworkError",
     "Outputs",
     "as_outputs",
+    "described",
     "from_function",
     "linear_head",
     "mode",
@@ -115,6 +116,13 @@ def as_outputs(raw: Any, name: str) -> Outputs:
             "object with .logits such as churn_jax.ensembles.Outputs(logits, features)"
         )
     return Outputs(raw)
+
+
+def described(value: Any) -> str:
+    """What a value is, in a message: `the class Net`, or `a Net`."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"a {type(value).__name__}"
 
 
 def from_function(

@@ -1,16 +1,19 @@
 """NNX modules as networks."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from flax import nnx
 
 from churn_jax.ensembles.network import (
     Network,
     NetworkError,
     as_outputs,
+    described,
     mode,
     parameter_names,
     stuck,
@@ -36,7 +39,8 @@ def from_nnx(
     given streams of the step's key.
 
     Args:
-        construct: `nnx.Rngs -> module`, for example `lambda rngs: Net(64, rngs=rngs)`.
+        construct: `nnx.Rngs -> module`, for example `lambda rngs: Net(64, rngs=rngs)`,
+            or the class of a module whose one needed argument is `rngs`.
         heads: members per set of weights.
         name: default is the class name.
 
@@ -46,7 +50,25 @@ def from_nnx(
         (batch statistics). Dropout is reseeded from the step's key. Its `apply` raises
         `NetworkError` where dropout or batch norm does not follow the switch.
     """
+    if isinstance(construct, nnx.Module):
+        raise NetworkError(
+            f"{name or 'the network'} is an NNX module that has its weights already, "
+            "and every network draws its own: give its class or a function, such as "
+            f"lambda rngs: {type(construct).__name__}(..., rngs=rngs)"
+        )
+    if isinstance(construct, nn.Module) or not callable(construct):
+        raise NetworkError(
+            "from_nnx takes the class of an NNX module, or a function of rngs that "
+            f"makes one; got {described(construct)} (from_linen takes a Linen module)"
+        )
+    if isinstance(construct, type):
+        construct = functools.partial(_keyword, construct)
     template = construct(nnx.Rngs(0))
+    if not isinstance(template, nnx.Module):
+        raise NetworkError(
+            "from_nnx takes a function that makes an NNX module; it returns "
+            f"{described(template)}"
+        )
     graph = nnx.graphdef(template)
     label = name or type(template).__name__
     parameters = parameter_names(type(template).__call__)
@@ -84,6 +106,10 @@ def from_nnx(
 
     named = tuple(getattr(template, "input_params", ()))
     return Network(init, apply, heads, label, input_params=named)
+
+
+def _keyword(module: type, rngs: nnx.Rngs) -> Any:
+    return module(rngs=rngs)
 
 
 def _parts(module: nnx.Module):

@@ -64,11 +64,7 @@ def _as_network(given: _Same, num_classes: int, name: str) -> Network:
     if isinstance(value, nn.Module):
         return from_linen(value, name=name)
     if isinstance(value, nnx.Module):
-        raise NetworkError(
-            f"{name} is an NNX module that has its weights already, and every network "
-            "draws its own: give its class or a function, such as lambda rngs: "
-            f"{type(value).__name__}(..., rngs=rngs)"
-        )
+        return from_nnx(cast(Any, value), name=name)  # which says what to give
     if not callable(value):
         raise NetworkError(
             f"{name} is a {type(value).__name__}; a network is a Linen module, the "

@@ -104,14 +104,15 @@ class Method:
 
     Attributes:
         members: M, networks per replica that train together.
-        deploy: what a replica predicts with: `member` (number `deployed_member`),
-            `mean_probs` or `mean_logits` of its members, or `gate`, their mixture
-            with learned weights, for methods that train a gate.
+        deploy: what a replica predicts with: `mean_probs` or `mean_logits` of its
+            members, one `member` (number `deployed_member`), or `gate`, their mixture
+            with learned weights, for methods that train a gate. One network predicts
+            by itself.
         deployed_member: which peer, for `deploy="member"`, counted from 0.
     """
 
     members: int = static(1)
-    deploy: str = static("member")
+    deploy: str = static("mean_probs")
     deployed_member: int = static(0)
 
     # Whether the trained replicas of another method teach this one.
@@ -157,6 +158,11 @@ class Method:
             raise ValueError(
                 "deployed_member must be at least 0 and below members="
                 f"{self.members}; got {self.deployed_member}"
+            )
+        if self.deployed_member and self.deploy != "member":
+            raise ValueError(
+                f"deployed_member={self.deployed_member} needs deploy='member'; got "
+                f"deploy={self.deploy!r}"
             )
         if self.member_sample == "subset" and not any(
             field.name == "member_share" for field in dataclasses.fields(self)
@@ -253,6 +259,11 @@ class Method:
         """Forward passes at deployment, in units of one network."""
         return 1.0 if self.deploy == "member" else float(self.members)
 
+    @property
+    def deploys_a_mean(self) -> bool:
+        """Whether a replica predicts with the mean of several members."""
+        return self.members > 1 and self.deploy in ("mean_probs", "mean_logits")
+
 
 @pytree
 class Updating(Method):
@@ -293,6 +304,8 @@ def deploy(
     Raises:
         ValueError: a gate is deployed and the committee has none.
     """
+    if len(logits) == 1:  # the mean would round its logits
+        return logits[0].astype(jnp.float32)
     if method.deploy == "mean_probs":
         return ensembles.average_probs(logits)
     if method.deploy == "mean_logits":

@@ -84,7 +84,7 @@ class Codistillation(Method):
 
     With `member_sample="bootstrap"` each `L(w_m)` is over member m's own bootstrap of
     the training set and the disagreement over the whole common batch: with `skl`, a
-    twin bootstrap. One peer is deployed.
+    twin bootstrap. One peer is deployed, unless `deploy` says otherwise.
 
     Attributes:
         beta: weight of the disagreement.
@@ -127,6 +127,7 @@ class Codistillation(Method):
     """
 
     members: int = static(2)
+    deploy: str = static("member")
     beta: float = coefficient(0.1)
     alpha: float = coefficient(0.0)
     divergence: str = static("skl")

@@ -25,8 +25,9 @@ class ERM(Method):
     r"""Plain cross-entropy training of M independent members.
 
     `L = sum_m L(w_m)` with `L(w) = 1/n sum_i CE(y_i, f(x_i; w))`. M = 1 is the
-    baseline; M > 1 with `deploy="mean_probs"` is a deep ensemble. A sum, not a mean,
-    over members: nothing couples them, so each trains exactly as it would alone.
+    baseline; M > 1 is a deep ensemble, which predicts with the mean of its members'
+    probabilities. A sum, not a mean, over members: nothing couples them, so each trains
+    exactly as it would alone.
 
     With `member_sample="bootstrap"` it is bagging: member m trains on its own Poisson
     bootstrap, `L(w_m) = 1/n sum_i k_mi CE(y_i, f(x_i; w_m))`, where the counts `k_mi`

@@ -133,7 +133,8 @@ def _teachers(study: Study, record: SectionRecord) -> Section:
         "over images. Times clean: divided, run by run, by its value on the clean "
         "training images. Every network leads the direction for an equal share of the "
         "images; ODS of another run follows networks that are not among those that are "
-        "measured. The step is that of the students' methods."
+        "measured. The mean is that of probabilities. The step is that of the "
+        "students' methods."
     )
     title = "Teachers: what a perturbation does to them"
     return _section(title, text, tables, figures)
@@ -214,7 +215,8 @@ def _students(study: Study, record: SectionRecord) -> Section:
         f"At most {record.settings.get('examples', 0):,} test images, as they are. "
         f"KL{_tempered(record)}: mean over ordered pairs of members, then over images. "
         "Times the teachers': divided, run by run, by the KL of the networks that "
-        "teach the row; for a row from scratch, by that of the study's ensemble."
+        "teach the row; for a row from scratch, by that of the study's ensemble. The "
+        "mean is that of probabilities."
     )
     return _section("Students: how much they differ", text, [table], figures)
 

@@ -16,6 +16,7 @@ __all__ = [
     "cross_sample_sentences",
     "differing",
     "fixed_seed_sentences",
+    "served_sentences",
     "shared",
     "training",
     "training_table",
@@ -115,6 +116,25 @@ def cross_sample_sentences(
             "their churn is not cross-sample churn."
         )
     return tuple(out)
+
+
+_SERVED = {
+    "member": "one of them",
+    "mean_probs": "the mean of their probabilities",
+    "mean_logits": "the mean of their logits",
+    "gate": "their mixture, weighed by a gate",
+}
+
+
+def served_sentences(methods: Sequence[RowRecord]) -> tuple[str, ...]:
+    """Says what rows of several networks predict with."""
+    several = [info for info in methods if info.method.members > 1]
+    rows = {how: [i for i in several if i.method.deploy == how] for how in _SERVED}
+    return tuple(
+        f"Rows of several networks that serve {_SERVED[how]}: {_names(infos)}."
+        for how, infos in rows.items()
+        if infos
+    )
 
 
 def fixed_seed_sentences(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from churn_compare.array_files import NpzArrays, replace_file, write_file
 from churn_compare.predictions import PredictionsError
 from churn_jax import metrics
+from churn_jax.methods import Method, deploy
 
 __all__ = [
     "DIAGNOSTICS",
@@ -100,7 +101,7 @@ class Agreement:
     # `[R]` share of examples that two members predict differently, averaged over pairs
     disagreement: np.ndarray
     member_accuracy: np.ndarray  # `[R]` mean accuracy of the members alone
-    ensemble_accuracy: np.ndarray  # `[R]` accuracy of their mean probability
+    ensemble_accuracy: np.ndarray  # `[R]` accuracy of the mean that is served
 
     def of_runs(self, runs: Sequence[int]) -> "Agreement":
         """Of some runs alone."""
@@ -127,14 +128,19 @@ def _diversity(logits, labels):
     return metrics.member_diversity(logits, labels)
 
 
-def agreement_of(members: Members, total: int | None = None) -> Agreement:
-    """The diagnostics of every run."""
-    labels = members.labels.astype(np.int32)
+def agreement_of(
+    members: Members, method: Method, total: int | None = None
+) -> Agreement:
+    """The diagnostics of every run; the mean is the one that the method serves."""
+    labels: Any = members.labels.astype(np.int32)
     runs = [jax.device_get(_diversity(run, labels)) for run in members.logits]
     values = {
         name: np.array([getattr(run, field) for run in runs], np.float64)
         for name, field in _PER_RUN.items()
     }
+    if method.deploy == "mean_logits":
+        served = [metrics.accuracy(deploy(method, z), labels) for z in members.logits]
+        values["ensemble_accuracy"] = np.array(served, np.float64)
     examples = len(labels)
     return Agreement(members.logits.shape[1], examples, total or examples, **values)
 

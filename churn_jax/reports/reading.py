@@ -114,7 +114,7 @@ class Reading:
             if (folder / MEMBERS).exists():
                 members = load_members(folder / MEMBERS)
                 _check_examples(self.examples, members)
-                agreement = agreement_of(members)
+                agreement = agreement_of(members, info.method)
             elif (folder / DIAGNOSTICS).exists():
                 agreement = load_agreement(folder / DIAGNOSTICS)
             else:

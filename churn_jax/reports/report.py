@@ -25,6 +25,7 @@ from churn_jax.reports.equivalents import ReferenceCurve
 from churn_jax.reports.factors import (
     cross_sample_sentences,
     fixed_seed_sentences,
+    served_sentences,
     shared,
 )
 from churn_jax.reports.members import Agreement
@@ -286,7 +287,10 @@ class Report:
         if not self.study.trained:
             return True
         same = shared(self.study, a) == shared(self.study, b)
-        return same and a.spec.train_size == b.spec.train_size
+        return same and all(
+            getattr(a.spec, name) == getattr(b.spec, name)
+            for name in ("train_size", "class_share", "classes")
+        )
 
     @property
     def caption(self) -> str:
@@ -321,8 +325,17 @@ class Report:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences about stopped runs, missing methods and unusable files."""
+        """Sentences about stopped runs, equal and missing rows, unusable files."""
         out = [_stopped_sentence(row) for row in self.rows if row.summary.stopped]
+        for i, row in enumerate(self.rows):
+            twin = next(
+                (r for r in self.rows[:i] if _equal(r.summary, row.summary)), None
+            )
+            if twin is not None:
+                out.append(
+                    f"{row.info.label} has the same predictions as {twin.info.label}, "
+                    "bit for bit."
+                )
         out += [
             f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
         ]
@@ -351,6 +364,7 @@ class Report:
         return (
             *cross_sample_sentences(self.study, infos),
             *fixed_seed_sentences(self.study, infos),
+            *served_sentences(infos),
         )
 
 
@@ -378,6 +392,18 @@ def check_readable(report) -> None:
     damaged = [missing.reason for missing in report.missing if missing.damaged]
     if damaged and not report.rows:
         raise ReportError(f"{damaged[0]}; there is no other row to report")
+
+
+def _equal(a: MethodSummary, b: MethodSummary) -> bool:
+    """Whether the predictions of all runs are the same, by classes and scores."""
+    return (
+        a.runs == b.runs
+        and np.array_equal(a.curves.classes, b.curves.classes)
+        and all(
+            np.array_equal(a.run_values[name], b.run_values[name], equal_nan=True)
+            for name in ("nll", "brier", "entropy", "confidence")
+        )
+    )
 
 
 def _stopped_sentence(row: Row) -> str:

@@ -343,6 +343,7 @@ def study_document(report: Report) -> Document:
         Text("; ".join(facts)),
         Text(report.best),
         Table(table.columns, table.rows, caption=report.caption),
+        *(updates_terminal(report) if report.updates else []),
         *([Text(f"{against}:"), verdicts] if verdicts.items else []),
         bullets(report.remarks),
         *context,

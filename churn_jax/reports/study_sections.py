@@ -58,7 +58,8 @@ HARDLY = 0.001  # share of examples; below it members are as good as the same
 CAPTION = (
     "Of the members of one run on the test split, mean ± standard deviation over runs. "
     "KL: mean over ordered pairs of members, nats. Disagreement: share of examples "
-    "that two members predict differently, over all pairs."
+    "that two members predict differently, over all pairs. The mean is the one that "
+    "the row serves."
 )
 
 

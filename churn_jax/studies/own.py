@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 import threading
@@ -14,13 +15,14 @@ import jax
 import numpy as np
 
 from churn_jax import reports
-from churn_jax.configuration.codec import replaced
+from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, row_name
-from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
 from churn_jax.data import Dataset, find_dataset, is_tokens, named
 from churn_jax.ensembles import as_network, from_function
+from churn_jax.methods import ELODI
 from churn_jax.methods.base import METHODS, Method
 from churn_jax.models import MODELS
 from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
@@ -29,9 +31,11 @@ from churn_jax.studies.own_data import data_facts, described, own_study
 from churn_jax.studies.progress import StudyDisplay
 from churn_jax.studies.study import run_study
 from churn_jax.training.examples import example_of
+from churn_jax.training.folder_lock import set_aside
 from churn_jax.training.identity import computation
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.optim import Optimizer
+from churn_jax.training.partition import any_process
 from churn_jax.training.run import Interrupted
 
 __all__ = ["StudyResult", "study"]
@@ -52,11 +56,13 @@ def study(
     train_size: int | None = None,
     metrics: Sequence[Any] = (),
     columns: Sequence[Any] = (),
+    updates: Sequence[Any] = (),
     baseline: str = "",
     mesh: MeshShape | str = MeshShape(),
     settings: Mapping[str, Any] | None = None,
     title: str = "",
     out: str | os.PathLike | None = None,
+    fresh: bool = False,
     loggers: Sequence[str | Logger] = ("tensorboard",),
     minutes: float | None = None,
     show_progress: bool = True,
@@ -74,7 +80,8 @@ def study(
             name or path; see `churn_jax.data.from_source`.
         methods: rows of the study by label, each a method with its coefficients, its
             class, its name, or a `MethodSpec` where it has a teacher or settings of its
-            own; or a list of such rows. Empty trains those of `churn-jax study own`.
+            own, such as a `model` in any form that is taken here; or a list of such
+            rows. Empty trains those of `churn-jax study own`.
         model: a Linen module or its class, an NNX class, a function that makes one
             (given those of `num_classes` and `rngs` that it names), a `ModelConfig`, or
             a name.
@@ -92,6 +99,11 @@ def study(
         metrics: columns of your own in addition to the usual ones: functions of
             `(logits [R, N, C], labels [N])`, or what `churn_jax.reports.column` makes.
         columns: all columns of the table instead, by name or as in `metrics`.
+        updates: which row replaces which, `(old, new)` by label or name, or
+            `churn_jax.studies.Update`: the report then has the flips of each and names
+            no best row. Empty is every row with its old models (`teaching.old`) and,
+            in a study with `ELODI`, rows of one method on other data or another
+            network, in their order.
         baseline: label of the row that the others are compared with; empty is
             `baseline`, or the first one.
         mesh: devices along the axes, such as `replica=2,member=2,data=2`.
@@ -99,6 +111,7 @@ def study(
             `{"seeds.init": "fixed", "ema_decay": 0.999}`.
         title: heading of the report.
         out: folder of the artefacts; None is `runs/<name of data and network>`.
+        fresh: move what is in the folder aside and start again.
         loggers: where metrics go in addition to the folder, see
             `churn_jax.training.LOGGERS`.
         minutes: save and return after so many, whether finished or not.
@@ -132,11 +145,9 @@ def study(
     )
     facts = data_facts(where)
     example = example_of(facts.shape, tokens=facts.kind == "tokens")
-    network = model
-    if not isinstance(model, ModelConfig):
-        network = ModelConfig(name=_network(model, facts.classes, example))
+    made = functools.partial(_model, classes=facts.classes, example=example)
     recipe = own_study(
-        where, facts, model=network, epochs=epochs, batch_size=batch_size
+        where, facts, model=made(model), epochs=epochs, batch_size=batch_size
     )
     if isinstance(mesh, str):
         mesh = MeshShape.parse(mesh)
@@ -147,12 +158,13 @@ def study(
         )
     if learning_rate is not None:
         changes["optimizer.learning_rate"] = learning_rate
-    rows = _rows(methods) or recipe.methods
+    rows = tuple(row.with_networks(made) for row in _rows(methods)) or recipe.methods
     config = dataclasses.replace(
         recipe,
         train=replaced(recipe.train, (changes | dict(settings or {})).items()),
         methods=rows,
         baseline=_baseline(rows, baseline),
+        updates=_updates(rows, updates),
         columns=tuple(map(column_name, (*(columns or DEFAULT_COLUMNS), *metrics)))
         if columns or metrics
         else (),
@@ -162,6 +174,11 @@ def study(
     config = described(recipe, config, facts, command=False)
     folder = Path("runs") / config.name if out is None else Path(out)
     given = tuple(as_loggers(loggers))
+    if fresh:
+        moved = set_aside(folder) if jax.process_index() == 0 else ""
+        any_process(False)  # a barrier: no process sees the old folder
+        if moved and show_progress:
+            print(moved)
     result = StudyResult(folder, config, show_progress, given, held)
     return result.resume(minutes)
 
@@ -320,6 +337,43 @@ def _baseline(rows: Sequence[MethodSpec], label: str) -> str:
         return "baseline" if "baseline" in names else names[0]
     by_label = {row.label: row.name for row in rows}
     return by_label.get(label, label)
+
+
+# Settings of a row in which a version of a model differs from the last one.
+_VERSION = ("model", "models", "train_size", "classes", "class_share")
+
+
+def _updates(rows: Sequence[MethodSpec], given: Sequence[Any]) -> tuple[Update, ...]:
+    """The updates that are given, or those that the rows themselves say."""
+    by_label = {row.label: row.name for row in rows}
+    taught = {row.name: row.dependencies for row in rows}
+    said = [(old, row.name) for row in rows for old in row.teaching.old]
+    if any(isinstance(row.method, ELODI) for row in rows):
+        latest: dict[str, MethodSpec] = {}
+        for row in rows:
+            same = str(to_json(row.method))
+            old = latest.setdefault(same, row)
+            if any(getattr(old, name) != getattr(row, name) for name in _VERSION):
+                said.append((old.name, row.name))
+                latest[same] = row
+    found = []
+    for one in given or said:
+        if not isinstance(one, Update):
+            if isinstance(one, str) or len(one) != 2:
+                raise ValueError(
+                    f"an update is a pair (old, new) of rows, or an Update; got {one!r}"
+                )
+            old, new = (by_label.get(name, name) for name in one)
+            one = Update(old, new, targeted=old in taught.get(new, ()))
+        found.append(one)
+    return tuple(found)
+
+
+def _model(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> ModelConfig:
+    """The settings of a network that is given in any form."""
+    if isinstance(given, ModelConfig):
+        return given
+    return ModelConfig(name=_network(given, classes, example))
 
 
 def _network(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> str:

@@ -17,7 +17,7 @@ from churn_compare.prediction_shards import (
 from churn_compare.predictions import Predictions, save_predictions
 from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.data import Dataset, Reading, StreamingDataset
-from churn_jax.methods import Method, deploy
+from churn_jax.methods import deploy
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.examples import save_examples
 from churn_jax.reports.members import (
@@ -69,11 +69,6 @@ class SplitPredictions(NamedTuple):
     note: str = ""  # why there are no members' logits
 
 
-def deploys_a_mean(method: Method) -> bool:
-    """Whether a replica predicts with the mean of several members."""
-    return method.members > 1 and method.deploy in ("mean_probs", "mean_logits")
-
-
 def predict_split_of(
     trained: Trained,
     dataset: Dataset | StreamingDataset,
@@ -93,7 +88,7 @@ def predict_split_of(
     def of_row() -> np.ndarray | None:
         return split_logits(trained, dataset, split, weights) if deployed else None
 
-    if not deploys_a_mean(method):
+    if not method.deploys_a_mean:
         return SplitPredictions(of_row())
     per_example = trained.run.config.replicas * method.members * dataset.num_classes
     streamed = isinstance(dataset, StreamingDataset)
@@ -117,7 +112,7 @@ def predict_split_of(
     every = trained.predict(part.images[chosen], weights, every_member=True)
     seen = Members(part.ids[chosen], part.labels[chosen], every)
     note = f"{many}; their diagnostics are of {most:,} of {len(part):,} examples"
-    return SplitPredictions(logits, None, agreement_of(seen, len(part)), note)
+    return SplitPredictions(logits, None, agreement_of(seen, method, len(part)), note)
 
 
 _FILES = {"test": TEST, "validation": VALIDATION}

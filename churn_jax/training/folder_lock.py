@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import platform
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["FolderInUseError", "lock_folder"]
+__all__ = ["FolderInUseError", "lock_folder", "set_aside"]
 
 _NAME = ".lock"
 _locked: set[Path] = set()  # by this process, which `fcntl` would let in again
@@ -77,3 +78,16 @@ def _in_use(folder: Path, file) -> str:
         f"{folder} is in use by {who}; wait until it has finished, stop it, or use "
         "another output folder"
     )
+
+
+def set_aside(out: Path) -> str:
+    """Renames a folder that is in the way, and says so; nothing is deleted."""
+    if not out.exists():
+        return ""
+    from churn_jax.training.checkpoint import free_name
+
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = free_name(out.with_name(f"{out.name}.{stamp}"))
+    with lock_folder(out):
+        out.rename(aside)
+    return f"{out} was moved to {aside}"

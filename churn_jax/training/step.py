@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from churn_jax.typing import PyTree
 __all__ = [
     "Draws",
     "check_memory",
+    "check_output",
     "count_bad",
     "draw",
     "loss_and_gradients",
@@ -179,6 +181,7 @@ def loss_function(
             step=state.step,
             key=draws.loss,
         )
+        check_output(method, out)
         memory = check_memory(method, state.memory, out.memory)
         return out.loss, dataclasses.replace(out, memory=memory)
 
@@ -242,6 +245,28 @@ def count_bad(tree: PyTree):
         return 1 - jnp.min(jnp.isfinite(leaf).astype(jnp.int8), initial=1)
 
     return sum(bad(leaf).astype(jnp.int32) for leaf in jax.tree.leaves(tree))
+
+
+def check_output(method, out: Any) -> None:
+    """Refuses what a method's loss must not return."""
+    name = f"{type(method).__name__}.loss"
+    if not isinstance(out, LossOutput):
+        kind = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out)
+        raise ValueError(
+            f"{name} must return methods.LossOutput(loss, terms, model_state); got "
+            f"{getattr(kind, '__name__', kind)}"
+        )
+    if not isinstance(out.terms, Mapping):
+        raise ValueError(
+            f"{name} must return its terms as a dictionary of numbers by name, which "
+            f"may be empty; got {type(out.terms).__name__}"
+        )
+    for what, value in {"loss": out.loss, **out.terms}.items():
+        if jnp.shape(value) != ():
+            raise ValueError(
+                f"{name}: {what} must be one number; got shape "
+                f"{list(jnp.shape(value))} (batch.mean averages over examples)"
+            )
 
 
 def check_memory(method, before: PyTree, after: PyTree) -> PyTree:
@@ -319,7 +344,7 @@ def _guard(logged: jax.Array, finite: jax.Array) -> tuple[jax.Array, jax.Array]:
     bad = ~jnp.isfinite(logged)
     loss_finite = ~jnp.any(bad)
     terms = logged.shape[0] - 1
-    code = jnp.where(jnp.any(bad[1:]), jnp.argmax(bad[1:]), terms)
+    code = jnp.argmax(jnp.roll(bad, -1))
     after = jnp.where(finite, terms + 2, terms + 1)
     return loss_finite, jnp.where(loss_finite, after, code).astype(jnp.int32)
 

@@ -4,11 +4,13 @@ Arrays are read only where they are used. The header of an array is checked befo
 numbers are read, and what has to be unpacked must fit into memory.
 """
 
+import glob
 import gzip
 import io
 import os
 import secrets
 import struct
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +18,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+
+from churn_compare.checksums import file_crc32
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 __all__ = [
     "ArrayFileError",
@@ -31,6 +40,7 @@ __all__ = [
 _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
 _BLOCK_BYTES = 16 << 20
+_WRITING_SECONDS = 60  # a temporary file that was touched since may not be locked yet
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 
 
@@ -103,8 +113,10 @@ class NpzArrays(Mapping[str, np.ndarray]):
             order, size = "F" if fortran else "C", member.file_size - start
             stored = member.compress_type == zipfile.ZIP_STORED
             if self._mapped and stored and size >= _MAPPED_BYTES:
-                start += _data_start(self._path, member)
-                return np.memmap(self._path, dtype, "r", start, shape, order)
+                first = _data_start(self._path, member)
+                if file_crc32(self._path, first, member.file_size) != member.CRC:
+                    raise zipfile.BadZipFile("Bad CRC-32")
+                return np.memmap(self._path, dtype, "r", first + start, shape, order)
             if size >= _MAPPED_BYTES:
                 check_memory(size)
             numbers = np.empty(size, np.uint8)
@@ -163,7 +175,8 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     The body writes to a temporary file in the same folder, which takes the place of
     `path` only after it has reached the disk. When anything fails -- a full disk, an
     interrupt -- the temporary file is removed and an earlier `path` is left as it was.
-    A pipe or a device, such as `/dev/stdout`, is written to directly.
+    What a process that was killed has left of the same file is removed before. A pipe
+    or a device, such as `/dev/stdout`, is written to directly.
 
     Raises:
         OSError: the file could not be written.
@@ -182,9 +195,11 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
             yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -199,6 +214,29 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes temporary files of `path` whose writers were killed."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????.tmp"):
+        try:
+            if time.time() - left.stat().st_mtime > _WRITING_SECONDS:
+                with open(left, "rb") as file:
+                    if _lock(file):
+                        left.unlink()
+        except OSError:
+            continue  # its writer is done, or it is somebody else's
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Locks a file until it is closed or its process ends; False if that fails."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process has it, or the file system has no locks
+        return False
+    return True
 
 
 def write_file(path: str | os.PathLike, content: str | bytes) -> Path:

@@ -1,6 +1,7 @@
 """`churn-compare OLD NEW`: what an update changes, and whether it may."""
 
 import dataclasses
+import math
 import os
 import re
 import shlex
@@ -34,12 +35,13 @@ DESCRIPTION = (
     "Other models are compared by outcomes, in .jsonl, .csv or .parquet: columns "
     "correct (0 or 1), score or --score-column (numbers), answer (texts), value (with "
     "target), set or ranking (lists); several rows of an id are runs. Logs of "
-    "lm-evaluation-harness (samples_*.jsonl) and Inspect (.eval, .json) are read, "
-    "too.\n\n"
+    "lm-evaluation-harness (samples_*.jsonl or their folder), Inspect (.eval, .json), "
+    "lighteval, OpenAI evals and NeMo Gym are read, too.\n\n"
     "Files: .npz, .npy, .csv, .csv.gz, .parquet, with logits, probabilities or "
-    "predicted classes. Columns (and arrays in .npz) are known by name: id; label "
-    "or y_true; prediction or y_pred; logit_<class> or prob_<class>; run. Ids join "
-    "the two sides; without ids the rows must be in the same order.\n\n"
+    "predicted classes. Columns (and arrays in .npz) are known by name: id; label, "
+    "y_true or target; prediction, pred or y_pred; logit_<class> or prob_<class>; run. "
+    "A prediction next to scores is the decision: it counts for churn and flips. Ids "
+    "join the two sides; without ids the rows must be in the same order.\n\n"
     "Gates: limits may be written 0.02 or 2%. The exit code is 0 if all hold, 1 if "
     "one does not, 4 if none fails but one is inconclusive, 2 for bad input. A gate "
     "file is TOML with the same names and "
@@ -107,6 +109,7 @@ class Gates:
         max_share_changed: outcomes that move by more than the tolerance, at most.
         max_share_worse: outcomes that are worth less, at most.
         min_score_change: new mean minus old, at least; may be negative.
+        max_score_change: the same, at most, of scores of which less is better.
         on: whether these limits judge the estimate, the bound of its interval that is
             nearer to failing, or the whole interval, which may be inconclusive; a gate
             file has its own. Default: estimate.
@@ -128,6 +131,7 @@ class Gates:
     max_share_changed: Limit = None
     max_share_worse: Limit = None
     min_score_change: Limit = None
+    max_score_change: Limit = None
     on: Annotated[
         Optional[Literal["estimate", "bound", "interval"]],  # noqa: UP045
         _shown("{estimate,bound,interval}"),
@@ -168,12 +172,13 @@ class Reading:
     """How files are read and joined.
 
     Attributes:
-        kind: what the predictions are, if the file does not tell.
+        kind: what the predictions are, if the file does not tell or has several.
         old_kind: the same for the old side alone.
         new_kind: the same for the new side alone.
         id_column: column or array of ids.
         label_column: column or array of labels.
-        prediction_column: column or array of predicted classes.
+        prediction_column: column or array of predicted classes; with a kind of scores,
+            of the scores.
         class_map: file with the new class of each old class (.json, or .csv with
             columns old and new), or "identity" where equal numbers are equal classes.
         on_missing: "intersect" goes on with the examples that both sides have.
@@ -198,7 +203,13 @@ class Outcomes:
     """Groups of examples, and outcomes that are no predicted classes.
 
     Attributes:
-        score_column: columns of numbers to compare, more is better.
+        score_column: columns of numbers to compare.
+        lower_is_better: scores of which less is better, where neither the log nor the
+            name (loss, perplexity, wer, latency ...) says so.
+        grades: what letters or words of a score are worth: A=1 B=0.5 F=0.
+        normalize: which differences of answers do not count: of capitals, spaces and
+            composed letters (text, the default), also of punctuation and English
+            articles (squad), or none.
         by: columns of the files that group the examples, as slices do.
         tolerance: numbers this near count as equal; 5% is relative.
         top: compares the first so many of each ranking, too.
@@ -206,6 +217,12 @@ class Outcomes:
     """
 
     score_column: Names = _Several()
+    lower_is_better: Names = _Several()
+    grades: Names = _Several()
+    normalize: Annotated[
+        Optional[Literal["text", "squad", "none"]],  # noqa: UP045
+        _shown("{text,squad,none}"),
+    ] = None
     by: Names = _Several()
     tolerance: Limit = None
     top: Count = None
@@ -292,6 +309,8 @@ _OF_BOTH = ("kind", "class_map", "on_missing", "confirm", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
 _OF_CLASSES = ("kind", *_OF_TWO, "prediction_column", "class_map")
 _NOT_OF_OUTCOMES = ("labels", "ids", *_OF_CLASSES, "order")
+_OF_OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "top")
+_OF_OUTCOMES += ("ignore_inputs",)
 _NOT_OF_RUNS = (
     *_NOT_OF_OUTCOMES,
     "slices",
@@ -300,6 +319,7 @@ _NOT_OF_RUNS = (
     "equivalent",
     "top",
     "ignore_inputs",
+    "lower_is_better",
 )
 _READ = ("old", "new", "labels", "slices", "ids")
 _WRITTEN = ("html", "json", "markdown", "junit")
@@ -464,8 +484,7 @@ def _of_outcomes(arguments: Arguments) -> bool:
     of_classes = [getattr(reading, name) for name in _OF_CLASSES]
     if not any(of_classes) and has_outcomes(arguments.old):
         return True
-    which = ("tolerance", "top", "ignore_inputs")
-    _refuse(arguments, which, "is for outcomes; here are predicted classes")
+    _refuse(arguments, _OF_OUTCOMES, "is for outcomes; here are predicted classes")
     return False
 
 
@@ -484,6 +503,8 @@ def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
     tolerance = arguments.outcomes.tolerance
     return {
         "score_columns": arguments.outcomes.score_column,
+        "grades": _grades(arguments.outcomes.grades),
+        "normalize": arguments.outcomes.normalize or "text",
         "cluster": arguments.cluster,
         "tolerance": gates.limit_of(tolerance or 0.0, "--tolerance"),
         "relative": (tolerance or "").rstrip().endswith("%"),
@@ -494,6 +515,20 @@ def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
         "level": arguments.level,
         "seed": arguments.seed,
     }
+
+
+def _grades(given: Sequence[str]) -> dict[str, float]:
+    """What each grade is worth, from `A=1`."""
+    found = {}
+    for word in given:
+        grade, _, worth = word.rpartition("=")
+        try:
+            found[grade] = float(worth)
+        except ValueError:
+            grade = ""
+        if not grade or not math.isfinite(found[grade]):
+            raise ValueError(f"--grades takes A=1 B=0.5 and so on; got {word!r}")
+    return found
 
 
 def _two_outcomes(arguments: Arguments) -> "OutcomesResult":
@@ -510,6 +545,7 @@ def _two_outcomes(arguments: Arguments) -> "OutcomesResult":
         pool=arguments.pool,
         equivalent=None if margin is None else gates.limit_of(margin, "--equivalent"),
         top=given.top,
+        lower_is_better=given.lower_is_better,
         on_missing=arguments.reading.on_missing,
         ignore_inputs=given.ignore_inputs,
         gates=arguments.gate.read(),
@@ -519,14 +555,17 @@ def _two_outcomes(arguments: Arguments) -> "OutcomesResult":
 
 
 def _versions(arguments: Arguments) -> "VersionsResult":
+    from churn_compare.outcomes.reading import has_outcomes
     from churn_compare.versions import compare_versions
 
     if not arguments.old.is_dir():
         raise ValueError(
             f"{arguments.old}: NEW is missing; name two versions, or a folder of them"
         )
+    if has_outcomes(arguments.old):
+        raise ValueError(f"{arguments.old}: NEW is missing; name two such folders")
     _refuse(arguments, ("by",), "is for OLD and NEW; a folder takes --slices FILE")
-    which = (*_OF_TWO, "score_column", "tolerance", "top", "ignore_inputs")
+    which = (*_OF_TWO, "score_column", *_OF_OUTCOMES)
     _refuse(arguments, which, "is for OLD and NEW, not for a folder")
     order = arguments.reading.order or None
     return compare_versions(arguments.old, **_shared(arguments), order=order)

@@ -84,9 +84,9 @@ def compare(
         confirm: names of doubts about what was read that are right as they are.
         id_column: column (or array of a `.npz` file) of ids, if its name is not
             `id`, `ids` or `example_id`.
-        label_column: the same for labels: `label`, `labels`, `y_true`, `target`.
-        prediction_column: the same for predicted classes: `prediction`, `predicted`,
-            `class`, `y_pred`.
+        label_column: the same for labels: `label`, `y_true`, `target` and the like.
+        prediction_column: the same for predicted classes: `prediction`, `pred`,
+            `y_pred` and the like; next to scores they are the decisions.
         gates: conditions, the path of a TOML file with them, or limits by name, as in
             `{"max_nfr": 0.01}`.
         equivalent: a margin such as `0.01` or `"1%"`: whether accuracy is shown to
@@ -116,16 +116,18 @@ def compare(
     """
     wanted = as_gates(gates)
     columns = {"id_column": id_column, "label_column": label_column}
-    read = functools.partial(
-        _side, ids=ids, prediction_column=prediction_column, **columns
-    )
+    used = dict.fromkeys(by, "slices")
+    if clusters is not None:
+        clusters = read_clusters(clusters, (slices, old, new), id_column)
+        slices = without_clusters(slices, clusters, id_column)
+        used[clusters.column] = "clusters"
     if by:
         if slices is not None:
             raise ValueError("slices are given, so `by` has nothing to choose from")
         slices = read_columns(old, by, id_column)
-    if clusters is not None:
-        clusters = read_clusters(clusters, (slices, old, new), id_column)
-        slices = without_clusters(slices, clusters, id_column)
+    read = functools.partial(
+        _side, used, ids=ids, prediction_column=prediction_column, **columns
+    )
     names = side_names(old, new)
     pair = join(
         read(old, names[0], kind=old_kind or kind),
@@ -230,6 +232,7 @@ def compare_pair(
             *pair.old.notes,
             *pair.new.notes,
             *pair.notes,
+            *_ties(pair, scanned),
             *_pairing(pair, scanned),
             *useless,
         ),
@@ -239,8 +242,41 @@ def compare_pair(
         equivalent=margin,
         waived=waived,
         pooled=pool_benchmarks(pair, scanned, pool, level=level, seed=seed),
-        read=account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
+        read=(
+            *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
+            *_decided(pair, scanned),
+        ),
     )
+
+
+def _decided(pair: Pair, scanned: Scanned) -> list[str]:
+    """How many decisions of each side are not the most probable class."""
+    said = []
+    for side, of in ((pair.old, scanned.old), (pair.new, scanned.new)):
+        differ = of.predicted != of.of_scores
+        if differ.any():
+            where = f"{int(differ.sum()):,} of {differ.shape[1]:,} examples"
+            if len(differ) > 1:
+                where = f"{int(differ.sum()):,} of {differ.size:,} examples of all runs"
+            said.append(
+                f"{side.name}: the decision of {where} is not the most probable class."
+            )
+    if said:
+        said.append(
+            "Churn, accuracy and flips are of the decisions; NLL, Brier score, "
+            "calibration and divergences of the scores."
+        )
+    return said
+
+
+def _ties(pair: Pair, scanned: Scanned) -> list[str]:
+    by = "number" if pair.class_names is None else "name"
+    return [
+        f"{side.name}: several classes have the highest score in {found.ties:,} of "
+        f"{found.predicted.size:,} rows; the first by {by} is the prediction."
+        for side, found in ((pair.old, scanned.old), (pair.new, scanned.new))
+        if found.ties
+    ]
 
 
 def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
@@ -254,8 +290,11 @@ def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
     ]
 
 
-def _side(given: Any, name: str, **reading: Any) -> Side:
-    return given if isinstance(given, Side) else read_side(given, name, **reading)
+def _side(used: Mapping[str, str], given: Any, name: str, **reading: Any) -> Side:
+    side = given if isinstance(given, Side) else read_side(given, name, **reading)
+    if side.account is None or not used:
+        return side
+    return dataclasses.replace(side, account=side.account.using(used))
 
 
 def _version(side: Side) -> Version:

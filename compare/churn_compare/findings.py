@@ -164,7 +164,7 @@ def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
     if side.confidence is None:
         raise ValueError("a reliability curve needs logits or probabilities")
     examples, confidence, right = np.zeros(BINS, np.int64), np.zeros(BINS), 0.0
-    for predicted, top in zip(side.predicted, side.confidence, strict=True):
+    for predicted, top in zip(side.of_scores, side.confidence, strict=True):
         bins = bins_of(top)
         examples += np.bincount(bins, minlength=BINS)
         confidence += np.bincount(bins, top, BINS)

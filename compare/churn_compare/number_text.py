@@ -95,11 +95,16 @@ def remark(note: str) -> str:
     return note if note.startswith("Warning: ") else f"Note: {note}"
 
 
-def judgement(name: str, interval: Interval) -> Literal["better", "worse", "unclear"]:
-    """Whether a change is better or worse, if its interval excludes zero."""
+def judgement(
+    name: str, interval: Interval, lower: bool = False
+) -> Literal["better", "worse", "unclear"]:
+    """Whether a change is better or worse, if its interval excludes zero.
+
+    With `lower` less is better, whatever the quantity says.
+    """
     if not has_range(interval) or interval.low <= 0 <= interval.high:
         return "unclear"
-    higher = QUANTITIES[name].better == "higher"
+    higher = QUANTITIES[name].better == "higher" and not lower
     return "better" if (interval.low > 0) == higher else "worse"
 
 

@@ -1,7 +1,7 @@
 """Two versions: their predictions, joined, and what one pass over them keeps."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -34,6 +34,8 @@ class Side:
             than the order of the rows.
         notes: sentences about how the file was read that a user should know.
         account: what was read of the file; None for arrays without names.
+        decisions: `[R, N]` classes of this side that were decided next to scores, by a
+            threshold, say; None where the most probable class is the prediction.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Side:
     index: bool = False
     notes: tuple[str, ...] = ()
     account: Account | None = None
+    decisions: np.ndarray | None = None
 
     @property
     def examples(self) -> int:
@@ -65,6 +68,12 @@ class Side:
         if self.class_names is not None:
             return len(self.class_names)
         return int(self.values.max(initial=-1)) + 1
+
+
+def class_order(names: Iterable[str]) -> np.ndarray:
+    """Places of the classes in ascending order: numbers by value, then other names."""
+    keys = [(0, int(n), n) if n.isdecimal() else (1, 0, n) for n in names]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -158,18 +167,28 @@ class ScannedSide:
     """One version after the pass; `R` runs on the `N` examples of the pair.
 
     Attributes:
-        predicted: `[R, N]` int32, classes of the pair; ties go to the lowest class of
-            the side, as in `numpy.argmax`.
+        predicted: `[R, N]` int32, classes of the pair: decisions where the side has
+            them, else the most probable ones; ties go to the first class by name or
+            number.
         confidence: `[R, N]` float32 top probability; None for a side of classes only.
         label_log_prob: `[R, N]` float32 log-probability of the label, -inf where the
             side does not know the class; None without scores or labels.
         brier: `[R, N]` float32 Brier score, a sum over classes; None in those cases.
+        most_probable: `[R, N]` int32, where `predicted` are decisions; else None.
+        ties: rows of all runs in which several classes have the highest score.
     """
 
     predicted: np.ndarray
     confidence: np.ndarray | None = None
     label_log_prob: np.ndarray | None = None
     brier: np.ndarray | None = None
+    most_probable: np.ndarray | None = None
+    ties: int = 0
+
+    @property
+    def of_scores(self) -> np.ndarray:
+        """`[R, N]` classes that the confidence is of."""
+        return self.predicted if self.most_probable is None else self.most_probable
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

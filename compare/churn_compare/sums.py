@@ -102,7 +102,7 @@ def bin_gaps(
     out = np.empty((groups, len(side.predicted), BINS))
     for r, confidence in enumerate(side.confidence):
         member = bins_of(confidence)
-        gap = (side.predicted[r] == labels) - confidence.astype(np.float64)
+        gap = (side.of_scores[r] == labels) - confidence.astype(np.float64)
         sums = np.bincount(group * BINS + member, gap, groups * BINS)
         out[:, r] = sums.reshape(groups, BINS)
     return out

@@ -60,9 +60,11 @@ class Change(NamedTuple):
 def changes(result: Numbered) -> list[Change]:
     """Accuracy, NLL, Brier score and ECE of both versions, and the change."""
     found = []
+    less = getattr(result, "lower_is_better", False)
     for name, quantity in QUANTITIES.items():
         if not quantity.is_change:
             continue
+        lower = less and name == "score_change"
         stem = name.rpartition("_")[0]
         of_sides = [f"{stem}_{side}" for side in ("old", "new")]
         if not {*of_sides} & {*result.quantities}:
@@ -75,10 +77,10 @@ def changes(result: Numbered) -> list[Change]:
         word = ""
         if change is not None and has_range(change):
             nothing = change.low == change.high == 0
-            word = "same" if nothing else judgement(name, change)
+            word = "same" if nothing else judgement(name, change, lower)
         heading = quantity.heading.rpartition(",")[0]
         cell = number_cell(change, quantity.unit)
-        better = _BETTER[quantity.better]
+        better = _BETTER["lower" if lower else quantity.better]
         found.append(Change(heading, better, old, new, cell, word))
     return found
 

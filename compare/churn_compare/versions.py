@@ -134,6 +134,12 @@ def compare_versions(
             prediction_column=prediction_column,
         )
         sides = _read(files, read, Path(spare))
+        if clusters is not None:
+            used = {clusters.column: "clusters"}
+            sides = [
+                dataclasses.replace(s, account=s.account and s.account.using(used))
+                for s in sides
+            ]
         joined = functools.partial(
             join,
             labels=_labels_of_one(sides) if labels is None else labels,

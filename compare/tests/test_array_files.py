@@ -3,7 +3,11 @@
 import io
 import os
 import struct
+import subprocess
+import sys
 import zipfile
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +23,7 @@ from churn_compare.array_files import (
 from churn_compare.predictions import load_predictions
 from churn_compare.reading.labels import read_ids, read_labels, read_slices
 from churn_compare.reading.sides import read_side
+from churn_compare import checksums
 
 N, C = 6, 3
 
@@ -123,6 +128,54 @@ def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype
+
+
+def test_a_flipped_bit_is_found_in_an_array_that_is_mapped(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1024)
+    monkeypatch.setattr(checksums, "_WINDOW_BYTES", 1000)
+    logits, path = rng.normal(size=(200, 5)), tmp_path / "a.npz"
+    np.savez(path, ids=np.arange(200), logits=logits)
+    found = NpzArrays(path, mapped=True)["logits"]
+    assert isinstance(found, np.memmap) and np.array_equal(found, logits)
+    content = bytearray(path.read_bytes())
+    content[content.index(logits[99, 2].tobytes()) + 7] ^= 0x40
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"logits: it is damaged \(Bad CRC-32"):
+        read_side(path)
+
+
+def test_checksums_are_those_of_zlib(rng, tmp_path, monkeypatch):
+    content, path = rng.bytes(6_000_000), tmp_path / "a"
+    path.write_bytes(content)
+    assert checksums.file_crc32(path) == zlib.crc32(content)
+    for window in (64 << 20, 999_999):
+        monkeypatch.setattr(checksums, "_WINDOW_BYTES", window)
+        for start, size in ((3, 1_466_224), (5, 3_500_001), (1, 999_999), (9, 7)):
+            part = content[start : start + size]
+            assert checksums.file_crc32(path, start, size) == zlib.crc32(part)
+    assert checksums.file_crc32(path, 9, 0) == 0
+    with pytest.raises(OSError, match="truncated"):
+        checksums.file_crc32(path, 5_000_000, 2_000_000)
+
+
+def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):
+    name = str(tmp_path / "a[1].json")
+    write = "import os, sys; from churn_compare.array_files import replace_file\n"
+    write += "with replace_file(sys.argv[1]) as file: "
+    killed = write + "file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", killed, name]).returncode < 0
+    (left,) = tmp_path.iterdir()
+    write_file(name, "whole")
+    assert left.exists()  # its writer may be about to lock it
+    os.utime(left, (0, 0))
+    with replace_file(name) as file:  # one that is written to is kept
+        (own,) = (p for p in tmp_path.glob(".*.tmp") if p != left)
+        os.utime(own, (0, 0))
+        write_file(name, "other")
+        assert own.exists() and not left.exists()
+        file.write(b"last")
+    assert [p.name for p in tmp_path.iterdir()] == ["a[1].json"]
+    assert Path(name).read_text() == "last"
 
 
 def test_a_file_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):

@@ -125,3 +125,56 @@ def test_the_seed_is_that_of_the_bootstrap():
 def test_settings_that_make_no_sense_are_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         compare([0, 1], [0, 1], **setting)
+
+
+@pytest.mark.parametrize("form", ["runs", "names", "columns"])
+def test_decisions_count_next_to_scores(form, tmp_path, rng):
+    """Two thresholds on the same scores of three runs."""
+    shares = rng.beta(1, 2, size=(3, 300))
+    labels = (rng.random(300) < shares.mean(axis=0)).astype(int)
+    scores = np.stack([1 - shares, shares], axis=2)
+    decided = {"old": (shares > 0.3).astype(int), "new": (shares > 0.4).astype(int)}
+    sides = []
+    for name, of in decided.items():
+        if form != "columns":
+            given = {"probs": scores, "predictions": of}
+            if form == "names":  # and the classes of the old side in another order
+                names = np.array(["no", "yes"])
+                given["predictions"] = names[of]
+                turn = slice(None, None, -1 if name == "old" else 1)
+                given |= {"probs": scores[..., turn], "class_names": names[turn]}
+            sides.append(given)
+            continue
+        path = tmp_path / f"{name}.csv"
+        lines = ["run,id,prob_0,prob_1,pred"]
+        for r, i in np.ndindex(3, 300):
+            cells = (*scores[r, i], of[r, i])
+            lines.append(f"{r},{i}," + ",".join(map(str, cells)))
+        path.write_text("\n".join([lines[0], *rng.permutation(lines[1:])]) + "\n")
+        sides.append(path)
+    truth = np.array(["no", "yes"])[labels] if form == "names" else labels
+    if form == "columns":
+        truth = dict(enumerate(truth))
+    found = compare(*sides, labels=truth, **FEW)
+    plain = compare(*decided.values(), labels=labels, **FEW)
+    alone = compare(scores, scores, kind="probabilities", labels=labels, **FEW)
+    for name in ("churn", "negative_flip_rate", "accuracy_old", "accuracy_new"):
+        assert found[name].value == pytest.approx(plain[name].value), name
+    assert found["churn"].value > 0 == alone["churn"].value
+    for name in ("nll_new", "brier_old", "ece_old", "ece_change", "surrogate_churn"):
+        assert found[name].value == pytest.approx(alone[name].value, abs=1e-6), name
+    np.testing.assert_allclose(found.curves[0].accuracy, alone.curves[0].accuracy)
+    count = int((decided["old"] != scores.argmax(axis=2)).sum())
+    said = f"decision of {count} of 900 examples of all runs is not the most probable"
+    assert said in " ".join(found.read)
+    assert "read: " in found.read[0]
+
+
+def test_columns_that_options_use_count_as_read():
+    table = {"id": range(4), "pred": [0, 1, 1, 0], "user": [0, 0, 1, 1]}
+    table |= {"part": ["a", "b", "a", "b"], "text": ["x", "y", "z", "w"]}
+    (line,) = compare(table, table, by=["part"], clusters="user", **FEW).read
+    assert line == (
+        "Both: read: id, prediction (array pred), clusters (column user), slices "
+        "(column part); left out: text."
+    )

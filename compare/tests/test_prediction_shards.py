@@ -190,6 +190,15 @@ def _twice(folder):
     np.save(folder / _name("ids", 1), np.load(folder / _name("ids", 0))[:11])
 
 
+def _flip(part):
+    """Flips the sign of the last number's upper byte."""
+
+    def change(content):
+        return content[:-1] + bytes([content[-1] ^ 0x80])
+
+    return _bytes(_name(part, 1), change)
+
+
 def _logits(shape, dtype=np.float32):
     return _shard("logits", np.zeros(shape, dtype))
 
@@ -218,6 +227,11 @@ DAMAGED = [
     (_bytes(INDEX, lambda c: b"[1]"), "index.json is not one of prediction shards"),
     (_index(format="x"), "index.json is not one of prediction shards"),
     (_index(version=2), "has version 2; this release reads version 1"),
+    (_flip("logits"), "logits-00001-of-00002.npy is damaged or of another writing"),
+    (_flip("labels"), "labels must be at least 0; 1 are negative"),
+    (_flip("ids"), "ids-00001-of-00002.npy is damaged or of another writing"),
+    (_index(checksums={}), "ids-00000-of-00002.npy .* its CRC-32 is not the one in i"),
+    (_index(checksums=0), "checksums in index.json must be dict"),
     (_index(shards=3), "shard 0 of 3: is missing"),
     (_index(shards=0), "one shard at least; got 0"),
     (_index(shards="2"), "shards in index.json must be int; got '2'"),

@@ -101,10 +101,17 @@ def test_what_cannot_be_read_is_said_in_a_sentence(rng, tmp_path):
         load_stored(path)
     write_shared(folder, expected)
     np.save(folder / "order.npy", np.zeros(N, int))
+    with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
+        load_stored(path)
+    write_index(folder, 2)
     with pytest.raises(PredictionsError, match=r"order.npy is no order of 11 examples"):
         load_stored(path)
     (folder / "order.npy").write_bytes(b"no array")
-    with pytest.raises(PredictionsError, match=r"order.npy is damaged"):
+    write_index(folder, 2)
+    with pytest.raises(PredictionsError, match=r"order.npy is damaged \("):
+        load_stored(path)
+    (folder / "order.npy").unlink()
+    with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
         load_stored(path)
     with pytest.raises(PredictionsError, match="11 examples, which are not the 11"):
         write_order(folder, 2, expected.ids + 1)

@@ -83,6 +83,21 @@ def whole(tmp_path_factory):
     return logits(out)
 
 
+def test_a_row_that_is_added_is_listed_and_trained_with_those_that_are_asked_for(
+    capsys,
+):
+    added = ["--method", "MinimumEntropy", "ERM"]
+    _, options = _parse(["digits:tiny", "--only", "baseline", *added])
+    assert options.only == ("baseline", "minimum_entropy", "erm")
+    assert _parse(["digits:tiny", *added])[1].only == ()
+    for words in (added, ["--method=MinimumEntropy", "--epochs", "3", *added[::2]]):
+        assert main(["study", "digits:tiny", "--list", *words]) == 0
+        listed = capsys.readouterr().out.split("\n")
+        assert listed[0].split() == ["baseline", "Baseline"]
+        assert ["minimum_entropy", "MinimumEntropy"] in map(str.split, listed)
+        assert ["erm", "ERM"] in map(str.split, listed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import (
+    Group,
     NetworkError,
     as_network,
     from_linen,
@@ -49,6 +50,33 @@ def test_linen_output_with_logits_and_features_is_taken_as_it_is(x):
     outputs, _ = network.apply(network.init(KEY, x), x)
     assert outputs.logits.shape == (16, 3) and outputs.features.shape == (16, 7)
     assert network.name == "small" and not network.with_convolutions_from({})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: from_linen(nn.Sequential), "such as Net.*got the class Sequential"),
+        (lambda: from_linen(NnxNet(4, rngs=nnx.Rngs(0))), "got a NnxNet .from_nnx"),
+        (lambda: from_nnx(NnxNet(4, rngs=nnx.Rngs(0))), "has its weights already"),
+        (lambda: from_nnx(nn.Dense(3)), "got a Dense .from_linen"),
+        (lambda: from_nnx(lambda rngs: None), "it returns a NoneType"),
+        (lambda: Group(nn.Dense(3)), "a group is of a Network.*got a Dense"),
+        (lambda: Group(nn.Dense), "a group is of a Network.*got the class Dense"),
+    ],
+)
+def test_a_network_in_another_form_is_one_sentence(make, message):
+    with pytest.raises(NetworkError, match=message):
+        make()
+
+
+def test_the_class_of_an_nnx_module_is_taken_as_it_is(x):
+    class Keyword(NnxNet):
+        def __init__(self, *, rngs):
+            super().__init__(INPUTS, rngs=rngs)
+
+    network = from_nnx(Keyword)
+    assert network.name == "Keyword"
+    equal(network.init(KEY, x), as_network(Keyword, CLASSES, name="n").init(KEY, x))
 
 
 def test_nnx_does_what_the_module_itself_does(x):

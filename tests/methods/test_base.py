@@ -1,5 +1,7 @@
 """Batch, Ramp, deployment and the checks that every method shares."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,8 +15,10 @@ from churn_jax.methods import (
     ELODI,
     ERM,
     Codistillation,
+    EnsembleDistillation,
     LossOutput,
     Method,
+    MinimumEntropy,
     Ramp,
     Updating,
     deploy,
@@ -176,7 +180,9 @@ def test_base_method_says_that_it_has_no_loss():
 def test_deployed_member_is_the_chosen_one():
     logits = draw(2, 3, 4, 5).astype(np.float32)
     for member in range(3):
-        got = deploy(ERM(members=3, deployed_member=member), jnp.asarray(logits))
+        got = deploy(
+            ERM(members=3, deploy="member", deployed_member=member), jnp.asarray(logits)
+        )
         np.testing.assert_array_equal(got, logits[member])
     assert deploy(ERM(), jnp.zeros((1, 2, 3), jnp.bfloat16)).dtype == jnp.float32
 
@@ -189,6 +195,37 @@ def test_deployed_mean_of_probabilities_and_of_logits():
     )
     mean = deploy(ERM(members=3, deploy="mean_logits"), jnp.float32(logits))
     np.testing.assert_allclose(mean, np.mean(logits, axis=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "served"),
+    [
+        (ERM(members=3), "mean_probs"),
+        (MinimumEntropy(members=3), "mean_probs"),
+        (EnsembleDistillation(members=3), "mean_probs"),
+        (Codistillation(members=3), "member"),  # the paper's
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_several_networks_serve_their_mean_unless_the_method_is_of_peers(
+    method, served
+):
+    logits = jnp.float32(draw(5, 3, 4, 5))
+    said = dataclasses.replace(method, deploy=served)
+    np.testing.assert_array_equal(deploy(method, logits), deploy(said, logits))
+    assert method.inference_cost == (1.0 if served == "member" else 3.0)
+    assert method.deploys_a_mean is (served != "member")
+
+
+def test_one_network_serves_its_own_bits():
+    logits = jnp.float32(draw(6, 1, 4, 5))
+    np.testing.assert_array_equal(deploy(ERM(), logits), logits[0])
+    assert not ERM().deploys_a_mean
+
+
+def test_a_deployed_member_needs_a_method_that_deploys_one():
+    with pytest.raises(ValueError, match=r"deployed_member=1 needs deploy='member'"):
+        ERM(members=2, deployed_member=1)
 
 
 def test_inference_cost_counts_forward_passes():

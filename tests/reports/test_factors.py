@@ -68,7 +68,7 @@ BOOTSTRAP = [["seeds.sample", "varied"], ["sample", "bootstrap"]]
 
 def test_cross_sample_rows_are_named(tmp_path):
     report = study(tmp_path, {"baseline": {}, "other": {"train": BOOTSTRAP}})
-    (sentence,) = report.context
+    sentence, *_ = report.context
     assert "runs of Other differ in their resampled training set" in sentence
     for text in (reports.render(report), reports.markdown_table(report)):
         assert "cross-sample churn" in text
@@ -82,13 +82,13 @@ def test_a_whole_study_of_resampled_runs(tmp_path, member):
     per_member = {"train": [["sample", "all"]], **member} if member else {}
     rows = {"baseline": {}, "bagging": per_member}
     report = study(tmp_path, rows, seeds, sample="bootstrap")
-    (sentence,) = report.context
+    sentence, *_ = report.context
     assert "The runs of all rows differ in their resampled training set" in sentence
 
 
 def test_one_bootstrap_for_all_runs_is_not_cross_sample(tmp_path):
     report = study(tmp_path, {"baseline": {}}, sample="bootstrap")
-    (sentence,) = report.context
+    sentence, *_ = report.context
     assert "share one bootstrap" in sentence
     info = infos(report)["baseline"]
     assert shared(report.study, info) == ("one bootstrap of the training set",)
@@ -105,7 +105,7 @@ def test_runs_that_share_seeds_are_evidence_for_those_seeds(tmp_path):
         "off_init_order": {"train": fixed},
     }
     report = study(tmp_path, rows)
-    some, one = report.context
+    some, one, *_ = report.context
     assert some.startswith("The runs of Init share a seed: ")
     assert one.startswith("The runs of Off init order differ in nothing: ")
     assert "churn-jax doctor" in one and "a single run's" in one
@@ -115,8 +115,9 @@ def test_runs_that_share_seeds_are_evidence_for_those_seeds(tmp_path):
     assert not any("differ in nothing" in text for text in resampled.context)
 
 
-def test_an_ordinary_study_says_nothing(report):
-    assert report.context == ()
+def test_an_ordinary_study_says_only_what_pairs_serve(report):
+    said = "Rows of several networks that serve one of them: Steady; Halting."
+    assert report.context == (said,)
     methods = [row.info for row in report.rows]
     assert training_table(report.study, methods) == []
     assert shared(report.study, methods[0]) == ()

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import churn_jax
 from churn_compare.documents import TERMINAL, Document, html_page
 from churn_compare.documents.blocks import visible_blocks
 from churn_compare.predictions import PredictionsError
 from churn_jax import reports
+from churn_jax.methods import ERM, deploy
 from churn_jax.reports.members import (
     DIAGNOSTICS,
     MEMBERS,
@@ -78,13 +80,15 @@ def by_hand():
 
 
 def test_diagnostics_by_hand_also_through_their_file(tmp_path):
-    found = agreement_of(by_hand())
+    found = agreement_of(by_hand(), ERM(members=2))
     # KL of (3, 1, 1) / 5 to (1, 3, 1) / 5 is log(3) * 2/5, on one example of ten.
     np.testing.assert_allclose(found.mean_kl, [np.log(3) / 25, 0], atol=1e-6)
     np.testing.assert_allclose(found.disagreement, [0.1, 0], rtol=1e-6)
     np.testing.assert_allclose(found.member_accuracy, [0.95, 1], rtol=1e-6)
     assert (found.members, found.examples, found.total) == (2, 10, 10)
-    save_agreement(tmp_path / DIAGNOSTICS, agreement_of(by_hand(), total=99))
+    save_agreement(
+        tmp_path / DIAGNOSTICS, agreement_of(by_hand(), ERM(members=2), total=99)
+    )
     again = load_agreement(tmp_path / DIAGNOSTICS)
     assert (again.examples, again.total) == (10, 99)
     np.testing.assert_array_equal(again.mean_kl, found.mean_kl)
@@ -94,13 +98,13 @@ def test_diagnostics_by_hand_also_through_their_file(tmp_path):
     # A stopped run is null in the file and in no number.
     members = by_hand()
     members.logits[0] = np.nan
-    save_agreement(tmp_path / DIAGNOSTICS, agreement_of(members))
+    save_agreement(tmp_path / DIAGNOSTICS, agreement_of(members, ERM(members=2)))
     record = json.loads((tmp_path / DIAGNOSTICS).read_text())
     assert record["mean_kl"][0] is None
     found = load_agreement(tmp_path / DIAGNOSTICS).of_runs([1])
     np.testing.assert_array_equal(found.mean_kl, [0])
     with pytest.raises(PredictionsError, match="run 2 is missing among members of 2"):
-        agreement_of(members).of_runs([2])
+        agreement_of(members, ERM(members=2)).of_runs([2])
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +124,36 @@ def pairs(tmp_path_factory):
     torn.write_bytes(torn.read_bytes()[:-30])
     others = Members(ids + 1, LABELS, logits)
     save_members(folder / "methods" / "elsewhere" / MEMBERS, others)
-    diagnostics = agreement_of(Members(ids, LABELS, logits), total=50_000)
+    diagnostics = agreement_of(
+        Members(ids, LABELS, logits), ERM(members=2), total=50_000
+    )
     save_agreement(folder / "methods" / "partly" / DIAGNOSTICS, diagnostics)
     return reports.collect(folder)
+
+
+def test_the_accuracy_of_the_mean_is_that_of_the_mean_that_is_served():
+    # Odds of class 0: the mean probability is 0.51, the mean logit -0.17.
+    logits = np.zeros((1, 3, 1, 2), np.float32)
+    logits[0, :, 0, 0] = 1.0, 1.0, -2.5
+    members = Members(np.arange(1), np.zeros(1, int), logits)
+    for how, right in (("mean_probs", 1.0), ("mean_logits", 0.0)):
+        method = ERM(members=3, deploy=how)
+        served = np.asarray(deploy(method, logits[0])).argmax(axis=-1) == 0
+        assert agreement_of(members, method).ensemble_accuracy == served == right
+
+
+def test_rows_with_equal_predictions_and_what_is_served_are_named(pairs):
+    equal = "Differ has the same predictions as Baseline, bit for bit."
+    assert equal in pairs.remarks
+    assert sum("bit for bit" in remark for remark in pairs.remarks) == 5
+    (served,) = pairs.context
+    assert served.startswith("Rows of several networks that serve one of them: Alike;")
+    # Classes alone do not make rows equal, nor scores that classes decide.
+    runs = three_methods()["steady"]
+    rows = {"a": runs, "louder": 1.01 * runs, "other": runs[:, ::-1]}
+    assert "bit for bit" not in str(churn_jax.report(rows, LABELS))
+    copied = str(churn_jax.report(rows | {"copy": rows["louder"]}, LABELS))
+    assert "copy has the same predictions as louder, bit for bit." in copied
 
 
 def test_members_are_in_every_form_of_any_study(pairs):

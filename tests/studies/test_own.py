@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -13,12 +14,26 @@ from flax import nnx
 import churn_jax
 from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.data import find_dataset, load, named
-from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.methods import (
+    ELODI,
+    ERM,
+    BayesianUpdate,
+    Codistillation,
+    EnsembleDistillation,
+)
 from churn_jax.models import MODELS
 from churn_jax.reports import QUANTITIES, column
-from churn_jax.studies import DataConfig, MethodSpec, StudyError, Teaching
+from churn_jax.studies import (
+    DataConfig,
+    MethodSpec,
+    ModelConfig,
+    StudyConfig,
+    StudyError,
+    Teaching,
+    Update,
+)
 from churn_jax.studies.own import _data
-from churn_jax.training import OptimizerConfig
+from churn_jax.training import OptimizerConfig, TrainConfig
 
 DIGITS = load("digits", train_size=96)
 DATA = tuple((part.images, part.labels) for part in (DIGITS.train, DIGITS.test))
@@ -118,6 +133,12 @@ def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole):
     train(whole.out, model=Net(24), optimizer=lion())
     after = json.loads((whole.out / "study.json").read_text())
     assert before["methods"] == after["methods"]
+    (whole.out.parent / "copy").mkdir()
+    shutil.copy(whole.out / "study.json", whole.out.parent / "copy")
+    again = train(whole.out.parent / "copy", model=Net(25), epochs=1, fresh=True)
+    assert again.finished and again.config.train.epochs == 1
+    (aside,) = whole.out.parent.glob("copy.*")
+    assert (aside / "study.json").is_file()
     for changes, said in (
         ({"optimizer": lion(2e-2)}, r"optimizer.name: optimizer@\w{8} there, opt"),
         ({"model": Net(25)}, r"model.name: Net@\w{8} there, Net@\w{8} here"),
@@ -274,6 +295,46 @@ def test_rows_settings_and_what_is_chosen(configured):
     assert same.data == DataConfig("digits", validation=50, train_size=90)
 
 
+def test_a_row_takes_a_network_in_every_form_that_the_study_does(configured):
+    for model, name in ((Net(8), "Net@"), (Net, f"{__name__}:Net"), ("mlp", "mlp")):
+        row = MethodSpec("a", "A", ERM(), model=model)
+        assert configured(methods=[row]).spec("a").model.name.startswith(name)
+    pair = MethodSpec("b", "B", ERM(members=2), models=((Net(8), 1), (Net(9), 1)))
+    names = [part.name for part, _ in configured(methods=[pair]).spec("b").models]
+    assert len(set(names)) == 2 and all(name.startswith("Net@") for name in names)
+    with pytest.raises(ValueError, match=r"a: .* is taken by churn_jax.study; got Net"):
+        row = MethodSpec("a", "A", ERM(), model=Net(8))
+        StudyConfig("", "", DataConfig(), ModelConfig(), TrainConfig(), (row,), "a")
+
+
+def test_versions_of_a_model_are_updates(configured):
+    def versions(method, label, **teacher):
+        old, new = ({k: f"{v}_{v}" for k, v in teacher.items()} for v in ("old", "new"))
+        return (
+            MethodSpec(f"old_{label}", f"Old {label}", method, class_share=0.5, **old),
+            MethodSpec(f"new_{label}", f"New {label}", method, model=Net(8), **new),
+        )
+
+    rows = [*versions(ERM(members=2), "ensemble"), *versions(ERM(), "one")]
+    assert configured(methods=rows, baseline="New one").updates == ()
+    for old, new in ((rows[0], rows[1]),):
+        rows += [
+            MethodSpec("old", "", ELODI(), teacher=old.name, class_share=0.5),
+            MethodSpec("new", "", ELODI(), teacher=new.name, model=Net(8)),
+        ]
+    found = configured(methods=rows, baseline="New one").updates
+    pairs = [("old_ensemble", "new_ensemble"), ("old_one", "new_one"), ("old", "new")]
+    assert [(u.old, u.new) for u in found] == pairs
+    given = [("Old one", "new"), Update("old_one", "new_one", "plain")]
+    found = configured(methods=rows, baseline="New one", updates=given).updates
+    assert found == (Update("old_one", "new"), given[1])
+    follows = MethodSpec(
+        "bu", "", BayesianUpdate(), teaching=Teaching(old=("old_one",))
+    )
+    (found,) = configured(methods=[*rows[:4], follows], baseline="New one").updates
+    assert found == Update("old_one", "bu", targeted=True)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -290,6 +351,10 @@ def test_rows_settings_and_what_is_chosen(configured):
             {"optimizer": optax.lbfgs(), "model": DRAWN_AT_ONCE, "methods": [ERM()]},
             "needs|arguments: 'value'",
         ),
+        ({"optimizer": "adam", "learning_rate": lambda step: 0.1}, "a function; give"),
+        ({"settings": {"optimizer": optax.adam(0.1)}}, "optimizer must be a Opt"),
+        ({"updates": ["ab"]}, "an update is a pair .old, new. of rows.*got 'ab'"),
+        ({"updates": [("a", "b")]}, "an update is of 'a', which is not in the study"),
         ({"baseline": "b"}, "unknown method 'b'"),
         ({"settings": {"epoch": 3}}, "no setting 'epoch'.*did you mean epochs"),
         ({"columns": ["accurracy"]}, "no column 'accurracy'"),

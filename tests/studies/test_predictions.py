@@ -8,17 +8,7 @@ from churn_jax.data import Dataset, Split
 from churn_jax.methods import ERM
 from churn_jax.reports.members import DIAGNOSTICS, load_agreement
 from churn_jax.studies import predictions as module
-from churn_jax.studies.predictions import (
-    _keep_members,
-    deploys_a_mean,
-    predict_split_of,
-)
-
-
-def test_only_means_of_several_members_are_looked_into():
-    assert deploys_a_mean(ERM(members=2, deploy="mean_logits"))
-    assert not deploys_a_mean(ERM(members=2, deploy="member"))
-    assert not deploys_a_mean(ERM(members=1, deploy="mean_probs"))
+from churn_jax.studies.predictions import _keep_members, predict_split_of
 
 
 class Told:

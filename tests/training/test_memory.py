@@ -146,3 +146,50 @@ def test_a_memory_of_another_form_is_refused(spoil, message):
     inputs = dataclasses.replace(inputs, coefficients=coefficients)
     with pytest.raises(ValueError, match=message):
         term_names(session.program, state, inputs, (), session.images, session.labels)
+
+
+@struct.dataclass
+class Returns(Method):
+    """Cross-entropy, returned in a form of one's own."""
+
+    form: str = static("")
+
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        logits, labels, state = forward(apply, variables, batch)
+        each = losses.cross_entropy(logits[0], labels[0])
+        loss = batch.mean(each)
+        forms = {
+            "a number": loss,
+            "nothing": None,
+            "a pair": (loss, state),
+            "examples": LossOutput(each, {}, state),
+            "a term of examples": LossOutput(loss, {"each": each}, state),
+            "a list of terms": LossOutput(loss, [loss], state),
+            "no terms": LossOutput(loss, {}, state),
+        }
+        return forms[self.form]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("a number", r"must return methods.LossOutput.*got float32\[\]"),
+        ("nothing", r"must return methods.LossOutput.*got NoneType"),
+        ("a pair", r"must return methods.LossOutput.*got tuple"),
+        ("examples", r"Returns.loss: loss must be one number; got shape \[16\]"),
+        ("a term of examples", r"Returns.loss: each must be one number"),
+        ("a list of terms", "terms as a dictionary .* got list"),
+    ],
+)
+def test_what_a_loss_must_not_return_is_one_sentence(form, message):
+    with pytest.raises(ValueError, match=message):
+        tiny.stepper(a_run(Returns(form=form)))
+
+
+def test_a_loss_without_terms_trains_and_stops_by_the_name_of_the_loss():
+    rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
+    stepper = tiny.stepper(a_run(Returns(form="no terms"), optimizer=rates))
+    state = stepper.advance(6)
+    assert state.alive.tolist() == [True, False] and state.sums.shape == (2, 1)
+    name = stopped_term(int(state.stopped_term[1]), stepper.session.terms)
+    assert name in ("loss", "gradient") and stepper.session.terms == ()

@@ -27,6 +27,7 @@ from churn_jax.training.progressive.state import (
 from churn_jax.training.progressive.tables import placed_in_step
 from churn_jax.training.step import (
     check_memory,
+    check_output,
     count_bad,
     draw,
     sample_weights,
@@ -152,6 +153,7 @@ def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
         out = method.loss(
             apply, params, given, teacher=None, step=state.step, key=draws.loss
         )
+        check_output(method, out)
         return out.loss, (out, _score(method, seen[0]))
 
     (_, (out, scores)), (dense, sparse) = jax.value_and_grad(

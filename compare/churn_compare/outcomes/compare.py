@@ -1,7 +1,7 @@
 """Two versions compared by the outcomes of their examples."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,22 +12,11 @@ from churn_compare.example_ids import PredictionsError
 from churn_compare.exports import rows_of
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import judge
-from churn_compare.gates import (
-    ALL_SLICES,
-    EQUIVALENT,
-    EXCESS,
-    Gate,
-    GateError,
-)
+from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
 from churn_compare.groups import coded
 from churn_compare.outcomes import report
-from churn_compare.outcomes.estimates import (
-    equal_weights,
-    estimate,
-    falls,
-    share_worse,
-)
-from churn_compare.outcomes.joining import Joined, join_outcomes
+from churn_compare.outcomes.estimates import equal_weights, estimate, falls, share_worse
+from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
 from churn_compare.outcomes.result import (
     Change,
@@ -35,7 +24,7 @@ from churn_compare.outcomes.result import (
     OutcomesFindings,
     Slice,
 )
-from churn_compare.outcomes.values import Measure
+from churn_compare.outcomes.values import Measure, Normalization
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.sides import same_file, side_names
@@ -93,6 +82,9 @@ def compare_outcomes(
     new: Any,
     *,
     score_columns: Sequence[str] = (),
+    lower_is_better: Sequence[str] = (),
+    grades: Mapping[str, float] | None = None,
+    normalize: Normalization = "text",
     slices: Any = None,
     by: Sequence[str] = (),
     pool: str | None = None,
@@ -123,6 +115,13 @@ def compare_outcomes(
             Inspect, a mapping of arrays, a data frame.
         new: the same of the version that is to replace it.
         score_columns: columns of numbers to compare, in place of the usual names.
+        lower_is_better: scores of which less is better. Others are known by a log of
+            lm-evaluation-harness or by their names (loss, perplexity, wer, latency
+            ...); of the rest more is better.
+        grades: what each grade is worth, where scores are letters or words.
+        normalize: which differences of answers do not count: "text": capitals,
+            repeated and outer spaces, composed letters; "squad": also punctuation and
+            English articles, as in SQuAD; "none": every difference counts.
         slices: a file or a mapping of groupings, as in `compare`.
         by: columns of the outcomes' own files to group the examples by.
         pool: a column of benchmarks, whose changes have the same weight each; it is
@@ -166,11 +165,11 @@ def compare_outcomes(
         raise ValueError("tolerance must be at least 0, the margin above 0")
     wanted = as_gates(gates)
     names = side_names(old, new)
-    columns = {"id_column": id_column, "target_column": target_column}
+    columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
+    columns |= {"lower_is_better": lower_is_better}
+    columns |= {"id_column": id_column, "target_column": target_column}
     sides = [
-        given
-        if isinstance(given, Outcomes)
-        else read_outcomes(given, name, score_columns=score_columns, **columns)
+        given if isinstance(given, Outcomes) else read_outcomes(given, name, **columns)
         for given, name in zip((old, new), names, strict=True)
     ]
     if pool is not None and pool not in by:
@@ -182,12 +181,15 @@ def compare_outcomes(
         cluster=cluster,
         tolerance=tolerance,
         relative=relative,
+        normalize=normalize,
         top=top,
         on_missing=on_missing,
         inputs=not ignore_inputs,
         confirm=confirm,
         id_column=id_column,
     )
+    used = dict.fromkeys(by, "slices")
+    used |= {} if cluster is None else {cluster: "clusters"}
     drawn = {"level": level, "seed": seed}
     waivers = (*waivers, *waivers_of(gates))
     flips = [falls(m) if waivers and m.judged else None for m in joined.measures]
@@ -210,7 +212,12 @@ def compare_outcomes(
             *same_file(old, new),
             *useless,
         ),
-        read=account_lines([(side.name, side.account) for side in sides]),
+        read=(
+            *account_lines(
+                [(of.name, of.account and of.account.using(used)) for of in sides]
+            ),
+            *directions(joined.measures),
+        ),
     )
 
 
@@ -245,6 +252,7 @@ def _findings(
         detectable=found.detectable,
         within=found.within,
         equivalent=equivalent,
+        lower_is_better=measure.lower_is_better,
         slices=slices,
         pooled=_pooled(measure, joined, pool, drawn),
         changes=changes,
@@ -342,6 +350,7 @@ def _judged(
         of = "slices" if gate.grouping else "number"
         about = [m for m in measures if _has(m, gate)]
         if not about:
+            _check_direction(gate, measures)
             raise GateError(
                 f"the gate {gate.text!r} cannot be judged: no such {of} here"
                 + "; --by makes slices of columns" * bool(gate.grouping)
@@ -365,14 +374,41 @@ def _judged(
     return tuple(outcomes)
 
 
+_OF_SCORES = ("score_old", "score_new", "score_change")
+
+
+def _bound(measure: MeasureFindings) -> Literal["max", "min"]:
+    """Which limits keep a score good."""
+    return "max" if measure.lower_is_better else "min"
+
+
 def _without_waived(of: Slice, name: str) -> Slice:
     assert of.waived_rate is not None
     return dataclasses.replace(of, quantities={**of.quantities, name: of.waived_rate})
 
 
+def _check_direction(gate: Gate, measures: Sequence[MeasureFindings]) -> None:
+    """Refuses a limit on the good end of a score."""
+    if gate.quantity not in _OF_SCORES:
+        return
+    other = [m for m in measures if _has(m, dataclasses.replace(gate, bound=_bound(m)))]
+    if not other:
+        return
+    less = other[0].lower_is_better
+    key = f"{_bound(other[0])}-{gate.quantity}".replace("_", "-")
+    raise GateError(
+        f"the gate {gate.text!r} does not stop a worse score: "
+        f"{'less' if less else 'more'} is better in {other[0].name}; write {key}"
+        + ", or --lower-is-better if less is better"
+        * (not less)
+    )
+
+
 def _has(measure: MeasureFindings, gate: Gate) -> bool:
     if gate.quantity == EQUIVALENT:
         return measure.decided and measure.within is not None
+    if gate.quantity in _OF_SCORES and gate.bound != _bound(measure):
+        return False
     if not gate.grouping:
         return gate.quantity in measure.quantities
     return any(

@@ -112,6 +112,7 @@ def estimate(
     known, share = sums.known_mean(gain), sums.known(gain)
     value = float(gain.sum())
     flips = better.sum() + worse.sum()
+    sign = measure.sign
     ends = {}
     for at in (level, 2 * level - 1):
         if measure.decided:
@@ -125,18 +126,17 @@ def estimate(
         else:
             half = sums.half(known, at)
             low, high = value - half, value + half
-        ends[at] = Interval(value, float(low), float(high))
+        ends[at] = _turned(Interval(value, float(low), float(high)), sign)
     if measure.decided:
         found["accuracy_old"], found["accuracy_new"] = sums.share(old), sums.share(new)
         found["accuracy_gain"] = ends[level]
         found["negative_flip_rate"] = sums.share(worse)
         found["positive_flip_rate"] = sums.share(better)
     else:
-        error = measure.kind == "value"
-        sign, stem = (-1.0, "error") if error else (1.0, "score")
+        stem = "error" if measure.kind == "value" else "score"
         found[f"{stem}_old"] = sums.mean(sign * old)
         found[f"{stem}_new"] = sums.mean(sign * new)
-        found[f"{stem}_change"] = _turned(ends[level], sign)
+        found[f"{stem}_change"] = ends[level]
         found["share_worse"] = sums.share(worse)
         found["share_better"] = sums.share(better)
     both = known.example_quantile(level) + special.ndtri(_POWER)
@@ -182,7 +182,7 @@ def equal_weights(
         p = float(
             2 * special.stdtr(known.of_clusters, -abs(value) / np.sqrt(known.total))
         )
-    return Interval(value, value - half, value + half), p
+    return _turned(Interval(value, value - half, value + half), measure.sign), p
 
 
 def falls(measure: Measure) -> np.ndarray:

@@ -16,7 +16,13 @@ from churn_compare.outcomes.reading import (
     numbers_of,
     text_of,
 )
-from churn_compare.outcomes.values import Kind, Measure, normalized
+from churn_compare.outcomes.values import (
+    NORMALIZATIONS,
+    Kind,
+    Measure,
+    Normalization,
+    normalized,
+)
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.clusters import from_zero
 from churn_compare.reading.clusters import numbers_of as numbers_of_clusters
@@ -67,6 +73,7 @@ def join_outcomes(
     cluster: str | None = None,
     tolerance: float = 0.0,
     relative: bool = False,
+    normalize: Normalization = "text",
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     inputs: bool = True,
@@ -84,6 +91,7 @@ def join_outcomes(
             examples that are not independent.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
+        normalize: which differences of answers do not count, see `normalized`.
         top: also compares the first `top` of every ranking, as sets.
         on_missing: "intersect" leaves out examples that a side lacks, or whose
             outcome it lacks.
@@ -94,11 +102,18 @@ def join_outcomes(
     Raises:
         PredictionsError: they have no example or no measure in common.
     """
+    if normalize not in NORMALIZATIONS:
+        known = ", ".join(NORMALIZATIONS)
+        raise ValueError(f"normalize takes {known}; got {normalize!r}")
     notes: list[str] = []
     rows_old, rows_new, ids = _matched(old, new, on_missing, notes)
     keep = old.known[rows_old] & new.known[rows_new]
     if lacking := int((~keep).sum()):
-        said = f"{lacking:,} of {len(keep):,} examples lack an outcome"
+        lost = [int((~of).sum()) for of in (old.known[rows_old], new.known[rows_new])]
+        said = (
+            f"{lacking:,} of {len(keep):,} examples lack an outcome ({lost[0]:,} in "
+            f"{old.name}, {lost[1]:,} in {new.name})"
+        )
         if on_missing == "error":
             raise PredictionsError(
                 f"{said}, for example {some(ids[~keep])}; --on-missing intersect "
@@ -131,18 +146,19 @@ def join_outcomes(
         )
     if lone := sorted({*old.kinds, *new.kinds} - {*common}):
         notes.append(f"Only one side has {', '.join(lone)}, which is not compared.")
+    sides = ((old, rows_old), (new, rows_new))
     measures = []
     for name, kind in common.items():
-        measure = _measure(
-            name, kind, old, new, rows_old, rows_new, tolerance, relative
-        )
+        if kind not in ("correct", "score", "value"):
+            measure = _coded(name, kind, *sides, normalize)
+        else:
+            measure = _numbers(name, kind, *sides, tolerance, relative)
         measures.append(measure)
         if top is not None and measure.kind == "ranking":
             measures.append(_first_of(measure, top))
     groupings = {}
     if slices is not None:
         groupings = _slices(read_slices(slices, id_column), ids, old.ids is not None)
-    sides = ((old, rows_old), (new, rows_new))
     groupings |= {column: _column(column, notes, *sides) for column in by}
     clusters = None
     if cluster is not None:
@@ -207,17 +223,47 @@ def _common_kind(old: Kind, new: Kind | None) -> Kind | None:
     return old if old == new else None
 
 
-def _measure(name, kind, old, new, rows_old, rows_new, tolerance, relative) -> Measure:
-    if kind not in ("correct", "score", "value"):
-        return _coded(name, kind, old, new, rows_old, rows_new)
-    sides = ((old, rows_old), (new, rows_new))
-    truth = target_of(numbers_of, *sides) if kind == "value" else None
-    slack = tolerance if kind != "correct" else 0.0
-    before, after = (side.columns[name][:, rows] for side, rows in sides)
-    return Measure(name, kind, before, after, None, truth, slack, relative)
+def _numbers(name, kind, old, new, tolerance, relative) -> Measure:
+    before, after = (side.columns[name][:, rows] for side, rows in (old, new))
+    return Measure(
+        name,
+        kind,
+        before,
+        after,
+        target=target_of(numbers_of, old, new) if kind == "value" else None,
+        tolerance=tolerance if kind != "correct" else 0.0,
+        relative=relative,
+        lower_is_better=kind == "score" and _less(name, old[0], new[0]),
+    )
 
 
-def target_of(read: Callable, *sides: tuple[Outcomes, np.ndarray]) -> Any:
+def _less(name: str, *sides: Outcomes) -> bool:
+    """Whether less of a score is better, on which both sides must agree."""
+    known = {side.less[name] for side in sides if name in side.less}
+    if len(known) > 1:
+        raise PredictionsError(
+            f"more of {name} is better by one log and less by the other; "
+            f"--lower-is-better {name} decides"
+        )
+    return any(known)
+
+
+def directions(measures: Sequence[Measure]) -> tuple[str, ...]:
+    """One sentence about the scores: which of them should rise, which should fall."""
+    scores = [(m.name, m.lower_is_better) for m in measures if m.kind == "score"]
+    less, more = ([name for name, low in scores if low is of] for of in (True, False))
+    found = [f"less is better in {some(less)}"] if less else []
+    if more:
+        other = "(--lower-is-better NAME says otherwise)"
+        found.append(f"more is better in {some(more)} {other}")
+    return (f"Scores: {'; '.join(found)}.",) if found else ()
+
+
+def target_of(
+    read: Callable,
+    *sides: tuple[Outcomes, np.ndarray],
+    normalize: Normalization = "text",
+) -> Any:
     """What is right, on which all sides must agree; None if none says."""
     given = [(side, rows) for side, rows in sides if side.target is not None]
     found = [read(_taken(side.target, rows), "target") for side, rows in given]
@@ -230,7 +276,8 @@ def target_of(read: Callable, *sides: tuple[Outcomes, np.ndarray]) -> Any:
             a, b = (numbers_of(column, "target")[0] for column in columns)
             differ = a != b
         except PredictionsError:
-            differ = ~equal(normalized(found[0][0]), normalized(right))
+            texts = (normalized(text, normalize) for text in (found[0][0], right))
+            differ = ~equal(*texts)
         if differ.any():
             where = rows if side.ids is None else np.asarray(side.ids)[rows]
             raise PredictionsError(
@@ -241,21 +288,27 @@ def target_of(read: Callable, *sides: tuple[Outcomes, np.ndarray]) -> Any:
     return found[0][0] if found else None
 
 
-def _coded(name, kind, old, new, rows_old, rows_new) -> Measure:
+def _coded(name, kind, old, new, normalize) -> Measure:
     """Texts, sets and rankings as places in what there is on either side."""
     import pyarrow as pa
+    from pyarrow import compute
+
+    pc: Any = compute
 
     def chosen(side, rows):
         places = (np.arange(side.runs)[:, None] * len(side.known) + rows).reshape(-1)
         return side.columns[name].take(places)
 
-    texts = [chosen(old, rows_old), chosen(new, rows_new)]
+    texts = [chosen(*old), chosen(*new)]
     read = lists_of if kind in ("set", "ranking") else answers_of
-    goal = target_of(read, (old, rows_old), (new, rows_new))
+    goal = target_of(read, old, new, normalize=normalize)
     if goal is not None:
         texts.append(goal)
-    whole = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])
-    plain = normalized(whole) if kind == "answer" else whole
+    plain = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])
+    if kind == "answer":
+        plain = normalized(plain, normalize)
+    elif kind != "label":
+        plain = pc.utf8_normalize(plain, "NFC")
     encoded = plain.dictionary_encode()
     places, things = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
     if kind not in ("answer", "label"):
@@ -273,7 +326,7 @@ def _coded(name, kind, old, new, rows_old, rows_new) -> Measure:
         things = list(numbers)
     ends = np.cumsum([len(text) for text in texts])
     before, after, *goals = np.split(places, ends[:-1])
-    count = len(rows_old)
+    count = len(old[1])
     shown = None
     if kind in ("answer", "label"):
         shown = {

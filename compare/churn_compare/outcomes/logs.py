@@ -1,20 +1,22 @@
-"""Logs of evaluation tools as tables: lm-evaluation-harness and Inspect."""
+"""Logs of evaluation tools as tables: lm-evaluation-harness, Inspect and others."""
 
-import itertools
+import csv
+import hashlib
 import json
 import os
+import re
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from churn_compare.array_files import ArrayFileError, check_memory
-from churn_compare.example_ids import PredictionsError
+from churn_compare.example_ids import PredictionsError, some
 from churn_compare.reading.objects import json_lines, table_of
 
 _ZSTANDARD = 93  # compression method of an archive
-_GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}  # Inspect's value_to_float
 
 
 class Log(NamedTuple):
@@ -22,24 +24,37 @@ class Log(NamedTuple):
 
     table: Any  # a `pyarrow.Table`
     scores: tuple[str, ...]  # columns that its metrics or scorers made
+    answers: tuple[str, ...]
+    read: tuple[str, ...]  # of the account: the tool, and what a user should know
+    left_out: tuple[str, ...] = ()  # metrics that are neither numbers nor grades
+    less: Mapping[str, bool] = {}  # metric to whether less is better, if it says so
+
+
+class _Row(NamedTuple):
+    """A row of a log."""
+
+    facts: dict[str, Any]  # id, run, hash of the input, ...
+    scores: dict[str, Any]  # numbers and grades; None for what is neither
+    answers: dict[str, str]
 
 
 def read_log(path: Path) -> Log | None:
     """The log of an evaluation tool; None for any other file.
 
-    lm-evaluation-harness's `samples_*.jsonl` have a row per document and filter: id
-    `doc_id`, `answer` (the filtered response, or the number of the most likely choice),
-    the metrics by their names, an `input_hash`. Of several filters the first is taken.
-    Inspect's `.eval` and `.json` logs have a row per sample and epoch: `id`, `epoch`,
-    `input`, `answer` and a column per scorer; grades C, P, N and I are 1, 0.5, 0 and 0.
-    Whether an answer is right is for the tool to say: its target is not read.
+    lm-evaluation-harness's `samples_*.jsonl` have a row per document and filter, which
+    become one: id `doc_id`, and the metrics and `answer` (the filtered response, or the
+    number of the most likely choice) of each filter, as `exact_match,strict-match`. A
+    folder of them is read with the latest file of each task. Inspect's `.eval` and
+    `.json` logs have a row per sample and epoch and a column per scorer. Whether an
+    answer is right is for the tool to say: its target is not read.
     """
     try:
-        return _read_log(path)
+        read = reader_of(path)
+        return None if read is None else read(path)
     except (PredictionsError, ArrayFileError):
         raise
     except (AttributeError, KeyError, TypeError) as error:
-        raise PredictionsError("is no log of an evaluation tool") from error
+        raise PredictionsError("is not a log of an evaluation tool") from error
     except Exception as error:  # a damaged file may raise anything in a parser
         why = "it is nested too deep" if isinstance(error, RecursionError) else error
         if isinstance(error, UnicodeDecodeError):
@@ -47,53 +62,230 @@ def read_log(path: Path) -> Log | None:
         raise PredictionsError(f"cannot be read, {str(why)[:200]}") from error
 
 
-def _read_log(path: Path) -> Log | None:
+def reader_of(path: Path) -> Callable[[Path], Log] | None:
+    """What reads this file as the log of a tool; None for any other file."""
     name = path.name.lower()
+    if path.is_dir():
+        return _harness_folder if any(_samples(path)) else None
+    if not path.is_file():
+        return None
     if name.endswith(".eval"):
-        return _log(_inspect_archive(path))
-    if name.endswith(".json") and path.is_file():
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        if isinstance(found, dict) and "samples" in found and "eval" in found:
-            return _log(map(_inspect_row, found["samples"] or ()))
-        raise PredictionsError("is no log of Inspect")
-    if name.endswith(".jsonl"):
-        lines = json_lines(path)
-        first = next(lines, None)
-        if isinstance(first, dict) and {"doc_id", "filtered_resps"} <= first.keys():
-            return _log(_harness_rows(itertools.chain([first], lines)))
+        return _inspect_archive
+    if name.endswith(".json"):
+        return _inspect_json
+    keys = {*column_names(path)}
+    for wanted, read in _BY_KEYS.items():
+        if {*wanted} <= keys:
+            return read
     return None
 
 
-def _log(rows: Iterable[tuple[dict[str, Any], dict[str, float]]]) -> Log:
-    found = list(rows)
-    scores = tuple(dict.fromkeys(name for _, of in found for name in of))
-    return Log(table_of(facts | of for facts, of in found), scores)
+def column_names(path: Path) -> list[str]:
+    """Columns of a file, without reading all of it; none where it has no names."""
+    name = path.name.lower()
+    if not path.is_file():
+        return []
+    if name.endswith(".jsonl"):
+        return list(next(json_lines(path), {}))
+    if name.endswith(".csv"):
+        with open(path, encoding="utf-8-sig", newline="", errors="replace") as file:
+            return next(csv.reader(file), [])
+    if name.endswith(".parquet"):
+        import pyarrow.parquet as parquet
 
+        try:
+            return parquet.read_schema(path).names
+        except (OSError, ValueError):
+            return []  # what reads all of it says what is wrong
+    return []
+
+
+def _log(
+    rows: Iterable[_Row], read: Iterable[str], less: Mapping[str, bool] | None = None
+) -> Log:
+    found, size = [], 0
+    for row in rows:
+        # About 100 bytes an entry, and the texts: an archive's rows are all kept.
+        size += 100 * sum(map(len, row)) + sum(map(len, row.answers.values()))
+        if not len(found) % 1000 or size > 2**26:
+            check_memory(size)
+        found.append(row)
+    if not found:
+        raise PredictionsError("there are no examples")
+    names = {name: None for row in found for name in row.scores}
+    scores = [n for n in names if any(row.scores.get(n) is not None for row in found)]
+    table = table_of(
+        row.facts | row.answers | {n: row.scores.get(n) for n in scores}
+        for row in found
+    )
+    answers = dict.fromkeys(name for row in found for name in row.answers)
+    left = tuple(name for name in names if name not in scores)
+    return Log(table, (*scores,), (*answers,), (*read,), left, less or {})
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A metric as numbers and grades, part by part; None for anything else."""
+    if isinstance(value, Mapping) and value:
+        for part, of in value.items():
+            yield from _flat(f"{name}.{part}", of)
+    elif isinstance(value, list) and value and {*map(type, value)} == {bool}:
+        yield name, sum(value) / len(value)  # IFEval's instructions of a prompt
+    elif isinstance(value, bool | int | float):
+        yield name, float(value)
+    else:
+        yield name, value if isinstance(value, str) else None
+
+
+def _scores(values: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(pair for name, of in values.items() for pair in _flat(name, of))
+
+
+def _hash(given: Any) -> str:
+    text = given if isinstance(given, str) else json.dumps(given, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# lm-evaluation-harness
 
 _HARNESS = (
     "doc_id doc target arguments resps filtered_resps filter metrics doc_hash "
     "prompt_hash target_hash"
 ).split()
+_FILE = re.compile(r"samples_(.+?)(?:_(\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
+# What it logs of a document is the log-likelihood, perhaps with a count of units; of
+# all documents together it makes a perplexity, of which less is better.
+_LIKELIHOODS = {
+    "perplexity": "log_likelihood",
+    "word_perplexity": "log_likelihood_per_word",
+    "byte_perplexity": "log_likelihood_per_byte",
+    "bits_per_byte": "log_likelihood_per_byte",
+}
 
 
-def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[dict, dict]]:
-    chosen = None
+def _harness_file(path: Path) -> Log:
+    match = _FILE.fullmatch(path.name)
+    task, date = match.groups() if match else ("", None)
+    rows = list(_harness_rows(json_lines(path)))
+    less = _logged_directions(path.parent, date, task)
+    return _log(rows, _harness_account(rows), less)
+
+
+def _samples(folder: Path) -> Iterator[Path]:
+    """The files of samples in the folder of a model, or of the only model in it."""
+    if any((folder / name).is_file() for name in ("predictions.npz", "index.json")):
+        return
+    found = [path for path in folder.glob("samples_*.jsonl") if path.is_file()]
+    inner = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
+    if not found and len(inner) > 1:
+        names = some([path.name for path in inner])
+        raise PredictionsError(f"holds results of several models, {names}; name one")
+    yield from found or (inner[0].glob("samples_*.jsonl") if inner else ())
+
+
+def _harness_folder(folder: Path) -> Log:
+    """The latest file of each task; the tasks are told apart by a column `task`."""
+    latest: dict[str, tuple[str, Path]] = {}
+    files = 0
+    for path in _samples(folder):
+        if match := _FILE.fullmatch(path.name):
+            task, date = match.groups()
+            latest[task] = max(latest.get(task, ("", path)), (date or "", path))
+            files += 1
+    tasks = {task: latest[task][1] for task in sorted(latest)}
+    if len(tasks) == 1:
+        (path,) = tasks.values()
+        log = _harness_file(path)
+        return log._replace(read=(*log.read, path.name))
+    parts: dict[str, list[_Row]] = {}
+    less: dict[str, bool] = {}
+    for task, path in tasks.items():
+        rows = parts[task] = list(_harness_rows(json_lines(path)))
+        for row in rows:
+            row.facts.update(id=f"{task}/{row.facts['id']}", task=task)
+        less |= _logged_directions(path.parent, latest[task][0], task)
+    of_all = [{n for row in rows for n in row.scores} for rows in parts.values()]
+    common = set.intersection(*of_all)
+    if not common:
+        of = [f"{task} has {some(sorted(n))}" for task, n in zip(tasks, of_all)][:3]
+        raise PredictionsError(
+            f"the {len(tasks)} tasks have no metric in common ({'; '.join(of)}): "
+            f"compare one at a time, such as {next(iter(tasks.values()))}"
+        )
+    rows = [row for part in parts.values() for row in part]
+    answers = set.intersection(
+        *({n for row in part for n in row.answers} for part in parts.values())
+    )
     for row in rows:
-        chosen = row.get("filter", "none") if chosen is None else chosen
-        if row.get("filter", "none") != chosen:
-            continue
+        for kept, of in ((common, row.scores), (answers, row.answers)):
+            for name in {*of} - kept:
+                del of[name]
+    read = [f"{len(tasks)} tasks (column task, for --by)"]
+    read += [f"the latest of {files} files"] if files > len(tasks) else []
+    log = _log(rows, [*_harness_account(rows), *read], less)
+    lone = [f"{n} (not of every task)" for n in sorted(set.union(*of_all) - common)]
+    return log._replace(left_out=(*log.left_out, *lone))
+
+
+def _harness_account(rows: Iterable[_Row]) -> list[str]:
+    names = {name for row in rows for name in row.scores}
+    of = [f"{old} as {new}" for old, new in _LIKELIHOODS.items() if new in names]
+    return ["log of lm-evaluation-harness", *of]
+
+
+def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[_Row]:
+    """A row per document and run, with the metrics and the answer of each filter."""
+    found: dict[Any, list[_Row]] = {}
+    seen: dict[tuple[Any, str], list[Any]] = {}
+    for row in rows:
+        which, name = row["doc_id"], row.get("filter", "none")
+        runs = found.setdefault(which, [])
+        facts = {"id": which, "input_hash": _prompt_hash(row)}
+        if runs and runs[0].facts != facts:
+            raise PredictionsError(
+                f"doc_id {which} stands for two prompts: the file has rows of several "
+                "tasks; compare the samples_*.jsonl of one task"
+            )
+        earlier = seen.setdefault((which, name), [])
+        if "filter" not in row and row.get("resps") in earlier:
+            raise PredictionsError(
+                f"doc_id {which} has two rows with the same responses: they are of two "
+                "filters, which this old log does not name; keep the rows of one "
+                "filter, or evaluate again with a newer lm_eval"
+            )
+        if len(earlier) == len(runs):
+            runs.append(_Row(facts, {}, {}))
+        run = runs[len(earlier)]
+        earlier.append(row.get("resps"))
+        ending = "" if name == "none" else f",{name}"
         said = row["filtered_resps"]
         said = said[0] if isinstance(said, list) and len(said) == 1 else said
-        found = {"id": row["doc_id"]}
-        if isinstance(said, str):
-            found["answer"] = said
-        elif (choice := _choice(said)) is not None:
-            found["answer"] = choice
-        if "prompt_hash" in row or "doc_hash" in row:
-            found["input_hash"] = row.get("prompt_hash", row.get("doc_hash"))
+        said = said if isinstance(said, str) else _choice(said)
+        if said is not None:
+            run.answers[f"answer{ending}"] = said
         metrics = row.get("metrics") or [n for n in row if n not in _HARNESS]
-        yield found, _numbers({metric: row.get(metric) for metric in metrics})
+        values = dict(_likelihood(metric, row.get(metric)) for metric in metrics)
+        run.scores.update({f"{n}{ending}": of for n, of in _scores(values).items()})
+    for runs in found.values():
+        yield from runs
+
+
+def _prompt_hash(row: Mapping[str, Any]) -> str:
+    """SHA-256 of the prompt, which old logs do not hold."""
+    if known := row.get("prompt_hash", row.get("doc_hash")):
+        return known
+    first = row.get("arguments")
+    while isinstance(first, list | dict) and first:
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    return _hash(first if isinstance(first, str) else row.get("doc"))
+
+
+def _likelihood(metric: str, value: Any) -> tuple[str, Any]:
+    """The log-likelihood that a perplexity is made of, by its name."""
+    total, units = value if isinstance(value, list) and len(value) == 2 else (value, 1)
+    numbers = all(type(of) in (int, float) for of in (total, units))
+    if metric in _LIKELIHOODS and numbers and total <= 0 < units:
+        return _LIKELIHOODS[metric], total / units
+    return metric, value
 
 
 def _choice(answers: Any) -> str | None:
@@ -105,36 +297,88 @@ def _choice(answers: Any) -> str | None:
     return str(likely.index(max(likely))) if len(likely) > 1 else None
 
 
-def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    """Those that are numbers."""
-    return {
-        name: float(value)
-        for name, value in values.items()
-        if isinstance(value, bool | int | float)
-    }
+def _logged_directions(folder: Path, date: str | None, task: str) -> dict[str, bool]:
+    """Metric to whether less is better, by the results next to the samples."""
+    files = [folder / f"results_{date}.json"] if date else []
+    for path in [*files, *sorted(folder.glob("results_*.json"), reverse=True)]:
+        try:
+            found = json.loads(path.read_bytes())["higher_is_better"][task]
+            return {
+                name: not higher
+                for name, higher in found.items()
+                if isinstance(higher, bool) and name not in _LIKELIHOODS
+            }
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue  # its names may still tell
+    return {}
 
 
-def _inspect_row(sample: dict[str, Any]) -> tuple[dict, dict]:
-    found = {
-        "id": str(sample["id"]),
-        "epoch": sample.get("epoch", 1),
-        "input": json.dumps(sample.get("input"), sort_keys=True),
-    }
-    values: dict[str, Any] = {}
-    for scorer, score in (sample.get("scores") or {}).items():
-        value = score.get("value") if isinstance(score, dict) else score
-        values[scorer] = _GRADES.get(value) if isinstance(value, str) else value
+# Inspect
+
+
+def _inspect_json(path: Path) -> Log:
+    check_memory(path.stat().st_size)
+    found = json.loads(path.read_bytes())
+    if not (isinstance(found, dict) and "eval" in found):
+        raise PredictionsError("is not an Inspect log")
+    return _inspect(found, found.get("samples") or ())
+
+
+def _inspect(header: Mapping[str, Any], samples: Iterable[dict[str, Any]]) -> Log:
+    scorer = ((header.get("results") or {}).get("scorer") or {}).get("name", "score")
+    total = failed = 0
+    read = ["log of Inspect"]
+    if (status := header.get("status", "success")) != "success":
+        read.append(f"status {status}")
+
+    def counted() -> Iterator[_Row]:
+        nonlocal total, failed
+        for sample in samples:
+            total += 1
+            failed += bool(sample.get("error"))
+            yield _inspect_row(sample, scorer)
+
+    try:
+        log = _log(counted(), read)
+    except PredictionsError:
+        if total:
+            raise
+        raise PredictionsError(
+            "this Inspect log has no samples; evaluate again without --no-log-samples"
+        ) from None
+    said = f"{total:,} samples" + f", {failed:,} with an error" * bool(failed)
+    return log._replace(read=(*log.read, said))
+
+
+def _inspect_row(sample: dict[str, Any], scorer: str) -> _Row:
+    asked = sample.get("input")
+    if isinstance(asked, list):  # messages, whose own ids are drawn anew
+        asked = [[of.get("role"), of.get("content")] for of in asked]
+    facts = {"id": str(sample["id"]), "epoch": sample.get("epoch", 1)}
+    facts["input_hash"] = _hash(asked)
+    scores = sample.get("scores") or {}
+    if sample.get("score"):  # of version 1
+        scores = {scorer: sample["score"]}
+    values, answers = {}, {}
+    for name, score in scores.items():
+        values[name] = score.get("value") if isinstance(score, dict) else score
         if isinstance(score, dict) and isinstance(score.get("answer"), str):
-            found.setdefault("answer", score["answer"])
-    return found, _numbers(values)
+            which = "answer" if len(scores) == 1 else f"answer,{name}"
+            answers[which] = score["answer"]
+    return _Row(facts, _scores(values), answers)
 
 
-def _inspect_archive(path: Path) -> Iterator[tuple[dict, dict]]:
+def _inspect_archive(path: Path) -> Log:
     with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            if entry.filename.startswith("samples/"):
-                check_memory(entry.file_size)
-                yield _inspect_row(json.loads(_content(path, archive, entry)))
+        entries = {entry.filename: entry for entry in archive.infolist()}
+
+        def read(entry: zipfile.ZipInfo) -> dict[str, Any]:
+            check_memory(entry.file_size)
+            return json.loads(_content(path, archive, entry))
+
+        header = read(entries["header.json"]) if "header.json" in entries else {}
+        of = [e for e in archive.infolist() if e.filename.startswith("samples/")]
+        return _inspect(header, map(read, of))
 
 
 def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -149,4 +393,78 @@ def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> by
         file.seek(names + extra, os.SEEK_CUR)
         packed = pa.BufferReader(file.read(entry.compress_size))
     with pa.CompressedInputStream(packed, "zstd") as stream:
-        return stream.read(entry.file_size)
+        found = stream.read(entry.file_size)
+    if len(found) != entry.file_size or zlib.crc32(found) != entry.CRC:
+        raise PredictionsError(f"{entry.filename} is damaged: its checksum differs")
+    return found
+
+
+# Other tools
+
+
+def _gym(path: Path) -> Log:
+    """NVIDIA NeMo Gym: a reward per task and rollout."""
+
+    def rows() -> Iterator[_Row]:
+        for row in json_lines(path):
+            facts = {"id": row["_ng_task_index"], "run": row["_ng_rollout_index"]}
+            asked = (row.get("responses_create_params") or {}).get("input")
+            yield _Row(
+                facts | {"input_hash": _hash(asked)}, {"reward": row["reward"]}, {}
+            )
+
+    return _log(rows(), ["rollouts of NeMo Gym"])
+
+
+def _openai(path: Path) -> Log:
+    """OpenAI evals: events, of which the scored ones of a sample become its row."""
+    found: dict[str, _Row] = {}
+    for event in json_lines(path):
+        data = event.get("data")
+        if "sample_id" not in event or not isinstance(data, dict):
+            continue
+        row = found.setdefault(
+            event["sample_id"], _Row({"id": event["sample_id"]}, {}, {})
+        )
+        if event.get("type") == "sampling":
+            row.facts.setdefault("input_hash", _hash(data.get("prompt")))
+            continue
+        numbers = {n: x for n, x in data.items() if isinstance(x, bool | int | float)}
+        if twice := {*numbers} & {*row.scores}:
+            raise PredictionsError(
+                f"sample {event['sample_id']} has several numbers {some(sorted(twice))}"
+            )
+        row.scores.update(numbers)
+        if isinstance(picked := data.get("picked"), str):
+            row.answers["answer"] = picked
+    scored = [row for row in found.values() if row.scores]
+    return _log(scored, ["log of OpenAI evals"])
+
+
+def _lighteval(path: Path) -> Log:
+    """Details of lighteval: the metrics of a row are a structure."""
+    import pyarrow.parquet as parquet
+
+    rows = []
+    for number, row in enumerate(parquet.read_table(path).to_pylist()):
+        doc, metrics, response = (
+            row.get(name, row.get(f"__{name}__")) or {}
+            for name in ("doc", "metric", "model_response")
+        )
+        facts = {
+            "id": str(doc.get("id", number)),
+            "input_hash": _hash(doc.get("query")),
+        }
+        texts = response.get("text") or []
+        answers = {"answer": texts[0]} if len(texts) == 1 else {}
+        rows.append(_Row(facts, _scores(metrics), answers))
+    return _log(rows, ["details of lighteval"])
+
+
+_BY_KEYS: dict[tuple[str, ...], Callable[[Path], Log]] = {
+    ("doc_id", "filtered_resps"): _harness_file,
+    ("_ng_task_index", "_ng_rollout_index", "reward"): _gym,
+    ("spec",): _openai,
+    ("__doc__", "__metric__"): _lighteval,
+    ("doc", "metric", "model_response"): _lighteval,
+}

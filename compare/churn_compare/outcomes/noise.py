@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from churn_compare.outcomes.reading import (
     read_outcomes,
 )
 from churn_compare.outcomes.result import Change, MeasureFindings
-from churn_compare.outcomes.values import Measure
-from churn_compare.pair import Side
+from churn_compare.outcomes.values import Measure, Normalization
+from churn_compare.pair import Side, class_order
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.clusters import NO_CLUSTER, read_clusters
 from churn_compare.reading.sides import read_side
@@ -34,9 +34,11 @@ def noise_floor(
     cluster: str | None = None,
     tolerance: float = 0.0,
     relative: bool = False,
+    normalize: Normalization = "text",
     id_column: str | None = None,
     target_column: str | None = None,
     score_columns: Sequence[str] = (),
+    grades: Mapping[str, float] | None = None,
     confirm: Sequence[str] = (),
     regressions: int = 20,
     level: float = 0.95,
@@ -54,9 +56,11 @@ def noise_floor(
         cluster: as in `compare_outcomes`, like all that follows.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
+        normalize: which differences of answers do not count.
         id_column: column of ids.
         target_column: column of what is right, or of labels.
         score_columns: columns of numbers to compare.
+        grades: what each grade is worth, where scores are letters or words.
         confirm: names of doubts about what was read that are right as they are.
         regressions: how many of the least stable examples to list.
         level: of the confidence intervals.
@@ -75,18 +79,21 @@ def noise_floor(
         >>> round(found["runs_differ"].value, 3), found["runs_agree"].value
         (0.167, 0.75)
     """
-    sides = [_read(g, score_columns, cluster, id_column, target_column) for g in runs]
+    columns = {"id_column": id_column, "target_column": target_column}
+    scores = {"score_columns": score_columns, "grades": grades}
+    sides = [_read(given, cluster, columns, scores) for given in runs]
     if sum(side.runs for side in sides) < 2:
         raise PredictionsError("noise is measured between runs, and there is one")
-    whole = _together(sides)
-    options: dict[str, Any] = {"cluster": cluster, "confirm": confirm}
-    options |= {"tolerance": tolerance, "relative": relative}
-    joined = join_outcomes(whole, whole, on_missing="intersect", **options)
+    whole = _together(sides, normalize)
+    joining: dict[str, Any] = {"cluster": cluster, "confirm": confirm}
+    joining |= {"tolerance": tolerance, "relative": relative, "normalize": normalize}
+    joined = join_outcomes(whole, whole, on_missing="intersect", **joining)
     measures = []
     for measure in joined.measures:
         sums = Sums(measure, joined.clusters, level, seed)
         measures.append(_findings(measure, sums, joined.ids, regressions))
     clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
+    used = {} if cluster is None else {cluster: "clusters"}
     return OutcomesResult(
         old=whole.name,
         new="",
@@ -95,25 +102,23 @@ def noise_floor(
         measures=tuple(measures),
         clusters=clusters,
         notes=joined.notes,
-        read=account_lines([(side.name, side.account) for side in sides]),
+        read=account_lines(
+            [(of.name, of.account and of.account.using(used)) for of in sides]
+        ),
     )
 
 
-def _read(given: Any, score_columns, cluster, id_column, target_column) -> Outcomes:
-    columns = {"id_column": id_column}
+def _read(given: Any, cluster, columns: dict, scores: dict) -> Outcomes:
     path = isinstance(given, str | os.PathLike)
-    if score_columns or not path or has_outcomes(Path(given)):
+    named = scores["score_columns"]
+    if named or not path or has_outcomes(Path(given)):
         try:
-            return read_outcomes(
-                given,
-                score_columns=score_columns,
-                target_column=target_column,
-                **columns,
-            )
+            return read_outcomes(given, **columns, **scores)
         except PredictionsError:
-            if path or score_columns:
+            if path or named:
                 raise
-    side = read_side(given, label_column=target_column, **columns)
+    id_column, label_column = columns["id_column"], columns["target_column"]
+    side = read_side(given, id_column=id_column, label_column=label_column)
     found = of_classes(side)
     if cluster is None:
         return found
@@ -133,14 +138,16 @@ def of_classes(side: Side) -> Outcomes:
     """Predicted classes as outcomes."""
     import pyarrow as pa
 
+    names = side.class_names or tuple(map(str, range(side.classes)))
     if side.kind == "classes":
         predicted = side.values
+    elif side.decisions is not None:
+        predicted = side.decisions
     else:
-        blocks = range(0, side.examples, _ROWS)
-        predicted = np.concatenate(
-            [side.values[:, i : i + _ROWS].argmax(axis=-1) for i in blocks], axis=1
-        )
-    names = side.class_names or tuple(map(str, range(side.classes)))
+        order = class_order(names)  # ties go to the first class by name
+        blocks = (side.values[:, i : i + _ROWS] for i in range(0, side.examples, _ROWS))
+        found = [order[block[..., order].argmax(axis=-1)] for block in blocks]
+        predicted = np.concatenate(found, axis=1)
     texts = pa.array(names).take(pa.array(np.asarray(predicted).reshape(-1)))
     target = None
     if side.labels is not None:
@@ -158,7 +165,7 @@ def of_classes(side: Side) -> Outcomes:
     )
 
 
-def _together(sides: Sequence[Outcomes]) -> Outcomes:
+def _together(sides: Sequence[Outcomes], normalize: Normalization) -> Outcomes:
     """The runs of all sides, on the examples that all have."""
     import pyarrow as pa
 
@@ -204,7 +211,8 @@ def _together(sides: Sequence[Outcomes]) -> Outcomes:
                     f"{side.name} than in {first.name}; runs must have the same"
                 )
     if {*first.kinds.values()} - {"correct", "score"}:
-        target_of(answers_of, *zip(sides, rows, strict=True))  # must agree
+        of = zip(sides, rows, strict=True)
+        target_of(answers_of, *of, normalize=normalize)  # must agree
     names = list(dict.fromkeys(side.name for side in sides))
     return Outcomes(
         name=", ".join(names),
@@ -237,7 +245,9 @@ def _findings(
         "runs_differ": sums.share(sums.grouped(differ)),
         "runs_agree": sums.share(sums.grouped(runs_agree(runs, measure))),
     }
-    worth = [float(measure.worth(run).mean()) for run in runs] if measure.judged else []
+    means = []
+    if measure.judged:
+        means = [measure.sign * float(measure.worth(run).mean()) for run in runs]
     unstable = np.flatnonzero(differ)
     worst = unstable[np.argsort(-differ[unstable], kind="stable")][:listed]
     rows = []
@@ -261,7 +271,7 @@ def _findings(
         detectable=np.nan,
         within=None,
         equivalent=None,
-        of_runs=tuple(worth),
+        of_runs=tuple(means),
         changes=tuple(rows),
         changes_total=len(unstable),
     )

@@ -1,6 +1,5 @@
 """Outcomes of one version: columns of a table, of an evaluation's log, of arrays."""
 
-import csv
 import dataclasses
 import json
 import os
@@ -11,21 +10,13 @@ from typing import Any
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, some
-from churn_compare.outcomes.logs import read_log
-from churn_compare.outcomes.values import Kind
+from churn_compare.outcomes.logs import Log, column_names, read_log, reader_of
+from churn_compare.outcomes.values import Kind, less_is_better
 from churn_compare.reading.account import Account
-from churn_compare.reading.class_values import (
-    ID,
-    LABEL,
-    PREDICTION,
-    RUN,
-    SCORES,
-    find_column,
-)
-from churn_compare.reading.class_values import score_columns as class_scores
+from churn_compare.reading.class_values import ID, LABEL, RUN, find_column
 from churn_compare.reading.contents import as_table, read_contents
 from churn_compare.reading.ids import as_ids, counts_rows, index_ids
-from churn_compare.reading.objects import json_lines
+from churn_compare.reading.tables import of_classifier
 
 COLUMNS: Mapping[str, Kind] = {
     "correct": "correct",
@@ -39,9 +30,27 @@ COLUMNS: Mapping[str, Kind] = {
 }
 """Columns that are outcomes, by their names."""
 
-TARGET = (*LABEL, "reference", "expected")
 INPUT = ("input", "prompt", "question", "input_hash")
 RUNS = (*RUN, "epoch", "repeat", "sample")
+# Columns that an example has one value of, whatever the run.
+_OF_EXAMPLES = (
+    "task",
+    "subtask",
+    "dataset",
+    "subset",
+    "subject",
+    "benchmark",
+    "config",
+)
+# What Inspect's `value_to_float` makes of texts.
+_GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}
+_GRADES |= {
+    word: 1.0 for of in ("yes", "true") for word in (of, of.title(), of.upper())
+}
+_GRADES |= {
+    word: 0.0 for of in ("no", "false") for word in (of, of.title(), of.upper())
+}
+_MOST_GRADES = 12  # of a score; of more different texts none is a grade
 _TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
 _FALSE = ("false", "no", "fail", "failed", "incorrect", "i", "0", "0.0")
 _LARGEST = 1e100  # sums of squares of larger numbers are infinite
@@ -63,6 +72,7 @@ class Outcomes:
         target: Arrow array `[N]`; None without one.
         inputs: Arrow array of texts `[N]`; None without one.
         others: Arrow columns `[N]`, by name, that are neither.
+        less: score to whether less is better, as far as anything says so.
         account: what was read of the file; None where nothing has a name.
     """
 
@@ -75,6 +85,7 @@ class Outcomes:
     target: Any = None
     inputs: Any = None
     others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    less: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     account: Account | None = None
 
 
@@ -88,6 +99,8 @@ def read_outcomes(
     name: str | None = None,
     *,
     score_columns: Sequence[str] = (),
+    lower_is_better: Sequence[str] = (),
+    grades: Mapping[str, float] | None = None,
     id_column: str | None = None,
     target_column: str | None = None,
 ) -> Outcomes:
@@ -98,14 +111,18 @@ def read_outcomes(
     `score` (a number), `answer` (a text), `value` (a number, with `target`), `set` or
     `ranking` (a list); perhaps `id`, `target`, `input` (`prompt`, `question`) and `run`
     (`epoch`, `repeat`, `sample`). An id that occurs R times, always equally often, has
-    R runs. Logs of lm-evaluation-harness (`samples_*.jsonl`) and Inspect (`.eval`,
-    `.json`) are read as such tables.
+    R runs. Logs of lm-evaluation-harness (`samples_*.jsonl`, or a folder of them),
+    Inspect (`.eval`, `.json`), lighteval, OpenAI evals and NeMo Gym are read as such
+    tables.
 
     Args:
         given: a path, a mapping of arrays, a list of records, a frame of pandas or
             polars, a `datasets.Dataset` or an Arrow table.
         name: what to call the version; a path is called by its file name.
         score_columns: columns of numbers to compare, in place of the usual names.
+        lower_is_better: scores of which less is better, by their names.
+        grades: what each grade is worth, where scores are letters or words. Of Inspect
+            C, P, N and I are 1, 0.5, 0 and 0 unless `grades` are given.
         id_column: name of the column of ids, if it is not a usual one.
         target_column: the same for what is right.
 
@@ -124,9 +141,8 @@ def read_outcomes(
         log = read_log(file) if file else None
         if log is not None:
             table = log.table
-            answers = [n for n in outcome_columns(table.column_names) if n == "answer"]
-            kinds = {n: _kind_of(table.column(n)) for n in log.scores}
-            kinds |= dict.fromkeys(answers, COLUMNS["answer"])
+            kinds: dict[str, Kind] = {n: "score" for n in log.scores}
+            kinds.update((n, "answer") for n in log.answers)
         else:
             contents = read_contents(given, id_column=id_column)
             table = contents.table
@@ -138,8 +154,23 @@ def read_outcomes(
             names = outcome_columns(table.column_names)
             kinds = {n: COLUMNS[n.strip().lower()] for n in names}
         if score_columns:
-            kinds = dict.fromkeys(score_columns, COLUMNS["score"])
-        return _outcomes(table, name, kinds, id_column, target_column)
+            kinds = dict.fromkeys(score_columns, "score")
+        if missing := [n for n in kinds if n not in table.column_names]:
+            raise PredictionsError(
+                f"there is no column {missing[0]!r}, it has {some(table.column_names)}"
+            )
+        scores = [name for name, kind in kinds.items() if kind == "score"]
+        known = grades or (_GRADES if log else {})
+        for name_of in scores if known else ():
+            place = table.column_names.index(name_of)
+            column = _graded(table.column(name_of), name_of, known)
+            table = table.set_column(place, name_of, column)
+        less = _directions(scores, lower_is_better, log)
+        for name_of in scores if log and not score_columns else ():
+            if not less.get(name_of):
+                kinds[name_of] = _kind_of(table.column(name_of))
+        found = _outcomes(table, name, kinds, id_column, target_column, log)
+        return dataclasses.replace(found, less=less)
 
 
 def _with_index(table: Any, index: Any, id_column: str | None) -> Any:
@@ -160,25 +191,78 @@ def _kind_of(column: Any) -> Kind:
     return "correct" if found <= {0.0, 1.0} else "score"
 
 
-def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column):
+def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
+    """A column of grades as numbers; one of numbers as it is."""
+    import pyarrow as pa
+
+    whole = _one(column)
+    if not (pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)):
+        return whole
+    encoded = _blank_to_null(whole).dictionary_encode()
+    worth, unknown = [], []
+    for text in encoded.dictionary.to_pylist():
+        try:
+            worth.append(float(grades.get(text.strip(), text)))
+        except ValueError:
+            unknown.append(text)
+    if unknown:
+        texts = sorted(encoded.dictionary.to_pylist())
+        if len(texts) > _MOST_GRADES:
+            raise PredictionsError(
+                f"{name} has texts, for example {some(unknown)}, and no numbers; "
+                "--score-column names the scores to compare"
+            )
+        example = " ".join(f"{text}=..." for text in texts)
+        raise PredictionsError(
+            f"{name} has grades without a number, {some(unknown)}; add --grades "
+            f"{example} with what each is worth, or name other scores by --score-column"
+        )
+    return pa.array(worth, pa.float64()).take(encoded.indices)
+
+
+def _directions(
+    scores: Sequence[str], lower: Sequence[str], log: Log | None
+) -> dict[str, bool]:
+    """Score to whether less is better, by the option, the log or its name."""
+    found, known = {}, set()
+    for name in scores:
+        metric = name.partition(",")[0]  # without its filter
+        names = [name, metric, metric.partition(".")[0]]
+        known |= {*names}
+        logged = [log.less[n] for n in names if n in log.less] if log else []
+        if {*names} & {*lower}:
+            found[name] = True
+        elif logged:
+            found[name] = logged[0]
+        elif any(map(less_is_better, names)):
+            found[name] = True
+    if lone := [name for name in lower if name not in known]:
+        raise PredictionsError(
+            f"--lower-is-better {some(lone)} is not a score here; scores are "
+            f"{some(scores) or 'none'}"
+        )
+    return found
+
+
+def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column, log):
     names = table.column_names
     id_name = find_column(names, ID, id_column, "id")
-    if missing := [n for n in chosen if n not in names]:
-        raise PredictionsError(
-            f"there is no column {missing[0]!r}, it has {some(names)}"
-        )
     if not chosen:
         raise PredictionsError(
             f"there is no column of outcomes ({', '.join(COLUMNS)}), it has "
             f"{some(names)}; --score-column names one"
         )
-    target_name = find_column(names, TARGET, target_column, "target")
+    target_name = find_column(names, LABEL, target_column, "target")
     run_name = _first(names, RUNS)
     input_name = _first(names, INPUT)
     order, runs, ids = _runs(table, id_name, run_name)
     if order is not None:
         table = table.take(order)
     examples = table.num_rows // runs
+    if runs > 1:
+        of_examples = [n for n in names if n.strip().lower() in _OF_EXAMPLES]
+        for column in filter(None, (target_name, input_name, *of_examples)):
+            _check_runs(table.column(column), column, ids, runs)
     known = np.ones(examples, bool)
     columns = {}
     for column, kind in chosen.items():
@@ -188,6 +272,16 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column)
         columns[column] = values.reshape(runs, examples) if of_runs else values
     first = table.slice(0, examples)
     special = {id_name, run_name, *chosen}
+    others = {n: _one(first.column(n)) for n in names if n not in special}
+    judged = {*chosen.values()} - {"correct", "score"}  # by the target
+    roles = {"id": id_name, "run": run_name if runs > 1 or not log else None}
+    roles |= {"target": target_name if judged else None, "input": input_name}
+    if log:
+        read = [*log.read, *(role for role in roles if roles[role]), *sorted(chosen)]
+    else:
+        read = [_role(role, column) for role, column in roles.items() if column]
+        read += [_role(kind, column) for column, kind in chosen.items()]
+    left = log.left_out if log else [n for n in others if n not in roles.values()]
     return Outcomes(
         name=name,
         runs=runs,
@@ -197,8 +291,26 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column)
         known=known,
         target=None if target_name is None else _one(first.column(target_name)),
         inputs=None if input_name is None else text_of(_one(first.column(input_name))),
-        others={n: _one(first.column(n)) for n in names if n not in special},
+        others=others,
+        account=Account(tuple(read), tuple(left)),
     )
+
+
+def _role(role: str, column: str) -> str:
+    return role if column.strip().lower() == role else f"{role} (column {column})"
+
+
+def _check_runs(column: Any, name: str, ids: Any, runs: int) -> None:
+    """Refuses rows of one id that are different examples."""
+    codes = text_of(_one(column)).dictionary_encode().indices.fill_null(-1)
+    codes = codes.to_numpy(zero_copy_only=False).reshape(runs, -1)
+    differ = (codes != codes[0]).any(axis=0)
+    if differ.any():
+        raise PredictionsError(
+            f"rows of the same id differ in {name}, for example of id "
+            f"{some(ids[differ])}: only runs of one example may share an id; make ids "
+            "that tell the examples apart"
+        )
 
 
 def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
@@ -355,29 +467,17 @@ _READERS: dict[Kind, Callable[[Any, str], tuple[Any, np.ndarray]]] = {
 
 def has_outcomes(path: Path) -> bool:
     """Whether a file holds outcomes and no predicted classes, by its columns."""
-    name = path.name.lower()
-    if not path.is_file():
-        return False
-    if name.endswith((".eval", ".json")):
-        return True
-    if name.endswith(".jsonl"):
-        with errors_of(path):
-            names = list(next(json_lines(path), {}))
-        if {"doc_id", "filtered_resps"} <= set(names):
+    with errors_of(path):
+        if reader_of(path) is not None:
             return True
-    elif name.endswith(".csv"):
-        with open(path, encoding="utf-8-sig", newline="", errors="replace") as file:
-            names = next(csv.reader(file), [])
-    elif name.endswith(".parquet"):
-        import pyarrow.parquet as parquet
+        names = column_names(path)
+    found = outcome_columns(names)
+    if not found:
+        return False
+    scored = all(column.strip().lower() == "score" for column in found)
 
-        try:
-            names = parquet.read_schema(path).names
-        except (OSError, ValueError):
-            return False  # whoever reads it says what is wrong
-    else:
-        return False
-    lower = [column.strip().lower() for column in names]
-    if any(column in (*SCORES, *PREDICTION) for column in lower):
-        return False
-    return bool(outcome_columns(names)) and class_scores(names, None) is None
+    def read(columns: list[str]) -> Any:
+        return read_contents(path, wanted=lambda names: columns).table
+
+    with errors_of(path):
+        return not of_classifier(names, scored, read)

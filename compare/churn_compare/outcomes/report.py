@@ -111,11 +111,11 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
         "80 % of cases; a smaller one may go unseen."
     )
     if measure.pooled is not None:
-        what = "worth" if measure.change == "error_change" else "mean"
+        what = "the mean error" if measure.change == "error_change" else "the mean"
         what = "accuracy" if unit == "points" else what
         found.append(pooled_sentence(measure.pooled, what, unit))
     if measure.waived is not None:
-        what = "negative flips" if measure.decided else "falls"
+        what = "negative flips" if measure.decided else _turn(measure) + "s"
         found += waived_sentence(measure.waived, measure[measure.worse], what)
     return [*found, *_worse_slices(measure)]
 
@@ -133,7 +133,8 @@ def _floor(measure: MeasureFindings) -> list[str]:
         scale, unit = (100, " %") if share else (1, "")
         least, most = (f"{scale * end:.4g}" for end in (min(runs), max(runs)))
         spread = f"{scale * statistics.stdev(runs):.2g}{' points' if share else ''}"
-        what = "Accuracy" if share else "The mean worth"
+        what = "The mean error" if measure.kind == "value" else "The mean"
+        what = "Accuracy" if share else what
         found.append(
             f"{what} is {scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
             f"{most}{unit} over runs (standard deviation {spread})."
@@ -204,13 +205,17 @@ def _average(measure: MeasureFindings) -> str:
     what = means[stem]
     brackets = f"{range_text(change, unit)}; {equals_text(measure.p)}"
     size = value_text(change, unit)
-    if judgement(name, change) == "unclear":
+    judged = judgement(name, change, measure.lower_is_better)
+    if judged == "unclear":
         return (
             f"{what} does not change detectably, from {old} to {new}: {size} "
             f"({brackets})."
         )
     verb = "rises" if change.value > 0 else "falls"
-    return f"{what} {verb} by {size.lstrip('+-')}, from {old} to {new} ({brackets})."
+    less = f", which is {judged}" if measure.lower_is_better else ""
+    return (
+        f"{what} {verb} by {size.lstrip('+-')}, from {old} to {new} ({brackets}){less}."
+    )
 
 
 def _equivalence(measure: MeasureFindings) -> str:
@@ -234,7 +239,10 @@ def _worse_slices(measure: MeasureFindings) -> Iterator[str]:
             s
             for s in of
             if s.adjusted_p < alpha
-            and judgement(measure.change, s.quantities[measure.change]) == "worse"
+            and judgement(
+                measure.change, s.quantities[measure.change], measure.lower_is_better
+            )
+            == "worse"
         ]
         if worse:
             names = listed([s.name for s in worse], _NAMED)
@@ -284,7 +292,12 @@ def _slice_row(s: Slice, measure: MeasureFindings) -> list[Cell | str]:
 def _falls(measure: MeasureFindings) -> str:
     if "runs_differ" in measure.quantities:
         return "least stable"
-    return "largest falls" if measure.judged else "largest changes"
+    return f"largest {_turn(measure)}s" if measure.judged else "largest changes"
+
+
+def _turn(measure: MeasureFindings) -> str:
+    """How a score gets worse."""
+    return "rise" if measure.lower_is_better else "fall"
 
 
 def _changes(measure: MeasureFindings) -> list[Block]:
@@ -332,7 +345,7 @@ def _change_table(measure: MeasureFindings, shown) -> Table:
     if floor:
         heads.append(Column("Pairs that differ"))
     elif not measure.decided:
-        heads.append(Column("Fall" if measure.judged else "Distance"))
+        heads.append(Column(_turn(measure).title() if measure.judged else "Distance"))
     rows = []
     for change in shown:
         row: list[Cell | str] = [change.id, _short(change.old), _short(change.new)]

@@ -69,6 +69,7 @@ class MeasureFindings:
         of_runs: mean worth of each run of a noise floor; empty otherwise.
         pooled: the change over several benchmarks; None unless asked for.
         slices: values of every grouping.
+        lower_is_better: whether less of a score is better.
         changes: the largest falls, worst first.
         changes_total: how many examples fall, or change where nothing is judged.
         waived: falls that gates do not count; None without waivers.
@@ -90,6 +91,7 @@ class MeasureFindings:
     changes: tuple[Change, ...] = ()
     changes_total: int = 0
     waived: Waived | None = None
+    lower_is_better: bool = False
 
     def __getitem__(self, name: str) -> Interval:
         """The number called `name`, with its interval."""

@@ -1,12 +1,15 @@
 """The outcome of every example: how far two are apart, and what each is worth."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 Kind = Literal["correct", "score", "answer", "label", "value", "set", "ranking"]
+Normalization = Literal["text", "squad", "none"]
+NORMALIZATIONS = get_args(Normalization)
 
 _NUMBERS = 2**24  # of a block of pairs of places in rankings
 
@@ -17,9 +20,8 @@ class Measure:
 
     Attributes:
         name: of its column.
-        kind: "correct" (0 or 1), "score" (a number, more is better), "answer" (a text),
-            "label" (a class), "value" (a regression's number), "set" or "ranking" (of
-            items).
+        kind: "correct" (0 or 1), "score" (a number), "answer" (a text), "label" (a
+            class), "value" (a regression's number), "set" or "ranking" (of items).
         old: `[R_old, N]` of the version in use: float64, or places in `things`.
         new: `[R_new, N]` of the one that is to replace it.
         things: what the places stand for: normalised texts, sets (sorted tuples of
@@ -29,6 +31,7 @@ class Measure:
         relative: whether `tolerance` is a share of the larger of both.
         shown: by side ("old", "new", "target") `[R, N]` texts as they were written;
             None for anything but answers.
+        lower_is_better: whether less of a score is better.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Measure:
     tolerance: float = 0.0
     relative: bool = False
     shown: Mapping[str, np.ndarray] | None = None
+    lower_is_better: bool = False
 
     @property
     def examples(self) -> int:
@@ -56,6 +60,11 @@ class Measure:
         """Whether an outcome is right or wrong."""
         of_texts = self.kind in ("answer", "label")
         return self.kind == "correct" or (of_texts and self.judged)
+
+    @property
+    def sign(self) -> float:
+        """-1 where less of the reported number is better, else 1."""
+        return -1.0 if self.kind == "value" or self.lower_is_better else 1.0
 
     def distance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """How far outcomes are apart, `[N]`: 0 for equal ones.
@@ -95,14 +104,14 @@ class Measure:
     def worth(self, outcome: np.ndarray) -> np.ndarray:
         """What outcomes `[N]` are worth, more is better; needs `judged`.
 
-        Of values minus the absolute error, of sets and answers the agreement with the
-        target.
+        Of scores of which less is better minus the score, of values minus the absolute
+        error, of sets and answers the agreement with the target.
 
         Args:
             outcome: `[N]` of one run.
         """
         if self.target is None:
-            return outcome
+            return -outcome if self.lower_is_better else outcome
         away = self.distance(outcome, self.target)
         return -away if self.kind == "value" else 1.0 - away
 
@@ -197,33 +206,75 @@ def kendall(things: Sequence[Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return out
 
 
-# Minus signs and decimal points are no punctuation: -3.5 is neither 3.5 nor -35.
-_NORMAL = (
-    (r"(^|\s)-(\d)", "\\1\x01\\2"),
-    (r"(\d)\.(\d)", "\\1\x02\\2"),
-    (r"\pP", " "),
+# Minus signs and decimal points of numbers stay: -3.5 is neither 3.5 nor -35.
+_SQUAD = (
+    (r"(^|[^\pL\pN])-(\.?\d)", "\\1\x01\\2"),
+    (r"\.(\d)", "\x02\\1"),
+    (r"[\pP$+<=>^`|~]", ""),
     (r"\b(a|an|the)\b", " "),
     ("\x01", "-"),
     ("\x02", "."),
-    (r"\s+", " "),
 )
 
 
-def normalized(texts: Any) -> Any:
-    """Texts without what seldom matters: capitals, punctuation, English articles.
+def normalized(texts: Any, normalize: Normalization = "text") -> Any:
+    """Texts without the differences that do not count.
+
+    "text" ignores capitals, repeated and outer spaces, and whether a letter is composed
+    (Unicode's NFC). "squad" also ignores punctuation and English articles, as SQuAD's
+    metric does, but keeps minus signs and decimal points of numbers, and texts that
+    would be empty. "none" changes nothing.
 
     Args:
         texts: an Arrow array of strings.
+        normalize: one of these.
 
     Example:
         >>> import pyarrow as pa
-        >>> normalized(pa.array(["The  Eiffel Tower.", "-3.5"])).to_pylist()
-        ['eiffel tower', '-3.5']
+        >>> answers = pa.array(["The  Eiffel Tower.", "-3.5", "(a)"])
+        >>> normalized(answers).to_pylist()
+        ['the eiffel tower.', '-3.5', '(a)']
+        >>> normalized(answers, "squad").to_pylist()
+        ['eiffel tower', '-3.5', '(a)']
     """
     from pyarrow import compute
 
     pc: Any = compute
-    texts = pc.utf8_lower(texts)
-    for pattern, instead in _NORMAL:
-        texts = pc.replace_substring_regex(texts, pattern, instead)
-    return pc.utf8_trim_whitespace(texts)
+    if normalize == "none":
+        return texts
+
+    def spaced(texts: Any) -> Any:
+        one = pc.replace_substring_regex(texts, r"[\s\pZ]+", " ")
+        return pc.utf8_trim_whitespace(one)
+
+    plain = spaced(pc.utf8_lower(pc.utf8_normalize(texts, "NFC")))
+    if normalize == "text":
+        return plain
+    short = plain
+    for pattern, instead in _SQUAD:
+        short = pc.replace_substring_regex(short, pattern, instead)
+    short = spaced(short)
+    return pc.if_else(pc.equal(short, ""), plain, short)
+
+
+# Words in names of scores of which less is better, and words that say the contrary.
+_LESS = frozenset(
+    "loss nll perplexity ppl bpb wer cer ter mer mae mse rmse mape smape brier ece "
+    "error errors latency duration runtime cost distance fid toxicity".split()
+)
+_CONTRARY = frozenset(
+    "acc accuracy correction detection improvement inv inverse minus neg negative "
+    "recovery reduction reward saved savings".split()
+)
+
+
+def less_is_better(name: str) -> bool:
+    """Whether the name of a score is known to be of something bad.
+
+    Example:
+        >>> [less_is_better(name) for name in ("eval_loss", "WER", "neg_mse")]
+        [True, True, False]
+    """
+    words = {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())}
+    named = words & _LESS or {"bits", "per"} <= words
+    return bool(named) and not words & _CONTRARY

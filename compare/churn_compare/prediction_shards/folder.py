@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.array_files import ArrayFileError, read_npy, replace_file, write_file
+from churn_compare.checksums import file_crc32
 from churn_compare.example_ids import (
     as_ids,
     as_labels,
@@ -133,6 +134,7 @@ def write_index(
             "examples": values.shape[1],
             "classes": values.shape[2],
             "dtype": values.dtype.name,
+            "checksums": _checksums(folder, shards),
             "meta": dict(meta or {}),
         }
         text = json.dumps(index, indent=1)
@@ -197,14 +199,21 @@ def read_shards(folder: str | os.PathLike) -> ShardedPredictions:
 
     Raises:
         PredictionsError: the index is missing or of something else, or a shard is
-            missing, truncated, of another shape or has ids of another; begins with the
-            folder.
+            missing, truncated, of another shape, has ids of another or a CRC-32 that
+            is not the one in the index; begins with the folder.
     """
     folder = Path(folder)
     with errors_of(folder):
         index = _read_index(folder / INDEX)
         ids, labels, values = _read_all(folder, index["shards"])
         _check_agrees(index, values)
+        found = _checksums(folder, index["shards"])
+        for name in sorted({*found, *index["checksums"]}):
+            if found.get(name) != index["checksums"].get(name):
+                raise PredictionsError(
+                    f"{name} is damaged or of another writing: its CRC-32 is not the "
+                    f"one in {INDEX}"
+                )
     return ShardedPredictions(ids, labels, values, index["meta"])
 
 
@@ -225,12 +234,21 @@ def _read_index(path: Path) -> dict[str, Any]:
             f"{_VERSION}"
         )
     wanted = {"shards": int, "runs": int, "examples": int, "classes": int}
-    for name, kind in {**wanted, "dtype": str, "meta": dict}.items():
+    wanted |= {"dtype": str, "checksums": dict, "meta": dict}
+    for name, kind in wanted.items():
         if not isinstance(index.get(name), kind):
             raise PredictionsError(
                 f"{name} in {INDEX} must be {kind.__name__}; got {index.get(name)!r}"
             )
     return index
+
+
+def _checksums(folder: Path, shards: int) -> dict[str, int]:
+    """CRC-32 of each file by its name."""
+    parts = ("ids", "labels", "logits")
+    paths = [shard_path(folder, p, i, shards) for i in range(shards) for p in parts]
+    paths += [folder / ORDER] if (folder / ORDER).is_file() else []
+    return {path.name: file_crc32(path) for path in paths}
 
 
 def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, ShardedRows]:

@@ -1,9 +1,11 @@
 """What was read of each side, what was left out, and what looks wrong."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from churn_compare.example_ids import PredictionsError
+
+_LISTED = 12  # of what is left out
 
 
 class Account(NamedTuple):
@@ -17,9 +19,20 @@ class Account(NamedTuple):
     read: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
+    def using(self, columns: Mapping[str, str]) -> "Account":
+        """The account where an option has read columns: name to what for."""
+        names = {of: of.partition(" (")[0] for of in self.left_out}
+        used = [name for name in names.values() if name in columns]
+        read = (*self.read, *(f"{columns[name]} (column {name})" for name in used))
+        left = tuple(of for of, name in names.items() if name not in used)
+        return Account(read, left)
+
     def text(self) -> str:
         """The account in one clause."""
-        parts = [("read", self.read), ("left out", self.left_out)]
+        more = len(self.left_out) - _LISTED
+        left = self.left_out if more <= 0 else self.left_out[:_LISTED]
+        left = (*left, f"{more} more columns") if more > 0 else left
+        parts = [("read", self.read), ("left out", left)]
         return "; ".join(f"{what}: {', '.join(of)}" for what, of in parts if of)
 
 

@@ -2,23 +2,24 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from churn_compare.pair import Kind
 from churn_compare.predictions import PredictionsError, stopped_runs
+from churn_compare.reading.account import Account
 from churn_compare.reading.class_values import (
-    ID,
-    LABEL,
-    PREDICTION,
     SCORES,
+    ClassValues,
     ColumnNames,
+    Roles,
+    ScoreColumns,
     as_class_values,
     decoded,
-    find_column,
-    score_columns,
+    find_roles,
+    plain,
 )
 from churn_compare.reading.contents import as_array
 from churn_compare.scanning.row_reader import sample_rows
@@ -60,7 +61,7 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
     if letter in "USO" or kind == "classes" or (letter in "iub" and kind is None):
         return _classes(values, letter, kind, what)
     if letter in "iub":
-        values = values.astype(np.float32)
+        values = values.astype(np.result_type(values.dtype, np.float32))
     return _scores(values, kind, what)
 
 
@@ -102,7 +103,7 @@ def _binary(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
             f"{what} have one score per example; say by the kind whether that is the "
             "logit or the probability of class 1 of two, or give a score of every class"
         )
-    values = values.astype(np.float32)
+    values = values.astype(np.result_type(values.dtype, np.float32))
     other = 1 - values if kind == "probabilities" else np.zeros_like(values)
     note = f"{what} are taken for the {kind} of class 1 of two."
     return Scores(kind, np.concatenate([other, values], axis=2), None, (note,))
@@ -139,16 +140,69 @@ class RawSide:
     labels: Any = None  # `[N]`, or None
     runs: tuple[int, ...] | None = None  # numbers of the runs; None for 0 to R - 1
     notes: tuple[str, ...] = ()  # sentences that a user should know
+    decisions: ClassValues | None = None  # `[R, N]`, of classes next to scores
+    account: Account | None = None
+
+
+SCORES_ALONE = "; --kind probabilities or logits compares the scores alone"
+
+
+def account_of(
+    roles: Roles,
+    names: Iterable[str],
+    scores: Scores,
+    what: str = "column",
+    said: Mapping[str, str] = {},
+) -> Account:
+    """What was read of the columns; `said` has why some were left out."""
+
+    def of(role: str, name: str | None) -> list[str]:
+        if name is None:
+            return []
+        usual = plain(name) in (role, f"{role}s")
+        return [role if usual else f"{role} ({what} {name})"]
+
+    if roles.scores is None and scores.kind != "classes":
+        roles = roles._replace(scores=roles.prediction, prediction=None)
+    read = [*of("id", roles.id), *of("label", roles.label)]
+    used = {roles.id, roles.label, roles.prediction, roles.run}
+    if scores.kind == "classes":
+        read += of("prediction", roles.prediction or str(roles.scores))
+    else:
+        of_classes = f"{scores.kind} of {scores.values.shape[-1]} classes"
+        if roles.prediction is not None:
+            read.append(f"decision ({what} {roles.prediction})")
+        if isinstance(roles.scores, str) and plain(roles.scores) != scores.kind:
+            of_classes += f" ({what} {roles.scores})"
+        read.append(of_classes)
+    columns = roles.scores
+    used |= set(columns.columns if isinstance(columns, ScoreColumns) else (columns,))
+    left = [f"{n} ({said[n]})" if n in said else n for n in names if n not in used]
+    return Account((*read, *of("run", roles.run)), tuple(left))
 
 
 def find_in_arrays(
     arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
 ) -> RawSide:
     """Predictions among arrays by name, such as those of a `.npz` file."""
-    id_name = find_column(arrays, ID, names.id, "id")
-    label_name = find_column(arrays, LABEL, names.label, "label")
-    name, kind = _predictions_name(arrays, kind, names)
-    scores = as_scores(as_array(arrays[name], name), kind, name)
+    roles = find_roles(arrays, kind, names, others=False)
+    name, chosen = roles.scores or roles.prediction, kind
+    assert isinstance(name, str)
+    values, said, decisions = as_array(arrays[name], name), {}, None
+    if roles.scores is not None:
+        chosen = SCORES.get(plain(name), kind)
+    if roles.scores is not None and roles.prediction is not None:
+        decided = roles.prediction
+        decisions = _decisions(as_array(arrays[decided], decided), decided)
+        if kind is None and values.shape[-1:] == values.shape[1:] == (1,):
+            values = values[:, 0]
+        if kind is None and values.ndim == 1:
+            said[name] = "one number per example"
+            values, chosen, decisions = decisions.numbers, "classes", None
+            values = as_array(arrays[decided], decided)
+            roles = roles._replace(scores=None)
+            name = decided
+    scores = as_scores(values, chosen, name)
     runs, notes = None, ()
     if "meta" in arrays:
         stopped = stopped_runs(_meta(arrays["meta"]), len(scores.values))
@@ -159,23 +213,37 @@ def find_in_arrays(
             listed = ", ".join(map(str, stopped))
             notes = (f"runs {listed} stopped early and are left out.",)
             scores = dataclasses.replace(scores, values=scores.values[list(runs)])
+            if decisions is not None and decisions.numbers.ndim == 2:
+                decisions = decisions._replace(numbers=decisions.numbers[list(runs)])
+    entries = [n for n in arrays if n not in ("meta", "class_names")]
     return RawSide(
         scores,
         array_class_names(arrays),
-        None if id_name is None else as_array(arrays[id_name], "ids"),
-        None if label_name is None else as_array(arrays[label_name], "labels"),
+        None if roles.id is None else as_array(arrays[roles.id], "ids"),
+        None if roles.label is None else as_array(arrays[roles.label], "labels"),
         runs,
         notes,
+        decisions,
+        account_of(roles, entries, scores, "array", said),
     )
+
+
+def _decisions(values: np.ndarray, name: str) -> ClassValues:
+    """Classes that were decided, next to scores."""
+    if values.ndim not in (1, 2) or (values.ndim == 2 and values.dtype.kind == "f"):
+        raise PredictionsError(
+            f"{name} of shape {values.shape} and type {values.dtype} next to scores "
+            f"are not decided classes{SCORES_ALONE}"
+        )
+    return as_class_values(values, name, SCORES_ALONE)
 
 
 def has_arrays(
     arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
 ) -> bool:
     """Whether predictions are whole arrays, not one array per class."""
-    if names.prediction is not None or any(n.strip().lower() in SCORES for n in arrays):
-        return True
-    return score_columns(arrays, kind) is None
+    roles = find_roles(arrays, kind, names, others=False)
+    return isinstance(roles.scores or roles.prediction, str)
 
 
 def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -190,31 +258,6 @@ def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
     if found.dtype.kind == "S":
         found = decoded(found, "class_names")
     return tuple(map(str, found.tolist()))
-
-
-def _predictions_name(
-    arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
-) -> tuple[str, Kind | None]:
-    """The array that holds the predictions, and what its name says they are."""
-    by_kind: dict[Kind, list[str]] = {"logits": [], "probabilities": []}
-    for name in arrays:
-        if said := SCORES.get(name.strip().lower()):
-            by_kind[said].append(name)
-    for said, found in by_kind.items():
-        if found and (kind == said or (kind is None and names.prediction is None)):
-            if len(found) > 1:
-                raise PredictionsError(
-                    f"{' and '.join(found)} are both {said}; leave one of them out"
-                )
-            return found[0], said
-    predicted = find_column(arrays, PREDICTION, names.prediction, "prediction")
-    if predicted is None:
-        wanted = kind or "logits, probabilities or predictions"
-        raise PredictionsError(
-            f"there are no {wanted}, it has {', '.join(arrays) or 'nothing'}; say "
-            "which is the prediction column"
-        )
-    return predicted, kind
 
 
 def _meta(entry: Any) -> Mapping[str, Any]:

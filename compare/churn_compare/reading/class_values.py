@@ -182,24 +182,45 @@ def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
     return values.astype(np.int64)
 
 
+# Names of columns and arrays for each role, as `plain` writes them: the one list for
+# predictions, files of labels and outcomes.
 ID = ("id", "ids", "example_id", "example_ids")
-LABEL = ("label", "labels", "y_true", "target", "targets")
-PREDICTION = ("prediction", "predictions", "predicted", "class", "classes", "y_pred")
+LABEL = (
+    *("label", "labels", "label_id", "label_ids", "true_label", "true_class"),
+    *("y_true", "y", "target", "targets", "truth", "ground_truth", "gold"),
+    *("gold_label", "actual", "reference", "expected"),
+)
+OUTPUT = ("output", "outputs")  # a prediction only where no outcome is there
+PREDICTION = (
+    *("prediction", "predictions", "predicted", "predict", "pred", "preds"),
+    *("y_pred", "yhat", "y_hat", "predicted_label", "predicted_labels"),
+    *("predicted_class", "predicted_classes", "pred_label", "pred_class"),
+    *(".pred_class", *OUTPUT),
+)
+CLASS = ("class", "classes")  # the truth if another column is the prediction
 RUN = ("run",)
+_LOGITS = ("logits", "logit")
+_PROBABILITIES = (
+    *("probabilities", "probability", "probs", "prob", "probas", "proba"),
+    *("y_prob", "y_proba", "pred_proba", "predict_proba"),
+)
 SCORES: dict[str, Kind] = {
-    "logits": "logits",
-    "logit": "logits",
-    "probabilities": "probabilities",
-    "probability": "probabilities",
-    "probs": "probabilities",
-    "prob": "probabilities",
+    name: "logits" if name in _LOGITS else "probabilities"
+    for name in (*_LOGITS, *_PROBABILITIES)
 }
 _PREFIXES: dict[str, Kind] = {
     "logit_": "logits",
     "logits_": "logits",
     "prob_": "probabilities",
+    "proba_": "probabilities",
     "probability_": "probabilities",
     "p_": "probabilities",
+}
+_OPTIONS = {  # that decide between two columns for one role
+    "id": "--id-column",
+    "label": "--label-column",
+    "target": "--label-column",
+    "prediction": "--prediction-column",
 }
 
 
@@ -216,7 +237,74 @@ class ScoreColumns(NamedTuple):
 
     kind: Kind  # of the scores
     columns: tuple[str, ...]  # names of the columns, in the order of the classes
-    class_names: tuple[str, ...] | None  # None where classes have numbers
+    class_names: tuple[str, ...] | None  # None where classes have numbers 0 to C - 1
+    sure: bool = True  # whether the names alone say so; p_value and p_adj may be others
+
+
+class Roles(NamedTuple):
+    """Which column is for what, by the names."""
+
+    id: str | None
+    label: str | None
+    prediction: str | None  # predicted classes; where scores are too, the decisions
+    run: str | None
+    scores: ScoreColumns | str | None  # a column per class, or the one with all of them
+
+
+def plain(name: str) -> str:
+    """A column's name as the lists of names have it."""
+    return "_".join(name.lower().split())
+
+
+def find_roles(
+    names: Iterable[str], kind: Kind | None, given: ColumnNames, others: bool = True
+) -> Roles:
+    """What columns or arrays are for; a column that a user names has that role only.
+
+    With a kind and no column of scores of that kind, all `others` are the scores of
+    classes, as in a table of scikit-learn's `predict_proba`; if there are none, or a
+    user names it, the prediction column holds the scores.
+    """
+    names = list(names)
+    chosen = [name for name in given if name is not None]
+    if len(set(chosen)) < len(chosen):
+        raise PredictionsError(f"one column is named for two roles: {some(chosen)}")
+    free = [name for name in names if name not in chosen]
+
+    def one(known: Sequence[str], own: str | None, what: str) -> str | None:
+        return find_column(free if own is None else names, known, own, what)
+
+    id_name, run = one(ID, given.id, "id"), one(RUN, None, "run")
+    prediction = one(PREDICTION, given.prediction, "prediction")
+    scores = None if kind == "classes" else _scores_named(free, kind)
+    of_scores = kind in ("logits", "probabilities")
+    classes = one(CLASS, None, "prediction")
+    known = LABEL
+    if classes is not None and prediction is not None:
+        known = (*LABEL, *CLASS)
+    label = one(known, given.label, "label")
+    if classes is not None and prediction is None:
+        if label is None and (scores is not None or of_scores):
+            raise PredictionsError(
+                f"column {classes} next to scores could be the label or the "
+                f"prediction; --label-column {classes} or --prediction-column "
+                f"{classes} says which"
+            )
+        prediction = classes
+    named = given.prediction
+    if named is not None and kind is None and plain(named) in SCORES:
+        return Roles(id_name, label, None, run, named)
+    if of_scores and scores is not None and named is None:
+        prediction = None  # the kind asks for the scores alone
+    elif of_scores and scores is None:
+        left = [n for n in free if n not in (id_name, label, prediction, run)]
+        if named is None and _scores_named(free, None) is not None:  # another kind
+            prediction = None
+        elif named is None and others and len(left) > 1:
+            prediction, scores = None, _by_class(kind, "", left)
+        else:
+            prediction, scores = None, prediction
+    return Roles(id_name, label, prediction, run, scores)
 
 
 def find_column(
@@ -230,12 +318,32 @@ def find_column(
                 f"there is no {what} column {given!r}; it has {some(names)}"
             )
         return given
-    found = [name for name in names if name.strip().lower() in known]
+    found = [name for name in names if plain(name) in known]
     if len(found) > 1:
+        way_out = _OPTIONS.get(what, "renaming the others")
         raise PredictionsError(
-            f"{' and '.join(found)} could both be the {what} column; say which it is"
+            f"{' and '.join(found)} could both be the {what} column; {way_out} says "
+            "which it is"
         )
     return found[0] if found else None
+
+
+def _scores_named(names: list[str], kind: Kind | None) -> ScoreColumns | str | None:
+    """The columns of scores, one per class, or the one column with all of them."""
+    for wanted in (kind,) if kind else ("logits", "probabilities"):
+        columns = score_columns(names, wanted)
+        if columns is not None and columns.sure and len(columns.columns) > 1:
+            return columns
+        single = [name for name in names if SCORES.get(plain(name)) == wanted]
+        if len(single) > 1:
+            raise PredictionsError(
+                f"{' and '.join(single)} are both {wanted}; leave one of them out"
+            )
+        if single:
+            return single[0]
+        if columns is not None:
+            return columns._replace(sure=kind is not None or columns.sure)
+    return None
 
 
 def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | None:
@@ -255,27 +363,33 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
                 "both there; leave one of them out"
             )
         for prefix, columns in sets.items():
-            if len(columns) < 2:
-                raise PredictionsError(
-                    f"column {columns[0]} has scores of one class; there must be a "
-                    f"column {prefix}<class> for every class"
-                )
             return _by_class(wanted, prefix, columns)
     return None
 
 
-def _by_class(kind: Kind, prefix: str, columns: list[str]) -> ScoreColumns:
+def _by_class(kind: Kind | None, prefix: str, columns: list[str]) -> ScoreColumns:
+    assert kind is not None
     classes = [name.strip()[len(prefix) :] for name in columns]
-    numbers = [as_number(text) for text in classes]
-    if all(number is not None for number in numbers):
-        by_number = dict(zip(numbers, columns, strict=True))
-        lacking = [c for c in range(len(columns)) if c not in by_number]
-        if lacking:
-            raise PredictionsError(
-                f"columns {prefix}<class> must have the class numbers 0 to "
-                f"{len(columns) - 1} or names; {some(lacking)} missing, "
-                f"{len(columns)} columns found"
-            )
+    by_number = dict(zip(map(as_number, classes), columns, strict=True))
+    if by_number.keys() == set(range(len(columns))):
         ordered = tuple(by_number[c] for c in range(len(columns)))
         return ScoreColumns(kind, ordered, None)
-    return ScoreColumns(kind, tuple(columns), tuple(classes))
+    return ScoreColumns(kind, tuple(columns), tuple(classes), prefix != "p_")
+
+
+def check_class_numbers(found: ScoreColumns) -> None:
+    """Refuses columns of some class numbers, and of one class."""
+    if len(found.columns) == 1:
+        name = found.columns[0]
+        raise PredictionsError(
+            f"column {name} has scores of one class; there must be a column for every "
+            f"class (--kind {found.kind} --prediction-column {name} takes it for the "
+            "scores of class 1 of two)"
+        )
+    if found.class_names is not None and all_numbers(found.class_names):
+        count = len(found.columns)
+        lacking = [c for c in range(count) if str(c) not in found.class_names]
+        raise PredictionsError(
+            f"columns of scores must have the class numbers 0 to {count - 1} or names; "
+            f"{some(lacking)} missing, {count} columns found: {some(found.columns)}"
+        )

@@ -225,7 +225,7 @@ def read_csv(
     id_column: str | None = None,
 ) -> Any:
     """A table of comma-separated values, compressed by gzip or not."""
-    # Columns are read as float32 or text, so that "007" stays different from 7.
+    # Columns are read as float64 or text, so that "007" stays different from 7.
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -244,7 +244,7 @@ def read_csv(
         raise PredictionsError(f"values must be separated by commas, not by {mark}")
     index = _index_names(names, None, id_column)
     scores = frozenset(numeric([name for name in names if name not in index]))
-    types = {n: pa.float32() if n in scores else pa.string() for n in names}
+    types = {n: pa.float64() if n in scores else pa.string() for n in names}
     converted = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
 
     def read(newlines: bool) -> Any:

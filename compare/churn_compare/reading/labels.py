@@ -10,6 +10,7 @@ import numpy as np
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
 from churn_compare.reading.arrays import array_class_names
 from churn_compare.reading.class_values import (
+    CLASS,
     ID,
     LABEL,
     PREDICTION,
@@ -18,6 +19,7 @@ from churn_compare.reading.class_values import (
     all_numbers,
     as_class_values,
     find_column,
+    plain,
     score_columns,
 )
 from churn_compare.reading.contents import Contents, as_array, read_contents
@@ -74,7 +76,9 @@ def read_labels(
             columns = columns_of(contents)
             id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
             others = [name for name in columns if name != id_name]
-            name = _only(others, LABEL, _if_there(label_column, others), "label")
+            given_name = _if_there(label_column, others)
+            known = LABEL if any(plain(n) in LABEL for n in others) else CLASS
+            name = _only(others, known, given_name, "label")
             values, named = columns[name], _names_of_scores(columns)
             ids = _ids(contents, id_name)
         if not hasattr(values, "null_count") and np.ndim(values) != 1:
@@ -204,7 +208,8 @@ def _names_of_scores(columns: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
     """Columns that are predictions, by their names."""
-    left = {n for n in columns if n.strip().lower() in (*SCORES, *PREDICTION, "meta")}
+    known = (*SCORES, *PREDICTION, *CLASS, "meta")
+    left = {name for name in columns if plain(name) in known}
     for kind in ("logits", "probabilities"):
         scores = score_columns(columns, kind)
         left.update(scores.columns if scores else ())

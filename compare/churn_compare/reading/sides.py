@@ -3,19 +3,24 @@
 import collections
 import dataclasses
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
 from churn_compare.pair import Kind, Side
 from churn_compare.reading.arrays import (
     KINDS,
+    SCORES_ALONE,
     RawSide,
     as_scores,
     find_in_arrays,
     has_arrays,
 )
 from churn_compare.reading.class_values import (
+    ClassValues,
     ColumnNames,
     all_numbers,
     as_class_values,
@@ -25,11 +30,7 @@ from churn_compare.reading.class_values import (
 from churn_compare.reading.contents import as_table, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
 from churn_compare.reading.labels import read_ids
-from churn_compare.reading.tables import (
-    find_in_table,
-    numeric_columns,
-    read_columns,
-)
+from churn_compare.reading.tables import find_in_table, numeric_columns, read_columns
 
 
 def read_side(
@@ -45,7 +46,7 @@ def read_side(
     """Reads one version's predictions.
 
     A `.npz` file, or a mapping, has arrays `logits`, `probabilities` (`probs`) or
-    `predictions` (`predicted`, `classes`), `[N, C]` or `[R, N, C]` scores, `[N]` or
+    `predictions` (`preds`, `y_pred`), `[N, C]` or `[R, N, C]` scores, `[N]` or
     `[R, N]` classes, and perhaps `ids`, `labels` (`y_true`, `target`), `class_names`.
     A `.npy` file or an array has only the predictions and is mapped into memory. A
     folder of `churn_compare.prediction_shards` is one file in many, mapped too.
@@ -53,11 +54,12 @@ def read_side(
     A table (`.csv`, `.csv.gz`, `.parquet`, a data frame) has a column per class called
     `logit_<class>` or `prob_<class>` (`p_<class>`) with class numbers 0 to C - 1 or
     names; or a column `logits` or `probabilities` of lists; or a column `prediction`
-    (`predicted`, `class`, `y_pred`); and perhaps `id` (`example_id`), `label`
-    (`y_true`, `target`) and `run`, where several runs stand below each other. If `kind`
-    is said and no column is called so, all other columns are the scores of classes.
-    Without a column of ids the index of a data frame is taken, which pandas writes as
-    an unnamed first column or as `__index_level_0__`.
+    (`pred`, `y_pred`); and perhaps `id` (`example_id`), `label` (`y_true`, `target`)
+    and `run`, where several runs stand below each other. Predicted classes next to
+    scores are decisions: they count for churn, accuracy and flips. `class` is the label
+    next to a prediction. If `kind` is said and no column is called so, all other
+    columns are the scores of classes. Without a column of ids the index of a data frame
+    is taken, which pandas writes as an unnamed first column or as `__index_level_0__`.
 
     Args:
         given: a path, an array, a mapping of arrays, a data frame, an Arrow table or
@@ -65,7 +67,7 @@ def read_side(
         name: what to call the version; a path is called by its file name.
         ids: `[N]`, or a file of them, for predictions that hold none.
         kind: "logits", "probabilities" or "classes" where it cannot be told or where
-            several are there.
+            several are there, of which only those are read.
         id_column: name of the column or array of ids, if it is not a usual one.
         label_column: the same for the labels.
         prediction_column: the same for the predicted classes.
@@ -88,20 +90,28 @@ def read_side(
         raise PredictionsError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     names = ColumnNames(id_column, label_column, prediction_column)
     with errors_of(file or name):
+        columns: list[str] = []  # of a file of which not all are read
+
+        def wanted(found: list[str]) -> Collection[str]:
+            columns.extend(found)
+            return read_columns(found, kind, names)
+
         contents = read_contents(
             given,
             lambda columns: numeric_columns(columns, kind, names),
-            lambda columns: read_columns(columns, kind, names),
+            wanted,
             id_column,
         )
         if contents.array is not None:
             found = RawSide(as_scores(contents.array, kind, "scores"))
         elif contents.arrays is None:
-            found = find_in_table(contents.table, kind, names)
+            found = find_in_table(contents.table, kind, names, columns)
         elif has_arrays(contents.arrays, kind, names):
             found = find_in_arrays(contents.arrays, kind, names)
         else:
-            found = find_in_table(as_table(contents.arrays), kind, names)
+            kept = wanted(list(contents.arrays))
+            table = as_table({n: contents.arrays[n] for n in columns if n in kept})
+            found = find_in_table(table, kind, names, columns)
         side = _side(found, name)
         if side.ids is None and ids is not None:
             given_ids = read_ids(ids, id_column)
@@ -156,6 +166,9 @@ def _side(found: RawSide, name: str) -> Side:
             raise PredictionsError(
                 f"predicted classes are names ({some(own)}), but labels are numbers"
             )
+    decisions = None
+    if found.decisions is not None:
+        decisions = _decisions(found.decisions, class_names, values)
     return Side(
         name=name,
         kind=found.scores.kind,
@@ -166,7 +179,40 @@ def _side(found: RawSide, name: str) -> Side:
         label_names=label_names,
         runs=found.runs or tuple(range(len(values))),
         notes=(*found.scores.notes, *found.notes),
+        account=found.account,
+        decisions=decisions,
     )
+
+
+def _decisions(
+    found: ClassValues, names: tuple[str, ...] | None, values: np.ndarray
+) -> np.ndarray:
+    """Decided classes as numbers of the classes that have scores, `[R, N]`."""
+    numbers = found.numbers.reshape(-1, found.numbers.shape[-1])
+    if numbers.shape != values.shape[:2]:
+        raise PredictionsError(
+            f"decisions have shape {found.numbers.shape}, but scores are of "
+            f"{values.shape[0]} runs on {values.shape[1]} examples{SCORES_ALONE}"
+        )
+    own = names or tuple(map(str, range(values.shape[2])))
+    texts, places = found.names, numbers
+    if texts is None or (is_truth(texts) and not is_truth(own)):
+        distinct, places = np.unique(numbers, return_inverse=True)
+        named = bool(names) and all_numbers(own)
+        texts = [str(n) if named or n >= len(own) else own[n] for n in distinct]
+    elif is_truth(texts):
+        texts = own
+    place_of = {name: place for place, name in enumerate(own)}
+    table = np.array([place_of.get(text, -1) for text in texts], np.int32)
+    decided = table[places].reshape(numbers.shape)
+    if (unknown := decided < 0).any():
+        lost = [text for text in texts if text not in place_of]
+        raise PredictionsError(
+            f"the decisions of {int(unknown.any(axis=0).sum())} of {numbers.shape[1]} "
+            f"examples are of no class that has scores, for example {some(lost)}; "
+            f"classes are {some(own)}{SCORES_ALONE}, --kind classes the decisions alone"
+        )
+    return decided
 
 
 def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | None:

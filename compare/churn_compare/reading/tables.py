@@ -1,31 +1,42 @@
 """Predictions in a table: a column per class, of lists, or of predicted classes."""
 
 import dataclasses
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
 from churn_compare.pair import Kind
-from churn_compare.reading.arrays import RawSide, Scores, as_scores
+from churn_compare.reading.arrays import (
+    SCORES_ALONE,
+    RawSide,
+    Scores,
+    account_of,
+    as_scores,
+)
 from churn_compare.reading.class_values import (
-    ID,
+    CLASS,
     LABEL,
+    OUTPUT,
     PREDICTION,
-    RUN,
     SCORES,
     ColumnNames,
+    Roles,
     ScoreColumns,
     as_class_values,
-    find_column,
+    check_class_numbers,
+    find_roles,
+    is_truth,
+    plain,
     score_columns,
 )
 from churn_compare.reading.ids import as_ids
 
 _ROWS = 16_384  # converted at once
 _FRACTIONS = (
-    "; if they are scores of class 1 of two, say their kind (logits or probabilities)"
+    "; if they are scores of class 1 of two, say their kind (logits or probabilities), "
+    "if they are numbers of a regression, call the column value"
 )
 _WANTED: dict[Kind | None, str] = {
     None: "logit_<class>, prob_<class> or prediction",
@@ -33,87 +44,83 @@ _WANTED: dict[Kind | None, str] = {
     "probabilities": "prob_<class>",
     "classes": "prediction",
 }
-
-
-def _special(names: list[str], given: ColumnNames) -> list[str]:
-    """Columns that are not scores."""
-    found = (
-        find_column(names, ID, given.id, "id"),
-        find_column(names, LABEL, given.label, "label"),
-        find_column(names, PREDICTION, given.prediction, "prediction"),
-        find_column(names, RUN, None, "run"),
-    )
-    return [name for name in found if name is not None]
-
-
-def _scores_named(
-    names: list[str], kind: Kind | None, given: ColumnNames
-) -> ScoreColumns | str | None:
-    """The columns of scores, one per class, or the one column with all of them."""
-    # With a kind and no column of that name, all other columns are the classes, as in a
-    # table of scikit-learn's `predict_proba`; if there are no others, or a user names
-    # it, the prediction column holds the scores.
-    if kind == "classes" or (kind is None and given.prediction is not None):
-        return None
-    for name in names:
-        if SCORES.get(name.strip().lower()) in (
-            (kind,) if kind else ("logits", "probabilities")
-        ):
-            return name
-    found = score_columns(names, kind)
-    if found is not None or kind is None:
-        return found
-    prediction = find_column(names, PREDICTION, given.prediction, "prediction")
-    if given.prediction is not None:
-        return prediction
-    if score_columns(names, None) is not None:  # of the other kind
-        raise _no_predictions(names, kind)
-    special = _special(names, given)
-    others = [f"p_{name}" for name in names if name not in special]
-    if len(others) < 2:
-        return prediction
-    by_class = score_columns(others, "probabilities")
-    assert by_class is not None
-    columns = tuple(name.removeprefix("p_") for name in by_class.columns)
-    return ScoreColumns(kind, columns, by_class.class_names)
+_LISTED = 20  # columns that a message names
+_NEAR = 0.02  # how near to one probabilities sum
 
 
 def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return PredictionsError(
-        f"there is no column {_WANTED[kind]}, it has {some(names)}; say which is the "
-        "prediction column, or the kind if all others are scores "
-        "(compare_outcomes compares what is no predicted class)"
+        f"there is no column {_WANTED[kind]}, it has {', '.join(names[:_LISTED])}{more}"
+        "; --prediction-column names the predicted classes (or --kind what all other "
+        "columns are, if they are the scores of classes), --score-column a column of "
+        "numbers to compare, --id-column the ids"
     )
+
+
+def _score_of_label(names: list[str], roles: Roles) -> str | None:
+    """A score next to a label alone, as pipelines of Hugging Face write them."""
+    if roles.prediction or roles.scores or roles.label is None:
+        return None
+    return next((name for name in names if plain(name) == "score"), None)
+
+
+def _doubtful(roles: Roles, kind: Kind | None) -> bool:
+    """Whether what looks like scores may be something else, next to a prediction."""
+    scores = roles.scores
+    if roles.prediction is None or scores is None or kind is not None:
+        return False
+    return isinstance(scores, str) or not scores.sure or len(scores.columns) == 1
 
 
 def numeric_columns(
     names: list[str], kind: Kind | None, given: ColumnNames
 ) -> Collection[str]:
     """Which columns of a `.csv` file hold scores."""
-    found = _scores_named(names, kind, given)
-    if isinstance(found, str):
-        return (found,)
-    return found.columns if found else ()
+    roles = find_roles(names, kind, given)
+    if roles.scores is None or _doubtful(roles, kind):  # a cell holds no list
+        return ()
+    scores = roles.scores
+    return (scores,) if isinstance(scores, str) else scores.columns
 
 
 def read_columns(
     names: list[str], kind: Kind | None, given: ColumnNames
 ) -> Collection[str]:
     """Which columns of a file to read at all."""
-    return {*_special(names, given), *numeric_columns(names, kind, given)}
+    roles = find_roles(names, kind, given)
+    score = _score_of_label(names, roles)
+    if roles.scores is None and roles.prediction is None and score is None:
+        raise _no_predictions(names, kind)
+    scores = roles.scores
+    of_classes = scores.columns if isinstance(scores, ScoreColumns) else (scores,)
+    return {name for name in (*roles[:4], *of_classes, score) if name is not None}
 
 
-def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> RawSide:
-    """Predictions in the columns of a table."""
-    columns = table.column_names
-    id_name = find_column(columns, ID, names.id, "id")
-    label_name = find_column(columns, LABEL, names.label, "label")
-    run_name = find_column(columns, RUN, None, "run")
+def find_in_table(
+    table: Any,
+    kind: Kind | None,
+    names: ColumnNames,
+    columns: list[str] | None = None,
+) -> RawSide:
+    """Predictions in a table that was read of a file with these `columns`."""
+    columns = columns or table.column_names
+    roles = find_roles(columns, kind, names)
     if not table.num_rows:
         raise PredictionsError("it has no rows")
-    named = _scores_named(columns, kind, names)
-    class_names, notes = None, ()
+    said: dict[str, str] = {}
+    if (score := _score_of_label(columns, roles)) is not None:
+        assert roles.label is not None
+        found = _beside_label(table, roles.label, score)
+        if found == "unclear":
+            raise PredictionsError(_unclear(roles.label, score))
+        if found == "confidence":
+            said[score] = "its confidence"
+            roles = roles._replace(prediction=roles.label, label=None)
+    table, roles = _without_doubtful(table, roles, kind, said)
+    named, class_names, notes = roles.scores, None, ()
     if isinstance(named, ScoreColumns):
+        check_class_numbers(named)
         if score_columns(columns, kind) is None:
             notes = (
                 f"{named.kind} of {len(named.columns)} classes are all other columns: "
@@ -122,24 +129,160 @@ def find_in_table(table: Any, kind: Kind | None, names: ColumnNames) -> RawSide:
         scores = Scores(named.kind, _matrix(table, named.columns)[None])
         class_names = named.class_names
     elif named is not None:
-        said = SCORES.get(named.strip().lower(), kind)
+        kind_said = SCORES.get(plain(named), kind)
         what = f"values of column {named}"
-        scores = as_scores(_lists(table.column(named), named), said, what)
+        scores = as_scores(_lists(table.column(named), named), kind_said, what)
+    elif roles.prediction is None:
+        raise _no_predictions(columns, kind)
     else:
-        name = find_column(columns, PREDICTION, names.prediction, "prediction")
-        if name is None:
-            raise _no_predictions(columns, kind)
-        values = as_class_values(table.column(name), f"column {name}", _FRACTIONS)
-        numbers = values.numbers.astype(np.int32)[None]
-        scores = Scores("classes", numbers, values.names)
+        scores = _predicted(table.column(roles.prediction), roles.prediction)
+    decisions = None
+    if named is not None and roles.prediction is not None:
+        what = f"column {roles.prediction}"
+        column = table.column(roles.prediction)
+        decisions = as_class_values(column, what, SCORES_ALONE)
     found = RawSide(
         scores,
         class_names,
-        None if id_name is None else table.column(id_name),
-        None if label_name is None else table.column(label_name),
+        None if roles.id is None else table.column(roles.id),
+        None if roles.label is None else table.column(roles.label),
         notes=notes,
+        decisions=decisions,
+        account=account_of(roles, columns, scores, said=said),
     )
-    return found if run_name is None else _by_run(found, table.column(run_name))
+    return found if roles.run is None else _by_run(found, table.column(roles.run))
+
+
+def _predicted(column: Any, name: str) -> Scores:
+    """Predicted classes, or the lists of scores that a column of predictions holds."""
+    import pyarrow as pa
+
+    what = f"column {name}"
+    if pa.types.is_nested(column.type):
+        return as_scores(_lists(column, name), None, f"values of {what}")
+    values = as_class_values(column, what, _FRACTIONS)
+    return Scores("classes", values.numbers.astype(np.int32)[None], values.names)
+
+
+def _without_doubtful(
+    table: Any, roles: Roles, kind: Kind | None, said: dict[str, str]
+) -> tuple[Any, Roles]:
+    """Leaves out, next to a prediction, what is not the scores of all classes."""
+    import pyarrow as pa
+
+    scores = roles.scores
+    why = ""
+    if isinstance(scores, ScoreColumns) and not scores.sure:
+        parsed = _parsed(table, scores.columns)
+        if parsed is not None and _are_probabilities(parsed, scores, roles):
+            return parsed, roles
+        why = "not probabilities of the classes"
+        if roles.prediction is None:
+            raise PredictionsError(
+                f"columns {some(scores.columns)} are {why}: their rows do not sum to "
+                "one and their names are no labels; --prediction-column names the "
+                "predicted classes, --kind what the columns are"
+            )
+    elif _doubtful(roles, kind):
+        one = isinstance(scores, ScoreColumns)
+        if one or not pa.types.is_nested(table.column(scores).type):
+            why = "scores of one class" if one else "one number per example"
+        elif _dense(table.column(scores)) is None:
+            why = "sparse vectors"
+    if not why:
+        return table, roles
+    names = scores.columns if isinstance(scores, ScoreColumns) else (str(scores),)
+    said |= dict.fromkeys(names, why)
+    return table, roles._replace(scores=None)
+
+
+def _parsed(table: Any, columns: Sequence[str]) -> Any:
+    """The table with these columns as numbers; None if they are none."""
+    import pyarrow as pa
+
+    for name in columns:
+        place = table.schema.get_field_index(name)
+        kind = table.schema.field(place).type
+        if pa.types.is_string(kind):
+            try:
+                numbers = table.column(place).cast(pa.float64())
+            except pa.ArrowInvalid:
+                return None
+            table = table.set_column(place, name, numbers)
+        elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+            return None
+    return table
+
+
+def _are_probabilities(table: Any, scores: ScoreColumns, roles: Roles) -> bool:
+    """Whether columns p_<x> are of the classes: by their names, or by their sum."""
+    named = roles.prediction or roles.label
+    if named is not None:
+        found = set(map(str, table.column(named).unique().to_pylist()))
+        if found <= set(scores.class_names or ()):
+            return True
+    values = _matrix(table.slice(0, _ROWS), scores.columns)
+    whole = np.abs(values.sum(axis=1) - 1) <= _NEAR
+    return roles.prediction is None and bool(np.mean(whole) >= 0.5)
+
+
+def of_classifier(
+    names: list[str], scored: bool, read: Callable[[list[str]], Any]
+) -> bool:
+    """Whether a table with columns of outcomes is about predicted classes.
+
+    `scored`: whether the only outcome is a score. `read` reads some columns.
+    """
+    known = set(map(plain, names))
+    if known & ({*PREDICTION, *CLASS, *SCORES} - {*OUTPUT}):
+        return True
+    scores = score_columns(names, None)
+    if scores is not None and scores.sure:
+        return True
+    labels = [name for name in names if plain(name) in LABEL][:1]
+    if scores is not None:
+        label = labels[0] if labels else None
+        roles = Roles(None, label, None, None, scores)
+        parsed = _parsed(read([*labels, *scores.columns]), scores.columns)
+        if parsed is not None and _are_probabilities(parsed, scores, roles):
+            return True
+    if not (scored and labels):
+        return False
+    score = next(name for name in names if plain(name) == "score")
+    return _beside_label(read([*labels, score]), labels[0], score) != "number"
+
+
+def _beside_label(
+    table: Any, label: str, score: str
+) -> Literal["confidence", "unclear", "number"]:
+    """What a score next to a label is: of a prediction, of outcomes, or not clear."""
+    # Pipelines of Hugging Face write the predicted class as `label`. A truth of two
+    # classes and a number from 0 to 1 may be a classifier's probability.
+    parsed = _parsed(table, (score,))
+    if parsed is None:
+        return "number"
+    values = parsed.column(score).to_numpy()
+    try:
+        found, names = as_class_values(table.column(label), f"column {label}")
+    except PredictionsError:
+        return "number"
+    if plain(label) in ("label", "labels"):
+        named = names is not None and not is_truth(names)
+        clear = named and bool(np.all((values > 0) & (values <= 1)))
+        return "confidence" if clear else "unclear"
+    shares = np.all((values >= 0) & (values <= 1)) and len(np.unique(values)) > 2
+    two = len(np.unique(found)) <= 2 and (names is None or is_truth(names))
+    return "unclear" if two and shares else "number"
+
+
+def _unclear(label: str, score: str) -> str:
+    """Why a score next to a label is refused."""
+    return (
+        f"it is not clear what column {score} next to {label} is: --kind probabilities "
+        f"--prediction-column {score} takes it for the probability of class 1 of two, "
+        f"--prediction-column {label} takes {label} for the prediction, "
+        f"--score-column {score} compares numbers of which more is better"
+    )
 
 
 def _by_run(found: RawSide, column: Any) -> RawSide:
@@ -163,7 +306,9 @@ def _by_run(found: RawSide, column: Any) -> RawSide:
                 f"{names[0]} and in run {name}, for example {some(lacking)}"
             )
     index = np.stack(rows)
-    labels = None
+    labels, decisions = None, found.decisions
+    if decisions is not None:
+        decisions = decisions._replace(numbers=decisions.numbers[index])
     if found.labels is not None:
         numbers, label_names = as_class_values(found.labels, "labels")
         differ = (numbers[index] != numbers[index[0]]).any(axis=0)
@@ -180,27 +325,45 @@ def _by_run(found: RawSide, column: Any) -> RawSide:
         scores=dataclasses.replace(found.scores, values=found.scores.values[0][index]),
         ids=first,
         labels=labels,
+        decisions=decisions,
         runs=tuple(names.tolist()) if names.dtype.kind == "i" else None,
     )
 
 
 def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
-    """Columns as one array `[N, C]` of float32; missing values are NaN."""
+    """Columns as one array `[N, C]` in their own precision; missing values are NaN."""
     import pyarrow as pa
 
     for name in columns:
         kind = table.schema.field(name).type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
             raise PredictionsError(f"column {name} must hold numbers; it holds {kind}")
-    out = np.empty((table.num_rows, len(columns)), np.float32)
+    kinds = {table.schema.field(name).type.to_pandas_dtype() for name in columns}
+    dtype = np.result_type(np.float32, *kinds)
+    out = np.empty((table.num_rows, len(columns)), dtype)
     start = 0
-    with np.errstate(over="ignore"):  # the pass over the scores reports infinite ones
-        for batch in table.select(list(columns)).to_batches(max_chunksize=_ROWS):
-            stop = start + batch.num_rows
-            for place, column in enumerate(batch.columns):
-                out[start:stop, place] = column.to_numpy(zero_copy_only=False)
-            start = stop
+    for batch in table.select(list(columns)).to_batches(max_chunksize=_ROWS):
+        stop = start + batch.num_rows
+        for place, column in enumerate(batch.columns):
+            out[start:stop, place] = column.to_numpy(zero_copy_only=False)
+        start = stop
     return out
+
+
+def _dense(column: Any) -> Any:
+    """Lists, also those in dense vectors of Spark; None for other structs."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    pc: Any = compute
+
+    if not pa.types.is_struct(column.type):
+        return column
+    fields = [column.type.field(i).name for i in range(column.type.num_fields)]
+    if not {"type", "values"} <= set(fields):
+        return None
+    dense = pc.all(pc.equal(pc.struct_field(column, "type"), 1)).as_py()
+    return pc.struct_field(column, "values") if dense else None
 
 
 def _lists(column: Any, name: str) -> np.ndarray:
@@ -210,6 +373,13 @@ def _lists(column: Any, name: str) -> np.ndarray:
 
     pc: Any = compute
 
+    if pa.types.is_struct(column.type):
+        column = _dense(column)
+        if column is None:
+            raise PredictionsError(
+                f"column {name} holds structs, not dense vectors; write lists of "
+                "numbers (vector_to_array in Spark), or --kind classes"
+            )
     kind = column.type
     if not pa.types.is_nested(kind):
         return column.to_numpy()
@@ -230,15 +400,16 @@ def _lists(column: Any, name: str) -> np.ndarray:
     if lengths[0] < 0:
         raise PredictionsError(f"column {name} is empty")
     half = pa.types.is_float16(element)
-    out = np.empty((len(column), int(lengths[0])), np.float16 if half else np.float32)
+    least = np.float16 if half else np.float32
+    dtype = np.result_type(least, element.to_pandas_dtype())
+    out = np.empty((len(column), int(lengths[0])), dtype)
     start = 0
-    with np.errstate(over="ignore"):
-        for chunk in column.chunks:
-            stop = start + len(chunk)
-            out[start:stop] = (
-                chunk.flatten()
-                .to_numpy(zero_copy_only=False)
-                .reshape(len(chunk), out.shape[1])
-            )
-            start = stop
+    for chunk in column.chunks:
+        stop = start + len(chunk)
+        out[start:stop] = (
+            chunk.flatten()
+            .to_numpy(zero_copy_only=False)
+            .reshape(len(chunk), out.shape[1])
+        )
+        start = stop
     return out

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 
-from churn_compare.pair import Pair, Scanned, ScannedSide, Side
+from churn_compare.pair import Pair, Scanned, ScannedSide, Side, class_order
 from churn_compare.predictions import PredictionsError, some
 from churn_compare.scanning.row_reader import RowReader, sample_rows
 from churn_compare.scanning.score_block import (
@@ -39,8 +39,10 @@ class SidePass:
         columns: np.ndarray | None,
         labels: np.ndarray | None,
         examples: int,
+        ranks: np.ndarray | None = None,
     ):
-        self.side, self.columns = side, columns
+        self.side, self.columns, self._rows = side, columns, rows
+        self._ranks = ranks
         self.reader = RowReader(side.values, rows)
         self._labels = None if labels is None else _own_classes(side, columns, labels)
         self._tolerance = 0.0
@@ -53,11 +55,25 @@ class SidePass:
             return None if labels is None else np.empty(shape, np.float32)
 
         self.faults = np.zeros(shape, np.uint8)
+        self.tied = np.zeros(shape, bool)
         self.kept = ScannedSide(
             np.empty(shape, np.int32),
             np.empty(shape, np.float32),
             of_labels(),
             of_labels(),
+        )
+
+    def done(self) -> ScannedSide:
+        """What the pass has kept; decisions replace the most probable classes."""
+        decided = self.side.decisions
+        if decided is None:
+            return dataclasses.replace(self.kept, ties=int(self.tied.sum()))
+        decided = decided if self._rows is None else decided[:, self._rows]
+        decided = decided if self.columns is None else self.columns[decided]
+        return dataclasses.replace(
+            self.kept,
+            predicted=decided.astype(np.int32),
+            most_probable=self.kept.predicted,
         )
 
     @property
@@ -86,6 +102,7 @@ class SidePass:
             self.side.kind,
             None if labels is None else labels[start:stop],
             self._tolerance,
+            self._ranks,
         )
         place = run, slice(start, stop)
         kept.predicted[place] = (
@@ -99,7 +116,17 @@ class SidePass:
             if into is not None:
                 into[place] = values
         self.faults[place] = block.faults
+        self.tied[run, start + block.tied] = True
         return block
+
+
+def _ranks(pair: Pair, side: Side, columns: np.ndarray | None) -> np.ndarray | None:
+    """Ranks of a side's classes by name; None where they ascend, as ties do."""
+    order = class_order(pair.class_names or map(str, range(pair.classes)))
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    ranks = ranks[: side.classes] if columns is None else ranks[columns]
+    return None if np.all(ranks[:-1] < ranks[1:]) else ranks
 
 
 def _own_classes(side: Side, columns: np.ndarray | None, labels: np.ndarray):
@@ -252,7 +279,9 @@ def scan(pair: Pair) -> Scanned:
     old, new = (
         _classes(side, rows, columns, pair.ids)
         if side.kind == "classes"
-        else SidePass(side, rows, columns, pair.labels, pair.examples)
+        else SidePass(
+            side, rows, columns, pair.labels, pair.examples, _ranks(pair, side, columns)
+        )
         for side, rows, columns in (
             (pair.old, pair.old_rows, pair.old_columns),
             (pair.new, pair.new_rows, pair.new_columns),
@@ -264,8 +293,8 @@ def scan(pair: Pair) -> Scanned:
         _over_blocks(pair.examples, sides, together)
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
     scanned = Scanned(
-        old.kept if isinstance(old, SidePass) else old,
-        new.kept if isinstance(new, SidePass) else new,
+        old.done() if isinstance(old, SidePass) else old,
+        new.done() if isinstance(new, SidePass) else new,
         together.surrogate if together else None,
         together.kl if together else None,
         together.displacement if together else None,

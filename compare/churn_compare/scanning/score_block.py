@@ -111,6 +111,7 @@ class Block:
     top: np.ndarray  # `[n]` largest score of each row
     total: np.ndarray  # `[n]` float64, sum of the ratios
     predicted: np.ndarray  # `[n]` class of the side
+    tied: np.ndarray  # rows in which several classes have the largest score
     faults: np.ndarray  # `[n]` uint8, see `score_faults`
     label_log_prob: np.ndarray | None  # `[n]` float64; None without labels
     brier: np.ndarray | None  # `[n]` float64; None without labels
@@ -123,13 +124,20 @@ def read_scores(
     kind: Kind,
     labels: np.ndarray | None,
     tolerance: float,
+    ranks: np.ndarray | None = None,
 ) -> Block:
-    """Results of one run alone."""
+    """Results of one run alone; the lowest of `ranks` `[C]` decides ties."""
     # With r_c = exp(z_c - max z) (of probabilities p_c / max p) and s = sum_c r_c, the
     # probability of class c is r_c / s and the top one 1 / s.
     rows = np.arange(len(scores))
     predicted = scores.argmax(axis=1)
     top = scores[rows, predicted]  # NaN if any entry is
+    scores[rows, predicted] = -np.inf
+    tied = np.flatnonzero(scores[rows, scores.argmax(axis=1)] == top)
+    scores[rows, predicted] = top
+    if ranks is not None:
+        largest = scores[tied] == top[tied, None]
+        predicted[tied] = np.where(largest, ranks, len(ranks)).argmin(axis=1)
     if kind == "logits":
         np.subtract(scores, top[:, None], out=ratios, casting="same_kind")
         least = scores.min() - top.max()  # of any row, or below
@@ -149,7 +157,7 @@ def read_scores(
         )
     faults = find_faults(kind, top, smallest, total * top, tolerance)
     return Block(
-        scores, ratios, top, total, predicted, faults, log_prob, brier, unknown
+        scores, ratios, top, total, predicted, tied, faults, log_prob, brier, unknown
     )
 
 

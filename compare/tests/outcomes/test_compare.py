@@ -1,10 +1,14 @@
 """Outcomes from files to a verdict, by the command and in Python."""
 
 import json
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from scipy import stats
 
@@ -66,16 +70,16 @@ def _columns(rows):
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def test_answers_are_compared_without_what_seldom_matters():
+def test_answers_are_compared_without_capitals_and_spaces():
     old = {
         "id": [1, 2, 3],
-        "answer": ["The Paris.", "4", "-4"],
-        "target": ["paris", "4", "4"],
+        "answer": [" The  Paris", "4", "-4"],
+        "target": ["the paris", "4", "4"],
     }
     new = {
         "id": [3, 2, 1],
-        "answer": ["4", "four", "paris"],
-        "target": ["4", "4", "Paris"],
+        "answer": ["4", "four", "the paris"],
+        "target": ["4", "4", "The Paris"],
     }
     found = compare_outcomes(old, new)["answer"]
     assert found["accuracy_old"].value == pytest.approx(2 / 3)
@@ -83,6 +87,82 @@ def test_answers_are_compared_without_what_seldom_matters():
     assert found["share_reworded"].value == 1.0
     (fall,) = found.changes
     assert (fall.id, fall.old, fall.new, fall.target) == ("2", "4", "four", "4")
+
+
+APART = "A: A:the .5:5 -.5:.5 (-3):3 -x:x 2*3:2/3 [0,1):(0,1] n/a:n {}:[] 3!:3 C#:C"
+OF_SQUAD = "The~cat!:cat it's:its 10\\%:10 Yes.:yes \u662f\u3002:\u662f"
+
+
+def flips(a, b, **options):
+    """How often an answer counts as another."""
+    old, new = ({"answer": [of, "q"], "target": [a, "q"]} for of in (a, b))
+    found = compare_outcomes(old, new, **options)["answer"]
+    return 2 * found["negative_flip_rate"].value
+
+
+def test_answers_that_differ_are_equal_only_by_an_option(tmp_path, capsys):
+    for pair in APART.split():
+        a, b = pair.split(":")
+        assert flips(a, b) == 1, pair
+    for pair in ("\u00e9:e\u0301", "IV:iv", "a~b: a~~b~", "\u212b:\u00e5"):
+        a, b = pair.replace("~", " ").split(":")
+        assert flips(a, b) == 0, pair
+        assert flips(a, b, normalize="none") == 1
+    for pair in OF_SQUAD.replace("~", "_").split():
+        a, b = pair.replace("_", " ").split(":")
+        assert flips(a, b) == 1 and flips(a, b, normalize="squad") == 0, pair
+    for a, b in (("A", "the"), ("-.5", ".5"), (".5", "5"), ("{}", "[]"), ("(-3)", "3")):
+        assert flips(a, b, normalize="squad") == 1
+    with pytest.raises(ValueError, match="normalize takes text, squad, none"):
+        flips("a", "b", normalize="all")
+    rows = [{"id": 1, "answer": text, "target": "cat"} for text in ("cat", "A cat.")]
+    paths = [jsonl(tmp_path / f"{i}.jsonl", [row]) for i, row in enumerate(rows)]
+    words = [*map(str, paths), "--max-nfr", "0"]
+    assert main(words) == 1 and main([*words, "--normalize", "squad"]) == 0
+    both = [{"set": [["\u00e9"]]}, {"set": [["e\u0301"]]}]
+    assert compare_outcomes(*both)["set"]["share_changed"].value == 0
+
+
+def test_less_of_a_score_is_better_by_its_name_or_by_the_option(tmp_path, capsys):
+    old = {"wer": [0.1, 0.2, 0.3, 0.1], "points": [1.0, 2, 3, 5], "part": list("aabb")}
+    new = old | {"wer": [0.2, 0.3, 0.5, 0.1], "points": [3.0, 3, 3, 5]}
+    names = ["wer", "points"]
+    found = compare_outcomes(old, new, score_columns=names, by=["part"], pool="part")
+    wer, points = found["wer"], found["points"]
+    assert wer.lower_is_better and not points.lower_is_better
+    assert wer["score_old"].value == pytest.approx(0.175)
+    assert wer["score_change"].value == pytest.approx(0.1)
+    assert (wer["share_worse"].value, wer["share_better"].value) == (0.75, 0.0)
+    assert wer.pooled.gain.value == pytest.approx(0.1)
+    assert wer.pooled.fisher_p < 0.5 < points.pooled.fisher_p
+    assert [change.id for change in wer.changes] == ["2", "0", "1"]
+    assert wer.within.low <= 0.1 <= wer.within.high
+    says = "less is better in wer; more is better in points (--lower-is-better NAME"
+    assert says in found.read[-1]
+    turned = compare_outcomes(
+        old, new, score_columns=["points"], lower_is_better=["points"]
+    )
+    assert turned["points"]["share_worse"].value == 0.5
+    minus = {"points": [-x for x in new["points"]]}
+    same = compare_outcomes(
+        {"points": [-x for x in old["points"]]}, minus, score_columns=["points"]
+    )["points"]
+    assert same.p == pytest.approx(turned["points"].p)
+    assert same["score_change"].low == pytest.approx(
+        -turned["points"]["score_change"].high
+    )
+    with pytest.raises(PredictionsError, match="--lower-is-better wre is not a score"):
+        compare_outcomes(old, new, score_columns=names, lower_is_better=["wre"])
+    rows = [[dict(zip(of, row)) for row in zip(*of.values())] for of in (old, new)]
+    paths = [jsonl(tmp_path / f"{i}.jsonl", of) for i, of in enumerate(rows)]
+    words = [*map(str, paths), "--score-column", "wer"]
+    assert main([*words, "--max-score-change", "0.01"]) == 1
+    assert main([*words, "--min-score-change", "-1"]) == 2
+    assert "less is better in wer; write max-score-change" in capsys.readouterr().err
+    assert main([*words, "points", "--min-score-change", "0.1"]) == 0  # of points only
+    said = capsys.readouterr().out
+    assert "PASS  score change at least +0.1 of points" in said
+    assert "Largest rises" in said and "of wer" not in said
 
 
 def test_sets_and_rankings_of_lists_and_texts():
@@ -216,19 +296,141 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
         assert says in capsys.readouterr().err
 
 
-def test_a_log_of_the_harness(tmp_path):
-    def rows(right):
-        for i, r in enumerate(right):
-            shared = {"doc_id": i, "doc": {}, "target": "x", "filtered_resps": [str(r)]}
-            shared |= {"prompt_hash": f"h{i}", "metrics": ["exact_match"]}
-            yield shared | {"filter": "strict", "exact_match": float(r)}
-            yield shared | {"filter": "flexible", "exact_match": 1.0}
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("label,score\ncat,0.9\ndog,0.8\ncat,0.7", "prediction (column label)"),
+        ("output,target,correct\nCat,cat,1\nDog,cat,0\nA,a,1", "3 examples; correct"),
+        ("target,score\nParis,0.5\nRome,0.8\nBern,1.0", "3 examples; score"),
+        ("p_value,p_adj,correct\n0.1,0.3,1\n0.2,0.9,0\n0.1,0.1,1", "; correct"),
+        ("p_cat,p_dog,score\n0.1,0.9,1\n0.2,0.8,0\n0.1,0.9,1", "2 classes"),
+    ],
+)
+def test_columns_say_whether_classes_or_outcomes_are_compared(
+    columns, says, tmp_path, capsys
+):
+    lines = columns.split("\n")
+    rows = [f"id,{lines[0]}", *(f"{i},{row}" for i, row in enumerate(lines[1:]))]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(rows) + "\n")
+    assert main([str(path), str(path), "--resamples", "100"]) == 0
+    assert says in " ".join(capsys.readouterr().out.split())
 
-    old = jsonl(tmp_path / "samples_a.jsonl", rows([1, 1, 0]))
-    new = jsonl(tmp_path / "samples_b.jsonl", rows([1, 0, 0]))
+
+def harness(right, filters=("strict", "flexible"), **more):
+    """Rows of lm-evaluation-harness, by filter, of which the last says 1."""
+    for name in filters:
+        for i, r in enumerate(right):
+            worth = float(r) if name == "strict" else 1.0
+            row = {"doc_id": i, "doc": {}, "target": "x", "resps": [["?"]]}
+            row |= {"filtered_resps": [str(worth)], "filter": name, "metrics": ["em"]}
+            yield row | {"prompt_hash": f"h{i}", "em": worth} | more
+
+
+def test_filters_of_the_harness_are_measures_in_any_order(tmp_path):
+    old = jsonl(tmp_path / "samples_a.jsonl", harness([1, 1, 0]))
+    new = jsonl(tmp_path / "b.jsonl", harness([1, 0, 0], ("flexible", "strict")))
     found = compare_outcomes(old, new)
-    assert found["exact_match"]["negative_flip_rate"].value == pytest.approx(1 / 3)
-    assert found["answer"]["share_changed"].value == pytest.approx(1 / 3)
+    assert found["em,strict"].runs == (1, 1)
+    assert found["em,strict"]["negative_flip_rate"].value == pytest.approx(1 / 3)
+    assert found["em,flexible"]["churn"].value == 0
+    assert found["answer,strict"]["share_changed"].value == pytest.approx(1 / 3)
+    assert "log of lm-evaluation-harness, id, input, answer,flexible" in found.read[0]
+    one = jsonl(tmp_path / "c.jsonl", harness([1, 0, 0], ["flexible"]))
+    plain = jsonl(tmp_path / "d.jsonl", harness([1, 0, 0], ["strict"]))
+    with pytest.raises(PredictionsError, match="no outcome is on both sides"):
+        compare_outcomes(one, plain)
+    twice = jsonl(tmp_path / "e.jsonl", [*harness([1, 0]), *harness([0, 0])])
+    assert read_outcomes(twice).columns["em,strict"].tolist() == [[1, 0], [0, 0]]
+
+
+def test_rows_of_the_harness_that_are_not_runs_are_refused(tmp_path):
+    rows = list(harness([1, 0]))
+    old = [{n: of for n, of in row.items() if n != "filter"} for row in rows]
+    with pytest.raises(PredictionsError, match="two filters, which this old log does"):
+        read_outcomes(jsonl(tmp_path / "old.jsonl", old))
+    tasks = [*rows, *harness([1, 0], prompt_hash="other")]
+    with pytest.raises(PredictionsError, match="doc_id 0 stands for two prompts"):
+        read_outcomes(jsonl(tmp_path / "tasks.jsonl", tasks))
+    for row in (*old, *tasks):  # older still: the prompt itself tells
+        del row["prompt_hash"]
+    asked = [row | {"arguments": [[f"{i}", {}]]} for i, row in enumerate(old)]
+    with pytest.raises(PredictionsError, match="doc_id 0 stands for two prompts"):
+        read_outcomes(jsonl(tmp_path / "older.jsonl", asked))
+    for column in ("task", "prompt", "target"):
+        table = {"id": [0, 1, 0, 1], "correct": [1, 0, 1, 1], column: list("aabb")}
+        with pytest.raises(PredictionsError, match=f"same id differ in {column}"):
+            read_outcomes(table)
+
+
+def test_metrics_of_the_harness_that_are_no_numbers(tmp_path):
+    def rows(shift):
+        for i in range(4):
+            row = {"doc_id": i, "filtered_resps": ["x"], "filter": "none", "doc": i}
+            row |= {"word_perplexity": [-100.0 - i + shift, 40], "perplexity": -2.0 - i}
+            row |= {"bits_per_byte": [-100.0 - i + shift, 200], "inst": [True, i > 1]}
+            row |= {"f1": [1, 0], "bleu": ["a", "b"], "parts": {"a": i, "b": [1, 2]}}
+            yield row | {
+                "metrics": [
+                    n
+                    for n in row
+                    if n not in ("doc_id", "filter", "filtered_resps", "doc")
+                ]
+            }
+
+    old, new = (jsonl(tmp_path / f"{s}.jsonl", rows(s)) for s in (0, 1))
+    found = compare_outcomes(old, new)
+    likely = found["log_likelihood_per_word"]
+    assert likely["score_change"].value == pytest.approx(1 / 40)
+    assert likely["share_better"].value == 1.0
+    per_byte = found["log_likelihood_per_byte"]["score_change"].value
+    assert per_byte == pytest.approx(1 / 200)
+    assert found["log_likelihood"]["score_old"].value == -3.5
+    assert not found["log_likelihood"].lower_is_better
+    assert found["inst"]["score_old"].value == 0.75
+    assert found["parts.a"]["score_old"].value == 1.5
+    assert "left out: f1, bleu, parts.b" in found.read[0]
+
+
+def results(folder, tasks, day=2):
+    """A folder as lm-evaluation-harness writes it: task to the metrics of its rows."""
+    date = f"2026-01-0{day}T00-00-00.000000"
+    inner = folder / "model"
+    inner.mkdir(parents=True, exist_ok=True)
+    for task, metrics in tasks.items():
+        more = metrics | {"metrics": list(metrics)}
+        rows = [row | more for row in harness([1] * 4, ["none"])]
+        for row in rows:
+            row["prompt_hash"] += task
+        jsonl(inner / f"samples_{task}_{date}.jsonl", rows)
+    return folder, inner / f"results_{date}.json"
+
+
+def test_a_folder_of_the_harness_is_its_latest_files(tmp_path, capsys):
+    results(tmp_path / "one", {"a": {"em": 1.0}}, day=1)
+    one, _ = results(tmp_path / "one", {"a": {"em": 0.5}})
+    two, logged = results(tmp_path / "two", {"a": {"em": 0.7}})
+    logged.write_text(json.dumps({"higher_is_better": {"a": {"em": False}}}))
+    found = compare_outcomes(one, two)["em"]
+    assert found["score_change"].value == pytest.approx(0.2)
+    assert found.lower_is_better and found["share_worse"].value == 1.0
+    logged.unlink()
+    for folder, worth in ((one, 1.0), (two, 0.0)):
+        results(folder, {"b": {"em": worth, "only": 1.0}})
+    found = compare_outcomes(one, two, by=["task"])
+    assert found.examples == 8
+    changes = [of.quantities["score_change"].value for of in found["em"].slices]
+    assert changes == pytest.approx([0.2, -1.0])
+    assert "the latest of 3 files" in found.read[0]
+    assert "only (not of every task)" in found.read[0]
+    assert main([str(one)]) == 2
+    assert "NEW is missing" in capsys.readouterr().err
+    results(one, {"b": {"only": 1.0}})
+    with pytest.raises(PredictionsError, match=r"no metric in common .*samples_a_2026"):
+        compare_outcomes(one, two)
+    (two / "model").rename(one / "other")
+    assert main([str(one)]) == 2
+    assert "results of several models, model, other; name" in capsys.readouterr().err
 
 
 def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(tmp_path, capsys):
@@ -291,6 +493,151 @@ def test_logs_that_the_tools_wrote():
     assert rates["negative_flip_rate"] == pytest.approx(1 / 6)  # s2
     assert rates["positive_flip_rate"] == pytest.approx(2 / 6)  # s1, s4
     assert rates["stability_old"] == rates["stability_new"] == 1.0
+
+
+def inspect_log(path, scores, **more):
+    """A log with the scores of each sample."""
+    samples = [
+        {
+            "id": i,
+            "epoch": 1,
+            "input": [{"id": str(path), "role": "user", "content": "?"}],
+        }
+        | ({"scores": of} if of is not None else {"error": {"message": "no"}})
+        for i, of in enumerate(scores)
+    ]
+    log = {"version": 2, "status": "success", "eval": {}, "samples": samples}
+    path.write_text(json.dumps(log | more))
+    return path
+
+
+def test_logs_of_inspect_of_every_kind(tmp_path, capsys):
+    def logs(old, new, **more):
+        sides = (("old", old), ("new", new))
+        return [inspect_log(tmp_path / f"{n}.json", of, **more) for n, of in sides]
+
+    grid = [{"grid": {"value": {"a": a, "b": 1.0, "c": [1]}}} for a in "CIC"]
+    found = compare_outcomes(
+        *logs(grid, [*grid[::-1], None], status="error"), on_missing="intersect"
+    )
+    assert [m.name for m in found.measures] == ["grid.a", "grid.b"]
+    assert "4 samples, 1 with an error" in found.read[1]
+    assert "status error" in found.read[0] and "left out: grid.c" in found.read[0]
+    one = [{"m": {"value": "C", "answer": "x"}, "n": {"value": "C", "answer": "y"}}]
+    found = compare_outcomes(*logs(one, [dict(reversed(one[0].items()))]))
+    assert found["answer,m"]["share_changed"].value == 0  # in any order of scorers
+
+    letters = [[{"match": {"value": grade}} for grade in of] for of in ("ABC", "BBF")]
+    paths = logs(*letters)
+    words = [*map(str, paths)]
+    assert main(words) == 2
+    assert "A, B; add --grades A=... B=... C=... with" in capsys.readouterr().err
+    assert main([*words, "--grades", "A=1", "B=.5", "F=x"]) == 2  # no number
+    grades = {"A": 1.0, "B": 0.5, "C": 0.25, "F": 0.0}
+    found = compare_outcomes(*paths, grades=grades)["match"]
+    assert found["score_change"].value == pytest.approx(-0.25)
+    given = [f"{n}={x}" for n, x in grades.items()]
+    assert main([*words, "--grades", *given, "--min-score-change", "0"]) == 1
+    with pytest.raises(PredictionsError, match="grades without a number, C"):
+        compare_outcomes(*paths, grades={"A": 1, "B": 0, "F": 0})  # not Inspect's C
+    table = {"score": ["A", "F"]}
+    assert compare_outcomes(table, table, grades=grades)["score"].judged
+    with pytest.raises(PredictionsError, match="has no samples; evaluate again"):
+        read_outcomes(inspect_log(tmp_path / "none.json", [], samples=None))
+    first = {"results": {"scorer": {"name": "match"}}, "version": 1}
+    first["samples"] = [{"id": 1, "input": "?", "score": {"value": "C"}}]
+    found = read_outcomes(inspect_log(tmp_path / "v1.json", [], **first))
+    assert found.columns["match"].tolist() == [[1.0]]
+
+
+def zstandard_log(path, texts, flipped=0):
+    """An archive as Inspect writes it, perhaps with a flipped bit near its end."""
+    entries, directory = b"", b""
+    for number, text in enumerate(texts):
+        packed = pa.compress(text, codec="zstd", asbytes=True)
+        name, sizes = f"samples/{number}.json".encode(), (len(packed), len(text))
+        common = (0, 93, 0, 0, zlib.crc32(text), *sizes, len(name), 0)
+        directory += struct.pack(
+            "<4sHHHHHHIIIHHHHHII",
+            b"PK\x01\x02",
+            63,
+            63,
+            *common,
+            0,
+            0,
+            0,
+            0,
+            len(entries),
+        )
+        directory += name
+        entries += (
+            struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 63, *common) + name + packed
+        )
+    data = bytearray(entries)
+    data[-flipped] ^= flipped > 0
+    end = (0, 0, len(texts), len(texts), len(directory), len(entries), 0)
+    data += directory + struct.pack("<4sHHHHIIH", b"PK\x05\x06", *end)
+    path.write_bytes(data)
+    return path
+
+
+def test_an_archive_of_inspect_is_checked_and_bounded_in_sum(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    texts = []
+    for i in range(3):
+        score = {"value": "CI"[i % 2], "answer": "".join(rng.choice(list("abc"), 400))}
+        texts.append(json.dumps({"id": i, "scores": {"acc": score}}).encode())
+    whole = read_outcomes(zstandard_log(tmp_path / "a.eval", texts))
+    for place in range(1, 60):
+        path = zstandard_log(tmp_path / "b.eval", texts, place)
+        try:
+            found = read_outcomes(path)
+        except PredictionsError:
+            continue  # nearly all
+        assert found.columns["answer"].equals(whole.columns["answer"])
+    monkeypatch.setattr("churn_compare.array_files._free_memory", lambda: 1500)
+    with pytest.raises(PredictionsError, match="unpacking it would take"):
+        read_outcomes(tmp_path / "a.eval")
+
+
+def test_lines_of_other_tools_are_read(tmp_path):
+    def gym(right):
+        for i, r in enumerate(right):
+            for rollout in range(2):
+                yield {"_ng_task_index": i, "_ng_rollout_index": rollout, "reward": r}
+
+    def openai(right):
+        yield {"spec": {"eval_name": "e"}}
+        for i, r in enumerate(right):
+            event = {"sample_id": f"e.{i}", "type": "sampling", "data": {"prompt": "?"}}
+            yield event
+            yield event | {"type": "match", "data": {"correct": bool(r), "picked": "x"}}
+        yield {"type": "report", "data": {"accuracy": 1}}
+
+    def lighteval(right):
+        for i, r in enumerate(right):
+            yield {
+                "doc": {"id": str(i), "query": "?"},
+                "metric": {"em": r},
+                "model_response": {"text": ["x"]},
+            }
+
+    old, new = [1, 1, 0, 1], [0, 1, 1, 1]
+    for rows, measure in ((gym, "reward"), (openai, "correct"), (lighteval, "em")):
+        paths = [
+            jsonl(tmp_path / f"{i}.jsonl", rows(of)) for i, of in enumerate((old, new))
+        ]
+        if rows is lighteval:
+            tables = [pa.Table.from_pylist(list(rows(of))) for of in (old, new)]
+            paths = [tmp_path / f"{i}.parquet" for i in (0, 1)]
+            for table, path in zip(tables, paths):
+                parquet.write_table(table, path)
+        words = [*map(str, paths), "--max-nfr", "20%"]
+        assert main(words) == 1
+        found = compare_outcomes(*paths)[measure]
+        assert (
+            found["negative_flip_rate"].value == found["accuracy_old"].value / 3 == 0.25
+        )
 
 
 def test_a_log_of_inspect_in_both_forms(tmp_path):

@@ -18,8 +18,8 @@ from churn_compare.reading.sides import read_side
 N, C = 12, 3
 IDS = np.arange(N) * 7 + 3
 LABELS = np.arange(N) % C
-LOGITS = np.random.default_rng(0).normal(size=(N, C)).astype(np.float32)
-PROBS = (np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)).astype(np.float32)
+LOGITS = np.random.default_rng(0).normal(size=(N, C)) - 3000.0  # as log-likelihoods
+PROBS = np.exp(LOGITS + 3000) / np.exp(LOGITS + 3000).sum(1, keepdims=True)
 OWN = {"ids": IDS, "labels": LABELS, "logits": LOGITS}
 
 
@@ -27,6 +27,13 @@ def _csv(path, columns):
     rows = zip(*columns.values(), strict=True)
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _jsonl(path, columns):
+    lists = (np.asarray(column).tolist() for column in columns.values())
+    rows = (dict(zip(columns, row)) for row in zip(*lists, strict=True))
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return path
 
 
@@ -85,7 +92,9 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "mapping": lambda d: OWN,
     "mapping of columns": lambda d: _columns(LOGITS, "logit_"),
     "arrow": lambda d: pa.table(_columns(LOGITS, "logit_")),
-    "frame": lambda d: Frame(_columns(LOGITS.astype(np.float64), "logit_")),
+    "jsonl": lambda d: _jsonl(d / "p.jsonl", _columns(LOGITS, "logit_")),
+    "jsonl lists": lambda d: _jsonl(d / "p.jsonl", LISTS),
+    "frame": lambda d: Frame(_columns(LOGITS, "logit_")),
     "frame of lists": lambda d: Frame({"id": IDS, "label": LABELS, "logits": LOGITS}),
 }
 WITHOUT_IDS = {
@@ -104,7 +113,10 @@ def test_every_form_gives_the_same_predictions(form, tmp_path):
     probabilities = form in ("npz compressed", "csv.gz", "parquet columns", "array")
     assert side.kind == ("probabilities" if probabilities else "logits")
     assert (side.runs, side.class_names) == ((0,), None)
-    np.testing.assert_array_equal(side.values, [PROBS if probabilities else LOGITS])
+    wanted = PROBS if probabilities else LOGITS
+    if form == "our own":  # of float32, the only form that is rounded
+        wanted = wanted.astype(np.float32)
+    np.testing.assert_array_equal(side.values, [wanted])
     if form in WITH_IDS:
         np.testing.assert_array_equal(side.ids, IDS)
         np.testing.assert_array_equal(side.labels, LABELS)
@@ -133,7 +145,7 @@ def test_large_arrays_of_an_archive_are_mapped(tmp_path, monkeypatch):
 
 
 def test_runs_that_stopped_are_left_out(tmp_path):
-    runs = np.stack([LOGITS, LOGITS + 1, LOGITS * np.nan])
+    runs = np.stack([LOGITS, LOGITS + 1, LOGITS * np.nan]).astype(np.float32)
     predictions = Predictions(IDS, LABELS, runs, {"stopped": [{"replica": 2}]})
     save_predictions(tmp_path / "p.npz", predictions)
     for given in (tmp_path / "p.npz", predictions):
@@ -173,6 +185,180 @@ def test_integers_and_strings_are_predicted_classes(shape, rng, tmp_path):
     assert side.class_names == ("a", "b", "c")
     said = np.array(side.class_names)[side.values]
     np.testing.assert_array_equal(said, names.reshape(-1, N))
+
+
+P, Y, THREE = [0, 1, 1, 0], [0, 1, 0, 0], ["a", "b", "a", "b"]
+HALF, SURE = [0.5, 0.5, 0.5, 0.5], [0.9, 0.8, 0.7, 0.6]
+BY_CLASS = {"prob_0": HALF, "prob_1": HALF}
+SHARES = np.stack([HALF, HALF], axis=1)
+DENSE = [{"type": 1, "size": None, "indices": None, "values": [0.2, 0.8]}] * 4
+SPARSE = [{"type": 0, "size": 2, "indices": [1], "values": [1.0]}] * 4
+DECIDED = "decision (column prediction), probabilities of 2 classes"
+ROLES = [  # columns, what is said, what is read
+    ({"class": Y, "pred": P}, {}, "label (column class), prediction (column pred)"),
+    ({"label": Y, "class": P}, {}, "label, prediction (column class)"),
+    ({"Y Hat": P, " y ": Y}, {}, "label (column  y ), prediction (column Y Hat)"),
+    ({"output": P, "gold": Y}, {}, "label (column gold), prediction (column output)"),
+    ({"predict": P, "p0": HALF}, {}, "prediction (column predict); left out: p0"),
+    ({"target": P}, {"prediction_column": "target"}, "prediction (column target)"),
+    (
+        {"pred": P, "yhat": Y},
+        {"prediction_column": "yhat"},
+        "prediction (column yhat); left out: pred",
+    ),
+    ({"prediction": P} | BY_CLASS, {}, DECIDED),
+    (
+        {"prediction": P} | BY_CLASS,
+        {"kind": "classes"},
+        "prediction; left out: prob_0, prob_1",
+    ),
+    (
+        {"prediction": P} | BY_CLASS,
+        {"kind": "probabilities"},
+        "probabilities of 2 classes; left out: prediction",
+    ),
+    (
+        {"class": P} | BY_CLASS,
+        {"prediction_column": "class"},
+        "decision (column class), probabilities of 2 classes",
+    ),
+    (
+        {"class": Y} | BY_CLASS,
+        {"label_column": "class"},
+        "label (column class), probabilities of 2 classes",
+    ),
+    (
+        {"prediction": P, "p_value": [0.04] * 4, "p_adj": [0.96] * 4},
+        {},
+        "prediction; left out: p_value (not probabilities of the classes), p_adj (not "
+        "probabilities of the classes)",
+    ),
+    (
+        {"prediction": P, "p_5": SURE, "p_95": SURE, "p_name": THREE},
+        {},
+        "prediction; left out: p_5 (not probabilities of the classes), p_95 (not "
+        "probabilities of the classes), p_name (not probabilities of the classes)",
+    ),
+    ({"prediction": THREE, "p_a": HALF, "p_b": HALF}, {}, DECIDED),
+    (
+        {"prediction": P, "probability": SURE},
+        {},
+        "prediction; left out: probability (one number per example)",
+    ),
+    (
+        {"prediction": P, "prob_1": SURE},
+        {},
+        "prediction; left out: prob_1 (scores of one class)",
+    ),
+    (
+        {"label": THREE, "score": SURE},
+        {},
+        "prediction (column label); left out: score (its confidence)",
+    ),
+    (
+        {"label": Y, "score": SURE},
+        {"kind": "probabilities", "prediction_column": "score"},
+        "label, probabilities of 2 classes (column score)",
+    ),
+]
+ROLES_OF_ARROW = [
+    (
+        {"prediction": [0.0, 1.0, 1.0, 0.0], "probability": DENSE},
+        {},
+        DECIDED + " (column probability)",
+    ),
+    (
+        {"prediction": P, "probability": SPARSE},
+        {},
+        "prediction; left out: probability (sparse vectors)",
+    ),
+    ({"prediction": [*SHARES]}, {}, "probabilities of 2 classes (column prediction)"),
+]
+ROLES_OF_ARRAYS = [
+    (
+        {"predictions": SHARES * 9, "label_ids": Y},
+        {},
+        "label (array label_ids), logits of 2 classes (array predictions)",
+    ),
+    (
+        {"logits": SHARES, "preds": P, "meta": "{}"},
+        {},
+        "decision (array preds), logits of 2 classes",
+    ),
+    (
+        {"probs": SURE, "y_pred": P},
+        {},
+        "prediction (array y_pred); left out: probs (one number per example)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "options", "read"), ROLES)
+def test_columns_have_one_role_each_by_their_names(columns, options, read, tmp_path):
+    for given in (*_tables(tmp_path, columns), columns):
+        said = read_side(given, **options).account.text()
+        expected = read if given is not columns else said and read
+        assert said.replace("(array", "(column") == f"read: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "read"),
+    [(pa.table(of), *more) for of, *more in ROLES_OF_ARROW] + ROLES_OF_ARRAYS,
+)
+def test_vectors_and_arrays_have_their_roles_too(given, options, read):
+    assert read_side(given, **options).account.text() == f"read: {read}"
+
+
+UNCLEAR = {
+    "pred and output could both be the prediction column; --prediction-column": (
+        {"pred": P, "output": P}
+    ),
+    "label and class could both be the label column; --label-column": (
+        {"label": Y, "class": Y, "pred": P}
+    ),
+    "--label-column class or --prediction-column class says": {"class": P} | BY_CLASS,
+    "id and example_id could both be the id column; --id-column": (
+        {"id": P, "example_id": P, "pred": P}
+    ),
+    "--kind probabilities --prediction-column score takes it": (
+        {"label": Y, "score": SURE}
+    ),
+    "what column score next to y_true is": {"y_true": Y, "score": SURE},
+    "it has id, reward; --prediction-column names .* --score-column": (
+        {"id": [1, 2, 3, 4], "reward": Y}
+    ),
+    "column prediction must be whole .* compares the scores alone": (
+        {"prediction": SURE} | BY_CLASS
+    ),
+    "decisions of 2 of 4 examples are of no class that has scores, for example ?": (
+        {"prediction": ["0", "?", "1", "?"]} | BY_CLASS
+    ),
+    "p_a, p_b are not probabilities": {"id": P, "p_a": SURE, "p_b": SURE},
+}
+
+
+@pytest.mark.parametrize("message", UNCLEAR)
+def test_what_may_have_two_meanings_is_refused_with_the_way_out(message, tmp_path):
+    for path in _tables(tmp_path, UNCLEAR[message]):
+        with pytest.raises(PredictionsError, match=message.replace("?", r"\?")):
+            read_side(path)
+
+
+def test_decisions_are_numbers_of_the_classes_with_scores():
+    scores = {"logits": np.zeros((2, 3, 2)), "class_names": ["no", "yes"]}
+    for decided in (
+        [["yes", "no", "no"], ["no", "no", "yes"]],
+        [[1, 0, 0], [0, 0, 1]],
+        [[True, False, False], [False, False, True]],
+    ):
+        side = read_side(scores | {"predictions": decided})
+        np.testing.assert_array_equal(side.decisions, [[1, 0, 0], [0, 0, 1]])
+    for decided, message in (
+        ([0, 1, 0], r"shape \(3,\), but scores are of 2 runs"),
+        ([[0.1, 0.9, 0.2]] * 2, "next to scores are not decided classes"),
+    ):
+        with pytest.raises(PredictionsError, match=message):
+            read_side(scores | {"predictions": np.array(decided)})
 
 
 def _tables(folder, columns):
@@ -246,6 +432,16 @@ def test_one_score_per_example_is_of_the_second_class_and_needs_its_kind(tmp_pat
     for path in _tables(tmp_path, {"id": IDS, "score": one, "x": LABELS, "y": LABELS}):
         side = read_side(path, kind="logits", prediction_column="score")
         np.testing.assert_array_equal(side.values[0, :, 1], one)
+
+
+def test_one_score_decides_in_its_own_precision(tmp_path):
+    near = [0.50000001, 0.49999999]
+    path = _csv(tmp_path / "p.csv", {"id": [1, 2], "prob": near})
+    for given in (path, {"prob": near}, pa.table({"prob": near})):
+        side = read_side(given, kind="probabilities")
+        assert side.values[0].argmax(axis=1).tolist() == [1, 0]
+    large = read_side(np.array([[2**24, 2**24 + 1]]), kind="logits")
+    assert large.values[0].argmax(axis=1).tolist() == [1]
 
 
 def test_a_kind_that_is_not_there_is_refused(tmp_path):
@@ -363,7 +559,7 @@ VALUES = {  # what a user gives
     "say by the kind whether that": {"predictions": [0.5, 1]},
     "at least 0; 1 of 2 are not": {"predictions": [1, -1]},
     "must be below 1,000,000, or names": {"predictions": [1, 2**40]},
-    "there are no logits, probabilities or pr": {"ids": [1, 2]},
+    "prob_<class> or prediction, it has ids; --pre": {"ids": [1, 2]},
     "ids must be unique; 2 of 5 occur more than once, for example 4, 5": {
         "ids": [4, 4, 5, 5, 5],
         "classes": [1, 1, 1, 0, 0],

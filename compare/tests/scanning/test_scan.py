@@ -163,6 +163,30 @@ def test_ties_go_to_the_lowest_class_at_full_precision():
     found = scan(pair_of(close, close.astype(np.float32)))
     assert found.old.predicted.tolist() == [[1, 0]]
     assert found.new.predicted.tolist() == [[0, 0]]
+    assert (found.old.ties, found.new.ties) == (1, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("ascending", ["a b c", "2 9 10", "2 10 a", "c10 c9 d"])
+def test_ties_go_to_the_first_class_by_name_on_both_sides(ascending, dtype, kind):
+    """Whatever the order of the columns, with labels and without."""
+    names = np.array(ascending.split())
+    values = np.random.default_rng(0).integers(1, 3, (1, 200, 3)).astype(dtype)
+    if kind == "probabilities":
+        values /= values.sum(-1, keepdims=True)
+    best = names[values[0].argmax(axis=-1)].tolist()
+    tied = (values[0] == values[0].max(-1, keepdims=True)).sum(-1) > 1
+    for old_order, new_order in (([0, 1, 2], [2, 1, 0]), ([1, 2, 0], [2, 0, 1])):
+        sides = (
+            Side(name, kind, values[..., order], tuple(names[order]))
+            for name, order in (("old", old_order), ("new", new_order))
+        )
+        pair = join(*sides, labels=names[np.arange(200) % 3])
+        for found in (scan(pair), scan(dataclasses.replace(pair, labels=None))):
+            for side in (found.old, found.new):
+                assert [pair.class_name(c) for c in side.predicted[0]] == best
+                assert side.ties == tied.sum() > 20
 
 
 def test_rows_and_classes_are_taken_where_the_pair_says():
