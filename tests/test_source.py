@@ -58,11 +58,18 @@ def page(text: str, settings: dict) -> str:
         extra = match["extra"] or match["local"] or ""
         if known := requirement(settings, extra):
             return f"pip install {quoted(known)}"
-        local, name = quoted(f".{extra}"), quoted(f"churn-jax{extra}")
+        local, name = f"./compare {quoted(f'.{extra}')}", quoted(f"churn-jax{extra}")
         return f"pip install {local}  # in a clone; once published: pip install {name}"
 
-    wanted = rf'^pip install "?(?:\.(?P<local>\[\w+\])?|{NAME})"?(?:  # in a clone.*)?$'
-    return re.sub(wanted, line, text, flags=re.M)
+    local = r"\./compare \"?\.(?P<local>\[\w+\])?"
+    wanted = rf'^pip install "?(?:{local}|{NAME})"?(?:  # in a clone.*)?$'
+    text = re.sub(wanted, line, text, flags=re.M)
+    alone = requirement(settings).replace("jax", "compare", 1)
+    alone = f"{alone}#subdirectory=compare" if " @ " in alone else alone
+    known = "./compare  # in a clone; once published: pip install churn-compare"
+    known = quoted(alone) if alone else known
+    wanted = r'^pip install (?:"?churn-compare[^"\n]*"?|\./compare  # in a clone.*)$'
+    return re.sub(wanted, f"pip install {known}", text, flags=re.M)
 
 
 def quoted(requirement: str) -> str:
@@ -111,6 +118,10 @@ def notebook(text: str, settings: dict, place: str) -> str:
 def project(text: str, settings: dict) -> str:
     text = re.sub(r"\[project\.urls\]\n(?:.+\n)*\n", "", text)
     address = settings["repository"]
+    other = "==" + tomllib.loads(text)["project"]["version"]
+    if address and not settings["published"]:
+        other = f" @ git+{address}#subdirectory=compare"
+    text = re.sub(r'"churn-compare[^"]*"', f'"churn-compare{other}"', text)
     if not address:
         return text
     urls = f'[project.urls]\nRepository = "{address}"\n'
