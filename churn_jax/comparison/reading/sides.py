@@ -195,8 +195,9 @@ def _decisions(
     numbers = found.numbers.reshape(-1, found.numbers.shape[-1])
     if numbers.shape != values.shape[:2]:
         raise PredictionsError(
-            f"decisions have shape {found.numbers.shape}, but scores are of "
-            f"{values.shape[0]} runs on {values.shape[1]} examples{SCORES_ALONE}"
+            f"decisions have shape {found.numbers.shape} and scores [R, N, C] "
+            f"{values.shape}{SCORES_ALONE}; an array of the names of the classes is "
+            "called class_names"
         )
     own = names or tuple(map(str, range(values.shape[2])))
     texts, places = found.names, numbers

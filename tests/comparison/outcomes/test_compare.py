@@ -308,6 +308,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
         ("label,score\ncat,0.9\ndog,0.8\ncat,0.7", "prediction (column label)"),
         ("output,target,correct\nCat,cat,1\nDog,cat,0\nA,a,1", "3 examples; correct"),
         ("target,score\nParis,0.5\nRome,0.8\nBern,1.0", "3 examples; score"),
+        ("class,correct\ncat,1\ndog,0\ncat,1", "3 examples; correct"),
         ("p_value,p_adj,correct\n0.1,0.3,1\n0.2,0.9,0\n0.1,0.1,1", "; correct"),
         ("p_cat,p_dog,score\n0.1,0.9,1\n0.2,0.8,0\n0.1,0.9,1", "2 classes"),
     ],

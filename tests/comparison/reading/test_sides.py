@@ -256,6 +256,22 @@ ROLES = [  # columns, what is said, what is read
         "prediction (column label); left out: score (its confidence)",
     ),
     (
+        {"y_true": Y, "y_pred": P, "y_prob": SURE},
+        {"kind": "probabilities", "prediction_column": "y_pred"},
+        "label (column y_true), decision (column y_pred), probabilities of 2 classes "
+        "(column y_prob)",
+    ),
+    (
+        {"label": THREE, "class": THREE, "score": SURE},
+        {},
+        "label, prediction (column class); left out: score",
+    ),
+    (
+        {"class": THREE, "score": SURE},
+        {},
+        "prediction (column class); left out: score (its confidence)",
+    ),
+    (
         {"label": Y, "score": SURE},
         {"kind": "probabilities", "prediction_column": "score"},
         "label, probabilities of 2 classes (column score)",
@@ -324,6 +340,7 @@ UNCLEAR = {
         {"label": Y, "score": SURE}
     ),
     "what column score next to y_true is": {"y_true": Y, "score": SURE},
+    "what column score next to Class is": {"Class": Y, "score": SURE},
     "it has id, reward; --prediction-column names .* --score-column": (
         {"id": [1, 2, 3, 4], "reward": Y}
     ),
@@ -354,7 +371,7 @@ def test_decisions_are_numbers_of_the_classes_with_scores():
         side = read_side(scores | {"predictions": decided})
         np.testing.assert_array_equal(side.decisions, [[1, 0, 0], [0, 0, 1]])
     for decided, message in (
-        ([0, 1, 0], r"shape \(3,\), but scores are of 2 runs"),
+        ([0, 1, 0], r"shape \(3,\) and scores .* \(2, 3, 2\)"),
         ([[0.1, 0.9, 0.2]] * 2, "next to scores are not decided classes"),
     ):
         with pytest.raises(PredictionsError, match=message):
