@@ -162,6 +162,7 @@ def of_classes(side: Side) -> Outcomes:
         columns={"prediction": texts},
         known=np.ones(side.examples, bool),
         target=target,
+        account=side.account,
     )
 
 
