@@ -66,6 +66,8 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
     """What reads this file as the log of a tool; None for any other file."""
     name = path.name.lower()
     if path.is_dir():
+        if any(path.glob("*.eval")):
+            return _inspect_folder
         return _harness_folder if any(_samples(path)) else None
     if not path.is_file():
         return None
@@ -368,6 +370,15 @@ def _inspect_row(sample: dict[str, Any], scorer: str) -> _Row:
     return _Row(facts, _scores(values), answers)
 
 
+def _inspect_folder(folder: Path) -> Log:
+    paths = sorted(folder.glob("*.eval"))
+    if len(paths) > 1:
+        names = some([path.name for path in paths])
+        raise PredictionsError(f"holds {len(paths)} Inspect logs, {names}; name one")
+    log = _inspect_archive(paths[0])
+    return log._replace(read=(*log.read, paths[0].name))
+
+
 def _inspect_archive(path: Path) -> Log:
     with zipfile.ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
@@ -376,7 +387,9 @@ def _inspect_archive(path: Path) -> Log:
             check_memory(entry.file_size)
             return json.loads(_content(path, archive, entry))
 
-        header = read(entries["header.json"]) if "header.json" in entries else {}
+        header = {"status": "not finished"}
+        if "header.json" in entries:
+            header = read(entries["header.json"])
         of = [e for e in archive.infolist() if e.filename.startswith("samples/")]
         return _inspect(header, map(read, of))
 
@@ -437,8 +450,7 @@ def _openai(path: Path) -> Log:
         row.scores.update(numbers)
         if isinstance(picked := data.get("picked"), str):
             row.answers["answer"] = picked
-    scored = [row for row in found.values() if row.scores]
-    return _log(scored, ["log of OpenAI evals"])
+    return _log(found.values(), ["log of OpenAI evals"])
 
 
 def _lighteval(path: Path) -> Log:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -171,7 +172,7 @@ def read_outcomes(
             )
         scores = [name for name, kind in kinds.items() if kind == "score"]
         known = grades or (_GRADES if log else {})
-        for name_of in scores if known else ():
+        for name_of in scores:
             place = table.column_names.index(name_of)
             column = _graded(table.column(name_of), name_of, known)
             table = table.set_column(place, name_of, column)
@@ -206,23 +207,26 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
     import pyarrow as pa
 
     whole = _one(column)
+    if pa.types.is_dictionary(whole.type):
+        whole = whole.cast(whole.type.value_type)
     if not (pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)):
         return whole
     encoded = _blank_to_null(whole).dictionary_encode()
-    worth, unknown = [], []
-    for text in encoded.dictionary.to_pylist():
+    worth, words, unknown = [], [], []
+    for text in map(str.strip, encoded.dictionary.to_pylist()):
         try:
-            worth.append(float(grades.get(text.strip(), text)))
+            worth.append(float("_" if "_" in text else text))  # 1_000 is no number
         except ValueError:
-            unknown.append(text)
+            worth.append(grades.get(text, math.nan))
+            words.append(text)
+            unknown += [] if text in grades else [text]
+    if unknown and len(words) > _MOST_GRADES:
+        raise PredictionsError(
+            f"column {name} must hold numbers; it has texts, for example "
+            f"{some(unknown)}; --score-column names the scores to compare"
+        )
     if unknown:
-        texts = sorted(encoded.dictionary.to_pylist())
-        if len(texts) > _MOST_GRADES:
-            raise PredictionsError(
-                f"{name} has texts, for example {some(unknown)}, and no numbers; "
-                "--score-column names the scores to compare"
-            )
-        example = " ".join(f"{text}=..." for text in texts)
+        example = " ".join(f"{word}=..." for word in sorted(words))
         raise PredictionsError(
             f"{name} has grades without a number, {some(unknown)}; add --grades "
             f"{example} with what each is worth, or name other scores by --score-column"

@@ -1,6 +1,7 @@
 """Outcomes from files to a verdict, by the command and in Python."""
 
 import json
+import shutil
 import struct
 import zipfile
 import zlib
@@ -274,7 +275,9 @@ def test_a_gate_on_slices_names_the_worst():
     [
         ({"x": [1]}, {"x": [1]}, "no column of outcomes"),
         ({"correct": [1, 2]}, {"correct": [1, 0]}, "must be 0 or 1"),
-        ({"score": ["a"]}, {"score": [1]}, "must hold numbers"),
+        ({"score": ["a"]}, {"score": [1]}, "score has grades without a number, a"),
+        ({"score": list("abcdefghijklm")}, {"score": [1]}, "must hold numbers"),
+        ({"score": ["1", "1_0"]}, {"score": [1, 2]}, "number, 1_0; add --grades 1_0="),
         ({"score": [np.nan]}, {"score": [1.0]}, "lack an outcome"),
         ({"score": [np.inf]}, {"score": [1.0]}, "infinite"),
         ({"score": [1]}, {"correct": [1]}, "no outcome is on both sides"),
@@ -481,7 +484,7 @@ def test_noise_of_classes_in_clusters(tmp_path):
 LOGS = Path(__file__).parent / "logs"  # experiments/compare/evaluation_logs.py
 
 
-def test_logs_that_the_tools_wrote():
+def test_logs_that_the_tools_wrote(tmp_path):
     found = compare_outcomes(*(LOGS / f"samples_sums_{i}.jsonl" for i in (1, 2)))
     assert [measure.name for measure in found.measures] == ["acc", "answer"]
     assert found["acc"]["accuracy_old"].value == 0.625  # what lm_eval printed
@@ -492,9 +495,12 @@ def test_logs_that_the_tools_wrote():
         LOGS / "samples_free_1.jsonl", LOGS / "samples_free_1.jsonl"
     )
     assert free["exact_match"]["churn"].value == 0.0
-    found = compare_outcomes(
-        *(LOGS / f"inspect_{side}.eval" for side in ("old", "new"))
-    )
+    sides = [LOGS / f"inspect_{side}.eval" for side in ("old", "new")]
+    with pytest.raises(PredictionsError, match="holds 2 Inspect logs, inspect_new"):
+        compare_outcomes(LOGS, LOGS)
+    (tmp_path / "old").mkdir()
+    shutil.copy(sides[0], tmp_path / "old")
+    found = compare_outcomes(tmp_path / "old", sides[1])
     assert found["match"].runs == (2, 2) and found.examples == 6
     rates = {name: i.value for name, i in found["match"].quantities.items()}
     assert rates["negative_flip_rate"] == pytest.approx(1 / 6)  # s2
