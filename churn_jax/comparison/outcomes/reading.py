@@ -44,23 +44,11 @@ COLUMNS: Mapping[str, Kind] = {
 INPUT = ("input", "prompt", "question", "input_hash")
 RUNS = (*RUN, "epoch", "repeat", "sample")
 # Columns that an example has one value of, whatever the run.
-_OF_EXAMPLES = (
-    "task",
-    "subtask",
-    "dataset",
-    "subset",
-    "subject",
-    "benchmark",
-    "config",
-)
+_OF_EXAMPLES = "task subtask dataset subset subject benchmark config".split()
 # What Inspect's `value_to_float` makes of texts.
 _GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}
-_GRADES |= {
-    word: 1.0 for of in ("yes", "true") for word in (of, of.title(), of.upper())
-}
-_GRADES |= {
-    word: 0.0 for of in ("no", "false") for word in (of, of.title(), of.upper())
-}
+_GRADES |= dict.fromkeys("yes Yes YES true True TRUE".split(), 1.0)
+_GRADES |= dict.fromkeys("no No NO false False FALSE".split(), 0.0)
 _MOST_GRADES = 12  # of a score; of more different texts none is a grade
 _TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
 _FALSE = ("false", "no", "fail", "failed", "incorrect", "i", "0", "0.0")

@@ -263,7 +263,7 @@ _LESS = frozenset(
     "error errors latency duration runtime cost distance fid toxicity".split()
 )
 _CONTRARY = frozenset(
-    "acc accuracy correction detection improvement inv inverse minus neg negative "
+    "acc accuracy correction detection free improvement inv inverse minus neg negative "
     "recovery reduction reward saved savings".split()
 )
 
