@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.identity import difference
 from churn_jax.training.partition import compilation, fetch
 from churn_jax.typing import PyTree
@@ -96,6 +97,7 @@ class Checkpoints:
 
     def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
         """Writes a checkpoint to the disk; an `OSError` leaves older ones intact."""
+        check_lock(self.directory)
         if step in self._manager.all_steps():
             return
         meta = {
@@ -111,7 +113,8 @@ class Checkpoints:
         try:
             self._manager.save(step, args=args, force=True)
             self._manager.wait_until_finished()
-        except ValueError as error:  # TensorStore reports a full disk as a ValueError
+        except Exception as error:  # TensorStore reports a full disk as a ValueError
+            check_lock(self.directory)
             text = str(error)
             for code in _FULL:
                 if os.strerror(code) in text or f"os_error_code='{code}'" in text:

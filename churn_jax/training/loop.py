@@ -134,6 +134,8 @@ def train(
         for note in (*stopped_teachers(run.name, teachers, start), *session.notes):
             noted(note)
         with _Loop(run, session, directory, began, worked) as loop:
+            if loop.note:
+                noted(loop.note)
             if loop.done < loop.total:
                 loop.start_loggers(
                     logging,
