@@ -32,32 +32,35 @@ __all__ = [
 ]
 
 _FORMAT = "churn_jax/3"
+_FIRST_SECONDS = 15.0  # of work before the first checkpoint of a launch
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CheckpointClock:
     """Says when to save, so that a kill loses at most so many seconds of work.
 
-    Only work that the devices have done counts, so wait for them before asking.
+    Only work that the devices have done counts, so wait for them before asking. The
+    first checkpoint comes earlier: a launch that is killed soon should leave something.
     """
 
     def __init__(self, seconds: float):
         self.seconds = seconds
+        self._wait = min(seconds, _FIRST_SECONDS)
         self._since = time.perf_counter()
         self._took = 0.0
 
     def due(self, ahead: float = 0.0) -> bool:
         """Whether to save now; the next look comes in about `ahead` seconds."""
         # Writing takes time, too.
-        margin = min(self._took + ahead, self.seconds / 2)
-        return time.perf_counter() - self._since + margin > self.seconds
+        margin = min(self._took + ahead, self._wait / 2)
+        return time.perf_counter() - self._since + margin > self._wait
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
         """To be entered while a checkpoint is written."""
         self._since = time.perf_counter()
         yield
-        self._took = time.perf_counter() - self._since
+        self._took, self._wait = time.perf_counter() - self._since, self.seconds
 
 
 class CheckpointError(ValueError):

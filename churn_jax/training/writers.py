@@ -41,6 +41,7 @@ def _lines(path: Path) -> list[dict[str, Any] | None]:
     lines: list[dict[str, Any] | None] = []
     text = path.read_text(errors="replace")
     for each in text.split("\n"):
+        line: Any = None
         try:
             line = json.loads(each)
             whole = all(type(line[name]) is int for name in ("epoch", "step"))

@@ -82,7 +82,7 @@ def test_a_training_whose_folder_is_gone_ends_and_writes_nothing_more(tmp_path, 
 
     # The lock may be that of a study around the row.
     with lock_folder(folder):
-        with pytest.raises(FolderInUseError, match=r"study was removed, moved or begun"):
+        with pytest.raises(FolderInUseError, match="study was removed, moved or begun"):
             train(run, tiny.dataset(), directory=folder / "row", on_progress=gone)
     assert sorted(tmp_path.rglob("*")) == left
     with lock_folder(tmp_path / "other"):  # which is none of its business
