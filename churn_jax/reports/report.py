@@ -366,17 +366,22 @@ class Report:
         return tuple(out)
 
     @property
-    def context(self) -> tuple[str, ...]:
-        """Sentences about few runs, and about what kind of churn it is."""
-        infos = [row.info for row in self.rows] if self.study.trained else []
+    def few(self) -> str:
+        """A sentence about too few runs; empty where there are enough, or only one."""
         most = max((len(row.summary.runs) for row in self.rows), default=0)
-        few = (
-            f"{most} runs per row are few: intervals are wide, and a single unusual "
-            f"run may decide a test. Take {ENOUGH_RUNS} or more"
-            f"{' (--replicas)' if self.study.trained else ''}."
-        )
+        if not 1 < most < ENOUGH_RUNS:
+            return ""
+        more = " (--replicas)" if self.study.trained else ""
         return (
-            *([few] if 1 < most < ENOUGH_RUNS else []),
+            f"{most} runs per row are few: intervals are wide, and a single unusual "
+            f"run may decide a test. Take {ENOUGH_RUNS} or more{more}."
+        )
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """Sentences about what kind of churn it is; mostly none."""
+        infos = [row.info for row in self.rows] if self.study.trained else []
+        return (
             *cross_sample_sentences(self.study, infos),
             *fixed_seed_sentences(self.study, infos),
             *served_sentences(infos),

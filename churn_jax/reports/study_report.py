@@ -323,7 +323,7 @@ def study_document(report: Report) -> Document:
     training, flips = _training(report), paper_updates(report)
     verdicts = Rows(_verdicts(report))
     notes = [Text(remark, "note") for remark in report.remarks]
-    context = [Text(sentence) for sentence in report.context]
+    context = [Text(said) for said in (report.few, *report.context) if said]
     after: list[Block] = [members] if members else []
     after += [paper_section(found)] if found else []
     title = f"{report.study.config.title}\n{'; '.join(facts)}"

@@ -238,13 +238,14 @@ def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
 
 
 def test_few_runs_are_called_few(report):
-    (said,) = report.context
-    assert (
-        said.startswith("3 runs per row are few") and "5 or more (--replicas)" in said
-    )
+    said = "3 runs per row are few"
+    assert report.few.startswith(said) and "5 or more (--replicas)" in report.few
+    for form in (reports.render(report), reports.markdown_table(report)):
+        assert said in form
+    assert said in printed(report, 80)
     summary = dataclasses.replace(report.rows[0].summary, runs=tuple(range(5)))
     row = dataclasses.replace(report.rows[0], summary=summary)
-    assert not dataclasses.replace(report, rows=(row, *report.rows[1:])).context
+    assert not dataclasses.replace(report, rows=(row, *report.rows[1:])).few
 
 
 def test_surrogate_churn_above_one_is_explained(report):
