@@ -503,7 +503,7 @@ def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
 
 
 def _grades(given: Sequence[str]) -> dict[str, float]:
-    """What each grade is worth, from `A=1`."""
+    """Grades and their numbers, from texts such as `A=1`."""
     found = {}
     for word in given:
         grade, _, worth = word.rpartition("=")

@@ -238,7 +238,7 @@ def _numbers(name, kind, old, new, tolerance, relative) -> Measure:
 
 
 def _less(name: str, *sides: Outcomes) -> bool:
-    """Whether less of a score is better, on which both sides must agree."""
+    """Return True if less of a score is better, on which both sides must agree."""
     known = {side.less[name] for side in sides if name in side.less}
     if len(known) > 1:
         raise PredictionsError(

@@ -63,7 +63,7 @@ def read_log(path: Path) -> Log | None:
 
 
 def reader_of(path: Path) -> Callable[[Path], Log] | None:
-    """What reads this file as the log of a tool; None for any other file."""
+    """The function that reads this file as the log of a tool, or None."""
     name = path.name.lower()
     if path.is_dir():
         if any(path.glob("*.eval")):
@@ -257,7 +257,7 @@ def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[_Row]:
         if len(earlier) == len(runs):
             runs.append(_Row(facts, {}, {}))
         run = runs[len(earlier)]
-        earlier.append(row.get("resps"))
+        earlier.append(None if "filter" in row else row.get("resps"))
         ending = "" if name == "none" else f",{name}"
         said = row["filtered_resps"]
         said = said[0] if isinstance(said, list) and len(said) == 1 else said

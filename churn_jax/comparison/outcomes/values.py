@@ -269,7 +269,7 @@ _CONTRARY = frozenset(
 
 
 def less_is_better(name: str) -> bool:
-    """Whether the name of a score is known to be of something bad.
+    """Return True if the name of a score says that less is better.
 
     Example:
         >>> [less_is_better(name) for name in ("eval_loss", "WER", "neg_mse")]
