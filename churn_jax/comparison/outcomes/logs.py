@@ -1,6 +1,5 @@
 """Logs of evaluation tools as tables: lm-evaluation-harness, Inspect and others."""
 
-import csv
 import hashlib
 import json
 import os
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from churn_jax.array_files import ArrayFileError, check_memory
-from churn_jax.comparison.reading.objects import json_lines, table_of
+from churn_jax.comparison.reading.contents import column_names
+from churn_jax.comparison.reading.objects import is_inspect, json_lines, table_of
 from churn_jax.example_ids import PredictionsError, some
 
 _ZSTANDARD = 93  # compression method of an archive
@@ -73,33 +73,13 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
         return None
     if name.endswith(".eval"):
         return _inspect_archive
-    if name.endswith(".json"):
+    if is_inspect(path):
         return _inspect_json
     keys = {*column_names(path)}
     for wanted, read in _BY_KEYS.items():
         if {*wanted} <= keys:
             return read
     return None
-
-
-def column_names(path: Path) -> list[str]:
-    """Columns of a file, without reading all of it; none where it has no names."""
-    name = path.name.lower()
-    if not path.is_file():
-        return []
-    if name.endswith(".jsonl"):
-        return list(next(json_lines(path), {}))
-    if name.endswith(".csv"):
-        with open(path, encoding="utf-8-sig", newline="", errors="replace") as file:
-            return next(csv.reader(file), [])
-    if name.endswith(".parquet"):
-        import pyarrow.parquet as parquet
-
-        try:
-            return parquet.read_schema(path).names
-        except (OSError, ValueError):
-            return []  # what reads all of it says what is wrong
-    return []
 
 
 def _log(

@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.comparison.outcomes.logs import (
-    Log,
-    column_names,
-    read_log,
-    reader_of,
-)
+from churn_jax.comparison.outcomes.logs import Log, read_log, reader_of
 from churn_jax.comparison.outcomes.values import Kind, less_is_better
 from churn_jax.comparison.reading.account import Account
 from churn_jax.comparison.reading.class_values import (
@@ -24,7 +19,11 @@ from churn_jax.comparison.reading.class_values import (
     RUN,
     find_column,
 )
-from churn_jax.comparison.reading.contents import as_table, read_contents
+from churn_jax.comparison.reading.contents import (
+    as_table,
+    column_names,
+    read_contents,
+)
 from churn_jax.comparison.reading.ids import as_ids, counts_rows, index_ids
 from churn_jax.comparison.reading.tables import of_classifier
 from churn_jax.example_ids import PredictionsError, errors_of, some
@@ -138,13 +137,15 @@ def read_outcomes(
     name = name or (file.name if file else "outcomes")
     with errors_of(file or name):
         log = read_log(file) if file else None
+        unusual: tuple[str, ...] = ()
         if log is not None:
             table = log.table
             kinds: dict[str, Kind] = {n: "score" for n in log.scores}
             kinds.update((n, "answer") for n in log.answers)
         else:
             contents = read_contents(given, id_column=id_column)
-            table = contents.table
+            notes = (note.rstrip(".") for note in contents.notes)
+            table, unusual = contents.table, (*contents.read, *notes)
             if contents.arrays is not None:
                 table = as_table(contents.arrays)
             if table is None:
@@ -169,7 +170,9 @@ def read_outcomes(
             if not less.get(name_of):
                 kinds[name_of] = _kind_of(table.column(name_of))
         found = _outcomes(table, name, kinds, id_column, target_column, log)
-        return dataclasses.replace(found, less=less)
+        account = found.account or Account()
+        account = account._replace(read=(*account.read, *unusual))
+        return dataclasses.replace(found, less=less, account=account)
 
 
 def _with_index(table: Any, index: Any, id_column: str | None) -> Any:

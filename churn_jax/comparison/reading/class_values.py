@@ -216,6 +216,7 @@ _PREFIXES: dict[str, Kind] = {
     "probability_": "probabilities",
     "p_": "probabilities",
 }
+SCORE_PREFIXES = tuple(_PREFIXES)
 _OPTIONS = {  # that decide between two columns for one role
     "id": "--id-column",
     "label": "--label-column",

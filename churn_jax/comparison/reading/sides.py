@@ -125,7 +125,10 @@ def read_side(
             index = index_ids(contents.index)
             side = dataclasses.replace(side, ids=index, index=index is not None)
     notes = [f"{name}: {note}" for note in side.notes]
-    return dataclasses.replace(side, notes=(*contents.notes, *notes))
+    account = side.account
+    if account is not None:
+        account = account._replace(read=(*account.read, *contents.read))
+    return dataclasses.replace(side, notes=(*contents.notes, *notes), account=account)
 
 
 def side_names(old: Any, new: Any) -> tuple[str, str]:

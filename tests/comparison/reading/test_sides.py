@@ -553,7 +553,6 @@ TEXTS = {  # a file and its text
     ("a.parquet", "hello you"): "cannot be read, ",
     ("a.csv", "id,p_0,p_1\n"): "it has no rows",
     ("a.csv", "p_0,p_1\n1,x\n"): "invalid value 'x'",
-    ("a.csv", "p_0;p_1\n1;0\n"): "by commas, not by",
     ("a.csv", "p_0,p_1\n1\n"): "Expected 2 columns, got 1",
     ("a.csv", "p_0,p_0\n1,0\n"): "more than once",
     ("a.csv", "p_0,p_2\n1,0\n"): "class numbers 0 to 1",
