@@ -257,7 +257,7 @@ def parts_of(folder: Path) -> list[Path]:
         if name.startswith((".", "_")):
             continue
         if path.is_dir() and _KEY.fullmatch(path.name):
-            found += parts_of(path) or [p for p in path.iterdir() if _is_table(p)]
+            found += parts_of(path) or sorted(filter(_is_table, path.iterdir()))
         elif path.is_file() and _is_table(path):
             if marked or _PART.fullmatch(name):
                 found.append(path)
