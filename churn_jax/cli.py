@@ -57,7 +57,10 @@ def _enable_compilation_cache() -> None:
     """Compiled programs outlive the process, so that a second run starts at once."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
-    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without HOME and without an entry in passwd
+        return
     settings = {
         "jax_compilation_cache_dir": str(base / "churn_jax" / "xla"),
         # Sixty small programs of a study take three seconds together.
@@ -76,9 +79,17 @@ def _quiet_libraries() -> None:
 
     for name in ("absl", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _without_closed_loops
     if not has_tpu():
         for name, value in _WITHOUT_TPU.items():
             os.environ.setdefault(name, value)
+
+
+def _without_closed_loops(unraisable) -> None:
+    # TensorStore has one for every write that fails after Orbax has given up.
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

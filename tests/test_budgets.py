@@ -29,8 +29,7 @@ def counted(room: dict, names: list[str]) -> tuple[int, int]:
     found = [
         ROOT / name
         for name in names
-        if Path(name).suffix in TEXT
-        and name.startswith(tuple(room["paths"]))
+        if Path(name).suffix in TEXT and name.startswith(tuple(room["paths"]))
     ]
     return sum(len(path.read_bytes().splitlines()) for path in found), len(found)
 

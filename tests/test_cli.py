@@ -42,6 +42,23 @@ def test_an_unknown_command_is_one_sentence(word, hint, capsys):
     assert hint in said and said.count("\n") == 1
 
 
+@pytest.mark.parametrize("cache", ["", "xdg"])
+def test_a_user_without_a_home_can_train(cache, monkeypatch):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    monkeypatch.setattr("pathlib.Path.home", nobody)
+    told = {}
+    monkeypatch.setattr("jax.config.update", told.__setitem__)
+    monkeypatch.setattr(cli, "_command", lambda name: lambda argv: 0)
+    assert main(["study"]) == 0
+    assert told.get("jax_compilation_cache_dir") == (
+        os.path.join("xdg", "churn_jax", "xla") if cache else None
+    )
+
+
 def test_the_package_is_the_command(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["python -m churn_jax", "zzz"])
     with pytest.raises(SystemExit) as ended:

@@ -46,6 +46,7 @@ def _arguments(config):
                 in `churn_jax.methods`, or your own as `package.module:Class`.
             set: change coefficients, for example `codistill_skl.beta=0.2`.
             dry_run: only say what training would cost; the data are opened.
+            yes: train a study of your own data although it takes more than two hours.
             data: the data set.
             model: the network.
             train: how all methods are trained.
@@ -57,6 +58,7 @@ def _arguments(config):
         method: tuple[str, ...] = ()
         set: tuple[str, ...] = ()
         dry_run: bool = False
+        yes: bool = False
         data: DataConfig = config.data
         # Without this, a model's `sharing` would be a word and no options.
         model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
@@ -109,6 +111,8 @@ def study(argv: Sequence[str]) -> int:
     def train(progress, **told):
         from churn_jax.studies import run_study
 
+        if config.name.startswith(f"{OWN}-"):
+            _check_hours(argv, config, options, told["on_note"])
         run_study(config, options.out, only=options.only, loggers=options.log, **told)
 
     return run_command(
@@ -118,6 +122,73 @@ def study(argv: Sequence[str]) -> int:
         train=train,
         show=_show,
     )
+
+
+# Up to so many seconds a study of one's own data is trained without a question.
+_LONG = 7200.0
+# A machine that would take so long for fewer operations is not worth a question.
+_FEW_OPERATIONS = 1e13
+
+
+def _check_hours(argv: Sequence[str], config, options, say) -> None:
+    """Says how long a study will take; refuses a long one, with shorter commands."""
+    import jax
+
+    from churn_jax.studies.cost import seconds_per_operation, study_costs
+
+    began = (options.out / "study.json").exists()
+    if began or options.minutes is not None or jax.process_count() > 1:
+        return
+
+    def operations(config, only) -> float:
+        return sum(row.flops for row in study_costs(config, only))
+
+    try:
+        if (total := operations(config, options.only)) < _FEW_OPERATIONS:
+            return
+        say("timing a few updates, to say how long the study will take")
+        rate = seconds_per_operation(config, options.only)
+    except ValueError:  # a device that counts nothing; mistakes are found again
+        return
+    if rate is None:
+        return
+    seconds = rate * total
+    say(f"all rows take about {_duration(seconds)} on this machine")
+    if options.yes or seconds <= _LONG:
+        return
+    shorter = []
+    fewer = [] if options.only else ["--only", config.baseline, "codistill_skl"]
+    for words in (["--model", "lenet5"], [], [*fewer, "--replicas", "3"]):
+        try:  # the words may not fit the data or the rows
+            other, chosen = _parse([*argv, *words, "--epochs", "1"])
+            own = rate
+            if other.model != config.model:
+                own = seconds_per_operation(other, chosen.only) or rate
+            epoch = own * operations(other, chosen.only)
+        except ValueError:
+            continue
+        if other.model == config.model and "--model" in words:
+            continue
+        epochs = min(_LONG / epoch, config.train.epochs, 10)
+        if epochs < 1:
+            continue
+        command = shlex.join(["churn-jax", "study", *argv, *words])
+        command += f" --epochs {int(epochs)}"
+        shorter.append(f"`{command}` takes about {_duration(int(epochs) * epoch)}")
+    less = "; ".join(shorter) or "use fewer --epochs, --replicas or rows (--only)"
+    raise ValueError(
+        f"this study takes about {_duration(seconds)} on this machine, so it is not "
+        f"started without --yes; shorter: {less}; --minutes trains for a limited time"
+    )
+
+
+def _duration(seconds: float) -> str:
+    """`25 minutes`, `3.5 hours`, `534 hours`."""
+    if seconds < 90 * 60:
+        minutes = max(round(seconds / 60), 1)
+        return f"{minutes} minute{'s' if minutes > 1 else ''}"
+    hours = seconds / 3600
+    return f"{hours:.2g} hours" if hours < 10 else f"{hours:,.0f} hours"
 
 
 def _costs(config, only: tuple[str, ...]) -> int:

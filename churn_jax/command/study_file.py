@@ -23,7 +23,7 @@ from churn_jax.configuration.training import MeshShape
 __all__ = ["FileOptions", "StudyFile", "print_if_asked", "with_file"]
 
 # These are for one launch: in a file, `fresh` would start again every time.
-_LAUNCH_ONLY = ("config", "print_config", "fresh", "dry_run")
+_LAUNCH_ONLY = ("config", "print_config", "fresh", "dry_run", "yes")
 _WIDTH = 88
 
 

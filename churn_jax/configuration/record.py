@@ -73,6 +73,7 @@ class LaunchRecord:
     hardware: str = ""
     devices: tuple[str, ...] = ()
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of JAX
 
 
 @dataclasses.dataclass(frozen=True)

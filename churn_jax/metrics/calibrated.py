@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax._checks import check_labels, check_logits
+from churn_jax.divergences import log_probs
 from churn_jax.metrics.calibration import expected_calibration_error
 from churn_jax.metrics.scoring import brier_score, negative_log_likelihood
 from churn_jax.metrics.state import valid_examples
@@ -115,7 +116,8 @@ def _calibrated(logits, validation_logits, validation_labels, validation_mask):
         )
     check_labels(validation_labels, validation_logits, logits_name="validation_logits")
     temperature = fit_temperature(validation_logits, validation_labels, validation_mask)
-    return jnp.asarray(logits).astype(jnp.float32) / temperature, temperature
+    # Normalised first: a quotient of large logits would be rounded.
+    return log_probs(logits) / temperature, temperature
 
 
 def calibrated_negative_log_likelihood(
@@ -355,7 +357,7 @@ def two_fold_calibrated_scores(
         raise ValueError(f"repeats must be at least 1; got {repeats}")
     check_logits(logits=logits)
     check_labels(labels, logits)
-    z, labels = jnp.asarray(logits).astype(jnp.float32), jnp.asarray(labels)
+    z, labels = log_probs(logits), jnp.asarray(labels)
     valid = valid_examples(mask, labels.shape)
     examples = jnp.sum(valid, dtype=jnp.int32)
 

@@ -128,8 +128,9 @@ def error_rates(logits: Logits, labels: Labels, mask: Mask | None = None) -> Arr
 def example_nll(logits, labels):
     check_logits(logits=logits)
     check_labels(labels, logits)
-    logits, labels = jnp.asarray(logits).astype(jnp.float32), jnp.asarray(labels)
-    values = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    labels = jnp.asarray(labels)
+    # Normalised first, as in `losses.cross_entropy`.
+    values = optax.softmax_cross_entropy_with_integer_labels(log_probs(logits), labels)
     return nan_at_unknown_labels(values, labels, logits)
 
 

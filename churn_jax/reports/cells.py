@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from scipy import special
+
+from churn_compare.documents import Cell
+
 if TYPE_CHECKING:
     from churn_jax.analysis.significance import Difference
     from churn_jax.reports.estimates import Estimate
 
+SIGNIFICANT = 0.05
+
 
 __all__ = [
     "ABSENT",
+    "SIGNIFICANT",
+    "change_cell",
     "difference_fields",
+    "ends",
     "equivalent",
     "estimate_fields",
+    "interval",
     "mean_error",
     "millions",
     "number",
@@ -100,6 +110,45 @@ def signed(difference: Difference | None, scale: float, digits: int) -> str:
     if not math.isfinite(difference.stderr):
         return mean
     return f"{mean} ± {scale * difference.stderr:.{digits}f}"
+
+
+def interval(
+    difference: Difference, p: float | None = None
+) -> tuple[float, float] | None:
+    """The 95 % interval of a difference by Student's t; None where it has no error.
+
+    It is as wide as `p`, adjusted for several tests, asks for: 0 lies outside where `p`
+    is below 5 %, and nowhere else.
+    """
+    if difference.runs < 2 or not math.isfinite(difference.stderr):
+        return None
+    tests = p / difference.p if p and difference.p > 0 else 1.0
+    tail = SIGNIFICANT / tests / 2
+    half = -float(special.stdtrit(difference.runs - 1, tail)) * difference.stderr
+    return difference.difference - half, difference.difference + half
+
+
+def ends(
+    difference: Difference, p: float | None, scale: float, digits: int, sign: str = "+"
+) -> str:
+    """`-2.50 to -1.30`, the ends of `interval` times `scale`; empty without one."""
+    found = interval(difference, p)
+    if found is None:
+        return ""
+    low, high = found if sign else sorted(map(abs, found))
+    return f"{scale * low:{sign}.{digits}f} to {scale * high:{sign}.{digits}f}"
+
+
+def change_cell(
+    difference: Difference | None, p: float | None, scale: float, digits: int
+) -> Cell | str:
+    """`-1.83` with its interval below it, both times `scale`."""
+    if difference is None or not math.isfinite(difference.difference):
+        return ABSENT
+    value = scale * difference.difference
+    tested = p is not None and math.isfinite(p)
+    below = ends(difference, p, scale, digits) if tested else ""
+    return Cell(f"{value:+.{digits}f}", value, below)
 
 
 def p_value(p: float | None) -> str:

@@ -12,10 +12,11 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.reports.cells import p_text
+from churn_jax.reports.cells import SIGNIFICANT, ends, interval, p_text
 from churn_jax.reports.summary import MethodSummary
 
 __all__ = [
+    "ENOUGH_RUNS",
     "FEWEST_RUNS",
     "SIGNIFICANT",
     "Comparison",
@@ -24,9 +25,9 @@ __all__ = [
     "paired",
 ]
 
-SIGNIFICANT = 0.05
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
+ENOUGH_RUNS = 5  # to say which row is best: of fewer, a single one may decide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +58,12 @@ class Comparison:
 
     @property
     def churn_verdict(self) -> str:
-        """One clause, for example `"reduces churn by 2.1 ± 0.3 points (p = 0.001)"`."""
+        """One clause: `"reduces churn by 2.1 points (1.4 to 2.8; p = 0.001)"`."""
         return _verdict(self.churn, self.churn_p, "churn", ("reduces", "increases"))
 
     @property
     def prediction_difference_verdict(self) -> str:
-        """For Delta_1: `"reduces Δ₁ by 0.0741 ± 0.0012 (p < 0.001)"`."""
+        """For Delta_1: `"reduces Δ₁ by 0.0741 (0.0715 to 0.0767; p < 0.001)"`."""
         found, words = self.prediction_difference, ("reduces", "increases")
         if found.runs == 0:
             return "Δ₁ is not tested, since the rows do not have the same runs"
@@ -70,7 +71,7 @@ class Comparison:
 
     @property
     def calibrated_nll_verdict(self) -> str:
-        """The same: `"reduces calibrated NLL by 0.0741 ± 0.0012 (p < 0.001)"`."""
+        """The same for the calibrated NLL."""
         found, what = self.calibrated_nll, "calibrated NLL"
         if found.runs == 0:
             return f"{what} is not tested, since no run has it on both sides"
@@ -162,11 +163,13 @@ def _verdict(
         return f"too few runs to test {what} ({difference.runs} in common)"
     said = p_text(p)
     scale, unit = (100, " points") if points else (1, "")
-    digits = 4 if not points else 1 if 100 * difference.stderr >= 0.1 else 2
-    error = f"{scale * difference.stderr:.{digits}f}"
+    nearest = min(map(abs, interval(difference, p) or (0.0,)))  # not shown as -0.0
+    coarse = 100 * min(difference.stderr, 2 * nearest) >= 0.1
+    digits = 4 if not points else 1 if coarse else 2
     if sign:
-        verb = words[sign > 0]
+        verb, found = words[sign > 0], ends(difference, p, scale, digits, "")
         size = f"{scale * abs(difference.difference):.{digits}f}"
-        return f"{verb} {what} by {size} ± {error}{unit} ({said})"
+        return f"{verb} {what} by {size}{unit} ({found}; {said})"
     size = f"{scale * difference.difference:+.{digits}f}"
-    return f"no detectable effect on {what} ({size} ± {error}{unit}, {said})"
+    found = ends(difference, p, scale, digits)
+    return f"no detectable effect on {what} ({size}{unit}, {found}; {said})"

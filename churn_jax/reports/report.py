@@ -16,6 +16,7 @@ from churn_jax.reports.artefacts import (
 )
 from churn_jax.reports.cells import mean_error, times
 from churn_jax.reports.compare import (
+    ENOUGH_RUNS,
     FEWEST_RUNS,
     Comparison,
     compare_with_baseline,
@@ -45,8 +46,9 @@ __all__ = ["Missing", "Report", "Row", "check_readable", "collect", "of_all_runs
 
 CAPTION = (
     "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
-    "of runs (churn). {sets}Δ {what}: {unit} against {baseline}, ± standard error that "
-    "leaves one run out at a time; p: two-sided, Holm-adjusted over the methods."
+    "of runs (churn). {sets}Δ {what}: {unit} against {baseline}, with a 95 % interval "
+    "by Student's t and a jackknife over runs. p: two-sided, of the same test, "
+    "Holm-adjusted over the methods; the interval is as wide as that asks for."
 )
 ONE_RUN = (
     "One run of each row, so there is no spread over runs. Churn between runs needs "
@@ -261,6 +263,12 @@ class Report:
         adjusted = sum(row.comparison is not None for row in self.rows)
         holm = f" p is Holm-adjusted over {adjusted} methods." if adjusted > 1 else ""
         better = [row for row in tested if row.gain == 1]
+        if better and all(r.change.runs < ENOUGH_RUNS for r in better if r.change):
+            lowest = min(better, key=value)
+            return (
+                f"Best: not decided by so few runs. {lowest.info.label} has the lowest "
+                f"{what} of those that differ: it {lowest.clause}.{holm}"
+            )
         if not better:
             lowest = min([base, *tested], key=value)
             if lowest is base:
@@ -356,6 +364,18 @@ class Report:
         ]
         out += self.unreadable
         return tuple(out)
+
+    @property
+    def few(self) -> str:
+        """A sentence about too few runs; empty where there are enough, or only one."""
+        most = max((len(row.summary.runs) for row in self.rows), default=0)
+        if not 1 < most < ENOUGH_RUNS:
+            return ""
+        more = " (--replicas)" if self.study.trained else ""
+        return (
+            f"{most} runs per row are few: intervals are wide, and a single unusual "
+            f"run may decide a test. Take {ENOUGH_RUNS} or more{more}."
+        )
 
     @property
     def context(self) -> tuple[str, ...]:

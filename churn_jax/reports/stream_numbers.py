@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from churn_compare.significance import holm
 from churn_jax.analysis.significance import (
@@ -28,7 +27,6 @@ __all__ = [
     "StreamChange",
     "StreamNumbers",
     "compare_streams",
-    "interval",
     "jackknife_change",
     "paired_change",
 ]
@@ -39,7 +37,6 @@ LOSSES = ("log_loss", "rank_loss", "calibration")
 DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "label_pd", "hamming")
 """Numbers of all runs together: Delta^r_1, Delta_1, Delta_2, Delta^L, Delta^H."""
 
-COVERAGE = 0.95
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 
 
@@ -156,14 +153,6 @@ def jackknife_change(
         paired_leave_one_out_test(value, base_value, without, base_without),
         paired_leave_one_out_test(ratio, 1.0, ratios, np.ones_like(ratios)),
     )
-
-
-def interval(difference: Difference) -> tuple[float, float]:
-    """The 95 % interval of a difference, by Student's t; NaN where it has no error."""
-    if difference.runs < 2 or not np.isfinite(difference.stderr):
-        return np.nan, np.nan
-    half = special.stdtrit(difference.runs - 1, (1 + COVERAGE) / 2) * difference.stderr
-    return float(difference.difference - half), float(difference.difference + half)
 
 
 def compare_streams(

@@ -41,6 +41,7 @@ from churn_jax.reports import stream_figures as figures
 from churn_jax.reports.cells import (
     ABSENT,
     difference_fields,
+    ends,
     of_set,
     p_text,
     signed,
@@ -54,7 +55,7 @@ from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.report import check_readable
 from churn_jax.reports.run_facts import page_facts, run_section
 from churn_jax.reports.stream import StreamReport, StreamRow, collect_stream
-from churn_jax.reports.stream_numbers import DIFFERENCES, LOSSES, interval
+from churn_jax.reports.stream_numbers import DIFFERENCES, LOSSES
 
 __all__ = [
     "print_stream",
@@ -264,15 +265,12 @@ def _tone(said: str) -> str:
     return {"Reduces": "good", "Increases": "bad"}.get(said.split()[0], "even")
 
 
-def _with_interval(difference: Difference) -> str:
-    """`-27.2 [-29.0, -25.4]`, times 100."""
+def _with_interval(difference: Difference, p: float | None = None) -> str:
+    """`-27.2 (-29.0 to -25.4)`, times 100."""
     if not math.isfinite(difference.difference):
         return ABSENT
-    text = f"{100 * difference.difference:+.1f}"
-    low, high = interval(difference)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return text
-    return f"{text} [{100 * low:+.1f}, {100 * high:+.1f}]"
+    text, found = f"{100 * difference.difference:+.1f}", ends(difference, p, 100, 1)
+    return f"{text} ({found})" if found else text
 
 
 def _number(name: str, digits: int) -> Callable[[StreamRow, str], str]:
@@ -346,8 +344,7 @@ def verdict(row: StreamRow, part: str = "stream") -> str:
             return f"too few runs to test Δʳ₁ ({loss.runs} in common)"
         return "Δʳ₁ is of other runs than the baseline's, so it is not tested"
     said = p_text(found.p_holm)
-    low, high = interval(pd.relative)
-    spread = f" (95 %: {100 * low:+.1f} to {100 * high:+.1f})"
+    spread = f" (95 %: {ends(pd.relative, found.p_holm, 100, 1)})"
     if not math.isfinite(pd.relative.difference):
         size = f"by {abs(pd.absolute.difference):.4f}"
     else:
@@ -356,7 +353,8 @@ def verdict(row: StreamRow, part: str = "stream") -> str:
         verb = "Increases" if pd.absolute.difference > 0 else "Reduces"
         text = f"{verb} Δʳ₁ {size}, {said}"
     else:
-        text = f"No detectable effect on Δʳ₁ ({_with_interval(pd.relative)} %, {said})"
+        shown = _with_interval(pd.relative, found.p_holm)
+        text = f"No detectable effect on Δʳ₁ ({shown} %, {said})"
     digits = 2 if 100 * loss.stderr >= 0.01 else 3
     return f"{text}; log loss {signed(loss, 100, digits)} %."
 

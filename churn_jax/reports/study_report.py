@@ -45,10 +45,10 @@ from churn_jax.configuration.record import RowRecord, Stopped
 from churn_jax.reports import series_figures, study_figures
 from churn_jax.reports.cells import (
     ABSENT,
+    change_cell,
     difference_fields,
     estimate_fields,
     p_value,
-    signed,
     times,
 )
 from churn_jax.reports.factors import training_table
@@ -323,7 +323,7 @@ def study_document(report: Report) -> Document:
     training, flips = _training(report), paper_updates(report)
     verdicts = Rows(_verdicts(report))
     notes = [Text(remark, "note") for remark in report.remarks]
-    context = [Text(sentence) for sentence in report.context]
+    context = [Text(said) for said in (report.few, *report.context) if said]
     after: list[Block] = [members] if members else []
     after += [paper_section(found)] if found else []
     title = f"{report.study.config.title}\n{'; '.join(facts)}"
@@ -352,8 +352,7 @@ def study_document(report: Report) -> Document:
     ]
     results: list[Block] = [*notes, *context]
     if report.rows:
-        kind = "main" if trained else "main whole"  # a phone hides costs
-        results.append(Table(table.columns, table.rows, "", report.caption, kind))
+        results.append(Table(table.columns, table.rows, "", report.caption, "main"))
     named, stop, rest = report.best.partition(". ")
     best = Text((Strong(named + stop), rest) if named else "", "best")
     verdict = Card(against, [verdicts] if verdicts.items else [], kind="")
@@ -418,24 +417,31 @@ def _table(report: Report) -> Table:
     change = Column("Δ churn" if points else f"Δ of {about.heading}")
     costs = ("Training cost", "Inference cost") if trained else ()
     tested = (change, Column("p")) if trained or _tested(report) else ()
+    # What a row is judged by comes first: a phone shows it without scrolling.
+    quantities = sorted(quantities, key=lambda q: q is not about)
+    shown = [Column(q.heading, from_width=0 if q.narrow else WIDE) for q in quantities]
+    first = quantities[:1].count(about)
     columns = [
         Column("Method"),
-        *(Column(cost, from_width=WIDE) for cost in costs),
-        *(Column(q.heading, from_width=0 if q.narrow else WIDE) for q in quantities),
-        *(Column(heading) for heading in updates),
+        *shown[:first],
         *tested,
+        *(Column(heading) for heading in updates),
+        *shown[first:],
+        *(Column(cost, from_width=WIDE) for cost in costs),
     ]
     rows = []
     for i, row in enumerate(report.rows):
         cost = times(row.info.training_cost), times(row.info.inference_cost)
-        test = signed(row.change, scale, digits), p_value(row.change_p)
+        change = change_cell(row.change, row.change_p, scale, digits)
+        found = [q.write(getattr(row.summary, q.name)) for q in quantities]
         rows.append(
             (
                 row.info.label,
-                *(cost if costs else ()),
-                *(q.write(getattr(row.summary, q.name)) for q in quantities),
+                *found[:first],
+                *((change, p_value(row.change_p)) if tested else ()),
                 *(cells[i] for cells in updates.values()),
-                *(test if tested else ()),
+                *found[first:],
+                *(cost if costs else ()),
             )
         )
     return Table(columns, rows)

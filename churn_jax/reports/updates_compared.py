@@ -14,7 +14,7 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.reports.cells import difference_fields, p_value, rate, signed
+from churn_jax.reports.cells import change_cell, difference_fields, p_value, rate
 from churn_jax.reports.estimates import Estimate
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ __all__ = ["Gain", "gain_fields", "gains", "gains_table"]
 
 _HEADS = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
 _CAPTION = (
-    "Difference from {base}, ± its standard error. NFR: a jackknife that leaves run r "
-    "of all models out at a time; ER: paired by run. p: two-sided (Student's t, R - 1 "
-    "degrees of freedom), Holm-adjusted over the updates. Gap closed: how far NFR is "
-    "on the way from {base} to {paragon}."
+    "Difference from {base} with its 95 % interval, as wide as p asks for. NFR: a "
+    "jackknife that leaves run r of all models out at a time; ER: paired by run. p: "
+    "two-sided (Student's t, R - 1 degrees of freedom), Holm-adjusted over the "
+    "updates. Gap closed: how far NFR is on the way from {base} to {paragon}."
 )
 
 
@@ -123,9 +123,9 @@ def gains_table(results: Sequence["UpdateResult"], baseline: str) -> Table | Non
     rows = [
         (
             result.label,
-            signed(gain.negative_flip_rate, 100, 2),
+            change_cell(gain.negative_flip_rate, gain.negative_flip_rate_p, 100, 2),
             p_value(gain.negative_flip_rate_p),
-            signed(gain.new_error, 100, 2),
+            change_cell(gain.new_error, gain.new_error_p, 100, 2),
             p_value(gain.new_error_p),
             rate(gain.closed),
         )

@@ -12,12 +12,15 @@ from churn_jax.ensembles import Group
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.inputs import StudyInputs
 from churn_jax.training.examples import check_run, example_of, split_example
+from churn_jax.training.loop import seconds_per_update
+from churn_jax.training.program import over_cores
 
 __all__ = [
     "RowCost",
     "example_flops",
     "input_gradient_flops",
     "network_flops",
+    "seconds_per_operation",
     "study_costs",
 ]
 
@@ -103,6 +106,31 @@ def _flops(network, example: jax.ShapeDtypeStruct, of: str) -> float:
             "JAX_PLATFORMS=cpu to count them"
         )
     return float(analysis["flops"]) / batch
+
+
+def seconds_per_operation(
+    config: StudyConfig, only: tuple[str, ...] = ()
+) -> float | None:
+    """How long this machine takes for one operation of a study.
+
+    A few updates of the first row without a teacher are timed, the baseline in most
+    studies. None where every row has a teacher.
+    """
+    rows = [s for s in config.select(only) if not s.taught and not s.start]
+    if not rows:
+        return None
+    spec, inputs = rows[0], StudyInputs(config)
+    own = inputs.of(spec)
+    run = over_cores(row_run(config, spec, inputs.dataset.num_classes))
+    (cost,) = study_costs(config, (spec.name,))
+    timed = run.config.replicas
+    if jax.default_backend() == "cpu":  # replicas of a device take turns
+        timed = run.config.mesh.replica
+        run = dataclasses.replace(
+            run, config=dataclasses.replace(run.config, replicas=timed)
+        )
+    seconds = seconds_per_update(run, own.dataset, mean=own.mean, std=own.std)
+    return seconds * cost.updates / cost.flops * cost.replicas / timed
 
 
 def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCost, ...]:

@@ -36,6 +36,8 @@ from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.quantities import recorded_columns
 from churn_jax.studies.inputs import StudyError
 from churn_jax.training.checkpoint import OtherConfiguration, free_name
+from churn_jax.training.folder_lock import check_lock
+from churn_jax.training.identity import jax_settings
 from churn_jax.training.run import Trained
 
 __all__ = [
@@ -117,6 +119,7 @@ def launch_record(command: str) -> LaunchRecord:
         hardware=hardware(),
         devices=tuple(map(str, jax.devices())),
         versions=versions(),
+        settings=jax_settings(),
     )
 
 
@@ -170,6 +173,13 @@ def continued(
         raise StudyError(
             f"{out} holds a {what} of other data (fingerprint {there[:12]} there, "
             f"{here[:12]} here); use another --out or --fresh"
+        )
+    if changed := differences(old.launch.settings, record.launch.settings):
+        raise StudyError(
+            f"{out} holds a {what} trained with other settings of JAX "
+            f"({in_words(changed)}), which would give other numbers from here on; set "
+            f"{changed[0].partition(':')[0].upper()} as it was, or use another --out "
+            "or --fresh"
         )
     a, b = (without(to_json(r.config), {*FREE, *free}) for r in (old, record))
     if changed := differences(a, b):
@@ -267,6 +277,7 @@ class StudyFolder:
 
     def write(self, *rows: RowRecord) -> None:
         """Writes `study.json`, with the records of finished rows."""
+        check_lock(self.out)
         self.record = self.record.with_rows(*rows)
         write_record(self.path, self.record)
 

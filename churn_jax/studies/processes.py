@@ -11,6 +11,7 @@ import numpy as np
 
 from churn_jax.configuration.difference import differences, in_words
 from churn_jax.studies.inputs import StudyError
+from churn_jax.training.identity import jax_settings
 
 __all__ = ["check_agreement", "check_shared_folder", "wait_for_all"]
 
@@ -23,7 +24,7 @@ def check_agreement(work: Mapping[str, Any]) -> None:
     """
     if jax.process_count() == 1:
         return
-    texts = _gathered(json.dumps(work, sort_keys=True))
+    texts = _gathered(json.dumps({**work, "jax": jax_settings()}, sort_keys=True))
     for process, text in enumerate(texts):
         if found := differences(json.loads(texts[0]), json.loads(text)):
             raise StudyError(

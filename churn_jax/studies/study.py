@@ -26,7 +26,7 @@ from churn_jax.studies.predictions import keep_examples, keep_split
 from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.teachers import logits_of, row_teachers
 from churn_jax.training.examples import check_run, check_start, split_example
-from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import compile_run, train
 from churn_jax.training.program import over_cores
@@ -260,6 +260,7 @@ def run_study(
             # The row itself is written last: it says that everything is there.
             for row in reversed(rows):
                 own = folder.method_dir(row.name)
+                check_lock(own)
                 for split in ("validation", "test"):
                     meta = {
                         "method": row.name,

@@ -24,6 +24,7 @@ from churn_jax.studies.folder import continued, data_record, launch_record
 from churn_jax.studies.grid import Axis, Point, is_baseline
 from churn_jax.studies.inputs import StudyError
 from churn_jax.studies.predictions import split_logits
+from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.run import Trained
 
 __all__ = ["GridProgram", "SweepFolder"]
@@ -172,6 +173,7 @@ class SweepFolder:
         logits = {k: split_logits(trained, self.dataset, k) for k in SPLITS}
         if jax.process_index() != 0:
             return
+        check_lock(self.out)
         for i, point in enumerate(program.points):
             first = i * len(seeds)
             stopped = [
@@ -210,4 +212,5 @@ class SweepFolder:
     def write(self) -> None:
         """Writes `sweep.json`."""
         if jax.process_index() == 0:
+            check_lock(self.out)
             write_record(self.path, self.record)

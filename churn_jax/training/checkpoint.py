@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.identity import difference
 from churn_jax.training.partition import compilation, fetch
 from churn_jax.typing import PyTree
@@ -31,32 +32,35 @@ __all__ = [
 ]
 
 _FORMAT = "churn_jax/3"
+_FIRST_SECONDS = 15.0  # of work before the first checkpoint of a launch
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CheckpointClock:
     """Says when to save, so that a kill loses at most so many seconds of work.
 
-    Only work that the devices have done counts, so wait for them before asking.
+    Only work that the devices have done counts, so wait for them before asking. The
+    first checkpoint comes earlier: a launch that is killed soon should leave something.
     """
 
     def __init__(self, seconds: float):
         self.seconds = seconds
+        self._wait = min(seconds, _FIRST_SECONDS)
         self._since = time.perf_counter()
         self._took = 0.0
 
     def due(self, ahead: float = 0.0) -> bool:
         """Whether to save now; the next look comes in about `ahead` seconds."""
         # Writing takes time, too.
-        margin = min(self._took + ahead, self.seconds / 2)
-        return time.perf_counter() - self._since + margin > self.seconds
+        margin = min(self._took + ahead, self._wait / 2)
+        return time.perf_counter() - self._since + margin > self._wait
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
         """To be entered while a checkpoint is written."""
         self._since = time.perf_counter()
         yield
-        self._took = time.perf_counter() - self._since
+        self._took, self._wait = time.perf_counter() - self._since, self.seconds
 
 
 class CheckpointError(ValueError):
@@ -96,6 +100,7 @@ class Checkpoints:
 
     def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
         """Writes a checkpoint to the disk; an `OSError` leaves older ones intact."""
+        check_lock(self.directory)
         if step in self._manager.all_steps():
             return
         meta = {
@@ -111,7 +116,8 @@ class Checkpoints:
         try:
             self._manager.save(step, args=args, force=True)
             self._manager.wait_until_finished()
-        except ValueError as error:  # TensorStore reports a full disk as a ValueError
+        except Exception as error:  # TensorStore reports a full disk as a ValueError
+            check_lock(self.directory)
             text = str(error)
             for code in _FULL:
                 if os.strerror(code) in text or f"os_error_code='{code}'" in text:

@@ -16,10 +16,11 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["FolderInUseError", "lock_folder", "set_aside"]
+__all__ = ["FolderInUseError", "check_lock", "lock_folder", "set_aside"]
 
 _NAME = ".lock"
-_locked: set[Path] = set()  # by this process, which `fcntl` would let in again
+# By this process, which `fcntl` would let in again: the locked file of each path.
+_locked: dict[Path, tuple[int, int]] = {}
 
 
 class FolderInUseError(ValueError):
@@ -59,12 +60,37 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
         file.truncate(0)
         json.dump(holder, file)
         file.flush()
-        _locked.add(path)
+        _locked[path] = _file_of(os.fstat(file.fileno()))
         try:
             yield
         finally:
-            _locked.discard(path)
+            del _locked[path]
             file.truncate(0)
+
+
+def check_lock(folder: Path) -> None:
+    """Raises `FolderInUseError` if the lock on a folder or one above it is gone.
+
+    To be called before something is written into a folder that this process locked.
+    """
+    folder = Path(folder).resolve()
+    for path, held in list(_locked.items()):
+        if not folder.is_relative_to(path.parent):
+            continue
+        try:
+            there = _file_of(path.stat())
+        except OSError:
+            there = None
+        if there != held:
+            raise FolderInUseError(
+                f"{path.parent} was removed, moved or begun anew while this process "
+                "trained into it, so this process stops and writes nothing more; the "
+                "same command starts again, or goes on with what is there now"
+            )
+
+
+def _file_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _in_use(folder: Path, file) -> str:

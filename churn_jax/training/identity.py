@@ -14,12 +14,22 @@ from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.teachers import Teachers, as_teachers
 
-__all__ = ["computation", "difference", "identity", "identity_of"]
+__all__ = ["computation", "difference", "identity", "identity_of", "jax_settings"]
+
+
+def jax_settings() -> dict[str, Any]:
+    """Settings of JAX that decide which numbers are drawn, and how they are rounded."""
+    names = (
+        *("jax_default_prng_impl", "jax_threefry_partitionable"),
+        *("jax_random_seed_offset", "jax_enable_x64", "jax_default_matmul_precision"),
+    )
+    return {name: getattr(jax.config, name) for name in names}
 
 
 def identity(config: Any, **parts: Any) -> str:
     """Settings and what else decides the results of a training, as JSON text."""
-    return json.dumps(without(to_json(config) | to_json(parts)), sort_keys=True)
+    decided = to_json(config) | to_json(parts) | {"jax": jax_settings()}
+    return json.dumps(without(decided), sort_keys=True)
 
 
 def identity_of(

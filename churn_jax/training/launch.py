@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 import jax
 
 from churn_jax.training.checkpoint import CheckpointClock, Checkpoints
+from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.loggers import LoggedRun, Loggers
 from churn_jax.training.partition import greatest
 from churn_jax.training.progress import Work
@@ -31,12 +32,14 @@ class Launch:
         self.earlier_seconds = 0.0
         self.checkpoints: Checkpoints | None = None
         self.writer: MetricsWriter | None = None
+        self.directory: Path | None = None
         self.loggers: Loggers | None = None
 
     def open_writer(self, directory: Path | None, epoch: int) -> None:
         """Opens `metrics.jsonl`, on the first process only."""
         if directory is not None and jax.process_index() == 0:
-            self.writer = MetricsWriter(Path(directory), resume_epoch=epoch)
+            self.directory = Path(directory)
+            self.writer = MetricsWriter(self.directory, resume_epoch=epoch)
 
     def start_loggers(
         self,
@@ -56,12 +59,23 @@ class Launch:
             self.loggers = loggers
             loggers.start(run, on_note)
 
+    @property
+    def note(self) -> str:
+        """A sentence about damaged lines of earlier launches, or empty."""
+        return "" if self.writer is None else self.writer.note
+
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes a line of metrics, on the first process."""
+        self.check_lock()
         if self.writer is not None:
             self.writer.write(record)
         if self.loggers is not None:
             self.loggers.log(record)
+
+    def check_lock(self) -> None:
+        """Raises if another process may write into the folder by now."""
+        if self.directory is not None:
+            check_lock(self.directory)
 
     def start_clock(self, seconds: float) -> None:
         """Checkpoints are due from now on, every so many seconds."""
@@ -82,6 +96,7 @@ class Launch:
 
         All processes find the same; the next look comes in about `ahead` seconds.
         """
+        self.check_lock()
         own = [stop.is_set(), self.clock.due(ahead), *values]
         stopping, due, *found = greatest(own)
         return bool(stopping), bool(due), found

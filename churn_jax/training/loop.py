@@ -39,7 +39,7 @@ from churn_jax.training.state import (
 )
 from churn_jax.training.teachers import Teachers, as_teachers
 
-__all__ = ["compile_run", "stopped_teachers", "train"]
+__all__ = ["compile_run", "seconds_per_update", "stopped_teachers", "train"]
 
 # Updates are dispatched in blocks of about so many seconds. One block runs while the
 # next is dispatched, so the devices never wait for the host, and the host is never
@@ -49,6 +49,8 @@ _BLOCK_SECONDS = 1.0
 # ResNet-20. So where updates are slow a block has up to so many, in up to so long.
 _ENOUGH_UPDATES = 4
 _LONG_BLOCK_SECONDS = 8.0
+# Blocks that are timed at most, each longer than the one before; the first compiles.
+_TIMED_BLOCKS = 8
 # Updates of the first block, whose speed is not known yet.
 _FIRST_BLOCK = 1
 # Updates of a stream that wait for the devices: each holds a batch.
@@ -134,6 +136,8 @@ def train(
         for note in (*stopped_teachers(run.name, teachers, start), *session.notes):
             noted(note)
         with _Loop(run, session, directory, began, worked) as loop:
+            if loop.note:
+                noted(loop.note)
             if loop.done < loop.total:
                 loop.start_loggers(
                     logging,
@@ -173,6 +177,24 @@ def compile_run(
         return
     with _Loop(run, session, None, time.perf_counter(), lambda work: None) as loop:
         loop.rehearse()
+
+
+def seconds_per_update(
+    run: Run,
+    dataset,
+    *,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+) -> float:
+    """How long `train` takes for an update of all replicas of a run without a teacher.
+
+    Compiles the update, and makes a few of a copy.
+    """
+    session = open_session(
+        run, dataset, directory=None, teacher=None, mean=mean, std=std
+    )
+    with _Loop(run, session, None, time.perf_counter(), lambda work: None) as loop:
+        return loop.update_seconds()
 
 
 def _settings(run: Run, dataset, teachers: Teachers | None) -> dict[str, Any]:
@@ -246,14 +268,7 @@ class _Loop(Launch):
         config, per_epoch = self.run.config, self.session.steps_per_epoch
         while self.done < self.total:
             epoch = self.done // per_epoch
-            if self.done % per_epoch == 0:
-                self.states = [without_sums(state) for state in self.states]
-            whole = self.session.inputs(epoch)
-            if self.session.feed is not None:
-                order = whole.order
-                own = self.session.program.independent
-                self.session.feed.start(order[0] if own else order, self.done)
-            inputs = split(whole, self.chunks)
+            inputs = self._begin(epoch)
             end = (epoch + 1) * per_epoch
             while self.done < end:
                 self._report("training" if self.compile_seconds else COMPILING)
@@ -270,11 +285,35 @@ class _Loop(Launch):
                 self.save()
         self._report("trained")
 
+    def _begin(self, epoch: int) -> list:
+        """The inputs of an epoch, or of what is left of it."""
+        if self.done % self.session.steps_per_epoch == 0:
+            self.states = [without_sums(state) for state in self.states]
+        whole = self.session.inputs(epoch)
+        if self.session.feed is not None:
+            own = self.session.program.independent
+            order = whole.order[0] if own else whole.order
+            self.session.feed.start(order, self.done)
+        return split(whole, self.chunks)
+
     def rehearse(self) -> None:
         """One update and one evaluation."""
-        self.states = [without_sums(state) for state in self.states]
-        self._block(split(self.session.inputs(0), self.chunks), 1)
+        self._block(self._begin(0), 1)
         self.evaluate(1)
+
+    def update_seconds(self) -> float:
+        """How long an update takes once it is compiled: the best of a few."""
+        inputs, times = self._begin(0), []
+        while self.done < self.session.steps_per_epoch and len(times) < _TIMED_BLOCKS:
+            first, began = self.done, time.perf_counter()
+            self._block(inputs, self.session.steps_per_epoch - first)
+            self._mark()
+            self._wait(0)
+            spent = time.perf_counter() - began
+            times.append(spent / (self.done - first))
+            if len(times) > 1 and spent > _BLOCK_SECONDS / 2:
+                break
+        return min(times)
 
     def _report(self, doing: str) -> None:
         self.tell(doing, self.finished, self.total)
@@ -323,6 +362,8 @@ class _Loop(Launch):
                     if self.compile_seconds == 0.0:
                         self.looked = time.perf_counter()
                         self.compile_seconds = self.looked - before
+                        # Compiling is not work that a checkpoint would keep.
+                        self.start_clock(self.run.config.checkpoint_every_seconds)
             self.done += sum(turn)
         self.unmarked += updates
         if self.unmarked >= self.size:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.array_files import write_file
+from churn_jax.training.checkpoint import free_name
 
 __all__ = ["MetricsWriter", "as_json", "read_metrics"]
 
@@ -28,19 +30,26 @@ def as_json(value: Any) -> Any:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl` up to the first that a kill or full disk cut."""
+    """The lines of a `metrics.jsonl` that are not damaged."""
+    return [line for line in _lines(path) if line is not None]
+
+
+def _lines(path: Path) -> list[dict[str, Any] | None]:
+    """The lines, None for one that is damaged; a last one that was cut is left out."""
     if not path.exists():
         return []
-    lines = []
-    for text in path.read_text(errors="replace").splitlines():
+    lines: list[dict[str, Any] | None] = []
+    text = path.read_text(errors="replace")
+    for each in text.split("\n"):
+        line: Any = None
         try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            break
-        if not isinstance(line, dict) or not {"epoch", "step"} <= line.keys():
-            break
-        lines.append(line)
-    return lines
+            line = json.loads(each)
+            whole = all(type(line[name]) is int for name in ("epoch", "step"))
+        except (ValueError, TypeError, LookupError, RecursionError):
+            whole = False
+        lines.append(line if whole else None)
+    # A kill or a full disk cuts a line before its end.
+    return lines if lines[-1] else lines[:-1]
 
 
 class MetricsWriter:
@@ -52,13 +61,23 @@ class MetricsWriter:
 
     Attributes:
         step: of the last line that is kept, or 0.
+        note: a sentence about damaged lines that were left out, or empty.
     """
 
     def __init__(self, directory: Path, *, resume_epoch: int = 0):
         """Opens the file; at an `OSError` the lines of earlier epochs are kept."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "metrics.jsonl"
-        kept = [x for x in read_metrics(path) if x["epoch"] <= resume_epoch]
+        lines = _lines(path)
+        kept = [x for x in lines if x and x["epoch"] <= resume_epoch]
+        self.note: str = ""
+        if damaged := [str(i) for i, x in enumerate(lines, 1) if x is None]:
+            aside = free_name(path.with_name(f"{path.name}.unreadable"))
+            shutil.copyfile(path, aside)
+            self.note = (
+                f"line {', '.join(damaged)} of {path} cannot be read and is left out "
+                f"from now on; the file as it was is {aside.name}"
+            )
         write_file(path, "".join(json.dumps(x) + "\n" for x in kept))
         self.step: int = kept[-1]["step"] if kept else 0
         self._file = path.open("a")

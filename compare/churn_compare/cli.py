@@ -37,8 +37,9 @@ DESCRIPTION = (
     "target), set or ranking (lists); several rows of an id are runs. Logs of "
     "lm-evaluation-harness (samples_*.jsonl or their folder), Inspect (.eval, .json), "
     "lighteval, OpenAI evals and NeMo Gym are read, too.\n\n"
-    "Files: .npz, .npy, .csv, .csv.gz, .parquet, with logits, probabilities or "
-    "predicted classes. Columns (and arrays in .npz) are known by name: id; label, "
+    "Files: .npz, .npy, .csv, .tsv, .parquet, .feather, .json, .jsonl (text also "
+    "as .gz), or a folder of Spark's parts, with logits, probabilities or predicted "
+    "classes. Columns (and arrays in .npz) are known by name: id; label, "
     "y_true or target; prediction, pred or y_pred; logit_<class> or prob_<class>; run. "
     "A prediction next to scores is the decision: it counts for churn and flips. Ids "
     "join the two sides; without ids the rows must be in the same order.\n\n"
@@ -518,7 +519,7 @@ def _shared_by_outcomes(arguments: Arguments) -> dict[str, Any]:
 
 
 def _grades(given: Sequence[str]) -> dict[str, float]:
-    """What each grade is worth, from `A=1`."""
+    """Grades and their numbers, from texts such as `A=1`."""
     found = {}
     for word in given:
         grade, _, worth = word.rpartition("=")

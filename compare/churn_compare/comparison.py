@@ -60,6 +60,9 @@ def compare(
 ) -> CompareResult:
     """What changes when the version `new` of a classifier replaces `old`.
 
+    Outcomes other than predicted classes (right or wrong, scores, answers, numbers) are
+    compared by `comparison.compare_outcomes`.
+
     Args:
         old: predictions of the version in use: a file (`.npz`, `.npy`, `.csv`,
             `.csv.gz`, `.parquet`), an array `[N, C]` or `[R, N, C]` of logits or

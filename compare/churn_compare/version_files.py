@@ -9,7 +9,7 @@ from pathlib import Path
 
 from churn_compare.prediction_shards import INDEX
 from churn_compare.predictions import PredictionsError
-from churn_compare.reading.contents import ENDINGS
+from churn_compare.reading.contents import ENDINGS, parts_of
 
 ABOUT_ALL = ("labels", "ids", "slices")  # files about all versions
 PREDICTIONS = "predictions"  # the file in a folder of its own
@@ -33,7 +33,8 @@ def find_versions(
 ) -> VersionFiles:
     """The versions in a folder."""
     # A version is a file of predictions, or a folder with `predictions.npz` (or another
-    # ending), the `index.json` of shards or a folder `predictions` of shards. Files
+    # ending), the `index.json` of shards, a folder `predictions` of shards, or a folder
+    # of the parts of a table. Files
     # called `labels`, `ids` and `slices` are about all versions. In a study's folder
     # the versions are its rows.
     folder = Path(folder)
@@ -43,6 +44,11 @@ def find_versions(
     if (folder / INDEX).is_file():
         raise PredictionsError(
             f"{folder}: these are the shards of one version; a comparison needs two"
+        )
+    if parts := parts_of(folder):
+        raise PredictionsError(
+            f"{folder}: its {len(parts)} files, such as {parts[0].name}, are parts of "
+            "one table, not versions; a comparison needs two"
         )
     rows = _rows_of_study(folder)
     inside = folder / "methods" if rows is not None else folder
@@ -55,7 +61,7 @@ def find_versions(
         path = _predictions_of(entry)
         if path is None:
             continue
-        name = entry.name if entry.is_dir() else _stem(entry)
+        name = _stem(entry)
         known = about_all if entry.is_file() and name in ABOUT_ALL else found
         if name in known:
             raise PredictionsError(
@@ -90,7 +96,7 @@ def _predictions_of(entry: Path) -> Path | None:
     if not entry.is_dir():
         return None
     paths = [entry / f"{PREDICTIONS}{ending}" for ending in ENDINGS]
-    there = [path for path in paths if path.is_file()]
+    there = [p for p in paths if p.is_file() or (p.is_dir() and parts_of(p))]
     shards = entry / PREDICTIONS
     there += [shards] if (shards / INDEX).is_file() else []
     if len(there) > 1:
@@ -98,14 +104,15 @@ def _predictions_of(entry: Path) -> Path | None:
             f"{entry}: both {there[0].name} and {there[1].name} are there; only one "
             "can be the version's predictions"
         )
-    if (entry / INDEX).is_file():
+    if (entry / INDEX).is_file() or parts_of(entry):
         return entry
     return there[0] if there else None
 
 
 def _stem(path: Path) -> str:
-    ending = max((e for e in ENDINGS if path.name.lower().endswith(e)), key=len)
-    return path.name[: -len(ending)]
+    """The name without an ending; also folders of parts are called `v1.parquet`."""
+    lengths = [len(end) for end in ENDINGS if path.name.lower().endswith(end)]
+    return path.name[: len(path.name) - max(lengths, default=0)]
 
 
 def _rows_of_study(folder: Path) -> list[str] | None:

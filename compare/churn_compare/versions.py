@@ -104,7 +104,7 @@ def compare_versions(
     if isinstance(class_map, Mapping) or class_map not in (None, "identity"):
         raise ValueError(
             "a class map leads from one version to one other; for a folder give class "
-            "names in the files, or class_map='identity' where equal numbers are equal "
+            "names in the files, or --class-map identity where equal numbers are equal "
             "classes"
         )
     wanted = as_gates(gates)

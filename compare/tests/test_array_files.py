@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from churn_compare import array_files
+from churn_compare import array_files, checksums
 from churn_compare.array_files import (
     ArrayFileError,
     NpzArrays,
@@ -23,7 +23,6 @@ from churn_compare.array_files import (
 from churn_compare.predictions import load_predictions
 from churn_compare.reading.labels import read_ids, read_labels, read_slices
 from churn_compare.reading.sides import read_side
-from churn_compare import checksums
 
 N, C = 6, 3
 

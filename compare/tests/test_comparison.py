@@ -170,11 +170,26 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
     assert "read: " in found.read[0]
 
 
+def test_decisions_in_another_order_than_the_scores_are_refused():
+    names = {"prob_eel": [0.8, 0.1, 0.1], "prob_ant": [0.1, 0.8, 0.8]}
+    table = {"id": range(3), "prediction": [1, 0, 0], **names}
+    with pytest.raises(ValueError, match=r"3 of 3 decisions .* --confirm decisions"):
+        compare(table, table, **FEW)
+    found = compare(table, table, confirm=["decisions"], **FEW)
+    assert "Confirmed: old: 3 of 3" in found.notes[0]
+    table["prediction"] = ["eel", "ant", "ant"]
+    assert len(compare(table, table, **FEW).read) == 1
+
+
 def test_columns_that_options_use_count_as_read():
     table = {"id": range(4), "pred": [0, 1, 1, 0], "user": [0, 0, 1, 1]}
-    table |= {"part": ["a", "b", "a", "b"], "text": ["x", "y", "z", "w"]}
-    (line,) = compare(table, table, by=["part"], clusters="user", **FEW).read
-    assert line == (
-        "Both: read: id, prediction (array pred), clusters (column user), slices "
-        "(column part); left out: text."
+    table |= {"class": [0, 1, 0, 1], "text": ["x", "y", "z", "w"]}
+    table |= {"part": ["a", "b", "a", "b"], "label": [0, 1, 1, 1]}
+    options = {"clusters": "user", "label_column": "label"} | FEW
+    found = compare(table, table, by=["part"], **options)
+    assert found.read == (
+        "Both: read: id, label, prediction (array pred), clusters (column user), "
+        "slices (column part); left out: class, text.",
     )
+    with pytest.raises(ValueError, match="column class is called like predictions"):
+        compare(table, table, by=["class"], **options)

@@ -37,6 +37,13 @@ def test_numbers_in_names_sort_as_numbers(tmp_path):
     assert sorted(["b", "A", "a"], key=natural_order) == ["A", "a", "b"]
 
 
+def test_a_folder_of_parts_is_one_version(tmp_path):
+    names = ("v2/part-00000.csv", "v2/_SUCCESS", "v10/predictions.csv/part-00000.csv")
+    files = find_versions(touch(tmp_path, "v1.parquet/part-0.parquet", *names))
+    assert files.names == ("v1", "v2", "v10")
+    assert files.paths[2] == tmp_path / "v10" / "predictions.csv"
+
+
 def test_files_about_all_versions_are_none(tmp_path):
     about = {"labels": "labels.npy", "ids": "ids.csv", "slices": "slices.parquet"}
     others = ("notes.txt", ".hidden.csv", "truth.csv")
@@ -85,6 +92,12 @@ def test_an_order_chooses_versions_and_says_what_it_leaves_out(tmp_path):
         ((), None, "none found"),
         (("a.csv",), None, "only 'a' found"),
         (("a.csv", "b.csv"), ["a"], "only 'a' found"),
+        (
+            ("part-00000-a.parquet", "part-00001-a.parquet"),
+            None,
+            "its 2 files, such as",
+        ),
+        (("x=1/a.csv", "x=2/a.csv"), None, "are parts of one table, not versions"),
         (("a.csv", "a.npz"), None, "both called 'a'"),
         (("a.csv", "a/predictions.npz"), None, "both called 'a'"),
         (("labels.csv", "labels.npy", "a.csv"), None, "both called 'labels'"),

@@ -40,6 +40,28 @@ def test_by_hand():
     np.testing.assert_allclose(found["brier"], 0.859375, rtol=1e-6)
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+def test_an_offset_of_all_logits_costs_no_digits(offset):
+    rng = np.random.default_rng(0)
+    logits = (rng.normal(size=(500, 5)) + offset).astype(np.float32)
+    shifted = logits - np.float32(offset)  # exact
+    labels = np.where(rng.random(500) < 0.7, logits.argmax(-1), 0)
+    expected = ref.negative_log_likelihood(shifted.astype(float), labels)
+    np.testing.assert_allclose(scores(logits, labels)["nll"], expected, rtol=1e-6)
+    halves = [
+        metrics.calibrated_scores(
+            given, labels, validation_logits=given, validation_labels=labels
+        )
+        for given in (logits, shifted)
+    ]
+    two_fold = [
+        metrics.two_fold_calibrated_scores(given, labels, key=jax.random.key(0))
+        for given in (logits, shifted)
+    ]
+    np.testing.assert_allclose(*halves, rtol=1e-6)
+    np.testing.assert_allclose(*two_fold, rtol=1e-6)
+
+
 @pytest.mark.parametrize("classes", [2, 5])
 def test_agree_with_scikit_learn(classes):
     logits, labels = make_inputs("labelled", 0, n=400).values()

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from churn_compare.predictions import Predictions, PredictionsError
-from churn_jax.analysis.significance import Difference
+from churn_compare.significance import holm
+from churn_jax.analysis.significance import Difference, paired_t_test
+from churn_jax.reports.cells import interval
 from churn_jax.reports.compare import Comparison, compare_with_baseline
 from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods
@@ -219,20 +221,41 @@ def test_comparison_with_the_baseline_by_hand(summaries):
     assert compare_with_baseline(rest, "baseline") == {}
 
 
+@pytest.mark.parametrize("runs", [3, 5, 20])
+def test_the_interval_holds_zero_exactly_where_the_adjusted_p_is_not_below_5_percent(
+    runs,
+):
+    rng = np.random.default_rng(runs)
+    shifts = np.linspace(0, 5, 40)
+    found = [paired_t_test(rng.normal(s, 1, runs), np.zeros(runs)) for s in shifts]
+    adjusted = holm([one.p for one in found])
+    for one, p in zip(found, adjusted, strict=True):
+        low, high = interval(one, p)
+        assert (low <= 0 <= high) == (p >= 0.05)
+        assert low < one.difference < high
+    assert min(adjusted) < 0.05 < max(adjusted) == 1
+    same = paired_t_test(np.ones(runs), np.zeros(runs))  # without any spread
+    assert interval(same, same.p) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("what", "difference", "stderr", "p", "runs", "expected"),
     [
         (
             *("churn", -0.0211, 0.003, 0.00123, 10),
-            "reduces churn by 2.1 ± 0.3 points (p = 0.001)",
+            "reduces churn by 2.1 points (1.4 to 2.8; p = 0.001)",
         ),
         (
             *("churn", 0.0211, 0.003, 0.0001, 10),
-            "increases churn by 2.1 ± 0.3 points (p < 0.001)",
+            "increases churn by 2.1 points (1.4 to 2.8; p < 0.001)",
         ),
         (
             *("churn", -0.0031, 0.003, 0.7, 10),
-            "no detectable effect on churn (-0.3 ± 0.3 points, p = 0.700)",
+            "no detectable effect on churn (-0.3 points, -1.0 to +0.4; p = 0.700)",
+        ),
+        (  # no end of an interval is shown as zero
+            *("churn", -0.0275, 0.01205, 0.048, 10),
+            "reduces churn by 2.75 points (0.02 to 5.48; p = 0.048)",
         ),
         (  # an accident, whatever p says
             *("accuracy", -0.08, 0.0001, 0.001, 2),
@@ -240,19 +263,19 @@ def test_comparison_with_the_baseline_by_hand(summaries):
         ),
         (  # small errors keep two digits
             *("accuracy", -0.01, 0.0004, 0.01, 10),
-            "lowers accuracy by 1.00 ± 0.04 points (p = 0.010)",
+            "lowers accuracy by 1.00 points (0.91 to 1.09; p = 0.010)",
         ),
         (
             *("accuracy", 0.01, 0.002, 0.01, 10),
-            "raises accuracy by 1.0 ± 0.2 points (p = 0.010)",
+            "raises accuracy by 1.0 points (0.5 to 1.5; p = 0.010)",
         ),
         (
             *("prediction_difference", -0.0741, 0.0012, 0.0001, 20),
-            "reduces Δ₁ by 0.0741 ± 0.0012 (p < 0.001)",
+            "reduces Δ₁ by 0.0741 (0.0716 to 0.0766; p < 0.001)",
         ),
         (
             *("prediction_difference", 0.0003, 0.0012, 0.8, 20),
-            "no detectable effect on Δ₁ (+0.0003 ± 0.0012, p = 0.800)",
+            "no detectable effect on Δ₁ (+0.0003, -0.0022 to +0.0028; p = 0.800)",
         ),
     ],
 )

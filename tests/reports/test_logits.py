@@ -83,8 +83,6 @@ def test_the_page_of_single_runs_has_what_predictions_can_say(single):
         *("same seeds", "Networks", "Which inputs churn", "Deep-ensemble"),
     ):
         assert part not in text, part
-    # A phone hides the second and the third column of a study's table, its costs.
-    assert 'class="main whole"' in found.path.read_text()
     assert page.tags.count("svg") > len(found.figures) == 4
     names = {path.name for path in found.path.parent.iterdir()}
     assert names == {"report.html", "table.csv", "table.md"}
@@ -95,7 +93,7 @@ def test_the_page_of_single_runs_has_what_predictions_can_say(single):
     assert rows[1]["verdict"].startswith("The update changes")
     table = (found.path.parent / "table.md").read_text()
     assert (
-        "| Method | Accuracy % | ECE % | NLL | Churn vs. old | NFR vs. old |" in table
+        "| Method | Churn vs. old | NFR vs. old | Accuracy % | ECE % | NLL |" in table
     )
 
 

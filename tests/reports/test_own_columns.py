@@ -137,6 +137,6 @@ def test_a_report_shows_the_column_with_its_error_and_names_a_broken_one(tmp_pat
     folder = write_study(tmp_path, methods, LABELS, config={"columns": columns})
     report = reports.collect(folder)
     text = reports.markdown_table(report)
-    assert "| 23.33 ± 9.43 | 0.233 ± 0.133 | – |" in text
+    assert "| 23.33 ± 9.43 | – | – | 0.233 ± 0.133 | – |" in text
     assert "Own churn, Broken: ± standard error over runs." in text
     assert "Baseline: column raises failed on logits" in text

@@ -8,6 +8,7 @@ import pytest
 
 from churn_compare.predictions import Predictions
 from churn_jax import reports
+from churn_jax.reports.cells import interval
 from churn_jax.reports.compare import compare_with_baseline
 from churn_jax.reports.paper_numbers import paper_numbers
 from churn_jax.reports.quantities import QUANTITIES, recorded_columns
@@ -40,11 +41,13 @@ def test_all_forms_follow_the_columns(written, undrawn):
     lines = reports.markdown_table(written).splitlines()
     lines = [line for line in lines if line.startswith("|")]
     heads = [head.strip() for head in lines[0].strip("|").split("|")]
-    assert heads[3:] == ["NLL", "Accuracy %", "Δ₁", "Δᴴ", "Δ of Δ₁", "p"]
+    assert heads[1:7] == ["Δ₁", "Δ of Δ₁", "p", "NLL", "Accuracy %", "Δᴴ"]
+    assert heads[7:] == ["Training cost", "Inference cost"]
     steady = [cell.strip() for cell in lines[3].strip("|").split("|")]
-    assert steady[5] == "0.0000 ± 0.0000" and steady[6].startswith("0.0000")
+    assert steady[1] == "0.0000 ± 0.0000" and steady[6].startswith("0.0000")
     change = written.rows[1].comparison.prediction_difference
-    assert steady[7] == f"{change.difference:+.4f} ± {change.stderr:.4f}"
+    low, high = interval(change, written.rows[1].change_p)
+    assert steady[2] == f"{change.difference:+.4f} ({low:+.4f} to {high:+.4f})"
     assert "Accuracy against Δ₁ of every method" in accuracy_against_churn(written)
     page = reports.render(written)
     assert '<th scope="col">Δ of Δ₁</th>' in page

@@ -44,8 +44,8 @@ def test_the_stopped_run_is_told_and_not_counted(report):
 def test_verdicts_do_not_claim_what_was_not_shown(report):
     assert report.rows[0].verdict == ""
     assert report.rows[1].verdict == (
-        "No detectable effect on churn (-23.3 ± 13.3 points, p = 0.222); "
-        "no detectable effect on accuracy (+6.7 ± 3.3 points, p = 0.367)."
+        "No detectable effect on churn (-23.3 points, -80.7 to +34.0; p = 0.222); "
+        "no detectable effect on accuracy (+6.7 points, -14.0 to +27.4; p = 0.367)."
     )
     assert report.rows[2].verdict.startswith("Too few runs to test churn (2 in common)")
 
@@ -75,10 +75,11 @@ def test_the_markdown_table_by_hand(report):
     assert len(lines) == 5
     assert {line.count("|") for line in lines} == {len(report.columns) + 6}
     base, steady = ([c.strip() for c in x.strip("|").split("|")] for x in lines[2:4])
-    assert base[:5] == ["Baseline", "1×", "1×", "83.33 ± 5.77", "23.33 ± 9.43"]
-    assert base[7] == "75.00 ± 35.36"  # churn on wrong examples
-    assert base[-2:] == ["–", "–"]
-    assert steady[-2:] == ["-23.33 ± 13.33", "0.222"]
+    assert base[:5] == ["Baseline", "23.33 ± 9.43", "–", "–", "83.33 ± 5.77"]
+    assert base[6] == "75.00 ± 35.36"  # churn on wrong examples
+    assert base[-2:] == ["1×", "1×"]
+    assert steady[2:4] == ["-23.33 (-80.70 to +34.04)", "0.222"]
+    assert not any("SChurn" in line for line in lines)
     assert "* **Steady**: No detectable effect on churn" in text
 
 
@@ -196,7 +197,7 @@ def with_churn(summary, mean):
 @pytest.mark.parametrize(
     ("effects", "tones", "said"),
     [
-        ([(-0.1, 0.01)], ["good"], "Best: A. It reduces churn by 10.0 ± 1.0 points"),
+        ([(-0.1, 0.01)], ["good"], "Best: A. It reduces churn by 10.0 points (7.2"),
         ([(0.1, 0.01), (0.2, 0.9)], ["bad", "even"], "Best: Baseline. No other row"),
         (
             [(-0.1, 0.4), (-0.2, 0.3, -0.1, 0.01)],
@@ -208,7 +209,8 @@ def with_churn(summary, mean):
             ["good", "mixed", "good"],
             "over 3 methods. B has a lower churn, but lowers accuracy. 3 rows reduce",
         ),
-        ([(-0.1, 0.01, -0.1, 0.01)], ["mixed"], "lowers accuracy by 10.0 ± 1.0 point"),
+        ([(-0.1, 0.01, -0.1, 0.01)], ["mixed"], "lowers accuracy by 10.0 points (7."),
+        ([(-0.1, 0.01, 0, 1, 4)], ["good"], "Best: not decided by so few runs. A has"),
         ([(-0.1, 0.01, 0, 1, 2)], ["even"], "Best: not decided; differences are tes"),
     ],
 )
@@ -235,7 +237,23 @@ def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
     assert report.rows[1].comparison is not None and report.best == ""
 
 
+def test_few_runs_are_called_few(report):
+    said = "3 runs per row are few"
+    assert report.few.startswith(said) and "5 or more (--replicas)" in report.few
+    for form in (reports.render(report), reports.markdown_table(report)):
+        assert said in form
+    assert said in printed(report, 80)
+    summary = dataclasses.replace(report.rows[0].summary, runs=tuple(range(5)))
+    row = dataclasses.replace(report.rows[0], summary=summary)
+    assert not dataclasses.replace(report, rows=(row, *report.rows[1:])).few
+
+
 def test_surrogate_churn_above_one_is_explained(report):
+    columns = ("churn", "surrogate_churn")
+    config = dataclasses.replace(report.study.config, columns=columns)
+    record = dataclasses.replace(report.study.record, config=config)
+    study = dataclasses.replace(report.study, record=record)
+    report = dataclasses.replace(report, study=study)
     assert "SChurn is no share" not in report.caption
     base = report.rows[0]
     large = Estimate(13.02, 0.1, 0.1)

@@ -7,8 +7,9 @@ from rich.console import Console
 
 from churn_compare.documents import Cell, csv_text, html_page
 from churn_jax.reports import is_stream, print_stream, write_stream
+from churn_jax.reports.cells import interval
 from churn_jax.reports.stream import collect_stream, number_or_nan
-from churn_jax.reports.stream_numbers import StreamNumbers, compare_streams, interval
+from churn_jax.reports.stream_numbers import StreamNumbers, compare_streams
 from churn_jax.reports.stream_report import (
     stream_document,
     stream_paper_section,

@@ -78,7 +78,7 @@ def test_every_section_and_figure_is_there(page):
         "[reproducibility] Eq. 3",
         "run 2 stopped at step 120",
         "83.33 ± 5.77",
-        "No detectable effect on churn (-23.3 ± 13.3 points, p = 0.222)",
+        "No detectable effect on churn (-23.3 points, -80.7 to +34.0; p = 0.222)",
         '"learning_rate": 0.1',
     ):
         assert fact in text, fact

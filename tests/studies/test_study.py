@@ -5,6 +5,7 @@ import json
 import shutil
 import threading
 
+import jax
 import numpy as np
 import pytest
 
@@ -253,6 +254,15 @@ def test_a_changed_setting_is_refused_naming_the_difference(trained, options, wo
     with pytest.raises(StudyError, match=words) as error:
         run_study(small_study(**options), trained, only=("baseline",))
     assert str(trained) in str(error.value) and "--fresh" in str(error.value)
+    assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
+
+
+def test_other_random_numbers_are_refused_also_between_rows(trained):
+    before = {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
+    with jax.default_prng_impl("rbg"):
+        with pytest.raises(StudyError, match="impl: threefry2x32 there, rbg here") as e:
+            run_study(small_study(), trained)
+    assert "set JAX_DEFAULT_PRNG_IMPL as it was" in str(e.value)
     assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
 
 

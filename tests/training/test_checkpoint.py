@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.training import checkpoint
 from churn_jax.training.checkpoint import (
+    CheckpointClock,
     CheckpointError,
     Checkpoints,
     OtherConfiguration,
@@ -260,3 +261,16 @@ def test_free_name_counts_up(tmp_path):
     assert free_name(tmp_path / "a").name == "a-2"
     (tmp_path / "a-2").touch()
     assert free_name(tmp_path / "a").name == "a-3"
+
+
+def test_the_first_checkpoint_comes_early(monkeypatch):
+    now, saved = [0.0], []
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    clock = CheckpointClock(60.0)
+    for second in range(140):
+        now[0] = second
+        if clock.due():
+            saved.append(second)
+            with clock.saving():
+                pass
+    assert saved == [16, 77, 138]

@@ -1,5 +1,6 @@
 """A folder is written by one launch; the lock of a killed process is taken over."""
 
+import shutil
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 from churn_jax.cli import main
 from churn_jax.methods import ERM
-from churn_jax.training.folder_lock import FolderInUseError, lock_folder
+from churn_jax.training.folder_lock import FolderInUseError, check_lock, lock_folder
 from churn_jax.training.loop import train
 from tests.training import tiny
 
@@ -54,6 +55,38 @@ def test_one_process_does_not_lock_a_folder_twice(tmp_path):
             pass
     with lock_folder(tmp_path / "new"):
         pass
+
+
+def remove(folder):
+    shutil.rmtree(folder)
+
+
+def move(folder):
+    folder.rename(folder.with_name("elsewhere"))
+
+
+def begin_anew(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / ".lock").touch()
+
+
+@pytest.mark.parametrize("lose", [remove, move, begin_anew])
+def test_a_training_whose_folder_is_gone_ends_and_writes_nothing_more(tmp_path, lose):
+    folder, run = tmp_path / "study", tiny.make_run(ERM(), epochs=3)
+    left = []
+
+    def gone(progress):
+        lose(folder)
+        left.extend(sorted(tmp_path.rglob("*")))
+
+    # The lock may be that of a study around the row.
+    with lock_folder(folder):
+        with pytest.raises(FolderInUseError, match="study was removed, moved or begun"):
+            train(run, tiny.dataset(), directory=folder / "row", on_progress=gone)
+    assert sorted(tmp_path.rglob("*")) == left
+    with lock_folder(tmp_path / "other"):  # which is none of its business
+        check_lock(tmp_path / "other")
 
 
 def test_training_into_a_folder_in_use_is_refused(holder, tmp_path):

@@ -40,6 +40,21 @@ def test_only_the_fields_that_differ_are_named():
     )
 
 
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (jax.default_prng_impl("rbg"), "jax_default_prng_impl: threefry2x32 there, rb"),
+        (jax.threefry_partitionable(False), "partitionable: True there, False here"),
+        (jax.enable_x64(True), "jax.jax_enable_x64: False there, True here"),
+        (jax.default_matmul_precision("highest"), "precision: None there, highest"),
+    ],
+)
+def test_settings_of_jax_that_decide_bits_are_part_of_it(setting, words):
+    there = identity(ERM())
+    with setting:
+        assert words in difference(there, identity(ERM()))
+
+
 def test_long_arrays_are_abbreviated():
     a, b = np.linspace(0, 1, 45), np.full(45, 0.5)
     text = difference(

@@ -19,7 +19,7 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, MinimumEntropy
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.loop import stopped_teachers, train
+from churn_jax.training.loop import seconds_per_update, stopped_teachers, train
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.state import BestState
 from churn_jax.training.writers import read_metrics
@@ -277,3 +277,9 @@ def test_train_shows_what_it_does_unless_told_not_to(capsys):
     assert "run: validation accuracy" in capsys.readouterr().out
     train(run, digits(), show_progress=False)
     assert capsys.readouterr().out == ""
+
+
+def test_an_update_is_timed_without_what_compiles_it():
+    began = time.perf_counter()
+    seconds = seconds_per_update(run_of(), digits())
+    assert 0 < seconds < (time.perf_counter() - began) / 2

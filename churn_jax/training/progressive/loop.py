@@ -233,6 +233,8 @@ class _Loop(Launch):
                         f"before, example {self.at.examples}"
                     )
             self.open_writer(path, self.at.lines)
+            if self.note:
+                self.on_note(self.note)
         except BaseException:
             self.close()
             raise

@@ -378,7 +378,7 @@ _OF_SCORES = ("score_old", "score_new", "score_change")
 
 
 def _bound(measure: MeasureFindings) -> Literal["max", "min"]:
-    """Which limits keep a score good."""
+    """The kind of limit that a worse score violates."""
     return "max" if measure.lower_is_better else "min"
 
 

@@ -238,7 +238,7 @@ def _numbers(name, kind, old, new, tolerance, relative) -> Measure:
 
 
 def _less(name: str, *sides: Outcomes) -> bool:
-    """Whether less of a score is better, on which both sides must agree."""
+    """Return True if less of a score is better, on which both sides must agree."""
     known = {side.less[name] for side in sides if name in side.less}
     if len(known) > 1:
         raise PredictionsError(
@@ -252,10 +252,10 @@ def directions(measures: Sequence[Measure]) -> tuple[str, ...]:
     """One sentence about the scores: which of them should rise, which should fall."""
     scores = [(m.name, m.lower_is_better) for m in measures if m.kind == "score"]
     less, more = ([name for name, low in scores if low is of] for of in (True, False))
-    found = [f"less is better in {some(less)}"] if less else []
+    found = [f"less is better in {', '.join(less)}"] if less else []
     if more:
         other = "(--lower-is-better NAME says otherwise)"
-        found.append(f"more is better in {some(more)} {other}")
+        found.append(f"more is better in {', '.join(more)} {other}")
     return (f"Scores: {'; '.join(found)}.",) if found else ()
 
 

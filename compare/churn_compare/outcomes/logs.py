@@ -1,6 +1,5 @@
 """Logs of evaluation tools as tables: lm-evaluation-harness, Inspect and others."""
 
-import csv
 import hashlib
 import json
 import os
@@ -14,7 +13,8 @@ from typing import Any, NamedTuple
 
 from churn_compare.array_files import ArrayFileError, check_memory
 from churn_compare.example_ids import PredictionsError, some
-from churn_compare.reading.objects import json_lines, table_of
+from churn_compare.reading.contents import column_names
+from churn_compare.reading.objects import is_inspect, json_lines, table_of
 
 _ZSTANDARD = 93  # compression method of an archive
 
@@ -63,41 +63,23 @@ def read_log(path: Path) -> Log | None:
 
 
 def reader_of(path: Path) -> Callable[[Path], Log] | None:
-    """What reads this file as the log of a tool; None for any other file."""
+    """The function that reads this file as the log of a tool, or None."""
     name = path.name.lower()
     if path.is_dir():
+        if any(path.glob("*.eval")):
+            return _inspect_folder
         return _harness_folder if any(_samples(path)) else None
     if not path.is_file():
         return None
     if name.endswith(".eval"):
         return _inspect_archive
-    if name.endswith(".json"):
+    if is_inspect(path):
         return _inspect_json
     keys = {*column_names(path)}
     for wanted, read in _BY_KEYS.items():
         if {*wanted} <= keys:
             return read
     return None
-
-
-def column_names(path: Path) -> list[str]:
-    """Columns of a file, without reading all of it; none where it has no names."""
-    name = path.name.lower()
-    if not path.is_file():
-        return []
-    if name.endswith(".jsonl"):
-        return list(next(json_lines(path), {}))
-    if name.endswith(".csv"):
-        with open(path, encoding="utf-8-sig", newline="", errors="replace") as file:
-            return next(csv.reader(file), [])
-    if name.endswith(".parquet"):
-        import pyarrow.parquet as parquet
-
-        try:
-            return parquet.read_schema(path).names
-        except (OSError, ValueError):
-            return []  # what reads all of it says what is wrong
-    return []
 
 
 def _log(
@@ -255,7 +237,7 @@ def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[_Row]:
         if len(earlier) == len(runs):
             runs.append(_Row(facts, {}, {}))
         run = runs[len(earlier)]
-        earlier.append(row.get("resps"))
+        earlier.append(None if "filter" in row else row.get("resps"))
         ending = "" if name == "none" else f",{name}"
         said = row["filtered_resps"]
         said = said[0] if isinstance(said, list) and len(said) == 1 else said
@@ -368,6 +350,15 @@ def _inspect_row(sample: dict[str, Any], scorer: str) -> _Row:
     return _Row(facts, _scores(values), answers)
 
 
+def _inspect_folder(folder: Path) -> Log:
+    paths = sorted(folder.glob("*.eval"))
+    if len(paths) > 1:
+        names = some([path.name for path in paths])
+        raise PredictionsError(f"holds {len(paths)} Inspect logs, {names}; name one")
+    log = _inspect_archive(paths[0])
+    return log._replace(read=(*log.read, paths[0].name))
+
+
 def _inspect_archive(path: Path) -> Log:
     with zipfile.ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
@@ -376,7 +367,9 @@ def _inspect_archive(path: Path) -> Log:
             check_memory(entry.file_size)
             return json.loads(_content(path, archive, entry))
 
-        header = read(entries["header.json"]) if "header.json" in entries else {}
+        header = {"status": "not finished"}
+        if "header.json" in entries:
+            header = read(entries["header.json"])
         of = [e for e in archive.infolist() if e.filename.startswith("samples/")]
         return _inspect(header, map(read, of))
 
@@ -437,8 +430,7 @@ def _openai(path: Path) -> Log:
         row.scores.update(numbers)
         if isinstance(picked := data.get("picked"), str):
             row.answers["answer"] = picked
-    scored = [row for row in found.values() if row.scores]
-    return _log(scored, ["log of OpenAI evals"])
+    return _log(found.values(), ["log of OpenAI evals"])
 
 
 def _lighteval(path: Path) -> Log:

@@ -162,6 +162,7 @@ def of_classes(side: Side) -> Outcomes:
         columns={"prediction": texts},
         known=np.ones(side.examples, bool),
         target=target,
+        account=side.account,
     )
 
 
@@ -222,6 +223,7 @@ def _together(sides: Sequence[Outcomes], normalize: Normalization) -> Outcomes:
         columns=columns,
         known=np.logical_and.reduce([s.known[of] for s, of in zip(sides, rows)]),
         target=None if first.target is None else first.target.take(pa.array(rows[0])),
+        inputs=None if first.inputs is None else first.inputs.take(pa.array(rows[0])),
         others={n: of.take(pa.array(rows[0])) for n, of in first.others.items()},
     )
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, some
-from churn_compare.outcomes.logs import Log, column_names, read_log, reader_of
+from churn_compare.outcomes.logs import Log, read_log, reader_of
 from churn_compare.outcomes.values import Kind, less_is_better
 from churn_compare.reading.account import Account
 from churn_compare.reading.class_values import ID, LABEL, RUN, find_column
-from churn_compare.reading.contents import as_table, read_contents
+from churn_compare.reading.contents import as_table, column_names, read_contents
 from churn_compare.reading.ids import as_ids, counts_rows, index_ids
 from churn_compare.reading.tables import of_classifier
 
@@ -33,23 +34,11 @@ COLUMNS: Mapping[str, Kind] = {
 INPUT = ("input", "prompt", "question", "input_hash")
 RUNS = (*RUN, "epoch", "repeat", "sample")
 # Columns that an example has one value of, whatever the run.
-_OF_EXAMPLES = (
-    "task",
-    "subtask",
-    "dataset",
-    "subset",
-    "subject",
-    "benchmark",
-    "config",
-)
+_OF_EXAMPLES = "task subtask dataset subset subject benchmark config".split()
 # What Inspect's `value_to_float` makes of texts.
 _GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}
-_GRADES |= {
-    word: 1.0 for of in ("yes", "true") for word in (of, of.title(), of.upper())
-}
-_GRADES |= {
-    word: 0.0 for of in ("no", "false") for word in (of, of.title(), of.upper())
-}
+_GRADES |= dict.fromkeys("yes Yes YES true True TRUE".split(), 1.0)
+_GRADES |= dict.fromkeys("no No NO false False FALSE".split(), 0.0)
 _MOST_GRADES = 12  # of a score; of more different texts none is a grade
 _TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
 _FALSE = ("false", "no", "fail", "failed", "incorrect", "i", "0", "0.0")
@@ -139,13 +128,15 @@ def read_outcomes(
     name = name or (file.name if file else "outcomes")
     with errors_of(file or name):
         log = read_log(file) if file else None
+        unusual: tuple[str, ...] = ()
         if log is not None:
             table = log.table
             kinds: dict[str, Kind] = {n: "score" for n in log.scores}
             kinds.update((n, "answer") for n in log.answers)
         else:
             contents = read_contents(given, id_column=id_column)
-            table = contents.table
+            notes = (note.rstrip(".") for note in contents.notes)
+            table, unusual = contents.table, (*contents.read, *notes)
             if contents.arrays is not None:
                 table = as_table(contents.arrays)
             if table is None:
@@ -161,7 +152,7 @@ def read_outcomes(
             )
         scores = [name for name, kind in kinds.items() if kind == "score"]
         known = grades or (_GRADES if log else {})
-        for name_of in scores if known else ():
+        for name_of in scores:
             place = table.column_names.index(name_of)
             column = _graded(table.column(name_of), name_of, known)
             table = table.set_column(place, name_of, column)
@@ -170,7 +161,9 @@ def read_outcomes(
             if not less.get(name_of):
                 kinds[name_of] = _kind_of(table.column(name_of))
         found = _outcomes(table, name, kinds, id_column, target_column, log)
-        return dataclasses.replace(found, less=less)
+        account = found.account or Account()
+        account = account._replace(read=(*account.read, *unusual))
+        return dataclasses.replace(found, less=less, account=account)
 
 
 def _with_index(table: Any, index: Any, id_column: str | None) -> Any:
@@ -196,23 +189,26 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
     import pyarrow as pa
 
     whole = _one(column)
+    if pa.types.is_dictionary(whole.type):
+        whole = whole.cast(whole.type.value_type)
     if not (pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)):
         return whole
     encoded = _blank_to_null(whole).dictionary_encode()
-    worth, unknown = [], []
-    for text in encoded.dictionary.to_pylist():
+    worth, words, unknown = [], [], []
+    for text in map(str.strip, encoded.dictionary.to_pylist()):
         try:
-            worth.append(float(grades.get(text.strip(), text)))
+            worth.append(float("_" if "_" in text else text))  # 1_000 is no number
         except ValueError:
-            unknown.append(text)
+            worth.append(grades.get(text, math.nan))
+            words.append(text)
+            unknown += [] if text in grades else [text]
+    if unknown and len(words) > _MOST_GRADES:
+        raise PredictionsError(
+            f"column {name} must hold numbers; it has texts, for example "
+            f"{some(unknown)}; --score-column names the scores to compare"
+        )
     if unknown:
-        texts = sorted(encoded.dictionary.to_pylist())
-        if len(texts) > _MOST_GRADES:
-            raise PredictionsError(
-                f"{name} has texts, for example {some(unknown)}, and no numbers; "
-                "--score-column names the scores to compare"
-            )
-        example = " ".join(f"{text}=..." for text in texts)
+        example = " ".join(f"{word}=..." for word in sorted(words))
         raise PredictionsError(
             f"{name} has grades without a number, {some(unknown)}; add --grades "
             f"{example} with what each is worth, or name other scores by --score-column"

@@ -263,13 +263,13 @@ _LESS = frozenset(
     "error errors latency duration runtime cost distance fid toxicity".split()
 )
 _CONTRARY = frozenset(
-    "acc accuracy correction detection improvement inv inverse minus neg negative "
+    "acc accuracy correction detection free improvement inv inverse minus neg negative "
     "recovery reduction reward saved savings".split()
 )
 
 
 def less_is_better(name: str) -> bool:
-    """Whether the name of a score is known to be of something bad.
+    """Return True if the name of a score says that less is better.
 
     Example:
         >>> [less_is_better(name) for name in ("eval_loss", "WER", "neg_mse")]

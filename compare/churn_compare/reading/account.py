@@ -52,7 +52,9 @@ class Doubt(NamedTuple):
     sentence: str  # without a full stop; names the option that repairs it, if any
 
 
-DOUBTS: dict[str, str] = {}
+DOUBTS: dict[str, str] = {
+    "decisions": "most decisions are not the most probable class",
+}
 """What `--confirm` accepts: name to what it confirms."""
 
 

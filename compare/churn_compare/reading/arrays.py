@@ -20,6 +20,7 @@ from churn_compare.reading.class_values import (
     decoded,
     find_roles,
     plain,
+    score_of_label,
 )
 from churn_compare.reading.contents import as_array
 from churn_compare.scanning.row_reader import sample_rows
@@ -243,6 +244,8 @@ def has_arrays(
 ) -> bool:
     """Whether predictions are whole arrays, not one array per class."""
     roles = find_roles(arrays, kind, names, others=False)
+    if score_of_label(arrays, roles, names) is not None:
+        return False
     return isinstance(roles.scores or roles.prediction, str)
 
 

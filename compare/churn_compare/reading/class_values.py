@@ -187,7 +187,7 @@ def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
 ID = ("id", "ids", "example_id", "example_ids")
 LABEL = (
     *("label", "labels", "label_id", "label_ids", "true_label", "true_class"),
-    *("y_true", "y", "target", "targets", "truth", "ground_truth", "gold"),
+    *("y_true", "y_test", "y", "target", "targets", "truth", "ground_truth", "gold"),
     *("gold_label", "actual", "reference", "expected"),
 )
 OUTPUT = ("output", "outputs")  # a prediction only where no outcome is there
@@ -195,7 +195,7 @@ PREDICTION = (
     *("prediction", "predictions", "predicted", "predict", "pred", "preds"),
     *("y_pred", "yhat", "y_hat", "predicted_label", "predicted_labels"),
     *("predicted_class", "predicted_classes", "pred_label", "pred_class"),
-    *(".pred_class", *OUTPUT),
+    *(".pred_class", "prediction_label", "scored_labels", *OUTPUT),
 )
 CLASS = ("class", "classes")  # the truth if another column is the prediction
 RUN = ("run",)
@@ -216,6 +216,7 @@ _PREFIXES: dict[str, Kind] = {
     "probability_": "probabilities",
     "p_": "probabilities",
 }
+SCORE_PREFIXES = tuple(_PREFIXES)
 _OPTIONS = {  # that decide between two columns for one role
     "id": "--id-column",
     "label": "--label-column",
@@ -288,7 +289,7 @@ def find_roles(
             raise PredictionsError(
                 f"column {classes} next to scores could be the label or the "
                 f"prediction; --label-column {classes} or --prediction-column "
-                f"{classes} says which"
+                f"{classes} says which (an array of their names is called class_names)"
             )
         prediction = classes
     named = given.prediction
@@ -305,6 +306,22 @@ def find_roles(
         else:
             prediction, scores = None, prediction
     return Roles(id_name, label, prediction, run, scores)
+
+
+def score_of_label(
+    names: Iterable[str], roles: Roles, given: ColumnNames
+) -> tuple[str, str] | None:
+    """A label (or class) and a score alone, as pipelines of Hugging Face write them."""
+    label = roles.prediction or roles.label
+    if roles.prediction is not None and (
+        roles.prediction == given.prediction
+        or roles.label is not None
+        or plain(roles.prediction) not in CLASS
+    ):
+        return None
+    score = next((name for name in names if plain(name) == "score"), None)
+    found = None if label is None or score is None else (label, score)
+    return found if roles.scores is None else None
 
 
 def find_column(

@@ -1,24 +1,18 @@
 """What is in a file or an object that a user gives: arrays by name, or a table."""
 
-import collections
-import csv
 import dataclasses
-import io
+import functools
 import json
 import os
+import re
+import urllib.parse
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from churn_compare.array_files import (
-    ArrayFileError,
-    NpzArrays,
-    UnpackedFile,
-    as_real,
-    read_npy,
-)
+from churn_compare.array_files import ArrayFileError, NpzArrays, as_real, read_npy
 from churn_compare.prediction_shards import (
     INDEX,
     ShardedRows,
@@ -27,10 +21,36 @@ from churn_compare.prediction_shards import (
 )
 from churn_compare.predictions import Predictions, PredictionsError, some
 from churn_compare.reading.class_values import ID
-from churn_compare.reading.objects import json_lines, table_of
+from churn_compare.reading.objects import json_lines, read_json, table_of
+from churn_compare.reading.text_tables import (
+    check_columns,
+    ends_line,
+    layout_of,
+    read_text,
+)
 
-ENDINGS = (".npz", ".npy", ".csv", ".csv.gz", ".parquet", ".jsonl")
+_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+_ARROW = (".feather", ".arrow")
+_TABLES = (".parquet", *_ARROW, *_TEXT, *_LINES)
+ENDINGS = (".npz", ".npy", *_TABLES)
+_JSON = (".json", ".json.gz")  # also reports and settings: no versions in a folder
+_OTHERS = {
+    (".xls", ".xlsx", ".xlsm", ".ods"): "a workbook; save its sheet as CSV UTF-8",
+    (".pkl", ".pickle", ".joblib", ".pt", ".pth"): (
+        "a pickle, which may run code when it is read; write .npz or .parquet"
+    ),
+    (".orc", ".avro", ".h5", ".hdf5", ".rds", ".mat", ".tfrecord", ".safetensors"): (
+        "of a kind that is not read; write .parquet, .csv or .npz"
+    ),
+    (".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz", ".zst", ".lz4", ".snappy"): (
+        "packed; unpack it, or pack a .csv or .jsonl with gzip"
+    ),
+}
 _IN_FOLDER = "predictions.npz"
+# Of Spark, Dask, DuckDB, Hugging Face and BigQuery.
+_PART = re.compile(r"part[-._]?\d+.*|.+-\d{5}-of-\d{5}\..+|.+[-_]\d{12}\..+")
+_KEY = re.compile(r"([^=]+)=(.*)")  # the folder of a partition
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,6 +63,7 @@ class Contents:
     # `[N]` index of the data frame that the table is or was; None where it has none
     index: Any = None
     notes: tuple[str, ...] = ()  # sentences that a user should know
+    read: tuple[str, ...] = ()  # of the account: what is unusual about the file
 
 
 def read_contents(
@@ -171,16 +192,21 @@ def _read_file(
     if path.is_dir():
         if (path / INDEX).is_file():
             return _read_shards(path)
-        path = path / _IN_FOLDER
-        if not path.is_file():
-            shards = shard_folder(path)
+        if not (path / _IN_FOLDER).is_file():
+            shards = shard_folder(path / _IN_FOLDER)
             if (shards / INDEX).is_file():  # a row of a study
                 return _read_shards(shards)
-            raise PredictionsError(f"is a folder without {_IN_FOLDER} or {INDEX}")
+            if parts := parts_of(path):
+                return _read_parts(parts, path, numeric, wanted, id_column)
+            raise PredictionsError(
+                f"is a folder without {_IN_FOLDER}, {INDEX} or parts of a table "
+                "(part-*.parquet)"
+            )
+        path = path / _IN_FOLDER
     if not path.exists():
         raise PredictionsError("there is no such file")
     if not path.is_file():
-        raise PredictionsError("is no file")
+        raise PredictionsError("is not a file")
     if not path.stat().st_size:
         raise PredictionsError("the file is empty")
     name = path.name.lower()
@@ -188,16 +214,151 @@ def _read_file(
         return Contents(array=read_npy(path))
     if name.endswith(".npz"):
         return Contents(arrays=NpzArrays(path, mapped=True))
+    if name.endswith(_JSON):
+        found = read_json(path)
+        if isinstance(found, list):
+            return Contents(array=as_array(found, "the list"))
+        return Contents(table=found)
+    if name.endswith(_TABLES):
+        return _read_table(path, numeric, wanted, id_column)
+    for endings, what in _OTHERS.items():
+        if name.endswith(endings):
+            raise PredictionsError(f"is {what}")
+    raise PredictionsError(f"files of this kind are not read; {', '.join(ENDINGS)} are")
+
+
+def _read_table(
+    path: Path, numeric: Callable, wanted: Callable, id_column: str | None
+) -> Contents:
+    name = path.name.lower()
     if name.endswith(".parquet"):
         return Contents(table=read_parquet(path, wanted, id_column))
-    if name.endswith(".jsonl"):
+    if name.endswith(_ARROW):
+        return Contents(table=_read_arrow(path))
+    if not name.endswith(_TEXT):
         return Contents(table=table_of(json_lines(path)))
-    if name.endswith((".csv", ".csv.gz")):
-        notes = ()
-        if name.endswith(".csv") and not _ends_line(path):
-            notes = (f"{path.name}: the last line has no end; it may be cut short.",)
-        return Contents(table=read_csv(path, numeric, id_column), notes=notes)
-    raise PredictionsError(f"files of this kind are not read; {', '.join(ENDINGS)} are")
+
+    def of_scores(names: list[str]) -> Collection[str]:
+        index = _index_names(names, None, id_column)
+        return numeric([name for name in names if name not in index])
+
+    notes = ()
+    if not name.endswith(".gz") and not ends_line(path):
+        notes = (f"{path.name}: the last line has no end; it may be cut short.",)
+    table, unusual = read_text(path, of_scores)
+    return Contents(table=table, notes=notes, read=unusual)
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The files that make one table, as Spark writes them; none in other folders."""
+    if (folder / "_delta_log").is_dir():
+        raise PredictionsError(
+            "is a Delta table, whose files hold rows that were deleted, too; write its "
+            "current version as Parquet"
+        )
+    found, marked = [], (folder / "_SUCCESS").is_file()
+    for path in sorted(folder.iterdir()):
+        name = path.name.lower()
+        if name.startswith((".", "_")):
+            continue
+        if path.is_dir() and _KEY.fullmatch(path.name):
+            found += parts_of(path) or sorted(filter(_is_table, path.iterdir()))
+        elif path.is_file() and _is_table(path):
+            if marked or _PART.fullmatch(name):
+                found.append(path)
+            elif not name.endswith(_JSON):  # Hugging Face describes a data set so
+                return []
+    return found
+
+
+def _is_table(path: Path) -> bool:
+    name = path.name.lower()
+    return not name.startswith((".", "_")) and name.endswith((*_TABLES, *_JSON))
+
+
+def _read_parts(
+    parts: list[Path],
+    folder: Path,
+    numeric: Callable,
+    wanted: Callable,
+    id_column: str | None,
+) -> Contents:
+    """One table of several files; folders `key=value` are columns."""
+    import pyarrow as pa
+
+    tables, found = [], Contents()
+    keys = [p.split("=", 1)[0] for p in parts[0].relative_to(folder).parts[:-1]]
+    once = functools.cache(lambda names: wanted([*names, *keys]))
+    for path in parts:
+        if not path.stat().st_size:
+            continue  # a partition without rows
+        try:
+            if path.name.lower().endswith(_JSON):
+                found = Contents(table=table_of(json_lines(path)))
+            else:
+                found = _read_table(
+                    path, numeric, lambda names: once(tuple(names)), id_column
+                )
+        except (PredictionsError, ArrayFileError, pa.ArrowException) as error:
+            raise PredictionsError(f"{path.relative_to(folder)}: {error}") from error
+        table = found.table
+        for place in path.relative_to(folder).parts[:-1]:
+            key, value = place.split("=", 1)
+            values = pa.array([urllib.parse.unquote(value)] * table.num_rows)
+            table = table.append_column(key, values)
+        if tables and {*table.column_names} != {*tables[0].column_names}:
+            raise PredictionsError(
+                f"the parts {parts[0].name} and {path.name} have other columns, "
+                f"{some(tables[0].column_names)} and {some(table.column_names)}"
+            )
+        tables.append(table.replace_schema_metadata())
+    if not tables:
+        raise PredictionsError("all parts are empty")
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    read = (f"{len(tables)} parts of one table", *found.read)
+    return Contents(table=whole, read=read)
+
+
+def column_names(path: Path) -> list[str]:
+    """Columns of a table in a file or a folder of parts; none where it has no names."""
+    try:
+        if path.is_dir():
+            inside = any((path / name).is_file() for name in (INDEX, _IN_FOLDER))
+            parts = [] if inside else [p for p in parts_of(path) if p.stat().st_size]
+            return column_names(parts[0]) if parts else []
+        name = path.name.lower()
+        if not path.is_file() or not path.stat().st_size:
+            return []
+        if name.endswith(_TEXT):
+            return layout_of(path).names
+        if name.endswith(_LINES):
+            return list(next(json_lines(path), {}))
+        if name.endswith(_JSON):
+            return getattr(read_json(path), "column_names", [])
+        if name.endswith(".parquet"):
+            import pyarrow.parquet as parquet
+
+            return parquet.read_schema(path).names
+        return _read_arrow(path).column_names if name.endswith(_ARROW) else []
+    except PredictionsError:
+        raise
+    except (OSError, ValueError, EOFError):
+        return []  # what reads all of it says what is wrong
+
+
+def _read_arrow(path: Path) -> Any:
+    """A file of Arrow's, in either of its forms."""
+    import pyarrow as pa
+    from pyarrow import feather
+
+    try:
+        table = feather.read_table(path)
+    except pa.ArrowInvalid:  # a stream, as Hugging Face writes it
+        with pa.OSFile(str(path)) as file:
+            table = pa.ipc.open_stream(file).read_all()
+    check_columns(table.column_names)
+    table.validate(full=True)
+    return table
 
 
 def _read_shards(folder: Path) -> Contents:
@@ -210,62 +371,7 @@ def _read_shards(folder: Path) -> Contents:
     return Contents(arrays={**of, "meta": cast(np.ndarray, found.meta)})
 
 
-def _ends_line(path: Path) -> bool:
-    with open(path, "rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) in b"\r\n"
-
-
 _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
-
-
-def read_csv(
-    path: Path,
-    numeric: Callable[[list[str]], Collection[str]],
-    id_column: str | None = None,
-) -> Any:
-    """A table of comma-separated values, compressed by gzip or not."""
-    # Columns are read as float64 or text, so that "007" stays different from 7.
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-
-    def opened() -> Any:
-        packed = path.name.lower().endswith(".gz")
-        return (
-            pa.PythonFile(UnpackedFile(path), "r") if packed else pa.OSFile(str(path))
-        )
-
-    with opened() as file:
-        text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-        names = next(csv.reader(text), [])
-    check_columns(names)
-    if len(names) == 1 and (found := [mark for mark in ";\t" if mark in names[0]]):
-        mark = {";": "semicolons", "\t": "tabs"}[found[0]]
-        raise PredictionsError(f"values must be separated by commas, not by {mark}")
-    index = _index_names(names, None, id_column)
-    scores = frozenset(numeric([name for name in names if name not in index]))
-    types = {n: pa.float64() if n in scores else pa.string() for n in names}
-    converted = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
-
-    def read(newlines: bool) -> Any:
-        with opened() as file:
-            parsed = arrow_csv.ParseOptions(newlines_in_values=newlines)
-            return arrow_csv.read_csv(
-                file, parse_options=parsed, convert_options=converted
-            )
-
-    try:
-        return read(newlines=False)  # a third faster, but blocks end at any newline
-    except pa.ArrowInvalid:
-        pass
-    try:
-        return read(newlines=True)
-    except pa.ArrowInvalid as error:
-        if "straddl" not in str(error):
-            raise
-        raise PredictionsError(
-            "a row has more than a million characters; a quote may lack its end"
-        ) from error
 
 
 def read_parquet(
@@ -323,15 +429,3 @@ def _recorded_index(metadata: Any) -> Any:
         return None
     single = isinstance(columns, list) and len(columns) == 1
     return columns[0] if single and isinstance(columns[0], str | dict) else None
-
-
-def check_columns(names: list[str]) -> None:
-    """Refuses a table without columns or with two of the same name."""
-    if not names:
-        raise PredictionsError("the file is empty")
-    counts = collections.Counter(names)
-    if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise PredictionsError(
-            f"{len(twice)} of {len(counts)} columns are there more than once, for "
-            f"example {some(twice)}"
-        )

@@ -18,6 +18,7 @@ from churn_compare.reading.clusters import (
 )
 from churn_compare.reading.ids import counts_rows
 from churn_compare.reading.labels import ExampleValues, read_labels, read_slices
+from churn_compare.scanning.row_reader import sample_rows, sampled
 
 
 def join(
@@ -96,7 +97,7 @@ def join(
         labels=separate_labels,
         class_map=class_map,
     )
-    doubts: list[Doubt] = []
+    doubts: list[Doubt] = [*_odd_decisions(old, new)]
     return Pair(
         old=old,
         new=new,
@@ -313,6 +314,23 @@ def _about_classes(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
     count = "1 class differs" if len(alike) == 1 else f"{len(alike)} classes differ"
     said = f"{count} from another in capitals or spaces only: {some(alike)}."
     return (*_classes_of_one(old, new, aligned), *([said] if alike else ()))
+
+
+def _odd_decisions(*sides: Side) -> list[Doubt]:
+    """Decisions that are seldom the most probable class."""
+    found = []
+    for side in sides:
+        if side.decisions is None:
+            continue
+        top = sample_rows(side.values).argmax(axis=1)
+        differ = side.decisions[0, sampled(side.examples)] != top
+        if differ.mean() > 0.5:
+            found.append(
+                f"{side.name}: {int(differ.sum())} of {differ.size} decisions looked "
+                "at are not the most probable class, so the classes may be in another "
+                "order; decide by name, or compare decisions alone by --kind classes"
+            )
+    return [Doubt("decisions", sentence) for sentence in found]
 
 
 def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:

@@ -147,6 +147,10 @@ def read_columns(
     found = read_slices(given, id_column)
     with errors_of(where(given, "slices")):
         for name in names:
+            if name in found.left_out:
+                raise PredictionsError(
+                    f"column {name} is called like predictions, so it cannot group"
+                )
             if name not in found.slices:
                 there = some([*found.slices])
                 raise PredictionsError(f"there is no column {name!r}, it has {there}")

@@ -121,7 +121,10 @@ def read_side(
             index = index_ids(contents.index)
             side = dataclasses.replace(side, ids=index, index=index is not None)
     notes = [f"{name}: {note}" for note in side.notes]
-    return dataclasses.replace(side, notes=(*contents.notes, *notes))
+    account = side.account
+    if account is not None:
+        account = account._replace(read=(*account.read, *contents.read))
+    return dataclasses.replace(side, notes=(*contents.notes, *notes), account=account)
 
 
 def side_names(old: Any, new: Any) -> tuple[str, str]:
@@ -191,8 +194,9 @@ def _decisions(
     numbers = found.numbers.reshape(-1, found.numbers.shape[-1])
     if numbers.shape != values.shape[:2]:
         raise PredictionsError(
-            f"decisions have shape {found.numbers.shape}, but scores are of "
-            f"{values.shape[0]} runs on {values.shape[1]} examples{SCORES_ALONE}"
+            f"decisions have shape {found.numbers.shape} and scores [R, N, C] "
+            f"{values.shape}{SCORES_ALONE}; an array of the names of the classes is "
+            "called class_names"
         )
     own = names or tuple(map(str, range(values.shape[2])))
     texts, places = found.names, numbers

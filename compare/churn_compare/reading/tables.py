@@ -30,6 +30,7 @@ from churn_compare.reading.class_values import (
     is_truth,
     plain,
     score_columns,
+    score_of_label,
 )
 from churn_compare.reading.ids import as_ids
 
@@ -58,13 +59,6 @@ def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
     )
 
 
-def _score_of_label(names: list[str], roles: Roles) -> str | None:
-    """A score next to a label alone, as pipelines of Hugging Face write them."""
-    if roles.prediction or roles.scores or roles.label is None:
-        return None
-    return next((name for name in names if plain(name) == "score"), None)
-
-
 def _doubtful(roles: Roles, kind: Kind | None) -> bool:
     """Whether what looks like scores may be something else, next to a prediction."""
     scores = roles.scores
@@ -89,12 +83,12 @@ def read_columns(
 ) -> Collection[str]:
     """Which columns of a file to read at all."""
     roles = find_roles(names, kind, given)
-    score = _score_of_label(names, roles)
-    if roles.scores is None and roles.prediction is None and score is None:
+    beside = score_of_label(names, roles, given) or ()
+    if roles.scores is None and roles.prediction is None and not beside:
         raise _no_predictions(names, kind)
     scores = roles.scores
     of_classes = scores.columns if isinstance(scores, ScoreColumns) else (scores,)
-    return {name for name in (*roles[:4], *of_classes, score) if name is not None}
+    return {name for name in (*roles[:4], *of_classes, *beside) if name is not None}
 
 
 def find_in_table(
@@ -109,14 +103,14 @@ def find_in_table(
     if not table.num_rows:
         raise PredictionsError("it has no rows")
     said: dict[str, str] = {}
-    if (score := _score_of_label(columns, roles)) is not None:
-        assert roles.label is not None
-        found = _beside_label(table, roles.label, score)
+    if (beside := score_of_label(columns, roles, names)) is not None:
+        label, score = beside
+        found = _beside_label(table, label, score)
         if found == "unclear":
-            raise PredictionsError(_unclear(roles.label, score))
+            raise PredictionsError(_unclear(label, score))
         if found == "confidence":
             said[score] = "its confidence"
-            roles = roles._replace(prediction=roles.label, label=None)
+            roles = roles._replace(prediction=label, label=None)
     table, roles = _without_doubtful(table, roles, kind, said)
     named, class_names, notes = roles.scores, None, ()
     if isinstance(named, ScoreColumns):
@@ -234,12 +228,12 @@ def of_classifier(
     `scored`: whether the only outcome is a score. `read` reads some columns.
     """
     known = set(map(plain, names))
-    if known & ({*PREDICTION, *CLASS, *SCORES} - {*OUTPUT}):
+    if known & ({*PREDICTION, *SCORES} - {*OUTPUT}):
         return True
     scores = score_columns(names, None)
     if scores is not None and scores.sure:
         return True
-    labels = [name for name in names if plain(name) in LABEL][:1]
+    labels = [name for name in names if plain(name) in (*LABEL, *CLASS)][:1]
     if scores is not None:
         label = labels[0] if labels else None
         roles = Roles(None, label, None, None, scores)
@@ -266,7 +260,7 @@ def _beside_label(
         found, names = as_class_values(table.column(label), f"column {label}")
     except PredictionsError:
         return "number"
-    if plain(label) in ("label", "labels"):
+    if plain(label) in ("label", "labels", *CLASS):
         named = names is not None and not is_truth(names)
         clear = named and bool(np.all((values > 0) & (values <= 1)))
         return "confidence" if clear else "unclear"

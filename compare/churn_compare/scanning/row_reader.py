@@ -123,10 +123,15 @@ class RowReader:
             mapping.madvise(mmap.MADV_DONTNEED)
 
 
+def sampled(examples: int) -> np.ndarray:
+    """The rows that `sample_rows` reads."""
+    places = np.linspace(0, examples - 1, min(examples, _SAMPLE))
+    return np.unique(places.astype(int))
+
+
 def sample_rows(values: np.ndarray | ShardedRows) -> np.ndarray:
     """Some hundred rows of the first run, evenly spaced."""
-    count = values.shape[1]
-    rows = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
+    rows = sampled(values.shape[1])
     reader = RowReader(values, rows)  # gives mapped pages back
     room = np.empty((len(rows), values.shape[2]), reader.dtype)
     with np.errstate(invalid="ignore"):  # damaged numbers, which the pass refuses

@@ -1,6 +1,7 @@
 """Outcomes from files to a verdict, by the command and in Python."""
 
 import json
+import shutil
 import struct
 import zipfile
 import zlib
@@ -158,10 +159,10 @@ def test_less_of_a_score_is_better_by_its_name_or_by_the_option(tmp_path, capsys
     assert main([*words, "--max-score-change", "0.01"]) == 1
     assert main([*words, "--min-score-change", "-1"]) == 2
     assert "less is better in wer; write max-score-change" in capsys.readouterr().err
-    assert main([*words, "points", "--min-score-change", "0.1"]) == 0  # of points only
+    assert main([*words, "points", "--min-score-change", "0.1", "--full"]) == 0  # of points only
     said = capsys.readouterr().out
     assert "PASS  score change at least +0.1 of points" in said
-    assert "Largest rises" in said and "of wer" not in said
+    assert "largest rises" in said and "of wer" not in said
 
 
 def test_sets_and_rankings_of_lists_and_texts():
@@ -267,7 +268,9 @@ def test_a_gate_on_slices_names_the_worst():
     [
         ({"x": [1]}, {"x": [1]}, "no column of outcomes"),
         ({"correct": [1, 2]}, {"correct": [1, 0]}, "must be 0 or 1"),
-        ({"score": ["a"]}, {"score": [1]}, "must hold numbers"),
+        ({"score": ["a"]}, {"score": [1]}, "score has grades without a number, a"),
+        ({"score": list("abcdefghijklm")}, {"score": [1]}, "must hold numbers"),
+        ({"score": ["1", "1_0"]}, {"score": [1, 2]}, "number, 1_0; add --grades 1_0="),
         ({"score": [np.nan]}, {"score": [1.0]}, "lack an outcome"),
         ({"score": [np.inf]}, {"score": [1.0]}, "infinite"),
         ({"score": [1]}, {"correct": [1]}, "no outcome is on both sides"),
@@ -301,6 +304,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
         ("label,score\ncat,0.9\ndog,0.8\ncat,0.7", "prediction (column label)"),
         ("output,target,correct\nCat,cat,1\nDog,cat,0\nA,a,1", "3 examples; correct"),
         ("target,score\nParis,0.5\nRome,0.8\nBern,1.0", "3 examples; score"),
+        ("class,correct\ncat,1\ndog,0\ncat,1", "3 examples; correct"),
         ("p_value,p_adj,correct\n0.1,0.3,1\n0.2,0.9,0\n0.1,0.1,1", "; correct"),
         ("p_cat,p_dog,score\n0.1,0.9,1\n0.2,0.8,0\n0.1,0.9,1", "2 classes"),
     ],
@@ -473,7 +477,7 @@ def test_noise_of_classes_in_clusters(tmp_path):
 LOGS = Path(__file__).parent / "logs"  # experiments/compare/evaluation_logs.py
 
 
-def test_logs_that_the_tools_wrote():
+def test_logs_that_the_tools_wrote(tmp_path):
     found = compare_outcomes(*(LOGS / f"samples_sums_{i}.jsonl" for i in (1, 2)))
     assert [measure.name for measure in found.measures] == ["acc", "answer"]
     assert found["acc"]["accuracy_old"].value == 0.625  # what lm_eval printed
@@ -484,9 +488,12 @@ def test_logs_that_the_tools_wrote():
         LOGS / "samples_free_1.jsonl", LOGS / "samples_free_1.jsonl"
     )
     assert free["exact_match"]["churn"].value == 0.0
-    found = compare_outcomes(
-        *(LOGS / f"inspect_{side}.eval" for side in ("old", "new"))
-    )
+    sides = [LOGS / f"inspect_{side}.eval" for side in ("old", "new")]
+    with pytest.raises(PredictionsError, match="holds 2 Inspect logs, inspect_new"):
+        compare_outcomes(LOGS, LOGS)
+    (tmp_path / "old").mkdir()
+    shutil.copy(sides[0], tmp_path / "old")
+    found = compare_outcomes(tmp_path / "old", sides[1])
     assert found["match"].runs == (2, 2) and found.examples == 6
     rates = {name: i.value for name, i in found["match"].quantities.items()}
     assert rates["negative_flip_rate"] == pytest.approx(1 / 6)  # s2

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from churn_compare import array_files
+from churn_compare.outcomes.reading import read_outcomes
 from churn_compare.predictions import Predictions, PredictionsError, save_predictions
 from churn_compare.reading.sides import read_side
 
@@ -58,7 +59,9 @@ def _parquet(path, columns):
 
 
 def _zipped(path, columns):
-    path.write_bytes(gzip.compress(_csv(path.with_suffix(""), columns).read_bytes()))
+    plain = _csv(path.with_suffix(""), columns)
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
     return path
 
 
@@ -66,6 +69,67 @@ def _folder(folder):
     predictions = Predictions(IDS, LABELS, LOGITS[None], {"method": "erm"})
     save_predictions(folder / "predictions.npz", predictions)
     return folder
+
+
+def _text(path, delimiter, decimal=".", encoding="utf-8", start=""):
+    columns = _columns(LOGITS, "logit_")
+    lines = [list(columns), *zip(*columns.values(), strict=True)]
+    text = "\n".join(delimiter.join(map(str, line)) for line in lines) + "\n"
+    content = (start + text.replace(".", decimal)).encode(encoding)
+    packed = path.suffix == ".gz"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    return path
+
+
+def _records():
+    table = pa.table(_columns(LOGITS.astype(np.float64), "logit_"))
+    return table.to_pylist()
+
+
+def _json(path, written, encoding="utf-8"):
+    content = written.encode(encoding)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def _lines():
+    return "\n".join(map(json.dumps, _records()))
+
+
+def _json_columns():
+    rows = _records()
+    return {n: {str(i): row[n] for i, row in enumerate(rows)} for n in rows[0]}
+
+
+def _json_split():
+    rows = [list(row.values()) for row in _records()]
+    return {"columns": [*_records()[0]], "index": [*range(N)], "data": rows}
+
+
+def _arrow(path, writer):
+    table = pa.table(_columns(LOGITS, "logit_"))
+    with pa.OSFile(str(path), "wb") as file, writer(file, table.schema) as to:
+        to.write_table(table)
+    return path
+
+
+def _parts(folder, write, ending, keys=("", "")):
+    """As Spark writes them: with checksums, a mark, and perhaps folders of keys."""
+    folder.mkdir()
+    (folder / "_SUCCESS").touch()
+    columns = _columns(LOGITS, "logit_")
+    for number, (rows, key) in enumerate(zip((slice(0, 9), slice(9, None)), keys)):
+        (folder / key).mkdir(exist_ok=True)
+        part = folder / key / f"part-{number:05d}-c000{ending}"
+        write(part, {name: of[rows] for name, of in columns.items()})
+        part.with_name(f".{part.name}.crc").write_bytes(b"crc")
+    (folder / f"part-00002-c000{ending}").touch()  # a partition without rows
+    return folder
+
+
+def _spark_json(path, columns):
+    rows = pa.table(columns).to_pylist()
+    path.write_text("\n".join(json.dumps(row) for row in rows))
 
 
 class Frame:
@@ -89,9 +153,28 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "csv.gz": lambda d: _zipped(d / "p.csv.gz", _columns(PROBS, "p_")),
     "parquet columns": lambda d: _parquet(d / "p.parquet", _columns(PROBS, "prob_")),
     "parquet lists": lambda d: _parquet(d / "p.parquet", LISTS),
+    "tabs": lambda d: _text(d / "p.tsv", "\t"),
+    "tabs in csv": lambda d: _text(d / "p.csv.gz", "\t"),
+    "semicolons": lambda d: _text(d / "p.csv", ";"),
+    "decimal commas": lambda d: _text(d / "p.csv", ";", ","),
+    "excel": lambda d: _text(d / "p.csv", ";", ",", "utf-8-sig", "sep=;\n"),
+    "utf-16": lambda d: _text(d / "p.csv", "\t", ",", "utf-16"),
+    "bars": lambda d: _text(d / "p.csv", "|"),
+    "savetxt": lambda d: _text(d / "p.csv", ",", start="# "),
+    "jsonl.gz": lambda d: _json(d / "p.jsonl.gz", _lines()),
+    "ndjson": lambda d: _json(d / "p.ndjson", _lines(), "utf-16"),
+    "json of lines": lambda d: _json(d / "p.json", _lines()),
+    "json of records": lambda d: _json(d / "p.json", json.dumps(_records())),
+    "json of columns": lambda d: _json(d / "p.json", json.dumps(_json_columns())),
+    "json split": lambda d: _json(d / "p.json.gz", json.dumps(_json_split())),
+    "feather": lambda d: _arrow(d / "p.feather", pa.ipc.new_file),
+    "arrow": lambda d: _arrow(d / "p.arrow", pa.ipc.new_stream),
+    "spark parquet": lambda d: _parts(d / "p.parquet", _parquet, ".snappy.parquet"),
+    "spark csv": lambda d: _parts(d / "p", _zipped, ".csv.gz"),
+    "spark json": lambda d: _parts(d / "p", _spark_json, ".json"),
     "mapping": lambda d: OWN,
     "mapping of columns": lambda d: _columns(LOGITS, "logit_"),
-    "arrow": lambda d: pa.table(_columns(LOGITS, "logit_")),
+    "arrow table": lambda d: pa.table(_columns(LOGITS, "logit_")),
     "jsonl": lambda d: _jsonl(d / "p.jsonl", _columns(LOGITS, "logit_")),
     "jsonl lists": lambda d: _jsonl(d / "p.jsonl", LISTS),
     "frame": lambda d: Frame(_columns(LOGITS, "logit_")),
@@ -256,6 +339,22 @@ ROLES = [  # columns, what is said, what is read
         "prediction (column label); left out: score (its confidence)",
     ),
     (
+        {"y_true": Y, "y_pred": P, "y_prob": SURE},
+        {"kind": "probabilities", "prediction_column": "y_pred"},
+        "label (column y_true), decision (column y_pred), probabilities of 2 classes "
+        "(column y_prob)",
+    ),
+    (
+        {"label": THREE, "class": THREE, "score": SURE},
+        {},
+        "label, prediction (column class); left out: score",
+    ),
+    (
+        {"class": THREE, "score": SURE},
+        {},
+        "prediction (column class); left out: score (its confidence)",
+    ),
+    (
         {"label": Y, "score": SURE},
         {"kind": "probabilities", "prediction_column": "score"},
         "label, probabilities of 2 classes (column score)",
@@ -324,6 +423,7 @@ UNCLEAR = {
         {"label": Y, "score": SURE}
     ),
     "what column score next to y_true is": {"y_true": Y, "score": SURE},
+    "what column score next to Class is": {"Class": Y, "score": SURE},
     "it has id, reward; --prediction-column names .* --score-column": (
         {"id": [1, 2, 3, 4], "reward": Y}
     ),
@@ -354,7 +454,7 @@ def test_decisions_are_numbers_of_the_classes_with_scores():
         side = read_side(scores | {"predictions": decided})
         np.testing.assert_array_equal(side.decisions, [[1, 0, 0], [0, 0, 1]])
     for decided, message in (
-        ([0, 1, 0], r"shape \(3,\), but scores are of 2 runs"),
+        ([0, 1, 0], r"shape \(3,\) and scores .* \(2, 3, 2\)"),
         ([[0.1, 0.9, 0.2]] * 2, "next to scores are not decided classes"),
     ):
         with pytest.raises(PredictionsError, match=message):
@@ -536,7 +636,6 @@ TEXTS = {  # a file and its text
     ("a.parquet", "hello you"): "cannot be read, ",
     ("a.csv", "id,p_0,p_1\n"): "it has no rows",
     ("a.csv", "p_0,p_1\n1,x\n"): "invalid value 'x'",
-    ("a.csv", "p_0;p_1\n1;0\n"): "by commas, not by",
     ("a.csv", "p_0,p_1\n1\n"): "Expected 2 columns, got 1",
     ("a.csv", "p_0,p_0\n1,0\n"): "more than once",
     ("a.csv", "p_0,p_2\n1,0\n"): "class numbers 0 to 1",
@@ -544,6 +643,27 @@ TEXTS = {  # a file and its text
     ("a.csv", "y_true,label,p_0,p_1\n1,1,1,0\n"): (
         "y_true and label could both be the label column"
     ),
+    ("a.csv", "0.1,0.9\n0.8,0.2\n"): "looks like an example .0.1, 0.9., since 0.1 is",
+    ("a.csv", "2\n0\n1\n"): "looks like an example .2., since 2 is a number, like the",
+    ("a.csv", "0,2,2\n1,0,0\n"): "since 0 is a number, like the values below it",
+    ("a.csv", "e0,cat\ne1,dog\ne2,cat\n"): "since cat is a value of its column, too",
+    ("a.csv", "e0,a\ne1,b\ne2,c\n"): "since e0 is like the values below it",
+    ("a.csv", "x y\n.1 .2\n.3 .7\n"): "values are separated by spaces, not by commas",
+    ("a.csv", "id,prediction\n1,0\nid,prediction\n2,1\n"): "stands in line 3 again",
+    ("a.csv", "id;a,b\n1;0,5\n"): "not clear whether commas or semicolons separate",
+    ("a.csv", "id;p_0;p_1\n1;0,5;0.5\n"): "invalid value '0.5'",
+    ("a.xlsx", "PK"): "is a workbook; save its sheet as CSV UTF-8",
+    ("a.pkl", "x"): "is a pickle, which may run code when it is read; write .npz",
+    ("a.csv.zip", "PK"): "is packed; unpack it",
+    ("a.json", "{}}"): "is not JSON|not a table",
+    ("a.json", '{"a": {"b": 1}}'): "is JSON, but not a table: write a row per example",
+    (
+        "a.json",
+        '{"evalId": 1, "results": {}}',
+    ): "is a file of promptfoo, not a table",
+    ("a.json", '[{"instance_id": "a", "stats": []}]'): "is a file of HELM, not a table",
+    ("a.json", '{"resolved_ids": []}'): "SWE-bench, not a table; write a row per",
+    ("a.json", '{"results": 1, "configs": 1, "versions": 1}'): "give samples_",
     ("a.csv", "label,p_0,p_1\n1,1,0\n,1,0\n"): (
         "labels are missing for 1 of 2 examples, for example rows 1"
     ),
@@ -603,6 +723,50 @@ def test_values_that_cannot_be_used_are_said_in_one_sentence(message, tmp_path):
     _refused(VALUES.get(message, tmp_path / "a.npy"), message)
 
 
+def test_headers_that_look_odd_are_read(tmp_path):
+    """Names that are numbers, words that stand below them, and 200,000 classes."""
+    wide = ",".join(f"p_{i}" for i in range(200_000))
+    for text, more in (
+        (",0,1\na,1,0\nb,0,1\n", {"kind": "logits"}),  # pandas, with an index
+        ("0,1\n0.5,1\n1,0\n", {"kind": "logits"}),
+        ("id,spam\na,spam\nb,ham\n", {"prediction_column": "spam"}),
+        (f"{wide}\n" + ("0.000005," * 200_000)[:-1] + "\n", {}),
+    ):
+        (tmp_path / "p.csv").write_text(text)
+        assert read_side(tmp_path / "p.csv", **more).examples == text.count("\n") - 1
+
+
+def test_accounts_say_how_a_file_is_written(tmp_path):
+    side = read_side(_text(tmp_path / "a.csv", ";", ","))
+    assert side.account.read[-2:] == (
+        "separated by semicolons",
+        "with decimal commas",
+    )
+    keys = ("part=1", "part=2")
+    side = read_side(_parts(tmp_path / "b", _csv, ".csv", keys))
+    assert "2 parts of one table" in side.account.read
+    assert "part" in side.account.left_out
+    path = tmp_path / "c.csv"
+    path.write_text('id;score;set\na;"1,5";"1,2"\nb;3;"2,4"\n')
+    found = read_outcomes(path)
+    assert found.columns["score"].tolist() == [[1.5, 3.0]]
+    assert found.columns["set"].to_pylist() == ["1,2", "2,4"]
+    assert found.account.read[-1] == "with decimal commas"
+
+
+def test_partitions_are_columns_and_parts_have_the_same(tmp_path):
+    for label in (0, 1):
+        (tmp_path / f"label={label}").mkdir()
+        part = tmp_path / f"label={label}" / "data.parquet"
+        pq.write_table(pa.table({"id": [label], "prediction": [1]}), part)
+    side = read_side(tmp_path)
+    assert (side.ids.tolist(), side.labels.tolist()) == ([0, 1], [0, 1])
+    pq.write_table(pa.table({"id": [5], "predicted": [1]}), part)
+    _refused(tmp_path, "the parts data.parquet and data.parquet have other columns, id")
+    (tmp_path / "_delta_log").mkdir()
+    _refused(tmp_path, "is a Delta table, whose files hold rows that were deleted")
+
+
 def test_what_is_not_there_is_said(tmp_path):
     _refused(tmp_path / "no.npy", "no.npy: there is no such file")
     _refused(tmp_path, "is a folder without predictions.npz")
@@ -617,7 +781,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
     pq.write_table(table, tmp_path / "p.parquet")
     _refused(tmp_path / "p.parquet", "cannot be read, ")
     for content, message in (
-        (b"id,prediction\nB\xe4r,1\n", r"cannot be read, .*UTF"),
+        (b"id,prediction\nB\xe4r,1\n", "it is not in UTF-8; in Excel, s"),
         (b"B\xe4r,prediction\n1,1\n", "it is not in UTF-8"),
     ):
         (tmp_path / "p.csv").write_bytes(content)
