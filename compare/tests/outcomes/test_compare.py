@@ -159,7 +159,8 @@ def test_less_of_a_score_is_better_by_its_name_or_by_the_option(tmp_path, capsys
     assert main([*words, "--max-score-change", "0.01"]) == 1
     assert main([*words, "--min-score-change", "-1"]) == 2
     assert "less is better in wer; write max-score-change" in capsys.readouterr().err
-    assert main([*words, "points", "--min-score-change", "0.1", "--full"]) == 0  # of points only
+    full = ["--min-score-change", "0.1", "--full"]
+    assert main([*words, "points", *full]) == 0  # of points only
     said = capsys.readouterr().out
     assert "PASS  score change at least +0.1 of points" in said
     assert "largest rises" in said and "of wer" not in said
