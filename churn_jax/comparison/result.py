@@ -215,8 +215,9 @@ class Regression:
         label: name of its class.
         old: name of the old prediction.
         new: name of the new prediction.
-        old_confidence: top probability before; NaN without scores.
-        new_confidence: top probability now; NaN without scores.
+        old_confidence: top probability before; NaN without scores, or where a decision
+            is not the most probable class.
+        new_confidence: the same now.
         label_drop: fall of the label's probability; NaN without scores.
         displacement: of the logits; NaN without scores.
         share: of the pairs of runs in which it is a negative flip.

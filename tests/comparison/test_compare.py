@@ -164,6 +164,8 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
     for name in ("nll_new", "brier_old", "ece_old", "ece_change", "surrogate_churn"):
         assert found[name].value == pytest.approx(alone[name].value, abs=1e-6), name
     np.testing.assert_allclose(found.curves[0].accuracy, alone.curves[0].accuracy)
+    confident = {r.old_confidence for r in found.regressions}
+    assert any(map(np.isnan, confident))
     count = int((decided["old"] != scores.argmax(axis=2)).sum())
     said = f"decision of {count} of 900 examples of all runs is not the most probable"
     assert said in " ".join(found.read)
