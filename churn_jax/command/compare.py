@@ -183,7 +183,7 @@ class Reading:
         old_kind: the same for the old side alone.
         new_kind: the same for the new side alone.
         id_column: column or array of ids.
-        label_column: column or array of labels.
+        label_column: column or array of labels, of the file of labels if there is one.
         prediction_column: column or array of predicted classes; with a kind of scores,
             of the scores.
         class_map: file with the new class of each old class (.json, or .csv with

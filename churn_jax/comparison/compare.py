@@ -131,6 +131,8 @@ def compare(
     read = functools.partial(
         _side, used, ids=ids, prediction_column=prediction_column, **columns
     )
+    if labels is not None:  # whose column may be called otherwise
+        read = functools.partial(read, label_column=None)
     names = side_names(old, new)
     pair = join(
         read(old, names[0], kind=old_kind or kind),

@@ -130,7 +130,7 @@ def compare_versions(
             ids=ids,
             kind=kind,
             id_column=id_column,
-            label_column=label_column,
+            label_column=label_column if labels is None else None,
             prediction_column=prediction_column,
         )
         sides = _read(files, read, Path(spare))

@@ -183,6 +183,17 @@ def test_decisions_in_another_order_than_the_scores_are_refused():
     assert len(compare(table, table, **FEW).read) == 1
 
 
+def test_the_label_column_is_that_of_separate_labels():
+    table = {"id": range(4), "target": [0, 1, 1, 0]}
+    labels = {"id": range(4), "target": [0, 1, 1, 1], "fold": [0, 0, 1, 1]}
+    options = {"prediction_column": "target", "labels": labels} | FEW
+    for named in ({}, {"label_column": "target"}):
+        found = compare(table, table, **options, **named)
+        assert found["accuracy_new"].value == 0.75
+    with pytest.raises(ValueError, match="column target is named for two roles"):
+        compare(table, table, prediction_column="target", label_column="target")
+
+
 def test_columns_that_options_use_count_as_read():
     table = {"id": range(4), "pred": [0, 1, 1, 0], "user": [0, 0, 1, 1]}
     table |= {"class": [0, 1, 0, 1], "text": ["x", "y", "z", "w"]}

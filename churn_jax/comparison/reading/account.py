@@ -31,7 +31,7 @@ class Account(NamedTuple):
         """The account in one clause."""
         more = len(self.left_out) - _LISTED
         left = self.left_out if more <= 0 else self.left_out[:_LISTED]
-        left = (*left, f"{more} more columns") if more > 0 else left
+        left = (*left, f"{more} more") if more > 0 else left
         parts = [("read", self.read), ("left out", left)]
         return "; ".join(f"{what}: {', '.join(of)}" for what, of in parts if of)
 

@@ -268,8 +268,8 @@ def find_roles(
     """
     names = list(names)
     chosen = [name for name in given if name is not None]
-    if len(set(chosen)) < len(chosen):
-        raise PredictionsError(f"one column is named for two roles: {some(chosen)}")
+    if twice := [name for name in chosen if chosen.count(name) > 1]:
+        raise PredictionsError(f"column {twice[0]} is named for two roles")
     free = [name for name in names if name not in chosen]
 
     def one(known: Sequence[str], own: str | None, what: str) -> str | None:
