@@ -199,6 +199,7 @@ PREDICTION = (
 )
 CLASS = ("class", "classes")  # the truth if another column is the prediction
 RUN = ("run",)
+_USUAL = {*ID, *LABEL, *PREDICTION, *CLASS, *RUN}
 _LOGITS = ("logits", "logit")
 _PROBABILITIES = (
     *("probabilities", "probability", "probs", "prob", "probas", "proba"),
@@ -271,9 +272,10 @@ def find_roles(
     if twice := [name for name in chosen if chosen.count(name) > 1]:
         raise PredictionsError(f"column {twice[0]} is named for two roles")
     free = [name for name in names if name not in chosen]
+    usual = [name for name in free if plain(name) in _USUAL]
 
     def one(known: Sequence[str], own: str | None, what: str) -> str | None:
-        return find_column(free if own is None else names, known, own, what)
+        return find_column(usual if own is None else names, known, own, what)
 
     id_name, run = one(ID, given.id, "id"), one(RUN, None, "run")
     prediction = one(PREDICTION, given.prediction, "prediction")
@@ -365,13 +367,12 @@ def _scores_named(names: list[str], kind: Kind | None) -> ScoreColumns | str | N
 
 def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | None:
     """The columns `logit_<class>`, `prob_<class>` and the like."""
-    names = list(names)
+    of: dict[str, list[str]] = {prefix: [] for prefix in _PREFIXES}
+    for name in names:
+        if (prefix := f"{name.strip().lower().partition('_')[0]}_") in of:
+            of[prefix].append(name)
     for wanted in (kind,) if kind else ("logits", "probabilities"):
-        sets = {}
-        for prefix, prefix_kind in _PREFIXES.items():
-            columns = [n for n in names if n.strip().lower().startswith(prefix)]
-            if prefix_kind == wanted and columns:
-                sets[prefix] = columns
+        sets = {p: of[p] for p, said in _PREFIXES.items() if said == wanted and of[p]}
         if len(sets) > 1 or len(sets.get("p_", ())) == 1:
             sets.pop("p_", None)  # may be anything: p_value
         if len(sets) > 1:
