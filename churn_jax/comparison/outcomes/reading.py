@@ -217,9 +217,10 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
             f"{some(unknown)}; --score-column names the scores to compare"
         )
     if unknown:
+        unknown.sort()
         example = " ".join(f"{word}=..." for word in sorted(words))
         raise PredictionsError(
-            f"{name} has grades without a number, {some(sorted(unknown))}; add --grades "
+            f"{name} has grades without a number, {some(unknown)}; add --grades "
             f"{example} with what each is worth, or name other scores by --score-column"
         )
     return pa.array(worth, pa.float64()).take(encoded.indices)
