@@ -244,7 +244,9 @@ class _Rows:
             return separate.ids
         if not (self._index or (self._has_ids and not counts_rows(separate.ids))):
             return None
-        return separate.ids if np.all(rows_of(self.ids, separate.ids) >= 0) else None
+        found = rows_of(self.ids, separate.ids) >= 0
+        partly = found.any() and not counts_rows(separate.ids)
+        return separate.ids if found.all() or partly else None
 
     def _in_row_order(self, count: int, what: str) -> np.ndarray:
         """Rows of a file without ids, if it is clear what they belong to."""

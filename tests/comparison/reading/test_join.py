@@ -13,6 +13,7 @@ from pyarrow import csv
 from churn_jax.comparison.reading.ids import as_ids
 from churn_jax.comparison.reading.join import join
 from churn_jax.comparison.reading.sides import read_side
+from churn_jax.comparison.scanning.scan import scan
 from churn_jax.example_ids import match_ids
 from churn_jax.predictions import PredictionsError
 from tests.comparison.reading.sides import (
@@ -192,6 +193,77 @@ def test_an_index_that_counts_rows_is_no_ids(form, tmp_path):
     labelled = read_side({**SHARES, "label": index % 2})
     note = join(labelled, labelled).notes[0]
     assert note.endswith("by their rows, in which the labels of both agree.")
+
+
+class Series:
+    """What is used of a pandas series."""
+
+    def __init__(self, values, index, name=None):
+        self._values, self.index, self.name = np.asarray(values), index, name
+
+    def __array__(self, dtype=None, copy=None):
+        return self._values
+
+    def __len__(self):
+        return len(self._values)
+
+    def to_frame(self):
+        return Frame({self.name: self._values}, self.index)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_series_are_joined_by_their_index(mapped, rng):
+    index, labels = INDEXES["text"], np.arange(N) % 2
+
+    def of(name, values):
+        order = rng.permutation(N)
+        series = Series(np.asarray(values)[order], index[order], name)
+        return {name: series} if mapped else series
+
+    old = read_side(of("prediction", np.arange(N)), "old")
+    new = read_side(of("prediction", np.arange(N)), "new")
+    more = {"slices": of("half", labels), "clusters": of("pair", np.arange(N) // 2)}
+    pair = join(old, new, labels=of("label", labels), **more)
+    found = scan(pair)
+    np.testing.assert_array_equal(found.old.predicted, [np.arange(N)])
+    np.testing.assert_array_equal(found.new.predicted, [np.arange(N)])
+    np.testing.assert_array_equal(pair.labels, labels)
+    np.testing.assert_array_equal(pair.slices["half"], labels.astype(str))
+    assert len(set(zip(pair.clusters.tolist(), np.arange(N) // 2))) == 5
+    assert pair.notes[0] == "old has no column of ids: its index is taken for them."
+    few = Series(labels[2:], index[2:])
+    refused("labels lack 2 of 9 ids", old, new, labels=few)
+    other = Series([*labels[2:], 0, 1], [*index[2:], "x", "y"])
+    refused("labels lack 2 of 9 ids", old, new, labels=other)
+
+
+def test_series_of_one_mapping_have_one_index_or_the_order_of_rows():
+    index = INDEXES["text"]
+    label = Series(np.arange(N), index[::-1])
+    with pytest.raises(PredictionsError, match="prediction and label have different"):
+        read_side({"prediction": Series(np.arange(N), index), "label": label})
+    side = read_side({"prediction": np.arange(N), "label": label})
+    assert side.ids is None
+    side = read_side({"prediction": Series(np.arange(N), np.arange(N)), "label": label})
+    assert side.ids is None
+
+
+def test_masked_entries_are_refused():
+    full = np.ma.masked_array(np.arange(N))
+    part = np.ma.masked_equal(np.arange(N), 3)
+    side = read_side({"prediction": full, "id": full})
+    np.testing.assert_array_equal(side.values, [np.arange(N)])
+    for given in (part, {"prediction": part}, {"prediction": full, "id": part}):
+        with pytest.raises(PredictionsError, match="1 of 9 entries are masked; leave"):
+            read_side(given)
+    with pytest.raises(PredictionsError, match="2 of 18 entries are masked"):
+        read_side([part, part])
+    for more in ("labels", "clusters"):
+        for given in (part, {"value": part}):
+            refused(
+                f"{more}: .* 1 of 9 entries are masked", side, side, **{more: given}
+            )
+    refused("slices: a: 1 of 9 entries", side, side, slices={"a": part})
 
 
 def test_a_column_of_ids_comes_before_an_index(tmp_path):
