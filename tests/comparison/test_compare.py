@@ -206,3 +206,75 @@ def test_columns_that_options_use_count_as_read():
     )
     with pytest.raises(ValueError, match="column class is called like predictions"):
         compare(table, table, by=["class"], **options)
+
+
+def _named(seed, classes=("cat", "dog", "eel"), examples=60):
+    """Labels and predictions of which four in five are right."""
+    rng = np.random.default_rng(seed)
+    labels = np.array(classes)[np.arange(examples) % len(classes)]
+    drawn = rng.choice(classes, examples)
+    return labels, np.where(rng.random(examples) < 0.8, labels, drawn)
+
+
+FOREIGN = {"cat": "Katze", "dog": "Hund", "eel": "Aal"}
+DOUBTFUL = {
+    "no class of the other": (
+        "below-chance",
+        "no class that old predicts .Aal, Hund, Katze. is a label .cat, dog, eel.",
+        lambda labels, old, new: ([FOREIGN[name] for name in old], new),
+    ),
+    "neither side is right": (
+        "below-chance",
+        "no prediction of either side is right on 60 examples",
+        lambda labels, old, new: ([FOREIGN[n] for n in old], [FOREIGN[n] for n in new]),
+    ),
+    "numbers from 1 in place of 0": (
+        "below-chance",
+        "new is right on .* of 60 examples, less than by chance",
+        lambda labels, old, new: (
+            old,
+            np.roll(["cat", "dog", "eel"], 1)[
+                np.searchsorted(["cat", "dog", "eel"], new)
+            ],
+        ),
+    ),
+    "one class of another name": (
+        "renamed-classes",
+        "old never predicts 'eel', the label of 20 examples, and predicts 'Aal', which",
+        lambda labels, old, new: (np.where(old == "eel", "Aal", old), new),
+    ),
+    "texts": (
+        "many-classes",
+        "there are 6. different classes in 60 examples, so they may be texts",
+        lambda labels, old, new: ([f"{i} {n}" for i, n in enumerate(old)], new),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
+    name, message, change = DOUBTFUL[case]
+    labels, old = _named(0)
+    old, new = change(labels, old, _named(1)[1])
+    with pytest.raises(ValueError, match=f"{message}.*--confirm {name}|{name}$"):
+        compare(old, new, labels=labels, **FEW)
+    confirm = ["below-chance", "many-classes", "renamed-classes"]
+    result = compare(old, new, labels=labels, confirm=confirm, **FEW)
+    assert any(note.startswith("Confirmed: ") for note in result.notes)
+    if name == "renamed-classes":  # next to scores the classes are known
+        compare(new, new, labels=labels, **FEW)
+
+
+@pytest.mark.parametrize(
+    ("classes", "examples", "right"),
+    [(1000, 2000, 0.6), (100, 300, 0.3), (10, 20, 0.8), (2, 20, 0.5), (3, 5, 0.0)],
+)
+def test_honest_classes_are_not_doubted(classes, examples, right):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        share = 1 / np.arange(1, classes + 1)
+        labels, *wrong = rng.choice(classes, (3, examples), p=share / share.sum())
+        sides = (np.where(rng.random(examples) < right, labels, of) for of in wrong)
+        compare(*sides, labels=labels, **FEW)
+    rare = np.where(np.arange(400) < 9, "rare", "usual")  # which nobody predicts
+    compare(["usual"] * 400, ["usual"] * 400, labels=rare, **FEW)

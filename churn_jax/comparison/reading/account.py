@@ -54,6 +54,10 @@ class Doubt(NamedTuple):
 
 DOUBTS: dict[str, str] = {
     "decisions": "most decisions are not the most probable class",
+    "similar-classes": "names of classes that differ in space or case only",
+    "many-classes": "more classes than half the examples",
+    "below-chance": "a side that is right less often than by chance",
+    "renamed-classes": "a class that is never predicted, another in its place",
 }
 """What `--confirm` accepts: name to what it confirms."""
 

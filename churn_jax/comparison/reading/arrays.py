@@ -22,6 +22,7 @@ from churn_jax.comparison.reading.class_values import (
     score_of_label,
 )
 from churn_jax.comparison.reading.contents import as_array
+from churn_jax.comparison.reading.spelling import composed
 from churn_jax.comparison.scanning.row_reader import sample_rows
 from churn_jax.comparison.scanning.score_block import sum_tolerance
 from churn_jax.predictions import PredictionsError, stopped_runs
@@ -260,7 +261,7 @@ def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
         )
     if found.dtype.kind == "S":
         found = decoded(found, "class_names")
-    return tuple(map(str, found.tolist()))
+    return tuple(composed(str(name)) for name in found.tolist())
 
 
 def _meta(entry: Any) -> Mapping[str, Any]:

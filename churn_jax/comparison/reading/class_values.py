@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from churn_jax.comparison.pair import Kind
+from churn_jax.comparison.reading.spelling import composed, stripped
 from churn_jax.predictions import PredictionsError, some
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
@@ -51,17 +52,6 @@ def decoded(values: np.ndarray, what: str) -> np.ndarray:
         raise PredictionsError(f"{what} are bytes that are not in UTF-8") from error
 
 
-def look_alikes(names: Iterable[str]) -> list[str]:
-    """Names that differ from an earlier one only in capitals and spaces."""
-    found, first = [], {}
-    for name in names:
-        plain = "".join(name.split()).casefold()
-        if plain in first:
-            found.append(f"{name!r} and {first[plain]!r}")
-        first.setdefault(plain, name)
-    return found
-
-
 def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
     """Class numbers and names from values of any unambiguous type."""
     # Strings that are all numbers are numbers, otherwise all are names; booleans are
@@ -78,6 +68,14 @@ def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
             f"{what} must be integers or strings; they are {values.dtype}"
         )
     return ClassValues(_whole(values, what, hint), None)
+
+
+def without_space(found: ClassValues, what: str) -> ClassValues:
+    """Classes whose names have no outer space; equal names become one class."""
+    if found.names is None:
+        return found
+    again = as_class_values(np.array(list(map(stripped, found.names))), what)
+    return ClassValues(again.numbers[found.numbers], again.names)
 
 
 def check_lengths(longest: int, what: str) -> None:
@@ -135,6 +133,10 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
         )
     _refuse_missing(missing, what)
     places = encoded.indices.to_numpy()
+    spelled = list(map(composed, found))
+    if spelled != found:  # decomposed letters; equal names become one
+        found = list(dict.fromkeys(spelled))
+        places = np.array([found.index(name) for name in spelled])[places]
     numbers = [_number(text) for text in found]
     if None not in numbers:
         taken = np.array(numbers, np.int64)[places] if len(places) else places
@@ -156,6 +158,7 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
 
 
 def _number(text: str) -> int | None:
+    text = stripped(text)  # a column of fixed width
     whole = _DECIMAL.fullmatch(text)
     return int(whole[1]) if whole else as_number(text)
 
@@ -387,7 +390,7 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
 
 def _by_class(kind: Kind | None, prefix: str, columns: list[str]) -> ScoreColumns:
     assert kind is not None
-    classes = [name.strip()[len(prefix) :] for name in columns]
+    classes = [composed(name.strip()[len(prefix) :]) for name in columns]
     by_number = dict(zip(map(as_number, classes), columns, strict=True))
     if by_number.keys() == set(range(len(columns))):
         ordered = tuple(by_number[c] for c in range(len(columns)))
