@@ -85,7 +85,8 @@ def _renamed(
     wrong = np.clip((predicted != labels).mean(), 0.01, 0.99)
     least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)
     found = []
-    for label in np.flatnonzero((of_labels >= max(least, _FEW)) & (of_predicted == 0)):
+    never = (of_labels >= max(least, _FEW)) & (of_predicted == 0)
+    for label in np.flatnonzero(never).tolist():
         instead = np.bincount(predicted[:, labels == label].reshape(-1), minlength=size)
         other = int(instead.argmax())
         half = max(instead.sum(), of_predicted[other]) / 2

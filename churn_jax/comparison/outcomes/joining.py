@@ -27,6 +27,7 @@ from churn_jax.comparison.reading.clusters import from_zero
 from churn_jax.comparison.reading.clusters import numbers_of as numbers_of_clusters
 from churn_jax.comparison.reading.ids import counts_rows
 from churn_jax.comparison.reading.labels import read_slices
+from churn_jax.comparison.reading.spelling import similar_ids
 from churn_jax.example_ids import PredictionsError, match_ids, rows_of, some
 
 _MOST_ITEMS = 1000  # of a set or a ranking
@@ -192,6 +193,7 @@ def _matched(old, new, on_missing, notes):
         said = (
             f"{len(found.only_a):,} examples are only in {old.name} and "
             f"{len(found.only_b):,} only in {new.name}"
+            f"{similar_ids(found.only_a, found.only_b, strip=False)}"
         )
         if on_missing == "error" or not len(found.ids):
             which = some([*found.only_a[:2], *found.only_b[:2]])

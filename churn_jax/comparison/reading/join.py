@@ -18,12 +18,12 @@ from churn_jax.comparison.reading.clusters import (
 )
 from churn_jax.comparison.reading.ids import counts_rows, ids_without_space
 from churn_jax.comparison.reading.labels import ExampleValues, read_labels, read_slices
-from churn_jax.comparison.scanning.row_reader import sample_rows, sampled
 from churn_jax.comparison.reading.spelling import (
     similar_classes,
     similar_ids,
     stripped,
 )
+from churn_jax.comparison.scanning.row_reader import sample_rows, sampled
 from churn_jax.example_ids import PredictionsError, errors_of, match_ids, rows_of, some
 
 

@@ -98,7 +98,7 @@ def similar_classes(
     return [Doubt("similar-classes", f"classes {said}{more}: {repair}")]
 
 
-def similar_ids(only_a: np.ndarray, only_b: np.ndarray) -> str:
+def similar_ids(only_a: np.ndarray, only_b: np.ndarray, strip: bool = True) -> str:
     """A clause about ids of two sides that only look alike; "" without any."""
     if only_a.dtype.kind != "U" and only_b.dtype.kind != "U":
         return ""
@@ -117,7 +117,8 @@ def similar_ids(only_a: np.ndarray, only_b: np.ndarray) -> str:
     counts = collections.Counter(difference(*pair) for pair in pairs)
     kind, count = counts.most_common(1)[0]
     example = next(pair for pair in pairs if difference(*pair) == kind)
-    repair = "add --strip" if kind == "outer space" else "write them in one way"
+    strip &= kind == "outer space"
+    repair = "add --strip" if strip else "write them in one way"
     return (
         f"; {count:,} of them differ only in {kind} ({some([*map(ascii, example)])}): "
         f"{repair}"
