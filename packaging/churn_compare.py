@@ -2,11 +2,11 @@
 
 python packaging/churn_compare.py build/churn-compare
 
-Its modules are those that `churn-compare` and `churn_jax.compare` can reach by imports;
-nothing is listed by hand. They are the modules of `churn_jax`, so their place is a
-folder of their own that a `.pth` file puts at the end of the import path: no file then
-belongs to two distributions, and where `churn-jax` is installed, too, its modules come
-first.
+Its modules are all of `churn_jax.comparison`, whose names are loaded when they are
+first used, and those that it, the command and the pytest fixture reach by imports. They
+are the modules of `churn_jax`, so their place is a folder of their own that a `.pth`
+file puts at the end of the import path: no file then belongs to two distributions, and
+where `churn-jax` is installed, too, its modules come first.
 """
 
 import argparse
@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-STARTS = ("churn_jax.cli", "churn_jax.command.compare", "churn_jax.testing")
+STARTS = ("churn_jax.cli", "churn_jax.command.compare", "churn_jax.pytest_plugin")
+COMPARISON = "churn_jax/comparison"
 PLACE = "_churn_compare"  # the folder in `site-packages`
 # `cli` names the other commands, which are not there.
 CUT = ("churn_jax.command.launch",)
@@ -27,15 +28,14 @@ NEEDED = ("docstring-parser", "jinja2", "ml_dtypes", "numpy", "pyarrow", "rich",
 def source_files(root: Path = ROOT) -> list[Path]:
     """The files of the distribution, relative to the root of the repository."""
     found: set[str] = set()
-    todo = ["churn_jax", *STARTS]
+    whole = (path.relative_to(root) for path in (root / COMPARISON).rglob("*.py"))
+    todo = [*STARTS, *(".".join(path.with_suffix("").parts) for path in whole)]
     while todo:
         module = todo.pop()
         if module in found or module in CUT or (path := _file(root, module)) is None:
             continue
         found.add(module)
-        todo.append(
-            module.rpartition(".")[0] or module
-        )  # its package is imported first
+        todo.append(module.rpartition(".")[0] or module)  # its package comes first
         todo += _imports(path.read_text(encoding="utf-8"))
     paths = [path for module in found if (path := _file(root, module)) is not None]
     folders = {path.parent for path in paths}

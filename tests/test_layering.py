@@ -1,7 +1,9 @@
 """Who may import whom inside the package, read from the source."""
 
 import ast
+import os
 import runpy
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -276,6 +278,7 @@ def test_an_allowed_import_is_not_reported(path, source):
 OPTIONAL = {
     "churn_jax/lazy.py": {"jax", "optax"},
     "churn_jax/documents/plotting.py": {"matplotlib"},
+    "churn_jax/pytest_plugin.py": {"pytest"},
 }
 
 
@@ -299,6 +302,26 @@ def test_churn_compare_has_what_it_imports_and_nothing_that_needs_jax():
         assert lacking <= OPTIONAL.get(file, set()), file
     project = tomllib.loads(made["project"]())["project"]
     assert len(project["dependencies"]) == len(made["NEEDED"])
+
+
+@pytest.mark.slow
+def test_churn_compare_reads_every_kind_of_input_without_jax(tmp_path):
+    packaging = PACKAGE.parent / "packaging"
+    if not packaging.is_dir():
+        pytest.skip("no source tree")
+    made = runpy.run_path(str(packaging / "churn_compare.py"))
+    made["write_project"](tmp_path / "light")
+    code = f"""
+import runpy, sys
+sys.modules.update(dict.fromkeys(("jax", "jaxlib", "flax", "optax", "orbax")))
+sys.argv.append("--pytest")
+runpy.run_path({str(packaging / "trials.py")!r}, run_name="__main__")
+import churn_jax
+assert "light" in churn_jax.__file__
+"""
+    paths = {"PYTHONPATH": str(tmp_path / "light" / made["PLACE"])}
+    command = [sys.executable, "-P", "-c", code]
+    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | paths)
 
 
 def test_the_table_has_no_cycles():
