@@ -10,7 +10,7 @@ from churn_jax.comparison.intervals import cluster_p
 from churn_jax.comparison.pair import Pair, Scanned
 from churn_jax.comparison.result import Interval, Pooled
 from churn_jax.comparison.sums import outcome_sums, partition
-from churn_jax.comparison.uncertainty import Statistic, difference_ends
+from churn_jax.comparison.uncertainty import Statistic, Uncertainty, difference_ends
 from churn_jax.distributions import coin_cdf, student_cdf
 from churn_jax.example_ids import PredictionsError
 
@@ -82,10 +82,30 @@ def pool(
         moved = weight * (net - gains[of])
         influence[(slice(None), *at)] = np.bincount(parts.group, moved, parts.groups)
         rates += [weight[net > 0].sum(), weight[net < 0].sum()]
-    gained, lost = rates / np.prod(scanned.shape)
     known = Statistic(matrix, influence, 0.0).uncertainty(parts.clusters)
-    # Examples of one benchmark whose share is known as well as this mean of shares.
-    units = parts.units(float(K**2 / np.sum(1 / size)))
+    gained, lost = rates / np.prod(scanned.shape)
+    units = parts.units(units_of(size))
+    mean_gain, mean_p = mean_of_shares(gained, lost, known, units, level)
+    items, each = _tests(scanned, labels, pair.clusters, of, K)
+    return Pooled(
+        column=column,
+        benchmarks=K,
+        items_p=items,
+        mean_gain=mean_gain,
+        mean_p=mean_p,
+        fisher_p=fisher(each),
+    )
+
+
+def units_of(size: np.ndarray) -> float:
+    """Examples of one benchmark whose share is known as well as the mean of shares."""
+    return float(len(size) ** 2 / np.sum(1 / size))
+
+
+def mean_of_shares(
+    gained: float, lost: float, known: Uncertainty, units: float, level: float
+) -> tuple[Interval, float]:
+    """The mean over benchmarks of their gains in accuracy, and its p."""
     value = gained - lost
     low, high = difference_ends(
         np.array(gained),
@@ -94,16 +114,11 @@ def pool(
         known.quantile(level),
         np.array(units),
     )
-    t = abs(value) / math.sqrt(known.total) if known.total > 0 else 0.0
-    items, each = _tests(scanned, labels, pair.clusters, of, K)
-    return Pooled(
-        column=column,
-        benchmarks=K,
-        items_p=items,
-        mean_gain=Interval(float(value), float(low), float(high)),
-        mean_p=float(min(1.0, 2 * student_cdf(known.freedom, -t))),
-        fisher_p=fisher(each),
-    )
+    p = 2.0 ** (1 - units) if value else 1.0  # all change alike: signs are flipped
+    if known.total > 0:
+        t = abs(value) / math.sqrt(known.total)
+        p = min(1.0, 2 * student_cdf(known.freedom, -t))
+    return Interval(float(value), float(low), float(high)), float(p)
 
 
 def _tests(

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from churn_jax.comparison.noise import least_p
 from churn_jax.comparison.number_text import (
     NOTHING,
     Unit,
@@ -211,7 +212,9 @@ def noise_table(noise: Noise) -> Table:
         )
         if not math.isnan(interval.value)
     ]
-    rows.append(('p of "nothing beyond that"', Cell(p_text(noise.p))))
+    sides = (noise.within_old.value, noise.within_new.value)
+    least = least_p(*(1 if math.isnan(side) else 2 for side in sides))
+    rows.append(('p of "nothing beyond that"', Cell(p_text(noise.p, least))))
     return Table(("Churn", ""), rows, kind="compare")
 
 

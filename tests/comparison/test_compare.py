@@ -83,7 +83,7 @@ def test_each_side_may_be_of_its_own_kind():
 def test_the_level_is_that_of_every_interval():
     old, new = runs(0, 3), runs(1, 3)
     slices = {"half": ["a"] * 20 + ["b"] * 20}
-    gates = {"max_churn": 1, "max_slice_churn": 1}
+    gates = {"max_churn": 0.99, "max_slice_churn": 0.99}
     found = {
         level: compare(
             old, new, labels=LABELS, slices=slices, gates=gates, level=level, **FEW
@@ -100,6 +100,19 @@ def test_the_level_is_that_of_every_interval():
     for level, result in found.items():
         for outcome in result.gates:
             assert f"({100 * level:g} % interval " in outcome.line
+
+
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
+    """No new prediction is wrong, or no old one was right."""
+    sides = {"old": (LABELS + (np.arange(40) < 5)) % 3, "new": LABELS}
+    if side == "old":
+        sides = {"old": (LABELS + 1) % 3, "new": sides["old"]}
+    gates = {"max_relative_nfr": 5}
+    options = {"gates": gates, "confirm": ["below-chance"], **FEW}
+    found = compare(*sides.values(), labels=LABELS, **options)
+    assert np.isnan(found["relative_negative_flip_rate"].value)
+    assert not found.passed and "not defined" in found.gates[0].line
 
 
 def test_the_seed_is_that_of_the_bootstrap():

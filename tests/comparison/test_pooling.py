@@ -1,11 +1,13 @@
 """Several benchmarks pooled, against loops and SciPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from churn_jax import compare
-from churn_jax.comparison import compare_versions
+from churn_jax.comparison import compare_outcomes, compare_versions
 from churn_jax.example_ids import PredictionsError
 
 
@@ -47,6 +49,31 @@ def test_the_three_answers_equal_loops_and_scipy():
         " ".join(str(found).split())
     )
     assert found.to_dict()["pooled"]["benchmarks"] == 3
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_right_and_wrong_have_the_answers_of_their_classes(clustered):
+    old, new, task = three()
+    groups = np.arange(len(task)) // 3
+    found = pooled(old, new, task, clusters=groups if clustered else None)
+    sides = ({"correct": 1 - x, "task": task, "of": groups} for x in (old, new))
+    clusters = "of" if clustered else None
+    other = compare_outcomes(*sides, pool="task", cluster=clusters)["correct"]
+    items, gain, mean, fisher = dataclasses.astuple(other.pooled)[2:]
+    expected = found.pooled
+    assert gain == pytest.approx(dataclasses.astuple(expected.mean_gain))
+    assert (items, mean, fisher) == pytest.approx(
+        (expected.items_p, expected.mean_p, expected.fisher_p)
+    )
+    assert [s.adjusted_p for s in other.slices] == [
+        s.adjusted_p for s in found.groupings["task"]
+    ]
+
+
+def test_flips_that_are_all_alike_have_the_p_of_their_signs():
+    task = np.repeat(["a", "b"], 3)
+    found = pooled(np.zeros(6, int), np.ones(6, int), task)
+    assert found.pooled.mean_p == found.pooled.items_p == 2.0**-5
 
 
 def test_each_answer_sees_what_the_others_do_not():

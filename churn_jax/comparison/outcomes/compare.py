@@ -41,6 +41,7 @@ from churn_jax.comparison.reading.account import account_lines
 from churn_jax.comparison.reading.sides import same_file, side_names
 from churn_jax.comparison.result import GateOutcome, Pooled, Precision, Waived, Waiver
 from churn_jax.comparison.waivers import waived_rows
+from churn_jax.distributions import coin_cdf
 from churn_jax.documents import markdown, plain_values
 from churn_jax.example_ids import PredictionsError
 
@@ -302,10 +303,19 @@ def _pooled(
         raise PredictionsError(f"{pool} names one benchmark; pooling needs several")
     gain, mean_p = equal_weights(measure, group, joined.clusters, **drawn)
     each = []
+    clustered = measure.decided and joined.clusters is not None
+    exact = measure.decided and len(measure.old) == len(measure.new) == 1
     for of in (s for s in slices if s.grouping == pool):
+        if exact and not clustered:  # as of classes
+            gained, lost = (
+                round(of.quantities[f"{way}_flip_rate"].value * of.examples)
+                for way in ("positive", "negative")
+            )
+            each.append(float(coin_cdf(gained, gained + lost)))
+            continue
         change = next(of.quantities[n] for n in _CHANGES if n in of.quantities)
         worse = measure.sign * change.value < 0
-        each.append(of.p / 2 if worse else 1 - of.p / 2)
+        each.append(of.p / 2 if worse else 1.0 if clustered else 1 - of.p / 2)
     return Pooled(pool, len(names), p, gain, mean_p, fisher(np.array(each)))
 
 

@@ -39,7 +39,12 @@ from churn_jax.comparison.tables import (
     singles_lines,
     singles_table,
 )
-from churn_jax.comparison.verdict import gate_sentence, pooled_sentence, waived_sentence
+from churn_jax.comparison.verdict import (
+    detectable_sentence,
+    gate_sentence,
+    pooled_sentence,
+    waived_sentence,
+)
 from churn_jax.documents import (
     Block,
     Cell,
@@ -182,15 +187,12 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
     if not measure.judged:
         found.append("Nothing says which outcome is better.")
         return found
-    found.append(_average(measure))
+    found.append(_average(measure, clusters))
     if measure.equivalent is not None:
         found.append(_equivalence(measure))
     unit = QUANTITIES[measure.change].unit
     group = "examples" if clusters is None else "clusters"
-    found.append(
-        f"These {group} detect a change of {size_text(measure.detectable, unit)} in "
-        "80 % of cases; a smaller one may go unseen."
-    )
+    found += detectable_sentence(measure.detectable, unit, group)
     if measure.pooled is not None:
         what = "the mean error" if measure.change == "error_change" else "the mean"
         what = "accuracy" if unit == "points" else what
@@ -277,7 +279,7 @@ def _noise(measure: MeasureFindings) -> str:
     return f"{said}: the update changes {size.lstrip('+-')} {more} than that."
 
 
-def _average(measure: MeasureFindings) -> str:
+def _average(measure: MeasureFindings, clusters: int | None) -> str:
     name = measure.change
     change, unit = measure[name], QUANTITIES[name].unit
     stem = name.rpartition("_")[0]
@@ -288,7 +290,10 @@ def _average(measure: MeasureFindings) -> str:
     )
     means = {"accuracy": "Accuracy", "score": "The mean", "error": "The mean error"}
     what = means[stem]
-    brackets = f"{range_text(change, unit)}; {equals_text(measure.p)}"
+    test = "clusters' sign-flip " if clusters else "sign-flip "
+    test = "exact McNemar " if measure.runs == (1, 1) and not clusters else test
+    test = test if measure.decided else ""
+    brackets = f"{range_text(change, unit)}; {test}{equals_text(measure.p)}"
     size = value_text(change, unit)
     judged = judgement(name, change, measure.lower_is_better)
     if judged == "unclear":
