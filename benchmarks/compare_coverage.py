@@ -436,10 +436,10 @@ def retraining(model: Binary, A: int, B: int, N: int, trials: int):
             old, new = (ScannedSide(p.astype(int)) for p in np.split(ones[0], [A]))
             whole = noise_test(Scanned(old, new))
             assert whole is not None
-            p = retraining_p(ones[0], x[0], A)
+            p, _ = retraining_p(ones[0], x[0], A)
             np.testing.assert_allclose(whole.p, p, rtol=1e-6)
         found += [
-            (retraining_p(runs, churn, A), residual_t(churn, A))
+            (retraining_p(runs, churn, A)[0], residual_t(churn, A))
             for runs, churn in zip(ones, x, strict=True)
         ]
     return np.array(found).T

@@ -2,8 +2,9 @@
 
 python packaging/check.py dist --constraints constraints.txt
 
-`churn-compare` alone, `churn-jax` alone, then both in one environment, where taking
-away `churn-compare` must leave the other as it was.
+`churn-compare` alone, which must compare every kind of input (`trials.py`),
+`churn-jax` alone, then both in one environment, where taking away `churn-compare` must
+leave the other as it was.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 import venv
 from pathlib import Path
 
+TRIALS = Path(__file__).resolve().with_name("trials.py")  # every kind of input
 MOST_PACKAGES, MOST_MB = 25, 350  # of churn-compare
 CASES = {
     "-h": ["-h"],
@@ -63,7 +65,8 @@ class Environment:
             [self.bin / program, *words],
             cwd=self.folder,
             check=check,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=None if check else subprocess.PIPE,  # shown where it must not fail
             text=True,
             env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
         )
@@ -131,6 +134,8 @@ def check(dist: Path, constraints: Path, *, only_compare: bool = False) -> None:
         assert "pip install churn-jax" in said.stderr, said.stderr
         packages, size = alone.size()
         rows.append(("churn-compare", packages, size, alone.seconds("churn-compare")))
+        alone.pip("install", "-c", str(alone.constraints), "pytest")
+        alone.run("python", str(TRIALS), "--pytest")
         if not only_compare:
             both = Environment(Path(folder) / "whole", constraints)
             both.install(whole)

@@ -177,13 +177,14 @@ class Reading:
         old_kind: the same for the old side alone.
         new_kind: the same for the new side alone.
         id_column: column or array of ids.
-        label_column: column or array of labels.
+        label_column: column or array of labels, of the file of labels if there is one.
         prediction_column: column or array of predicted classes; with a kind of scores,
             of the scores.
         class_map: file with the new class of each old class (.json, or .csv with
             columns old and new), or "identity" where equal numbers are equal classes.
         on_missing: "intersect" goes on with the examples that both sides have.
         confirm: names of doubts that are right as they are; the refusal names them.
+        strip: leave out space around ids and names of classes.
         order: the versions of a folder, oldest first.
     """
 
@@ -196,6 +197,7 @@ class Reading:
     class_map: Annotated[Optional[str], _shown("FILE")] = None  # noqa: UP045
     on_missing: Literal["error", "intersect"] = "error"
     confirm: Names = _Several()
+    strip: bool = False
     order: Names = _Several()
 
 
@@ -306,10 +308,10 @@ Next, with the predictions of your own two models and a limit that must hold:
   {program} old.csv new.csv --max-nfr 1% --html report.html
 {program} -h says which files and columns are read."""
 _COLUMNS = ("id_column", "label_column", "prediction_column")
-_OF_BOTH = ("kind", "class_map", "on_missing", "confirm", *_COLUMNS)
+_OF_BOTH = ("kind", "class_map", "on_missing", "confirm", "strip", *_COLUMNS)
 _OF_TWO = ("old_kind", "new_kind")
 _OF_CLASSES = ("kind", *_OF_TWO, "prediction_column", "class_map")
-_NOT_OF_OUTCOMES = ("labels", "ids", *_OF_CLASSES, "order")
+_NOT_OF_OUTCOMES = ("labels", "ids", *_OF_CLASSES, "strip", "order")
 _OF_OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "top")
 _OF_OUTCOMES += ("ignore_inputs",)
 _NOT_OF_RUNS = (

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult
 from churn_compare.findings import (
     class_flow,
@@ -21,7 +22,7 @@ from churn_compare.intervals import cluster_effect, estimates, mcnemar_test
 from churn_compare.noise import noise_test
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_compare.pooling import pool as pool_benchmarks
-from churn_compare.reading.account import account_lines
+from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import read_columns
@@ -46,6 +47,7 @@ def compare(
     class_map: Mapping[Any, Any] | str | os.PathLike | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
+    strip: bool = False,
     id_column: str | None = None,
     label_column: str | None = None,
     prediction_column: str | None = None,
@@ -85,6 +87,7 @@ def compare(
             "identity" where equal numbers are equal classes though their counts differ.
         on_missing: "intersect" compares the examples that both sides have.
         confirm: names of doubts about what was read that are right as they are.
+        strip: leaves out space around ids and names of classes.
         id_column: column (or array of a `.npz` file) of ids, if its name is not
             `id`, `ids` or `example_id`.
         label_column: the same for labels: `label`, `y_true`, `target` and the like.
@@ -131,6 +134,8 @@ def compare(
     read = functools.partial(
         _side, used, ids=ids, prediction_column=prediction_column, **columns
     )
+    if labels is not None:  # whose column may be called otherwise
+        read = functools.partial(read, label_column=None)
     names = side_names(old, new)
     pair = join(
         read(old, names[0], kind=old_kind or kind),
@@ -141,6 +146,7 @@ def compare(
         class_map=class_map,
         on_missing=on_missing,
         confirm=confirm,
+        strip=strip,
         **columns,
     )
     pair = dataclasses.replace(pair, notes=(*pair.notes, *same_file(old, new)))
@@ -154,6 +160,7 @@ def compare(
         level=level,
         resamples=resamples,
         seed=seed,
+        confirm=confirm,
     )
 
 
@@ -169,6 +176,7 @@ def compare_pair(
     resamples: int = 2000,
     seed: int = 0,
     scanned: Scanned | None = None,
+    confirm: Sequence[str] = (),
 ) -> CompareResult:
     """Compares two sides that are already joined.
 
@@ -183,6 +191,7 @@ def compare_pair(
         resamples: of the bootstrap.
         seed: of the bootstrap.
         scanned: what `scan` found of this pair; None to scan it.
+        confirm: names of doubts about the classes that are right as they are.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}")
@@ -194,6 +203,7 @@ def compare_pair(
     margin = margin_of(equivalent, gates, pair)
     if scanned is None:
         scanned = scan(pair)
+    confirmed = settle(class_doubts(pair, scanned), confirm)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
     clusters = pair.clusters
@@ -235,6 +245,7 @@ def compare_pair(
             *pair.old.notes,
             *pair.new.notes,
             *pair.notes,
+            *confirmed,
             *_ties(pair, scanned),
             *_pairing(pair, scanned),
             *useless,

@@ -29,15 +29,16 @@ def printable(text: str) -> str:
     r"""Text on one line that steers neither a terminal nor a CI runner.
 
     Control characters, line ends, direction overrides and lone surrogates become
-    spaces. `::` and `##[` are taken apart wherever they stand, because a table may
-    break a line in front of them: GitHub and Azure take them for workflow commands.
+    spaces. `::`, `##[`, `##vso[` and `##teamcity[` are taken apart wherever they stand,
+    because a table may break a line in front of them: GitHub, Azure and TeamCity take
+    them for commands.
 
     Example:
         >>> printable("cat\x1b[2J dog\n::error::no")
         'cat [2J dog : :error: :no'
     """
     text = without_controls(text, keep="").strip()
-    return re.sub(r"#(?=#(\[|vso\[))", "# ", re.sub(":(?=:)", ": ", text))
+    return re.sub(r"#(?=#\w*\[)", "# ", re.sub(":(?=:)", ": ", text))
 
 
 def with_ends(text: str, escaped: Callable[[str], str] = printable) -> str:
@@ -55,15 +56,17 @@ def terminal_text(text: str, style: str = "") -> "Text":
 
 
 def markdown_text(text: str) -> str:
-    r"""Printable text that is no Markdown and mentions nobody on GitHub.
+    r"""Printable text that is no Markdown, no link and mentions nobody on GitHub.
 
     Example:
         >>> print(markdown_text("a|b `c` *d* <e>"))
         a\|b \`c\` \*d\* \<e\>
     """
-    text = re.sub(r"([\\`*_{}\[\]<>|~&])", r"\\\1", printable(text))
+    text = re.sub(r"([\\`*_{}\[\]<>|~&$])", r"\\\1", printable(text))
     text = re.sub(r"^(\d*)([#+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
-    return re.sub(r"([@#])(?=\w)", "\\1\N{ZERO WIDTH SPACE}", text)  # no mention
+    # No mention of a person, an issue or a request, and no bare link.
+    live = r"(?i)([@#!](?=\w)|\bgh-(?=\d)|\bwww\.|:(?=//))"
+    return re.sub(live, "\\1\N{ZERO WIDTH SPACE}", text)
 
 
 def escape(text: str) -> str:

@@ -124,10 +124,12 @@ def _mean_label_prob(side: ScannedSide, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _mean_confidence(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
-    """Top probability, mean over runs; NaN without scores."""
+    """Top probability, mean over runs; NaN without one of the prediction."""
     if side.confidence is None:
         return np.full(len(rows), np.nan)
-    return side.confidence[:, rows].mean(axis=0, dtype=np.float64)
+    own = side.predicted[:, rows] == side.of_scores[:, rows]
+    known = np.where(own, side.confidence[:, rows], np.nan)
+    return known.mean(axis=0, dtype=np.float64)
 
 
 def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:

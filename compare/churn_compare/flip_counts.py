@@ -156,8 +156,8 @@ def version_matrices(
 ) -> VersionMatrices:
     """Churn and negative flips between every two versions."""
     # Means over the pairs of runs of every pair of versions, on the diagonal over pairs
-    # of different runs. A relative NFR without right old or wrong new predictions
-    # counts as 0.
+    # of different runs. Relative NFR is undefined without right old or wrong new
+    # predictions, and its mean is that over the other pairs.
     runs = np.concatenate(predicted)
     version = np.repeat(np.arange(len(predicted)), [len(of) for of in predicted])
     flips = count_flips(runs, runs, labels)
@@ -168,11 +168,12 @@ def version_matrices(
     accuracy = np.diag(flips.both) / flips.examples
     negative = flips.negative / flips.examples
     chance = accuracy[:, None] * (1 - accuracy)
-    relative = np.divide(negative, chance, out=np.zeros_like(chance), where=chance > 0)
+    some = different & (chance > 0)
+    relative = np.divide(negative, chance, out=np.zeros_like(chance), where=some)
     return VersionMatrices(
         churn,
         _mean(negative, version, different),
-        _mean(relative, version, different),
+        _mean(relative, version, some),
         *_multiplicity(predicted),
     )
 

@@ -211,7 +211,7 @@ def _gate(
     try:
         bound, quantity = bound_and_quantity(key)
         grouping, group = _about(path)
-        limit = limit_of(limit, "the limit")
+        limit = limit_of(limit, "the limit", quantity)
         return Gate(quantity, limit, bound, grouping=grouping, group=group, **settings)
     except GateError as error:
         raise GateError(f"{place}: {error}") from None

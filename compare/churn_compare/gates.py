@@ -119,8 +119,7 @@ class Gate:
     @property
     def unit(self) -> Unit:
         """Unit of the number, as in `Quantity.unit`."""
-        own = self.quantity in (EXCESS, EQUIVALENT)
-        return "points" if own else QUANTITIES[self.quantity].unit
+        return _unit(self.quantity)
 
     @property
     def text(self) -> str:
@@ -240,13 +239,19 @@ def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
         return "max", EQUIVALENT
     if plain not in known:
         hint = closest(plain, sorted(known)) or "keys begin with max- or min-"
+        hint = hint.replace("-", "_") if "_" in key else hint
         raise GateError(f"unknown key {key!r}; {hint}")
     name = plain[4:].replace("-", "_")
     return ("max" if plain.startswith("max") else "min"), SHORT.get(name, name)
 
 
-def limit_of(given: Any, what: str) -> float:
-    """A limit as a number; `2%` is 0.02."""
+def _unit(quantity: str) -> Unit:
+    own = quantity in (EXCESS, EQUIVALENT)
+    return "points" if own else QUANTITIES[quantity].unit
+
+
+def limit_of(given: Any, what: str, quantity: str = "") -> float:
+    """A limit as a number; `2%` is 0.02, and 1 of a share is asked about."""
     percent = False
     value = math.nan
     try:
@@ -257,6 +262,12 @@ def limit_of(given: Any, what: str) -> float:
             value = float(given.rstrip().removesuffix("%"))
     except (ValueError, OverflowError):
         pass
+    of_share = quantity and _unit(quantity) in ("share", "points")
+    if of_share and not percent and abs(value) == 1:
+        raise GateError(
+            f"{what} {value:g} may mean {value:g} % or {value:g}00 %; write "
+            f"{value:g}% or {value:g}00%"
+        )
     if math.isfinite(value):
         return value / 100 if percent else value
     raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
@@ -275,7 +286,7 @@ def margin_of(
     if given is None:
         found = [gate.limit for gate in gates if gate.quantity == EQUIVALENT]
         return min(found, default=None)
-    margin = limit_of(given, EQUIVALENT)
+    margin = limit_of(given, EQUIVALENT, EQUIVALENT)
     Gate(EQUIVALENT, margin)  # checks it
     if pair.labels is None:
         raise GateError("equivalent is about accuracy, and there are no labels")
@@ -298,7 +309,7 @@ def gates_by_name(
         bound, quantity = bound_and_quantity(
             f"{parts[1]}_{parts[3]}" if parts else name
         )
-        limit = limit_of(given, name)
+        limit = limit_of(given, name, quantity)
         grouping = _GROUPINGS.get(parts[2], "") if parts else ""
         try:
             gate = Gate(quantity, limit, bound, on, grouping, min_examples=min_examples)

@@ -23,6 +23,7 @@ from churn_compare.sums import (
 from churn_compare.uncertainty import (
     Statistic,
     Uncertainty,
+    detectable_share,
     difference,
     difference_ends,
     ratio,
@@ -30,7 +31,6 @@ from churn_compare.uncertainty import (
     share_ends,
 )
 
-_POWER = 0.8  # with which the detectable change is found
 _NONE = Interval(np.nan, np.nan, np.nan)
 
 
@@ -287,12 +287,9 @@ def counted(
         return Interval(value, float(low), float(high))
 
     found["accuracy_gain"] = gain(level)
-    # Of an interval at `level` that reaches as far as from the true change to zero 80
-    # times of 100. Without flips: as if there were as many as may hide.
-    variance = float(known.total) or found["negative_flip_rate"].high / units
-    reach = float(known.quantile(level)) + float(special.ndtri(_POWER))
     within = gain(2 * level - 1) if level > 0.5 else _NONE
-    return found, Precision(within, reach * variance**0.5)
+    least = detectable_share(known, known.quantile(level), gained.examples, units)
+    return found, Precision(within, least)
 
 
 def _share(estimate: Statistic, level: float, parts: Partition) -> Interval:

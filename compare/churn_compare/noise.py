@@ -18,6 +18,7 @@ from churn_compare.uncertainty import (
 )
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
+_ONE_RUN = 1 / 3  # of the excess is left without a run: less, and this run decides
 _EXCEEDS = 1.2  # V_runs counts where it is so many times V_examples
 _EXAMPLES = 5  # that bear on the excess; with fewer, p has too few values
 _SKEWED = 2000  # examples from which on the excess is about normal
@@ -71,8 +72,9 @@ def noise_test(
     Returns:
         None where both sides have one run. `within_old` or `within_new` is NaN for a
         side with one run; `p` with fewer than five runs in all, or where it would
-        rest on fewer than five examples. Runs that are paired are not tested: they
-        are no two samples.
+        rest on fewer than five examples or, below 0.05, on one run without which less
+        than a third of the excess is left (`one_run`). It is at least `least_p`. Runs
+        that are paired are not tested: they are no two samples.
 
     Notes:
         With several runs on both sides p is one-sided. In expectation the excess is
@@ -84,8 +86,11 @@ def noise_test(
         whose runs differ by noise alone and for versions whose runs shift all examples
         at once, which has a skewed effect on churn. Equal versions are found to differ
         at the 5 % level in 3 to 7 % of simulations, with few exceptions
-        (`benchmarks/README.md`). With two against two runs there is no p: they can be
-        divided in three ways only, and no test holds its level for any effects of runs.
+        (`benchmarks/README.md`). Its far tail is too light where runs have effects or a
+        few are outliers: equal versions have a p below 0.001 in up to 1 % of
+        simulations, and in 4 % with one run on a side, which may be an outlier itself.
+        With two against two runs there is no p: they can be divided in three ways only,
+        and no test holds its level for any effects of runs.
 
         The intervals are for new examples and new runs (`uncertainty`). That of
         the excess adds the variances over examples and runs and is no narrower than
@@ -125,6 +130,10 @@ def noise_test(
         equal = _equal_versions(x, A, _permuted(runs, A, clusters).sum() / N**2)
         least = float(equal.total if min(A, B) > 1 else equal.examples)
 
+    p, one_run = np.nan, False
+    if not scanned.paired:
+        p, one_run = retraining_p(runs, x, A, clusters)
+
     def interval(*weights: float) -> Interval:
         return _interval(x, moved, A, weights, parts, level, least)
 
@@ -134,24 +143,29 @@ def noise_test(
         expected=interval(0.0, in_old, in_new),
         excess=interval(1.0, -in_old, -in_new),
         of_runs=float(_known(x, moved, A, (1.0, 0.0, 0.0), parts.clusters).of_runs()),
-        p=np.nan if scanned.paired else retraining_p(runs, x, A, clusters),
+        p=p,
+        one_run=one_run,
     )
+
+
+def least_p(old: int, new: int) -> float:
+    """The smallest p that so many runs support; the smallest that is given."""
+    # Chosen by simulation with runs that shift all examples and occasional outliers.
+    return 0.05 if min(old, new) == 1 else 0.01
 
 
 def retraining_p(
     runs: np.ndarray, x: np.ndarray, A: int, clusters: np.ndarray | None = None
-) -> float:
-    """The p-value of `noise_test`."""
+) -> tuple[float, bool]:
+    """The p-value of `noise_test`, and whether one run would decide it."""
     R, N = runs.shape
     of_examples = _permuted(runs, A, clusters)
     squares = np.sum(np.square(of_examples))
     bearing = of_examples.sum() ** 2 / squares if squares > 0 else 0.0
     if R < TESTED_RUNS or bearing < _EXAMPLES:
-        return np.nan
+        return np.nan, False
     one_sided = min(A, R - A) > 1
-    weight = 0.5 if one_sided else 1.0
-    weights = (1.0, -weight if A > 1 else 0.0, -weight if R - A > 1 else 0.0)
-    excess = float(_combination(x, A, weights))
+    excess = _excess(x, A)
     equal = _equal_versions(x, A, of_examples.sum() / N**2)
     of_runs = equal.total - equal.examples
     skewness = 0.0
@@ -168,9 +182,31 @@ def retraining_p(
         student = special.stdtrit(equal.freedom, 1 - tail)
         outside = excess**2 > examples + student**2 * of_runs
         low, high = (low, tail) if outside else (tail, high)
+    p = 2 * high
     if one_sided:
-        return high if excess > 0 else 1 - high
-    return 2 * high
+        p = high if excess > 0 else 1 - high
+    if p < 0.05 and _without_a_run(x, A) < _ONE_RUN:
+        return np.nan, True
+    return max(p, least_p(A, R - A)), False
+
+
+def _excess(x: np.ndarray, A: int) -> float:
+    """Churn between the versions minus that of runs of one version."""
+    B = len(x) - A
+    weight = 0.5 if min(A, B) > 1 else 1.0
+    weights = (1.0, -weight if A > 1 else 0.0, -weight if B > 1 else 0.0)
+    return float(_combination(x, A, weights))
+
+
+def _without_a_run(x: np.ndarray, A: int) -> float:
+    """The least share of the excess that is left without a run that is not alone."""
+    R = len(x)
+    sides = [(r, A - (r < A)) for r in range(R)]
+    return min(
+        _excess(np.delete(np.delete(x, r, 0), r, 1), left) / _excess(x, A)
+        for r, left in sides
+        if 0 < left < R - 1
+    )
 
 
 def _skewed(tail: float, skewness: float) -> float:

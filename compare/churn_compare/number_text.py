@@ -54,18 +54,18 @@ def level_text(level: float) -> str:
     return f"{100 * level:.6g} %"
 
 
-def p_text(p: float) -> str:
-    """A p-value, with two digits; the smallest are only bounded."""
+def p_text(p: float, least: float = 0.0) -> str:
+    """A p-value, with two digits; the smallest, and `least`, are only bounded."""
     if math.isnan(p):
         return NOTHING
-    if p < 0.001:
-        return "< 0.001"
+    if p < 0.001 or p <= least:
+        return f"< {max(least, 0.001):g}"
     return "1" if p >= 0.995 else f"{p:.2g}"
 
 
-def equals_text(p: float) -> str:
+def equals_text(p: float, least: float = 0.0) -> str:
     """A p-value after its name: `p = 0.02` or `p < 0.001`."""
-    text = p_text(p)
+    text = p_text(p, least)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
@@ -73,7 +73,10 @@ def size_text(size: float, unit: Unit) -> str:
     """A change without its sign and interval, to two digits."""
     if unit != "points":
         return f"{size:.2g}"
-    return f"{100 * size:.{0 if size >= 0.1 else 1 if size >= 0.01 else 2}f} points"
+    decimals = 0 if size >= 0.1 else 1 if size >= 0.01 else 2
+    while decimals < 9 and not round(100 * size, decimals):
+        decimals += 1
+    return f"{100 * size:.{decimals}f} points"
 
 
 def count_text(count: float) -> str:

@@ -11,7 +11,7 @@ from churn_compare.groups import NO_VALUE, coded
 from churn_compare.pair import Pair, Scanned
 from churn_compare.result import Interval, Pooled
 from churn_compare.sums import partition
-from churn_compare.uncertainty import Statistic, difference_ends
+from churn_compare.uncertainty import Statistic, Uncertainty, difference_ends
 
 
 def pool(
@@ -61,10 +61,21 @@ def pool(
         moved = weight * (net - gains[of])
         influence[(slice(None), *at)] = np.bincount(parts.group, moved, parts.groups)
         rates += [weight[net > 0].sum(), weight[net < 0].sum()]
-    gained, lost = rates / np.prod(scanned.shape)
     known = Statistic(matrix, influence, 0.0).uncertainty(parts.clusters)
-    # Examples of one benchmark whose share is known as well as this mean of shares.
-    units = parts.units(float(K**2 / np.sum(1 / size)))
+    gained, lost = rates / np.prod(scanned.shape)
+    units = parts.units(units_of(size))
+    return Pooled(column, K, *mean_of_shares(gained, lost, known, units, level))
+
+
+def units_of(size: np.ndarray) -> float:
+    """Examples of one benchmark whose share is known as well as the mean of shares."""
+    return float(len(size) ** 2 / np.sum(1 / size))
+
+
+def mean_of_shares(
+    gained: float, lost: float, known: Uncertainty, units: float, level: float
+) -> tuple[Interval, float]:
+    """The mean over benchmarks of their gains in accuracy, and its p."""
     value = gained - lost
     low, high = difference_ends(
         np.array(gained),
@@ -73,10 +84,8 @@ def pool(
         known.quantile(level),
         np.array(units),
     )
-    t = abs(value) / math.sqrt(known.total) if known.total > 0 else 0.0
-    return Pooled(
-        column=column,
-        benchmarks=K,
-        gain=Interval(float(value), float(low), float(high)),
-        p=float(min(1.0, 2 * special.stdtr(known.freedom, -t))),
-    )
+    p = 2.0 ** (1 - units) if value else 1.0  # all change alike: signs are flipped
+    if known.total > 0:
+        t = abs(value) / math.sqrt(known.total)
+        p = min(1.0, 2 * special.stdtr(known.freedom, -t))
+    return Interval(float(value), float(low), float(high)), float(p)

@@ -149,7 +149,9 @@ class Noise:
             the interval is for that run.
         of_runs: share of the variance of churn that runs add to that of examples.
         p: of "retraining explains it all", one-sided where both sides have several
-            runs, see `noise_test`; NaN with too few runs or examples.
+            runs, see `noise_test`; NaN with too few runs or examples. At least 0.01,
+            with one run on a side 0.05: so few runs support no smaller one.
+        one_run: True if there is no p because one run would decide it.
     """
 
     within_old: Interval
@@ -158,6 +160,7 @@ class Noise:
     excess: Interval
     p: float
     of_runs: float = 0.0
+    one_run: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,8 +218,9 @@ class Regression:
         label: name of its class.
         old: name of the old prediction.
         new: name of the new prediction.
-        old_confidence: top probability before; NaN without scores.
-        new_confidence: top probability now; NaN without scores.
+        old_confidence: top probability before; NaN without scores, or where a decision
+            is not the most probable class.
+        new_confidence: the same now.
         label_drop: fall of the label's probability; NaN without scores.
         displacement: of the logits; NaN without scores.
         share: of the pairs of runs in which it is a negative flip.

@@ -9,6 +9,7 @@ import numpy as np
 
 from churn_compare.documents import Block, Cell, Column, Table
 from churn_compare.figures import shades
+from churn_compare.noise import least_p
 from churn_compare.number_text import (
     NOTHING,
     Unit,
@@ -150,7 +151,9 @@ def noise_table(noise: Noise) -> Table:
         )
         if not math.isnan(interval.value)
     ]
-    rows.append(('p of "nothing beyond that"', Cell(p_text(noise.p))))
+    sides = (noise.within_old.value, noise.within_new.value)
+    least = least_p(*(1 if math.isnan(side) else 2 for side in sides))
+    rows.append(('p of "nothing beyond that"', Cell(p_text(noise.p, least))))
     return Table(("Churn", ""), rows, kind="compare")
 
 

@@ -1,5 +1,6 @@
 """Gates in the tests of a project that ships models."""
 
+import inspect
 from typing import Any, Literal
 
 from churn_compare.comparison import compare
@@ -8,6 +9,7 @@ from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gates import GateError, On, combined, gates_by_name
 from churn_compare.number_text import count_text, share_text
 from churn_compare.result import Regression
+from churn_compare.suggestions import did_you_mean
 
 __all__ = ["assert_compatible"]
 
@@ -67,7 +69,8 @@ def assert_compatible(
         inconclusive: "fail" where a gate on an interval that holds both sides of the
             limit fails the assertion, or "pass".
         min_examples: slices and classes with fewer are not judged.
-        **options: further arguments of `churn_jax.compare`: `slices`, `ids`, ...
+        **options: further arguments of `churn_jax.compare`: `slices`, `ids`, ...; and
+            limits of other quantities, such as `max_ece_change`.
 
     Returns:
         The comparison, for further assertions.
@@ -77,6 +80,7 @@ def assert_compatible(
             names the worst regressions. Its attribute `result` is the comparison.
         ValueError: predictions cannot be read or joined, or a condition makes no sense
             or is missing altogether.
+        TypeError: there is no such argument.
 
     Example:
         >>> old, new = [0, 1, 1, 0], [0, 1, 0, 0]
@@ -106,6 +110,12 @@ def assert_compatible(
         "min_class_accuracy_gain": min_class_accuracy_gain,
         "max_excess_churn": max_excess_churn,
     }
+    known = inspect.signature(compare).parameters
+    for name in sorted(options.keys() - known.keys()):
+        if not name.startswith(("max_", "min_")):
+            hint = did_you_mean(name, [*known, *limits, "on", "min_examples"], 1)
+            raise TypeError(f"there is no argument {name!r}{hint}")
+        limits[name] = options.pop(name)
     given = gates_by_name(limits, on=on, min_examples=min_examples)
     wanted = combined(as_gates(gates), given)
     if not wanted:

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from scipy import special
 
+_POWER = 0.8  # with which the detectable change is found
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Uncertainty:
@@ -177,14 +179,14 @@ def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
 def relative(
     negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
 ) -> Statistic:
-    """`(negative / N) / ((right / N) (wrong / N))`; 0 where nothing is below."""
+    """`(negative / N) / ((right / N) (wrong / N))`; NaN where nothing is below."""
     examples = float(size.sum())
     old, new = right.sum(axis=0), wrong.sum(axis=0)
     some = (old > 0) & (new > 0)
     old, new = np.where(some, old, 1.0), np.where(some, new, 1.0)
-    value = np.where(some, negative.sum(axis=0) * examples / (old * new), 0.0)
+    value = np.where(some, negative.sum(axis=0) * examples / (old * new), np.nan)
     of_flips = negative * examples / (old * new)
-    of_rest = value * (size / examples - right / old - wrong / new)
+    of_rest = np.where(some, value, 0.0) * (size / examples - right / old - wrong / new)
     influence = np.where(some, of_flips + of_rest, 0.0)
     return Statistic(value, influence, float(wrong.sum(axis=0).mean()))
 
@@ -223,6 +225,21 @@ def share_ends(
     high = np.where(share == 1, 1.0, np.clip(centre + half, share, 1.0))
     missing = np.isnan(share)
     return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
+
+
+def detectable(variance: np.ndarray | float, quantile: np.ndarray) -> float:
+    """The change of a mean whose interval leaves out zero in 80 % of cases."""
+    return float((quantile + special.ndtri(_POWER)) * np.sqrt(variance))
+
+
+def detectable_share(
+    known: Uncertainty, quantile: np.ndarray, examples: float, units: float
+) -> float:
+    """The same of a share of right answers; `units` are examples or clusters."""
+    # The variance is at least that of as many flips as may hide where none is seen.
+    zero, count = np.zeros(()), examples if known.total > 0 else units
+    hidden = share_ends(zero, zero, quantile, np.array(count))[1] / count
+    return min(detectable(np.maximum(known.total, hidden), quantile), 1.0)
 
 
 def difference_ends(

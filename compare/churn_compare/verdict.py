@@ -1,7 +1,7 @@
 """What a comparison says, in sentences."""
 
 from churn_compare.gates import margin_text
-from churn_compare.noise import TESTED_RUNS
+from churn_compare.noise import TESTED_RUNS, least_p
 from churn_compare.number_text import (
     Unit,
     count_text,
@@ -163,12 +163,23 @@ def _precision(result: Findings) -> list[str]:
             f"{range_text(precision.within, 'points')})."
         )
     units = "examples" if result.clusters is None else "clusters"
-    size = precision.detectable
-    found.append(
-        f"These {units} detect a change of accuracy of {size_text(size, 'points')} in "
-        "80 % of cases; a smaller one may go unseen."
-    )
-    return found
+    change = "change of accuracy"
+    return [*found, *detectable_sentence(precision.detectable, "points", units, change)]
+
+
+def detectable_sentence(
+    size: float, unit: Unit, units: str, change: str = "change"
+) -> list[str]:
+    """The smallest change that these examples or clusters find."""
+    if size != size:  # NaN
+        return []
+    if unit == "points" and size >= 1:
+        few = f"These {units} are too few to detect a {change}"
+        return [f"{few}: one of less than 100 points may go unseen."]
+    return [
+        f"These {units} detect a {change} of {size_text(size, unit)} in 80 % of cases; "
+        "a smaller one may go unseen."
+    ]
 
 
 def pooled_sentence(
@@ -247,15 +258,20 @@ def _noise(result: Findings) -> list[str]:
     if noise.p != noise.p:  # NaN
         if sum(runs.values()) < TESTED_RUNS:
             return [f"{start}; there are too few runs to test the update against that."]
+        if noise.one_run:
+            return [
+                f"{start}; one run decides how much more the update changes, so that "
+                "it is not tested against that."
+            ]
         return [
             f"{start}; runs disagree on too few examples to test the update against "
             "that."
         ]
     only = " for this run" if len(several) == 1 else ""
     ends = f"{range_text(excess, 'points')}{only}; " if has_range(excess) else ""
-    brackets = f"{ends}{equals_text(noise.p)}"
+    brackets = f"{ends}{equals_text(noise.p, least_p(*runs.values()))}"
     size = value_text(excess, "points")
-    if noise.p >= 1 - result.level:
+    if noise.p > 1 - result.level:
         other = "different from" if len(several) == 1 else "more than"
         return [
             f"{start}: the update's churn is not detectably {other} that, {size} "

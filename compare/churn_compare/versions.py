@@ -41,6 +41,7 @@ def compare_versions(
     class_map: Literal["identity"] | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
+    strip: bool = False,
     order: Sequence[str] | None = None,
     id_column: str | None = None,
     label_column: str | None = None,
@@ -72,6 +73,7 @@ def compare_versions(
             differ between versions.
         on_missing: "intersect" compares the examples that all versions have.
         confirm: names of doubts about what was read that are right as they are.
+        strip: leaves out space around ids and names of classes.
         order: names of the versions, the oldest first; others are left out.
         id_column: name of the column with ids, where it is none of the usual ones.
         label_column: the same for labels.
@@ -123,14 +125,14 @@ def compare_versions(
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
     sampling: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
-    sampling |= {"equivalent": equivalent, "pool": pool}
+    sampling |= {"equivalent": equivalent, "pool": pool, "confirm": confirm}
     with tempfile.TemporaryDirectory() as spare:
         read = functools.partial(
             read_side,
             ids=ids,
             kind=kind,
             id_column=id_column,
-            label_column=label_column,
+            label_column=label_column if labels is None else None,
             prediction_column=prediction_column,
         )
         sides = _read(files, read, Path(spare))
@@ -148,6 +150,7 @@ def compare_versions(
             class_map=class_map,
             on_missing=on_missing,
             confirm=confirm,
+            strip=strip,
         )
         pairs: list[Pair] = []
         for two in itertools.pairwise(sides):

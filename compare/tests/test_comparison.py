@@ -83,7 +83,7 @@ def test_each_side_may_be_of_its_own_kind():
 def test_the_level_is_that_of_every_interval():
     old, new = runs(0, 3), runs(1, 3)
     slices = {"half": ["a"] * 20 + ["b"] * 20}
-    gates = {"max_churn": 1, "max_slice_churn": 1}
+    gates = {"max_churn": 0.99, "max_slice_churn": 0.99}
     found = {
         level: compare(
             old, new, labels=LABELS, slices=slices, gates=gates, level=level, **FEW
@@ -100,6 +100,19 @@ def test_the_level_is_that_of_every_interval():
     for level, result in found.items():
         for outcome in result.gates:
             assert f"({100 * level:g} % interval " in outcome.line
+
+
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
+    """No new prediction is wrong, or no old one was right."""
+    sides = {"old": (LABELS + (np.arange(40) < 5)) % 3, "new": LABELS}
+    if side == "old":
+        sides = {"old": (LABELS + 1) % 3, "new": sides["old"]}
+    gates = {"max_relative_nfr": 5}
+    options = {"gates": gates, "confirm": ["below-chance"], **FEW}
+    found = compare(*sides.values(), labels=LABELS, **options)
+    assert np.isnan(found["relative_negative_flip_rate"].value)
+    assert not found.passed and "not defined" in found.gates[0].line
 
 
 def test_the_seed_is_that_of_the_bootstrap():
@@ -164,6 +177,8 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
     for name in ("nll_new", "brier_old", "ece_old", "ece_change", "surrogate_churn"):
         assert found[name].value == pytest.approx(alone[name].value, abs=1e-6), name
     np.testing.assert_allclose(found.curves[0].accuracy, alone.curves[0].accuracy)
+    confident = {r.old_confidence for r in found.regressions}
+    assert any(map(np.isnan, confident))
     count = int((decided["old"] != scores.argmax(axis=2)).sum())
     said = f"decision of {count} of 900 examples of all runs is not the most probable"
     assert said in " ".join(found.read)
@@ -181,6 +196,17 @@ def test_decisions_in_another_order_than_the_scores_are_refused():
     assert len(compare(table, table, **FEW).read) == 1
 
 
+def test_the_label_column_is_that_of_separate_labels():
+    table = {"id": range(4), "target": [0, 1, 1, 0]}
+    labels = {"id": range(4), "target": [0, 1, 1, 1], "fold": [0, 0, 1, 1]}
+    options = {"prediction_column": "target", "labels": labels} | FEW
+    for named in ({}, {"label_column": "target"}):
+        found = compare(table, table, **options, **named)
+        assert found["accuracy_new"].value == 0.75
+    with pytest.raises(ValueError, match="column target is named for two roles"):
+        compare(table, table, prediction_column="target", label_column="target")
+
+
 def test_columns_that_options_use_count_as_read():
     table = {"id": range(4), "pred": [0, 1, 1, 0], "user": [0, 0, 1, 1]}
     table |= {"class": [0, 1, 0, 1], "text": ["x", "y", "z", "w"]}
@@ -193,3 +219,75 @@ def test_columns_that_options_use_count_as_read():
     )
     with pytest.raises(ValueError, match="column class is called like predictions"):
         compare(table, table, by=["class"], **options)
+
+
+def _named(seed, classes=("cat", "dog", "eel"), examples=60):
+    """Labels and predictions of which four in five are right."""
+    rng = np.random.default_rng(seed)
+    labels = np.array(classes)[np.arange(examples) % len(classes)]
+    drawn = rng.choice(classes, examples)
+    return labels, np.where(rng.random(examples) < 0.8, labels, drawn)
+
+
+FOREIGN = {"cat": "Katze", "dog": "Hund", "eel": "Aal"}
+DOUBTFUL = {
+    "no class of the other": (
+        "below-chance",
+        "no class that old predicts .Aal, Hund, Katze. is a label .cat, dog, eel.",
+        lambda labels, old, new: ([FOREIGN[name] for name in old], new),
+    ),
+    "neither side is right": (
+        "below-chance",
+        "no prediction of either side is right on 60 examples",
+        lambda labels, old, new: ([FOREIGN[n] for n in old], [FOREIGN[n] for n in new]),
+    ),
+    "numbers from 1 in place of 0": (
+        "below-chance",
+        "new is right on .* of 60 examples, less than by chance",
+        lambda labels, old, new: (
+            old,
+            np.roll(["cat", "dog", "eel"], 1)[
+                np.searchsorted(["cat", "dog", "eel"], new)
+            ],
+        ),
+    ),
+    "one class of another name": (
+        "renamed-classes",
+        "old never predicts 'eel', the label of 20 examples, and predicts 'Aal', which",
+        lambda labels, old, new: (np.where(old == "eel", "Aal", old), new),
+    ),
+    "texts": (
+        "many-classes",
+        "there are 6. different classes in 60 examples, so they may be texts",
+        lambda labels, old, new: ([f"{i} {n}" for i, n in enumerate(old)], new),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
+    name, message, change = DOUBTFUL[case]
+    labels, old = _named(0)
+    old, new = change(labels, old, _named(1)[1])
+    with pytest.raises(ValueError, match=f"{message}.*--confirm {name}|{name}$"):
+        compare(old, new, labels=labels, **FEW)
+    confirm = ["below-chance", "many-classes", "renamed-classes"]
+    result = compare(old, new, labels=labels, confirm=confirm, **FEW)
+    assert any(note.startswith("Confirmed: ") for note in result.notes)
+    if name == "renamed-classes":  # next to scores the classes are known
+        compare(new, new, labels=labels, **FEW)
+
+
+@pytest.mark.parametrize(
+    ("classes", "examples", "right"),
+    [(1000, 2000, 0.6), (100, 300, 0.3), (10, 20, 0.8), (2, 20, 0.5), (3, 5, 0.0)],
+)
+def test_honest_classes_are_not_doubted(classes, examples, right):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        share = 1 / np.arange(1, classes + 1)
+        labels, *wrong = rng.choice(classes, (3, examples), p=share / share.sum())
+        sides = (np.where(rng.random(examples) < right, labels, of) for of in wrong)
+        compare(*sides, labels=labels, **FEW)
+    rare = np.where(np.arange(400) < 9, "rare", "usual")  # which nobody predicts
+    compare(["usual"] * 400, ["usual"] * 400, labels=rare, **FEW)

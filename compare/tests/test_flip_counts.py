@@ -67,7 +67,10 @@ def test_without_labels_or_errors_there_is_churn_alone():
     assert found.negative_flip_rate is found.relative_negative_flip_rate is None
     labels = np.array([0, 1])  # a version that is never wrong has no relative flips
     found = version_matrices([labels[None], labels[None]], labels)
-    assert found.relative_negative_flip_rate[0, 1] == 0.0
+    assert np.isnan(found.relative_negative_flip_rate[0, 1])
+    runs = np.array([labels, 1 - labels, [0, 0]])  # of which the first is never wrong
+    found = version_matrices([labels[None], runs], labels)
+    assert found.relative_negative_flip_rate[0, 1] == 1.0
 
 
 def drawn(draw, *runs):

@@ -57,8 +57,16 @@ def solves(value, of_examples, normal, of_runs, freedom, tail):
     return error == pytest.approx(abs(value), rel=1e-4)
 
 
-@pytest.mark.parametrize("moved", [0.5, 0.9])
-@pytest.mark.parametrize("old, new, of_runs", [(2, 3, 0.0), (3, 3, 0.0), (3, 3, 0.6)])
+@pytest.mark.parametrize(
+    "old, new, of_runs, moved",
+    [
+        (2, 3, 0, 0.3),
+        (2, 3, 0, 0.4),
+        (3, 3, 0, 0.9),
+        (3, 3, 0.6, 0.5),
+        (3, 3, 0.6, 0.9),
+    ],
+)
 def test_p_with_runs_on_both_sides_solves_its_equation(old, new, of_runs, moved):
     """`churn = mean + effects of both runs + excess [of two versions] + remainder`."""
     scanned = sides(1, old, new, moved, of_runs)
@@ -119,6 +127,28 @@ def test_equal_versions_of_few_counts_are_not_told_apart():
 def test_an_update_that_doubles_churn_is_found():
     found = [noise_test(sides(seed, 3, 3, 2.0, 0.1)).p for seed in range(8)]
     assert max(found) < 0.05
+
+
+@pytest.mark.parametrize(("runs", "least"), [((2, 3), 0.01), ((5, 1), 0.05)])
+def test_no_p_is_smaller_than_so_few_runs_support(runs, least):
+    found = noise_test(sides(0, *runs, 3.0))
+    assert found.p == least and not found.one_run
+
+
+@pytest.mark.parametrize(("seed", "outlier"), [(147, 0), (367, 4)])
+def test_where_one_run_decides_there_is_no_p(seed, outlier):
+    """Five runs predict 1 on 11 to 18 % of examples, one on 48 or 54 %."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=300) + rng.normal(size=(6, 300))
+    runs = (scores + rng.choice([0, 0, 0, 1.5], 6)[:, None] > 1.5).astype(np.int32)
+    assert runs.mean(axis=1).argmax() == outlier
+    found = noise_test(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
+    assert np.isnan(found.p) and found.one_run
+    left = [
+        side[np.arange(3) + s * 3 != outlier]
+        for s, side in enumerate((runs[:3], runs[3:]))
+    ]
+    assert noise_test(Scanned(*map(ScannedSide, left))).p > 0.05
 
 
 def test_churn_within_a_side_has_the_interval_of_the_jackknife():

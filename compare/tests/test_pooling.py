@@ -1,10 +1,12 @@
 """The mean over benchmarks, against loops and SciPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare import compare, compare_versions
+from churn_compare import compare, compare_outcomes, compare_versions
 from churn_compare.example_ids import PredictionsError
 
 
@@ -42,6 +44,28 @@ def test_the_mean_over_benchmarks_equals_loops_and_scipy():
         " ".join(str(found).split())
     )
     assert found.to_dict()["pooled"]["benchmarks"] == 3
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_right_and_wrong_have_the_answer_of_their_classes(clustered):
+    old, new, task = three()
+    groups = np.arange(len(task)) // 3
+    found = pooled(old, new, task, clusters=groups if clustered else None)
+    sides = ({"correct": 1 - x, "task": task, "of": groups} for x in (old, new))
+    clusters = "of" if clustered else None
+    other = compare_outcomes(*sides, pool="task", cluster=clusters)["correct"]
+    gain, p = dataclasses.astuple(other.pooled)[2:]
+    assert gain == pytest.approx(dataclasses.astuple(found.pooled.gain))
+    assert p == pytest.approx(found.pooled.p)
+    assert [s.adjusted_p for s in other.slices] == [
+        s.adjusted_p for s in found.groupings["task"]
+    ]
+
+
+def test_flips_that_are_all_alike_have_the_p_of_their_signs():
+    task = np.repeat(["a", "b"], 3)
+    found = pooled(np.zeros(6, int), np.ones(6, int), task)
+    assert found.pooled.p == found.mcnemar.p == 2.0**-5
 
 
 def test_a_small_benchmark_weighs_as_much_as_a_large_one():

@@ -13,6 +13,7 @@ from churn_compare.number_text import (
     p_text,
     range_text,
     share_text,
+    size_text,
     value_text,
     with_range,
 )
@@ -63,6 +64,8 @@ def test_p_values_counts_and_shares():
     assert count_text(1234.5) == "1,234.5"
     assert count_text(NAN) == share_text(NAN) == "–"
     assert (share_text(0.0005), level_text(0.9)) == ("0.1 %", "90 %")
+    said = {0.22: "22 points", 0.0028: "0.28 points", 5.5e-7: "0.0001 points"}
+    assert [size_text(size, "points") for size in said] == list(said.values())
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,9 @@ def test_slices_and_classes_are_judged():
         ({}, "no condition to assert; give one, such as max_nfr=0.01"),
         ({"max_nfr": "1 percent"}, "max_nfr must be a number such as 0.02 or 2%"),
         ({"max_nfr": 5}, "max_nfr: the limit of negative_flip_rate must lie"),
+        ({"max_nfr": 1}, "max_nfr 1 may mean 1 % or 100 %; write 1% or 100%"),
+        ({"max_nrf": "5%"}, "unknown key 'max_nrf'; did you mean max_nfr?"),
+        ({"max_nfr": "5%", "max_slice_nrf": 0.1}, "'max_nrf'; did you mean max_nfr"),
         ({"max_excess_churn": 0.1}, "both versions have one run"),
         ({"max_slice_nfr": 0.1}, "there are no slices"),
     ],
@@ -96,6 +99,20 @@ def test_slices_and_classes_are_judged():
 def test_a_condition_that_makes_no_sense_is_no_failed_assertion(options, message):
     with pytest.raises(GateError, match=message):
         assert_compatible(OLD, NEW, labels=LABELS, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("lables", "labels"), ("mx_nfr", "max_nfr"), ("om", "on")]
+)
+def test_an_unknown_argument_is_named_also_without_a_limit(name, meant):
+    message = f"no argument '{name}'; did you mean {meant}"
+    with pytest.raises(TypeError, match=message):
+        assert_compatible(OLD, NEW, **{name: 0.1})
+
+
+def test_limits_of_other_quantities_are_taken_too():
+    with pytest.raises(AssertionError, match="positive flip rate at least 9 %"):
+        assert_compatible(OLD, NEW, labels=LABELS, min_pfr="9%")
 
 
 def test_predictions_of_other_examples_are_no_failed_assertion():
@@ -133,7 +150,8 @@ def test_update(model_update):
     model_update([0, 1, 1], [0, 1, 0], labels=[0, 1, 1], max_nfr=0.1)
 """
     )
-    command = [sys.executable, "-m", "pytest", "-q", "--junit-xml=found.xml"]
+    options = ["-q", "-W", "error", "--junit-xml=found.xml"]
+    command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "not compatible" in done.stdout
     found = (tmp_path / "found.xml").read_text()

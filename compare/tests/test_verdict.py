@@ -125,15 +125,15 @@ def noise_said(runs, excess, p, **more):
         ),
         (
             (0.012, 0.008, 0.016),
-            0.0001,
+            0.05,
             ": the update's churn is 1.2 points more than that (+0.8 to +1.6 {}; "
-            "p < 0.001).",
+            "p < 0.05).",
         ),
         (
             (-0.012, -0.016, -0.008),
-            0.02,
+            0.05,
             ": the update's churn is 1.2 points less than that (-1.6 to -0.8 {}; "
-            "p = 0.02).",
+            "p < 0.05).",
         ),
         (
             (0.012, 0.008, 0.016),
@@ -157,6 +157,9 @@ def test_where_retraining_cannot_be_tested_the_reason_is_said():
     }
     for runs, end in ends.items():
         assert noise_said(runs, MORE, NAN)[-1].endswith(end)
+    decided = noise_said((3, 3), MORE, NAN, one_run=True)[-1]
+    assert "; one run decides how much more the update changes" in decided
+    assert noise_said((3, 3), MORE, 0.01)[-1].endswith("p < 0.01).")
     *_, unclear = noise_said((3, 3), MORE, 0.12)
     assert "is not detectably more than that, +1.2 points (" in unclear
 

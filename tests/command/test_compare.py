@@ -92,7 +92,7 @@ def test_numbers_of_two_files_are_printed_and_written(files, capsys):
         ("--min-accuracy-gain=0", 1, "FAIL accuracy gain at least 0 points"),
         ("--slices S --max-slice-nfr 0.1", 1, "not in 1 of 2: region north 20"),
         ("--max-class-churn 0.5 --min-examples 6", 1, "no group to judge; 4 of 4"),
-        ("--max-churn 1 --max-nfr 0", 1, "1 of 2 gates does not hold"),
+        ("--max-churn 100% --max-nfr 0", 1, "1 of 2 gates does not hold"),
         ("--equivalent 40%", 0, "is shown to change accuracy by less than 40 points ("),
         ("--equivalent .01", 0, "is not shown to change accuracy by less than 1 point"),
         ("--max-churn .3 --on interval", 4, "INCONCLUSIVE: the gate is neither kept"),
@@ -276,7 +276,7 @@ def test_the_summary_of_a_job_needs_one(files, monkeypatch, capsys):
     summary = files / "summary.md"
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    assert compare(files, "--github", "--max-churn", "1") == 0
+    assert compare(files, "--github", "--max-churn", "99%") == 0
     assert summary.read_text().startswith("before\n###") and "PASS" in (
         summary.read_text()
     )

@@ -1,5 +1,6 @@
 """A document as Markdown, as GitHub shows it."""
 
+import re
 from collections.abc import Sequence
 
 from churn_compare.documents.blocks import (
@@ -80,7 +81,9 @@ def _block(block: Block, level: int) -> list[str]:
                 "\n".join(f"* {markdown_text(k)}: {markdown_text(v)}" for k, v in facts)
             ]
         case Code(text):
-            return [f"```\n{text}\n```"]
+            longest = max(map(len, re.findall("`+", text)), default=0)
+            fence = "`" * max(3, longest + 1)
+            return [f"{fence}\n{text}\n{fence}"]
         case Terms(terms):
             return [f"**{markdown_text(t.name)}**: {_inline(t.meaning)}" for t in terms]
         case Section(title, blocks):

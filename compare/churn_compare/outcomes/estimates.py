@@ -9,16 +9,18 @@ from scipy import special
 
 from churn_compare.noise import permuted_variance
 from churn_compare.outcomes.values import Measure
+from churn_compare.pooling import mean_of_shares, units_of
 from churn_compare.result import Interval
+from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import partition
 from churn_compare.uncertainty import (
     Statistic,
     Uncertainty,
+    detectable,
+    detectable_share,
     difference_ends,
     share_ends,
 )
-
-_POWER = 0.8  # with which the detectable change is found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,10 +29,12 @@ class Estimates:
 
     Attributes:
         quantities: name to number and interval, in the order of `QUANTITIES`.
-        p: of "no change on average", two-sided t-test over examples or clusters; NaN
-            where nothing is judged.
+        p: of "no change on average", two-sided, over examples or clusters: the exact
+            sign-flip test of right answers (`sign_flip_exact`; McNemar's, with one run
+            a side and no clusters), a t-test of other numbers; NaN where nothing is
+            judged.
         detectable: the smallest change of the mean that these examples detect in 80 %
-            of cases at this level; NaN in those cases.
+            of cases at this level; NaN in those cases and where all scores are equal.
         within: interval of the change at level `2 level - 1`, for two one-sided tests.
     """
 
@@ -139,15 +143,29 @@ def estimate(
         found[f"{stem}_change"] = ends[level]
         found["share_worse"] = sums.share(worse)
         found["share_better"] = sums.share(better)
-    both = known.example_quantile(level) + special.ndtri(_POWER)
-    if sums.some(known):
-        t = abs(value) / np.sqrt(known.total)
-        p = float(2 * special.stdtr(known.of_clusters, -t))
-        least = float(both * np.sqrt(known.total))
-    else:  # all change alike, if at all: signs are flipped; flips as many as none hide
-        p = 2.0 ** (1 - sums.units) if value else 1.0
-        least = float(both * np.sqrt(sums.share(worse).high / sums.units)) * sums.span
-    return Estimates(found, p, least, ends[2 * level - 1])
+    within = ends[2 * level - 1]
+    if measure.decided:
+        quantile = share.example_quantile(level)
+        least = detectable_share(share, quantile, sums.examples, sums.units)
+        return Estimates(found, _sign_flip(measure, clusters), least, within)
+    quantile, variance = known.example_quantile(level), known.total
+    if not sums.some(known):  # of as many changes as none leaves open
+        variance = sums.none(quantile) / sums.units * sums.span**2
+    least = detectable(variance, quantile) or np.nan
+    most = np.inf if measure.things is None else sums.span
+    return Estimates(found, sums.p(value, known), min(least, most), within)
+
+
+def _sign_flip(measure: Measure, clusters: np.ndarray | None) -> float:
+    """Exact p of "no change of right answers": McNemar's with one run a side."""
+    old, new = (
+        np.sum([measure.worth(run) for run in runs], axis=0)
+        for runs in (measure.old, measure.new)
+    )
+    net = len(measure.old) * new - len(measure.new) * old
+    if clusters is not None:
+        net = np.bincount(clusters, net)
+    return sign_flip_exact(np.rint(net))
 
 
 def equal_weights(
@@ -175,14 +193,14 @@ def equal_weights(
     weight = measure.examples / (len(size) * size[group])
     moved = sums.grouped(weight * (gain - means[group]))
     value = float(means.mean())
+    if measure.decided:
+        lost = float(weight @ falls(measure)) / measure.examples
+        units = sums.parts.units(units_of(size))
+        return mean_of_shares(value + lost, lost, sums.known(moved), units, level)
     known = sums.known_mean(moved)
     half = sums.half(known, level)
-    p = 1.0 if value == 0 else 0.0
-    if sums.some(known):
-        p = float(
-            2 * special.stdtr(known.of_clusters, -abs(value) / np.sqrt(known.total))
-        )
-    return _turned(Interval(value, value - half, value + half), measure.sign), p
+    interval = Interval(value, value - half, value + half)
+    return _turned(interval, measure.sign), sums.p(value, known)
 
 
 def falls(measure: Measure) -> np.ndarray:
@@ -232,7 +250,7 @@ class Sums:
         # What a share of no event says is known from as many independent draws.
         self.units = self.parts.units(self.examples)
         self.span = 2.0 if measure.kind == "ranking" else 1.0  # of what may change
-        if measure.things is None:
+        if measure.things is None and not measure.decided:
             both = measure.old, measure.new
             self.span = float(max(map(np.max, both)) - min(map(np.min, both)))
 
@@ -286,6 +304,13 @@ class Sums:
     def some(self, known: Uncertainty) -> bool:
         """Whether groups differ in what they add, by more than rounding."""
         return float(known.total) > (1e-12 * self.span) ** 2
+
+    def p(self, value: float, known: Uncertainty) -> float:
+        """Two-sided p of a mean of 0: a t-test, or signs where all change alike."""
+        if self.some(known):
+            t = abs(value) / np.sqrt(known.total)
+            return float(2 * special.stdtr(known.of_clusters, -t))
+        return 2.0 ** (1 - self.units) if value else 1.0
 
     def half(self, known: Uncertainty, level: float) -> float:
         """Half the interval of a mean."""

@@ -28,6 +28,7 @@ from churn_compare.reading.clusters import from_zero
 from churn_compare.reading.clusters import numbers_of as numbers_of_clusters
 from churn_compare.reading.ids import counts_rows
 from churn_compare.reading.labels import read_slices
+from churn_compare.reading.spelling import similar_ids
 
 _MOST_ITEMS = 1000  # of a set or a ranking
 
@@ -192,6 +193,7 @@ def _matched(old, new, on_missing, notes):
         said = (
             f"{len(found.only_a):,} examples are only in {old.name} and "
             f"{len(found.only_b):,} only in {new.name}"
+            f"{similar_ids(found.only_a, found.only_b, strip=False)}"
         )
         if on_missing == "error" or not len(found.ids):
             which = some([*found.only_a[:2], *found.only_b[:2]])

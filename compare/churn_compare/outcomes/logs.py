@@ -133,7 +133,7 @@ _HARNESS = (
     "doc_id doc target arguments resps filtered_resps filter metrics doc_hash "
     "prompt_hash target_hash"
 ).split()
-_FILE = re.compile(r"samples_(.+?)(?:_(\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
+_FILE = re.compile(r"samples_(.+?)(?:_(\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl(?:\.gz)?")
 # What it logs of a document is the log-likelihood, perhaps with a count of units; of
 # all documents together it makes a perplexity, of which less is better.
 _LIKELIHOODS = {
@@ -156,12 +156,13 @@ def _samples(folder: Path) -> Iterator[Path]:
     """The files of samples in the folder of a model, or of the only model in it."""
     if any((folder / name).is_file() for name in ("predictions.npz", "index.json")):
         return
-    found = [path for path in folder.glob("samples_*.jsonl") if path.is_file()]
-    inner = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
+    found = [p for p in folder.glob("samples_*") if _FILE.fullmatch(p.name)]
+    files = [p for p in folder.glob("*/samples_*") if _FILE.fullmatch(p.name)]
+    inner = sorted({path.parent for path in files})
     if not found and len(inner) > 1:
         names = some([path.name for path in inner])
         raise PredictionsError(f"holds results of several models, {names}; name one")
-    yield from found or (inner[0].glob("samples_*.jsonl") if inner else ())
+    yield from found or files
 
 
 def _harness_folder(folder: Path) -> Log:
@@ -169,10 +170,11 @@ def _harness_folder(folder: Path) -> Log:
     latest: dict[str, tuple[str, Path]] = {}
     files = 0
     for path in _samples(folder):
-        if match := _FILE.fullmatch(path.name):
-            task, date = match.groups()
-            latest[task] = max(latest.get(task, ("", path)), (date or "", path))
-            files += 1
+        match = _FILE.fullmatch(path.name)
+        assert match
+        task, date = match.groups()
+        latest[task] = max(latest.get(task, ("", path)), (date or "", path))
+        files += 1
     tasks = {task: latest[task][1] for task in sorted(latest)}
     if len(tasks) == 1:
         (path,) = tasks.values()

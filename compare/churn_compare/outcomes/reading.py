@@ -208,6 +208,7 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
             f"{some(unknown)}; --score-column names the scores to compare"
         )
     if unknown:
+        unknown.sort()
         example = " ".join(f"{word}=..." for word in sorted(words))
         raise PredictionsError(
             f"{name} has grades without a number, {some(unknown)}; add --grades "

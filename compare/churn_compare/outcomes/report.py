@@ -45,7 +45,7 @@ from churn_compare.outcomes.result import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import verdict, what_was_run
 from churn_compare.tables import changes_table, number_cell, singles_table
-from churn_compare.verdict import pooled_sentence, waived_sentence
+from churn_compare.verdict import detectable_sentence, pooled_sentence, waived_sentence
 
 _BRIEF, _LISTED, _NAMED = 10, 50, 3  # below full detail, on the page, in a sentence
 _WORDS = 40  # of a text that tables show; characters that need no more than a table
@@ -101,15 +101,12 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
     if not measure.judged:
         found.append("Nothing says which outcome is better.")
         return found
-    found.append(_average(measure))
+    found.append(_average(measure, clusters))
     if measure.equivalent is not None:
         found.append(_equivalence(measure))
     unit = QUANTITIES[measure.change].unit
     group = "examples" if clusters is None else "clusters"
-    found.append(
-        f"These {group} detect a change of {size_text(measure.detectable, unit)} in "
-        "80 % of cases; a smaller one may go unseen."
-    )
+    found += detectable_sentence(measure.detectable, unit, group)
     if measure.pooled is not None:
         what = "the mean error" if measure.change == "error_change" else "the mean"
         what = "accuracy" if unit == "points" else what
@@ -192,7 +189,7 @@ def _noise(measure: MeasureFindings) -> str:
     return f"{said}: the update changes {size.lstrip('+-')} {more} than that."
 
 
-def _average(measure: MeasureFindings) -> str:
+def _average(measure: MeasureFindings, clusters: int | None) -> str:
     name = measure.change
     change, unit = measure[name], QUANTITIES[name].unit
     stem = name.rpartition("_")[0]
@@ -203,7 +200,10 @@ def _average(measure: MeasureFindings) -> str:
     )
     means = {"accuracy": "Accuracy", "score": "The mean", "error": "The mean error"}
     what = means[stem]
-    brackets = f"{range_text(change, unit)}; {equals_text(measure.p)}"
+    test = "clusters' sign-flip " if clusters else "sign-flip "
+    test = "exact McNemar " if measure.runs == (1, 1) and not clusters else test
+    test = test if measure.decided else ""
+    brackets = f"{range_text(change, unit)}; {test}{equals_text(measure.p)}"
     size = value_text(change, unit)
     judged = judgement(name, change, measure.lower_is_better)
     if judged == "unclear":

@@ -31,7 +31,7 @@ class Account(NamedTuple):
         """The account in one clause."""
         more = len(self.left_out) - _LISTED
         left = self.left_out if more <= 0 else self.left_out[:_LISTED]
-        left = (*left, f"{more} more columns") if more > 0 else left
+        left = (*left, f"{more} more") if more > 0 else left
         parts = [("read", self.read), ("left out", left)]
         return "; ".join(f"{what}: {', '.join(of)}" for what, of in parts if of)
 
@@ -54,6 +54,10 @@ class Doubt(NamedTuple):
 
 DOUBTS: dict[str, str] = {
     "decisions": "most decisions are not the most probable class",
+    "similar-classes": "names of classes that differ in space or case only",
+    "many-classes": "more classes than half the examples",
+    "below-chance": "a side that is right less often than by chance",
+    "renamed-classes": "a class that is never predicted, another in its place",
 }
 """What `--confirm` accepts: name to what it confirms."""
 

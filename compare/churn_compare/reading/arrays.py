@@ -23,6 +23,7 @@ from churn_compare.reading.class_values import (
     score_of_label,
 )
 from churn_compare.reading.contents import as_array
+from churn_compare.reading.spelling import composed
 from churn_compare.scanning.row_reader import sample_rows
 from churn_compare.scanning.score_block import sum_tolerance
 
@@ -260,7 +261,7 @@ def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
         )
     if found.dtype.kind == "S":
         found = decoded(found, "class_names")
-    return tuple(map(str, found.tolist()))
+    return tuple(composed(str(name)) for name in found.tolist())
 
 
 def _meta(entry: Any) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from churn_compare.reading.class_values import (
     as_number,
     is_truth,
 )
+from churn_compare.reading.spelling import composed, stripped
 
 
 def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
@@ -71,8 +72,8 @@ def _checked(pairs: list[tuple[Any, Any]], what: str) -> dict[str, str]:
     if not text:
         raise PredictionsError(f"the {what} is empty")
     found = dict(text)
-    if len(found) < len(text):
-        twice = _twice(old for old, _ in text)
+    if len({stripped(old) for old in found}) < len(text):
+        twice = _twice(stripped(old) for old, _ in text)
         raise PredictionsError(f"the {what} maps old classes {some(twice)} twice")
     if twice := _twice(found.values()):
         olds = [old for old, new in text if new == twice[0]]
@@ -92,7 +93,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         if not (hasattr(value, "dtype") and value.dtype.kind in "iuU"):
             raise PredictionsError(f"a class map is of numbers or names; got {value!r}")
-    return str(value).strip()
+    return composed(str(value))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -266,9 +267,10 @@ class _Classes:
 
     def of_text(self, text: str) -> int | None:
         """Number of a class in a class map, given as name or number."""
-        if text in self._place:
-            return self._place[text]
-        number = as_number(text)
+        for spelled in (text, stripped(text)):
+            if spelled in self._place:
+                return self._place[spelled]
+        number = as_number(stripped(text))
         return None if number is None or number < 0 else self.of_label(number)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from churn_compare.pair import Kind
 from churn_compare.predictions import PredictionsError, some
+from churn_compare.reading.spelling import composed, stripped
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 _LONGEST_NAME = 10_000
@@ -51,17 +52,6 @@ def decoded(values: np.ndarray, what: str) -> np.ndarray:
         raise PredictionsError(f"{what} are bytes that are not in UTF-8") from error
 
 
-def look_alikes(names: Iterable[str]) -> list[str]:
-    """Names that differ from an earlier one only in capitals and spaces."""
-    found, first = [], {}
-    for name in names:
-        plain = "".join(name.split()).casefold()
-        if plain in first:
-            found.append(f"{name!r} and {first[plain]!r}")
-        first.setdefault(plain, name)
-    return found
-
-
 def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
     """Class numbers and names from values of any unambiguous type."""
     # Strings that are all numbers are numbers, otherwise all are names; booleans are
@@ -78,6 +68,14 @@ def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
             f"{what} must be integers or strings; they are {values.dtype}"
         )
     return ClassValues(_whole(values, what, hint), None)
+
+
+def without_space(found: ClassValues, what: str) -> ClassValues:
+    """Classes whose names have no outer space; equal names become one class."""
+    if found.names is None:
+        return found
+    again = as_class_values(np.array(list(map(stripped, found.names))), what)
+    return ClassValues(again.numbers[found.numbers], again.names)
 
 
 def check_lengths(longest: int, what: str) -> None:
@@ -135,6 +133,10 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
         )
     _refuse_missing(missing, what)
     places = encoded.indices.to_numpy()
+    spelled = list(map(composed, found))
+    if spelled != found:  # decomposed letters; equal names become one
+        found = list(dict.fromkeys(spelled))
+        places = np.array([found.index(name) for name in spelled])[places]
     numbers = [_number(text) for text in found]
     if None not in numbers:
         taken = np.array(numbers, np.int64)[places] if len(places) else places
@@ -156,6 +158,7 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
 
 
 def _number(text: str) -> int | None:
+    text = stripped(text)  # a column of fixed width
     whole = _DECIMAL.fullmatch(text)
     return int(whole[1]) if whole else as_number(text)
 
@@ -199,6 +202,7 @@ PREDICTION = (
 )
 CLASS = ("class", "classes")  # the truth if another column is the prediction
 RUN = ("run",)
+_USUAL = {*ID, *LABEL, *PREDICTION, *CLASS, *RUN}
 _LOGITS = ("logits", "logit")
 _PROBABILITIES = (
     *("probabilities", "probability", "probs", "prob", "probas", "proba"),
@@ -268,12 +272,13 @@ def find_roles(
     """
     names = list(names)
     chosen = [name for name in given if name is not None]
-    if len(set(chosen)) < len(chosen):
-        raise PredictionsError(f"one column is named for two roles: {some(chosen)}")
+    if twice := [name for name in chosen if chosen.count(name) > 1]:
+        raise PredictionsError(f"column {twice[0]} is named for two roles")
     free = [name for name in names if name not in chosen]
+    usual = [name for name in free if plain(name) in _USUAL]
 
     def one(known: Sequence[str], own: str | None, what: str) -> str | None:
-        return find_column(free if own is None else names, known, own, what)
+        return find_column(usual if own is None else names, known, own, what)
 
     id_name, run = one(ID, given.id, "id"), one(RUN, None, "run")
     prediction = one(PREDICTION, given.prediction, "prediction")
@@ -365,13 +370,12 @@ def _scores_named(names: list[str], kind: Kind | None) -> ScoreColumns | str | N
 
 def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | None:
     """The columns `logit_<class>`, `prob_<class>` and the like."""
-    names = list(names)
+    of: dict[str, list[str]] = {prefix: [] for prefix in _PREFIXES}
+    for name in names:
+        if (prefix := f"{name.strip().lower().partition('_')[0]}_") in of:
+            of[prefix].append(name)
     for wanted in (kind,) if kind else ("logits", "probabilities"):
-        sets = {}
-        for prefix, prefix_kind in _PREFIXES.items():
-            columns = [n for n in names if n.strip().lower().startswith(prefix)]
-            if prefix_kind == wanted and columns:
-                sets[prefix] = columns
+        sets = {p: of[p] for p, said in _PREFIXES.items() if said == wanted and of[p]}
         if len(sets) > 1 or len(sets.get("p_", ())) == 1:
             sets.pop("p_", None)  # may be anything: p_value
         if len(sets) > 1:
@@ -386,7 +390,7 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
 
 def _by_class(kind: Kind | None, prefix: str, columns: list[str]) -> ScoreColumns:
     assert kind is not None
-    classes = [name.strip()[len(prefix) :] for name in columns]
+    classes = [composed(name.strip()[len(prefix) :]) for name in columns]
     by_number = dict(zip(map(as_number, classes), columns, strict=True))
     if by_number.keys() == set(range(len(columns))):
         ordered = tuple(by_number[c] for c in range(len(columns)))

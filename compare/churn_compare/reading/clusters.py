@@ -44,7 +44,8 @@ def read_clusters(
     with errors_of(where(given, "clusters")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
-            return ClusterValues(None, numbers_of(contents.array, "clusters"))
+            numbers = numbers_of(contents.array, "clusters")
+            return ClusterValues(index_ids(contents.index), numbers, index=True)
         names = list(columns_of(contents))
         others = [n for n in names if n != _id_name(names, id_column)]
         if len(others) != 1:

@@ -21,6 +21,7 @@ from churn_compare.prediction_shards import (
 )
 from churn_compare.predictions import Predictions, PredictionsError, some
 from churn_compare.reading.class_values import ID
+from churn_compare.reading.ids import counts_rows, index_ids
 from churn_compare.reading.objects import json_lines, read_json, table_of
 from churn_compare.reading.text_tables import (
     check_columns,
@@ -90,7 +91,10 @@ def read_contents(
     if isinstance(given, Mapping):
         if tables := [str(n) for n, of in given.items() if hasattr(of, "column_names")]:
             raise PredictionsError(f"holds tables, {some(tables)}: give one of them")
-        return Contents(arrays={str(key): value for key, value in given.items()})
+        arrays = {str(key): value for key, value in given.items()}
+        for name, values in arrays.items():
+            _refuse_masked(values, name)
+        return Contents(arrays=arrays, index=_index_of_all(arrays))
     if isinstance(given, list) and given and isinstance(given[0], Mapping):
         return Contents(table=table_of(given))
     given = _as_arrow(given)
@@ -110,7 +114,7 @@ def read_contents(
             columns, index = {name: index, **columns}, None
         found = Contents(table=as_table(columns), index=index)
         return _without_index(found, id_column)
-    return Contents(array=as_array(given, "the values"))
+    return Contents(array=as_array(given, "the values"), index=_frame_index(given))
 
 
 def _as_arrow(given: Any) -> Any:
@@ -130,6 +134,7 @@ def as_array(given: Any, what: str) -> np.ndarray:
         return cast(np.ndarray, given)
     if isinstance(given, np.memmap):
         return as_real(given)
+    _refuse_masked(given, what)
     if hasattr(given, "detach") and hasattr(given, "cpu"):  # a PyTorch tensor
         given = given.detach().cpu()
         if str(given.dtype) == "torch.bfloat16":
@@ -139,6 +144,18 @@ def as_array(given: Any, what: str) -> np.ndarray:
     except Exception as error:  # of other frameworks, anything
         why = " ".join(str(error).split())[:120]
         raise PredictionsError(f"{what} cannot be made an array: {why}") from error
+
+
+def _refuse_masked(given: Any, what: str) -> None:
+    """Refuses entries without a value, which `np.asarray` would make numbers."""
+    parts = given if isinstance(given, list | tuple) else [given]
+    masked = [of for of in parts if isinstance(of, np.ma.MaskedArray)]
+    if count := sum(int(np.ma.getmaskarray(of).sum()) for of in masked):
+        size = sum(of.size for of in masked) if masked[0].ndim else len(parts)
+        raise PredictionsError(
+            f"{what}: {count:,} of {size:,} entries are masked; leave these examples "
+            "out, or fill the entries"
+        )
 
 
 def as_table(given: Mapping[str, Any]) -> Any:
@@ -181,9 +198,32 @@ def _without_index(found: Contents, id_column: str | None) -> Contents:
 
 
 def _frame_index(frame: Any) -> Any:
-    """The index of a pandas data frame; other frames have none."""
+    """The index of a data frame or series of pandas; other frames have none."""
     index = getattr(frame, "index", None)
     return None if callable(index) else index
+
+
+def _index_of_all(columns: Mapping[str, Any]) -> Any:
+    """The index of columns that are all series; None where some are in row order."""
+    found = {
+        name: index_ids(_frame_index(of))
+        for name, of in columns.items()
+        if name not in ("class_names", "meta")
+    }
+    named = {name: index for name, index in found.items() if index is not None}
+    first = next((n for n, index in named.items() if not counts_rows(index)), None)
+    if first is None:
+        return None
+    for other, index in named.items():
+        same = np.array_equal(index, named[first])
+        moved = np.array_equal(np.sort(index), np.sort(named[first]))
+        if not same and (moved or not counts_rows(index)):
+            raise PredictionsError(
+                f"{first} and {other} have different indexes; put them into one data "
+                "frame, or give arrays in one order"
+            )
+    rows = [index is None or counts_rows(index) for index in found.values()]
+    return None if any(rows) else named[first]
 
 
 def _read_file(

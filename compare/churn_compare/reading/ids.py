@@ -6,6 +6,7 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, some
 from churn_compare.reading.class_values import check_lengths, decoded
+from churn_compare.reading.spelling import stripped
 
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
 
@@ -64,9 +65,24 @@ def _from_arrow(column: Any) -> np.ndarray:
     check_lengths(pc.max(pc.utf8_length(column)).as_py() or 0, "ids")
     if pc.any(pc.match_substring(column, "\0")).as_py():
         raise PredictionsError("ids hold the character with number 0")  # NumPy drops it
+    if not pc.all(pc.string_is_ascii(column)).as_py():
+        column = pc.utf8_normalize(column, form="NFC")
     if pc.all(pc.match_substring_regex(column, _NUMBER)).as_py():
         return column.cast(pa.int64()).to_numpy()
     return np.asarray(column.to_numpy(zero_copy_only=False), "U")
+
+
+def ids_without_space(ids: np.ndarray | None) -> np.ndarray | None:
+    """Ids without outer space.
+
+    Raises:
+        PredictionsError: two of them become equal.
+    """
+    if ids is None or ids.dtype.kind != "U":
+        return ids
+    ids = as_ids(np.array([stripped(text) for text in ids.tolist()]))
+    check_unique(ids)
+    return ids
 
 
 def index_ids(index: Any) -> np.ndarray | None:

@@ -1,23 +1,31 @@
 """Two versions brought together: the same examples and classes, one set of labels."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, match_ids, rows_of, some
+from churn_compare.example_ids import (
+    PredictionsError,
+    errors_of,
+    match_ids,
+    rows_of,
+    some,
+)
 from churn_compare.pair import Pair, Side
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import Alignment, align_classes
-from churn_compare.reading.class_values import ClassValues, look_alikes
+from churn_compare.reading.class_values import ClassValues, without_space
 from churn_compare.reading.clusters import (
     NO_CLUSTER,
     ClusterValues,
     from_zero,
     read_clusters,
 )
-from churn_compare.reading.ids import counts_rows
+from churn_compare.reading.ids import counts_rows, ids_without_space
 from churn_compare.reading.labels import ExampleValues, read_labels, read_slices
+from churn_compare.reading.spelling import similar_classes, similar_ids, stripped
 from churn_compare.scanning.row_reader import sample_rows, sampled
 
 
@@ -31,6 +39,7 @@ def join(
     class_map: Any = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
+    strip: bool = False,
     id_column: str | None = None,
     label_column: str | None = None,
 ) -> Pair:
@@ -52,6 +61,7 @@ def join(
         on_missing: "intersect" goes on with the examples that both sides and the labels
             have; an example that the slices lack has no value there.
         confirm: names of doubts that are right as they are.
+        strip: leaves out space around ids and names of classes.
         id_column: name of the ids in the other files, if it is not a usual one.
         label_column: name of the labels in their file, if it is not a usual one.
 
@@ -75,19 +85,29 @@ def join(
         raise PredictionsError(
             f"on_missing must be 'error' or 'intersect'; got {on_missing!r}"
         )
+
+    def tidy(found: Any, what: str) -> Any:
+        if not strip:
+            return found
+        with errors_of(what):
+            return found._replace(ids=ids_without_space(found.ids))
+
+    if strip:
+        old, new = _without_space(old), _without_space(new)
     rows = _Rows(old, new, on_missing == "intersect")
     separate_labels = None
     if labels is not None:
-        separate = read_labels(labels, id_column, label_column)
-        assert separate.labels is not None
-        numbers = separate.labels.numbers[rows.keep_those_of(separate, "labels")]
-        separate_labels = ClassValues(numbers, separate.labels.names)
+        separate = tidy(read_labels(labels, id_column, label_column), "labels")
+        truth = separate.labels
+        truth = without_space(truth, "labels") if strip else truth
+        numbers = truth.numbers[rows.keep_those_of(separate, "labels")]
+        separate_labels = ClassValues(numbers, truth.names)
     groupings = {}
     if slices is not None:
-        groupings = rows.values_of(read_slices(slices, id_column))
+        groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
     belonging, cluster_column = None, ""
     if clusters is not None:
-        found = read_clusters(clusters, id_column=id_column)
+        found = tidy(read_clusters(clusters, id_column=id_column), "clusters")
         belonging, cluster_column = rows.clusters_of(found), found.column
     aligned = align_classes(
         old,
@@ -97,7 +117,18 @@ def join(
         labels=separate_labels,
         class_map=class_map,
     )
-    doubts: list[Doubt] = [*_odd_decisions(old, new)]
+    known = (
+        np.arange(old.classes) if aligned.old_columns is None else aligned.old_columns,
+        np.arange(new.classes),
+    )
+    sources = (aligned.old_labels, aligned.new_labels, aligned.labels)
+    labelled = {c for of in sources if of is not None for c in np.unique(of).tolist()}
+    doubts = [
+        *_odd_decisions(old, new),
+        *similar_classes(
+            aligned.class_names or (), [of.tolist() for of in known], labelled
+        ),
+    ]
     return Pair(
         old=old,
         new=new,
@@ -118,10 +149,31 @@ def join(
         cluster_column=cluster_column,
         notes=(
             *rows.notes,
-            *_about_classes(old, new, aligned),
+            *_classes_of_one(old, new, aligned),
             *settle(doubts, confirm),
         ),
     )
+
+
+def _without_space(side: Side) -> Side:
+    """The side without space around its ids and the names of its classes."""
+    with errors_of(side.name):
+        ids = ids_without_space(side.ids)
+        changed: dict[str, Any] = {"ids": ids}
+        names = side.class_names
+        if names is not None and side.kind == "classes":
+            found = without_space(ClassValues(side.values, names), "predictions")
+            changed["values"] = found.numbers.astype(np.int32)
+            changed["class_names"] = found.names
+        elif names is not None:
+            changed["class_names"] = tuple(map(stripped, names))
+            if len(set(changed["class_names"])) < len(names):
+                raise PredictionsError("columns of two classes differ only in space")
+        if side.labels is not None:
+            labels = ClassValues(side.labels, side.label_names)
+            labels = without_space(labels, "labels")
+            changed["labels"], changed["label_names"] = labels
+    return dataclasses.replace(side, **changed)
 
 
 class _Rows:
@@ -166,7 +218,7 @@ class _Rows:
         ]
         if parts:
             self._one_order = False
-            self._go_on("; ".join(parts))
+            self._go_on("; ".join(parts) + similar_ids(found.only_a, found.only_b))
 
     def _go_on(self, why: str) -> None:
         """Continues with the remaining examples, if the user allows it."""
@@ -194,7 +246,7 @@ class _Rows:
             self._one_order = False
             self._go_on(
                 f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
-                f"{some(lacking)})"
+                f"{some(lacking)}){similar_ids(lacking, ids)}"
             )
         return rows[kept]
 
@@ -235,6 +287,7 @@ class _Rows:
             self._go_on(
                 f"the {what} lack {int(missing.sum()):,} of {len(rows):,} ids (for "
                 f"example {some(self.ids[missing])})"
+                f"{similar_ids(self.ids[missing], ids)}"
             )
         return rows
 
@@ -244,7 +297,9 @@ class _Rows:
             return separate.ids
         if not (self._index or (self._has_ids and not counts_rows(separate.ids))):
             return None
-        return separate.ids if np.all(rows_of(self.ids, separate.ids) >= 0) else None
+        found = rows_of(self.ids, separate.ids) >= 0
+        partly = found.any() and not counts_rows(separate.ids)
+        return separate.ids if found.all() or partly else None
 
     def _in_row_order(self, count: int, what: str) -> np.ndarray:
         """Rows of a file without ids, if it is clear what they belong to."""
@@ -306,14 +361,6 @@ def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
     if side.labels is None:
         return None
     return ClassValues(side.labels[rows], side.label_names)
-
-
-def _about_classes(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
-    """Notes about classes that are probably a mistake."""
-    alike = look_alikes(aligned.class_names or ())
-    count = "1 class differs" if len(alike) == 1 else f"{len(alike)} classes differ"
-    said = f"{count} from another in capitals or spaces only: {some(alike)}."
-    return (*_classes_of_one(old, new, aligned), *([said] if alike else ()))
 
 
 def _odd_decisions(*sides: Side) -> list[Doubt]:

@@ -70,7 +70,7 @@ def read_labels(
     with errors_of(where(given, "labels")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
-            ids, values, named = None, contents.array, None
+            ids, values, named = index_ids(contents.index), contents.array, None
             id_name = None
         else:
             columns = columns_of(contents)
@@ -109,6 +109,8 @@ def read_slices(
     # further columns will do.
     if isinstance(given, ExampleValues):
         return given
+    if hasattr(given, "to_frame") and getattr(given, "name", None):  # a series
+        given = given.to_frame()
     with errors_of(where(given, "slices")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:

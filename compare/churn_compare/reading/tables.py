@@ -132,7 +132,7 @@ def find_in_table(
         scores = _predicted(table.column(roles.prediction), roles.prediction)
     decisions = None
     if named is not None and roles.prediction is not None:
-        what = f"column {roles.prediction}"
+        what = f"values of column {roles.prediction}"
         column = table.column(roles.prediction)
         decisions = as_class_values(column, what, SCORES_ALONE)
     found = RawSide(
@@ -151,9 +151,9 @@ def _predicted(column: Any, name: str) -> Scores:
     """Predicted classes, or the lists of scores that a column of predictions holds."""
     import pyarrow as pa
 
-    what = f"column {name}"
+    what = f"values of column {name}"
     if pa.types.is_nested(column.type):
-        return as_scores(_lists(column, name), None, f"values of {what}")
+        return as_scores(_lists(column, name), None, what)
     values = as_class_values(column, what, _FRACTIONS)
     return Scores("classes", values.numbers.astype(np.int32)[None], values.names)
 

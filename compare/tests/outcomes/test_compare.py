@@ -276,6 +276,11 @@ def test_a_gate_on_slices_names_the_worst():
         ({"score": [np.inf]}, {"score": [1.0]}, "infinite"),
         ({"score": [1]}, {"correct": [1]}, "no outcome is on both sides"),
         ({"id": [1], "score": [1]}, {"id": [2], "score": [1]}, "only in old"),
+        (
+            {"id": ["a"], "score": [1]},
+            {"id": ["a "], "score": [1]},
+            "1 of them differ only in outer space .*: write them in one way",
+        ),
         ({"id": [1], "score": [1]}, {"score": [1]}, "has no ids"),
         ({"score": [1, 2]}, {"score": [1]}, "cannot be matched"),
         ({"id": [1, 1, 2], "score": [1, 2, 3]}, {"score": [1]}, "as many rows as runs"),

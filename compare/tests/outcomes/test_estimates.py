@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare.intervals import intervals
+from churn_compare.intervals import counted, estimates, intervals, mcnemar_test
+from churn_compare.outcomes import compare_outcomes
 from churn_compare.outcomes.estimates import Sums, estimate
 from churn_compare.outcomes.values import Measure
 from churn_compare.pair import Scanned, ScannedSide
+from churn_compare.sums import partition
 
 
 def scores(examples=60, runs=(1, 1), seed=0):
@@ -55,15 +57,20 @@ def test_right_and_wrong_are_as_in_a_comparison_of_classes(clustered):
     rng = np.random.default_rng(3)
     target, clusters = rng.integers(3, size=300), np.sort(rng.integers(25, size=300))
     classes = np.where(rng.random((2, 300)) < 0.7, target, rng.integers(3, size=300))
-    sides = (ScannedSide(run[None].astype(np.int32)) for run in classes)
+    sides = [ScannedSide(run[None].astype(np.int32)) for run in classes]
     groups = clusters if clustered else None
     expected = intervals(Scanned(*sides), target, clusters=groups, resamples=10)
     measure = Measure("l", "label", *classes[:, None], things="abc", target=target)
-    found = estimate(measure, groups).quantities
+    known = estimate(measure, groups)
+    found = known.quantities
     for name in found.keys() & expected.keys():
         ends = dataclasses.astuple(expected[name])
         assert dataclasses.astuple(found[name]) == pytest.approx(ends), name
     assert len(found.keys() & expected.keys()) == 6
+    assert known.p == mcnemar_test(Scanned(*sides), target, groups).p
+    drawn = {"level": 0.95, "resamples": 10, "seed": 0}
+    precision = estimates(Scanned(*sides), target, clusters=groups, **drawn)[1]
+    assert known.detectable == pytest.approx(precision.detectable)
 
 
 # From statsmodels 0.15:
@@ -121,6 +128,40 @@ def test_what_never_changes_may_do_so_elsewhere():
     right = np.ones((3, 40))
     excess = estimate(Measure("c", "correct", right, right)).quantities["excess_churn"]
     assert excess.low == -excess.high < -0.08
+
+
+@pytest.mark.parametrize("kind", ["correct", "label"])
+@pytest.mark.parametrize(
+    ("flips", "examples", "least", "most"),
+    [
+        (0, 60, 0.08, 0.1),  # 3.84 / 63.84 flip at most: 2.8 sqrt(0.06 / 60) = 0.089
+        (1, 60, 0.08, 0.1),  # no less than where none flips
+        (60, 60, 0.08, 0.1),
+        (3, 3, 1, 1),  # no interval of so few leaves out zero
+        (0, 10**5, 5e-5, 6e-5),
+    ],
+)
+def test_what_is_detectable_is_neither_nothing_nor_more_than_all(
+    kind, flips, examples, least, most
+):
+    old, new = np.ones((1, examples)), (np.arange(examples) >= flips) * 1.0
+    if kind == "correct":
+        found = estimate(Measure("c", "correct", old, new[None])).detectable
+    else:
+        sides = (ScannedSide(of.astype(np.int32)) for of in (old, new[None]))
+        labels = np.ones(examples, int)
+        found = counted(Scanned(*sides), labels, partition(examples, 1, 0), 0.95)
+        found = found[1].detectable
+    assert least <= found <= most
+
+
+def test_scores_detect_no_more_than_there_is_and_equal_ones_do_not_show_it():
+    same = {"score": np.full(9, 4.0)}
+    found = compare_outcomes(same, same)
+    assert np.isnan(found["score"].detectable) and "in 80 %" not in found.markdown()
+    sets = {"set": [["a"], ["b"]], "target": [["a"], ["a"]]}
+    found = compare_outcomes(sets, sets | {"set": [["b"], ["b"]]})
+    assert found["set"].detectable == 1
 
 
 def test_changes_that_are_all_alike_are_tested_by_their_signs():

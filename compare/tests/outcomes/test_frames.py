@@ -96,6 +96,7 @@ def test_predictions_of_a_regression_and_of_a_network():
     found = compare_outcomes(*sides, tolerance=0.1)["value"]
     error = [np.abs(side["value"] - target).mean() for side in sides]
     assert found["error_change"].value == pytest.approx(error[1] - error[0])
+    assert found.within.low < found["error_change"].value < found.within.high
     of_network = sides[0] | {"value": sides[0]["value"][:, None]}  # one output
     assert not compare_outcomes(sides[0], of_network)["value"].changes
     torch = pytest.importorskip("torch")

@@ -151,15 +151,64 @@ def test_false_and_true_are_0_and_1_where_they_meet_numbers():
     np.testing.assert_array_equal(pair.labels, scanned.new.predicted[0])
 
 
-def test_names_that_differ_in_capitals_or_spaces_only_are_noted():
-    old = read_side({"predictions": ["cat", "dog"], "labels": ["cat", "dog "]}, "old")
-    new = read_side({"predictions": ["Cat", "dog"]}, "new")
-    pair = join(old, new)
-    assert pair.notes[1:] == (
-        "2 classes differ from another in capitals or spaces only: 'cat' and 'Cat', "
-        "'dog ' and 'dog'.",
-    )
-    assert join(new, new).notes == pair.notes[:1]
+@pytest.mark.parametrize(
+    ("other", "kind", "repair"),
+    [
+        ("cat ", "outer space", "--strip removes it"),
+        ("\ufeffcat", "outer space", "--strip removes it"),
+        ("cat\xa0", "outer space", "--strip removes it"),
+        ("Cat", "capitals", "write them in one way, or give a class map"),
+        ("c at", "spaces", "write them in one way"),
+        ("ｃat", "the Unicode form", "write them in one way"),
+        ("c\u200bat", "the Unicode form", "write them in one way"),
+        ("c_at", "spaces, hyphens or underscores", "write them in one way"),
+    ],
+)
+def test_classes_that_look_alike_are_refused_unless_confirmed(other, kind, repair):
+    cat, dog = classes_of("a", ["cat", "dog"]), classes_of("b", [other, "dog"])
+    message = f"differ only in {kind}: {repair}.* --confirm similar-classes"
+    refused(message, cat, dog)
+    refused(message, cat, cat, labels=[other, "dog"])
+    pair = join(cat, dog, confirm=["similar-classes"])
+    assert len(pair.class_names) == 3
+    assert f"differ only in {kind}" in pair.notes[-1]
+    both = classes_of("c", ["cat", other])
+    if kind == "outer space":
+        assert join(cat, dog, labels=[other, "dog "], strip=True).classes == 2
+        refused("differ only in outer space", both, both)
+    else:  # each side tells one from the other, as a from A
+        assert join(both, both).classes == 2
+        assert join(both, cat, labels=["cat", other]).classes == 3
+        refused(f"differ only in {kind}", both, cat, labels=["dog", "dog"])
+
+
+def test_composed_and_decomposed_letters_are_equal():
+    one, two = "café", "cafe\u0301"
+    side = classes_of("a", [one, two, "tea"], labels=[two, two, "tea"])
+    assert side.class_names == (one, "tea")
+    scores = {f"prob_{n}": np.full(3, 0.5) for n in ("tea", two)}
+    pair = join(side, read_side(scores, "b"), class_map={two: one, "tea": "tea"})
+    assert pair.class_names == ("tea", one)
+    assert pair.labels.tolist() == [1, 1, 0]
+    with pytest.raises(PredictionsError, match="class names must differ"):
+        read_side({f"prob_{n}": np.full(3, 0.5) for n in (one, two)})
+
+
+def test_space_around_names_is_left_out_on_request():
+    ids = ["x", "y", "z"]
+    padded = classes_of("a", ["q ", "p ", "q"], ids=["x ", " y", "z"], labels=["q"] * 3)
+    bare = classes_of("b", ["p", "q", "q"], ids=ids)
+    labels = {"x ": "q ", "y": "q", "z": "q"}
+    slices = {"id": ["x", "y\t", "z"], "s": [0, 1, 1]}
+    pair = join(padded, bare, labels=labels, slices=slices, clusters=labels, strip=True)
+    assert (pair.ids.tolist(), pair.labels.tolist()) == (ids, [1, 1, 1])
+    assert old_and_new(pair) == [["q", "p", "q"], ["p", "q", "q"]]
+    twice = classes_of("a", ["p", "q"], ids=["x", "x "])
+    refused("a: ids must be unique; 1 of 2", twice, twice, strip=True)
+    two = read_side({"logits": np.zeros((2, 2)), "class_names": ["p", "p "]}, "two")
+    refused("two: columns of two classes differ only in space", two, two, strip=True)
+    numbers = classes_of("a", ["1 ", "0 ", " 1"], labels=[1, 0, 1])  # without an option
+    assert numbers.values.tolist() == [[1, 0, 1]]
 
 
 def test_names_on_one_side_need_a_class_map():

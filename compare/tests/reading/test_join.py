@@ -15,13 +15,8 @@ from churn_compare.predictions import PredictionsError
 from churn_compare.reading.ids import as_ids
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
-from tests.reading.sides import (
-    N,
-    classes_of,
-    old_and_new,
-    refused,
-    scores_of,
-)
+from churn_compare.scanning.scan import scan
+from tests.reading.sides import N, classes_of, old_and_new, refused, scores_of
 
 
 def test_golden_case():
@@ -194,6 +189,77 @@ def test_an_index_that_counts_rows_is_no_ids(form, tmp_path):
     assert note.endswith("by their rows, in which the labels of both agree.")
 
 
+class Series:
+    """What is used of a pandas series."""
+
+    def __init__(self, values, index, name=None):
+        self._values, self.index, self.name = np.asarray(values), index, name
+
+    def __array__(self, dtype=None, copy=None):
+        return self._values
+
+    def __len__(self):
+        return len(self._values)
+
+    def to_frame(self):
+        return Frame({self.name: self._values}, self.index)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_series_are_joined_by_their_index(mapped, rng):
+    index, labels = INDEXES["text"], np.arange(N) % 2
+
+    def of(name, values):
+        order = rng.permutation(N)
+        series = Series(np.asarray(values)[order], index[order], name)
+        return {name: series} if mapped else series
+
+    old = read_side(of("prediction", np.arange(N)), "old")
+    new = read_side(of("prediction", np.arange(N)), "new")
+    more = {"slices": of("half", labels), "clusters": of("pair", np.arange(N) // 2)}
+    pair = join(old, new, labels=of("label", labels), **more)
+    found = scan(pair)
+    np.testing.assert_array_equal(found.old.predicted, [np.arange(N)])
+    np.testing.assert_array_equal(found.new.predicted, [np.arange(N)])
+    np.testing.assert_array_equal(pair.labels, labels)
+    np.testing.assert_array_equal(pair.slices["half"], labels.astype(str))
+    assert len(set(zip(pair.clusters.tolist(), np.arange(N) // 2))) == 5
+    assert pair.notes[0] == "old has no column of ids: its index is taken for them."
+    few = Series(labels[2:], index[2:])
+    refused("labels lack 2 of 9 ids", old, new, labels=few)
+    other = Series([*labels[2:], 0, 1], [*index[2:], "x", "y"])
+    refused("labels lack 2 of 9 ids", old, new, labels=other)
+
+
+def test_series_of_one_mapping_have_one_index_or_the_order_of_rows():
+    index = INDEXES["text"]
+    label = Series(np.arange(N), index[::-1])
+    with pytest.raises(PredictionsError, match="prediction and label have different"):
+        read_side({"prediction": Series(np.arange(N), index), "label": label})
+    side = read_side({"prediction": np.arange(N), "label": label})
+    assert side.ids is None
+    side = read_side({"prediction": Series(np.arange(N), np.arange(N)), "label": label})
+    assert side.ids is None
+
+
+def test_masked_entries_are_refused():
+    full = np.ma.masked_array(np.arange(N))
+    part = np.ma.masked_equal(np.arange(N), 3)
+    side = read_side({"prediction": full, "id": full})
+    np.testing.assert_array_equal(side.values, [np.arange(N)])
+    for given in (part, {"prediction": part}, {"prediction": full, "id": part}):
+        with pytest.raises(PredictionsError, match="1 of 9 entries are masked; leave"):
+            read_side(given)
+    with pytest.raises(PredictionsError, match="2 of 18 entries are masked"):
+        read_side([part, part])
+    for more in ("labels", "clusters"):
+        for given in (part, {"value": part}):
+            refused(
+                f"{more}: .* 1 of 9 entries are masked", side, side, **{more: given}
+            )
+    refused("slices: a: 1 of 9 entries", side, side, slices={"a": part})
+
+
 def test_a_column_of_ids_comes_before_an_index(tmp_path):
     columns = {"id": np.arange(N)[::-1], "y_pred": np.arange(N)}
     for form in FORMS:
@@ -220,6 +286,41 @@ def test_missing_ids_are_counted_and_may_be_left_out():
     other = classes_of("new", [1, 2], ids=[70, 80])
     refused("no example is left to compare", old, other, on_missing="intersect")
     refused("must be 'error' or 'intersect'", old, new, on_missing="ignore")
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "repair"),
+    [
+        ("x{} ", "outer space", "add --strip"),
+        ("X{}", "capitals", "write them in one way"),
+        ("x00{}", "zeros", "write them in one way"),
+        ("x{}.0", "the way", "write them in one way"),
+        ("x\u200b{}", "the Unicode form", "write them in one way"),
+    ],
+)
+def test_ids_that_only_look_alike_are_told(written, kind, repair):
+    ids = [f"x{i}" for i in range(1, N)]
+    if kind == "the way":  # 7 and 7.0, of two tools
+        ids, written, kind = list(range(1, N)), written[1:], "zeros"
+    others = [written.format(i) for i in range(1, N)]
+    old, new = scores_of("old", N=N - 1, ids=ids), scores_of("new", N=N - 1, ids=others)
+    message = rf"8 of them differ only in {kind} \('.*1', '.*1.*'\): {repair}"
+    refused(message, old, new)
+    refused(message, old, old, labels=dict(zip(others, range(N))))
+    message = rf"8 of them differ only in {kind}"
+    refused(message, old, old, slices={"id": others, "a": others})
+    if repair == "add --strip":
+        assert join(old, new, strip=True).examples == N - 1
+
+
+def test_ids_in_composed_and_decomposed_letters_are_equal():
+    composed, decomposed = (["\xe91", "\xe92"], ["e\u03012", "e\u03011"])
+    old = classes_of("old", [1, 2], ids=composed)
+    new = classes_of("new", [2, 1], ids=decomposed)
+    pair = join(old, new, labels=dict(zip(decomposed, [2, 1])))
+    assert old_and_new(pair) == [["1", "2"]] * 2
+    with pytest.raises(PredictionsError, match="ids must be unique; 1 of 2"):
+        classes_of("old", [1, 2], ids=[composed[0], decomposed[1]])
 
 
 def test_sides_must_match_without_ids():

@@ -564,6 +564,16 @@ def test_booleans_are_the_same_classes_in_every_form(tmp_path):
     np.testing.assert_array_equal(side.values, [[1, 1]])
 
 
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_a_header_longer_than_a_block_is_read(tmp_path, ending):
+    names = [f"logit_{c:0200}" for c in range(6000)]  # 1.2 MB
+    rows = [f"{i}," + ",".join(["0"] * i + ["1"] + ["0"] * (5999 - i)) for i in (0, 7)]
+    path = tmp_path / f"a{ending}"
+    with (gzip.open if ending == ".csv.gz" else open)(path, "wt") as file:
+        file.write("\n".join([",".join(["id", *names]), *rows]))
+    assert read_side(path).values.argmax(axis=-1).tolist() == [[0, 7]]
+
+
 def test_text_of_several_lines_is_read_from_a_large_csv(tmp_path):
     cell = '"two lines of text,\nand ""quotes"" to fill a block"'
     rows = [f"{i},{cell},{i % 3}\n" for i in range(25_000)]

@@ -1,0 +1,100 @@
+"""Predicted classes that look as if they were not those of the labels."""
+
+import numpy as np
+
+from churn_compare.example_ids import some
+from churn_compare.pair import Pair, Scanned, Side
+from churn_compare.reading.account import Doubt
+
+_FEW = 10  # examples or classes; below, anything may be chance
+_WIDTHS = 3  # standard deviations below chance
+_CHANCES = 100  # one in so many is too rare for chance
+
+_REPAIR = "write the classes of both in one way, or give a class map (--class-map)"
+
+
+def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
+    """Doubts about the classes of a pair, from what each side predicts."""
+    sides = (pair.old, scanned.old.predicted), (pair.new, scanned.new.predicted)
+    found = _many(pair, [of for side, of in sides if side.kind == "classes"])
+    labels = pair.labels
+    if labels is None or len(labels) < _FEW:
+        return found
+    if not any((predicted == labels).any() for _, predicted in sides):
+        said = f"no prediction of either side is right on {len(labels):,} examples"
+        return [*found, Doubt("below-chance", f"{said}: {_REPAIR}")]
+    for side, predicted in sides:
+        said = _below_chance(pair, side, predicted, labels)
+        if said:
+            found.append(Doubt("below-chance", f"{said}: {_REPAIR}"))
+        elif side.kind == "classes":
+            found += _renamed(pair, side, predicted, labels)
+    return found
+
+
+def _many(pair: Pair, predicted: list[np.ndarray]) -> list[Doubt]:
+    """More classes than half the examples, where they are not columns of scores."""
+    if not predicted:
+        return []
+    seen = [of.reshape(-1) for of in predicted]
+    seen += [] if pair.labels is None else [pair.labels]
+    count = len(np.unique(np.concatenate(seen)))
+    if count <= _FEW or count <= pair.examples / 2:
+        return []
+    said = (
+        f"there are {count:,} different classes in {pair.examples:,} examples, so they "
+        "may be texts, numbers or ids; texts are compared in a column answer, numbers "
+        "in a column value"
+    )
+    return [Doubt("many-classes", said)]
+
+
+def _below_chance(
+    pair: Pair, side: Side, predicted: np.ndarray, labels: np.ndarray
+) -> str:
+    """Says that a side is right less often than independent predictions would be."""
+    size = max(int(labels.max()), int(predicted.max())) + 1
+    of_labels = np.bincount(labels, minlength=size)
+    of_predicted = np.bincount(predicted.reshape(-1), minlength=size) / len(predicted)
+    if not np.any((of_labels > 0) & (of_predicted > 0)):
+        names = [
+            some([*map(pair.class_name, np.flatnonzero(of)[:4])])
+            for of in (of_predicted, of_labels)
+        ]
+        return (
+            f"no class that {side.name} predicts ({names[0]}) is a label ({names[1]})"
+        )
+    right = (predicted == labels).mean(axis=0).sum()
+    chance = float(of_labels @ of_predicted) / len(labels)
+    if right < chance / 2 and chance - right > _WIDTHS * np.sqrt(chance):
+        return (
+            f"{side.name} is right on {right:,.0f} of {len(labels):,} examples, less "
+            f"than by chance ({chance:,.0f})"
+        )
+    return ""
+
+
+def _renamed(
+    pair: Pair, side: Side, predicted: np.ndarray, labels: np.ndarray
+) -> list[Doubt]:
+    """A label that is never predicted, and a prediction in its place that is none."""
+    size = max(int(labels.max()), int(predicted.max())) + 1
+    of_labels = np.bincount(labels, minlength=size)
+    of_predicted = np.bincount(predicted.reshape(-1), minlength=size)
+    # So many examples that some are right by the side's accuracy, in all classes.
+    wrong = np.clip((predicted != labels).mean(), 0.01, 0.99)
+    least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)
+    found = []
+    never = (of_labels >= max(least, _FEW)) & (of_predicted == 0)
+    for label in np.flatnonzero(never).tolist():
+        instead = np.bincount(predicted[:, labels == label].reshape(-1), minlength=size)
+        other = int(instead.argmax())
+        half = max(instead.sum(), of_predicted[other]) / 2
+        if of_labels[other] == 0 and instead[other] > half:
+            found.append(
+                f"{side.name} never predicts {pair.class_name(label)!r}, the label of "
+                f"{of_labels[label]:,} examples, and predicts "
+                f"{pair.class_name(other)!r}, which is never a label, for most of them"
+            )
+    more = f" (and {len(found) - 1} further classes)" if len(found) > 1 else ""
+    return [Doubt("renamed-classes", f"{found[0]}{more}: {_REPAIR}")] if found else []
