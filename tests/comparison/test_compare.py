@@ -278,6 +278,16 @@ def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
         compare(new, new, labels=labels, **FEW)
 
 
+@pytest.mark.parametrize(("classes", "examples"), [(3, 20), (5, 60), (100, 2000)])
+def test_numbers_from_1_in_place_of_0_are_doubted(classes, examples):
+    rng = np.random.default_rng(0)
+    labels, wrong = rng.integers(0, classes, (2, examples))
+    new = np.where(rng.random(examples) < 0.85, labels, wrong)
+    for old in (new + 1, (new + 1) % classes):
+        with pytest.raises(ValueError, match=r"old is right on .* --confirm below"):
+            compare(old, new, labels=labels, **FEW)
+
+
 @pytest.mark.parametrize(
     ("classes", "examples", "right"),
     [(1000, 2000, 0.6), (100, 300, 0.3), (10, 20, 0.8), (2, 20, 0.5), (3, 5, 0.0)],
