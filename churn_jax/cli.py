@@ -1,6 +1,7 @@
 """The `churn-jax` command; `churn-jax -h` lists sub-commands and exit codes."""
 
 import errno
+import io
 import logging
 import os
 import sys
@@ -115,6 +116,13 @@ def _sentence(error: Exception) -> str:
                 "and the same command goes on once there is room"
             )
         return f"{error.strerror or said}{where}"
+    platforms = os.environ.get("JAX_PLATFORMS")
+    if platforms and (said == "" or "Unable to initialize backend" in said):
+        if isinstance(error, (AssertionError, RuntimeError)):
+            return (
+                f"JAX finds no device for JAX_PLATFORMS={platforms}; unset it, or "
+                "install the JAX of that platform and see that its devices are visible"
+            )
     if isinstance(error, MemoryError):
         said = f"not enough memory ({said})" if said else "not enough memory"
     else:
@@ -142,6 +150,7 @@ def _words(argv: Sequence[str] | None) -> tuple[list[str], bool]:
     """The words of the command without --verbose, and whether it was there."""
     if argv is None:  # this process is the command; JAX takes seconds to import
         end_at_a_signal()
+        _complete_streams()
         # Modules of the user's in the current folder are found, but hide no others.
         sys.path.append("")
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -151,24 +160,56 @@ def _words(argv: Sequence[str] | None) -> tuple[list[str], bool]:
     return [word for word in argv if word != "--verbose"], verbose
 
 
+def _complete_streams() -> None:
+    """Gives a process streams that take any text, also where they were closed."""
+    for name in ("stdout", "stderr"):
+        if (stream := getattr(sys, name)) is None:
+            setattr(sys, name, open(os.devnull, "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # of an encoding without Greek letters
+
+
+def _check_environment(argv: Sequence[str]) -> None:
+    """Refuses settings that would end in an error of somebody else's."""
+    if sys.getfilesystemencoding() != "utf-8" and not "".join(argv).isascii():
+        raise ValueError(
+            "this locale cannot spell the names on the command line; set "
+            "LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+        )
+    refused = {
+        "JAX_DEBUG_NANS": "studies and reports use NaN for what is not defined",
+        "JAX_DEBUG_INFS": "log-probabilities of impossible classes are infinite",
+    }
+    on = ("1", "true", "t", "yes", "y", "on")
+    for name, why in refused.items():
+        if os.environ.get(name, "").lower() in on:
+            raise ValueError(f"{name} is set, but {why}; unset it")
+    if os.environ.get("JAX_NUMPY_DTYPE_PROMOTION", "").lower() == "strict":
+        raise ValueError(
+            "JAX_NUMPY_DTYPE_PROMOTION=strict refuses what schedules of optax compute; "
+            "unset it or set it to standard"
+        )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     argv, verbose = _words(argv)
-    if not argv or argv[0] in ("-h", "--help"):
-        print(_usage())
-        return 0
-    if argv[0] == "--version":
-        from churn_jax import __version__
-
-        print(__version__)
-        return 0
-    name, rest = argv[0], argv[1:]
-    if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
-        return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
 
     def run() -> int:
+        if not argv or argv[0] in ("-h", "--help"):
+            print(_usage())
+            return 0
+        name, rest = argv[0], argv[1:]
+        if name == "--version":
+            from churn_jax import __version__
+
+            print(__version__)
+            return 0
+        if name not in COMMANDS:
+            hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
+            return _fail(f"unknown command {name!r}{hint} (churn-jax -h lists them)")
         if name not in ("equations", "compare", "completion"):  # they compile nothing
+            _check_environment(argv)
             if not verbose:
                 _quiet_libraries()
             _enable_compilation_cache()
