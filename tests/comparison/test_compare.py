@@ -196,6 +196,17 @@ def test_decisions_in_another_order_than_the_scores_are_refused():
     assert len(compare(table, table, **FEW).read) == 1
 
 
+@pytest.mark.parametrize("truth", ["the capital is city {}", "It is city {}"])
+def test_free_text_is_refused_with_the_column_that_compares_it(truth):
+    names = ["output", "target"]
+    texts = [
+        [t.format(i) for i in range(40)] for t in ("The capital is City {}", truth)
+    ]
+    table = dict(zip(names, texts, strict=True))
+    with pytest.raises(ValueError, match=r"texts.* column answer.*--confirm"):
+        compare(table, table, **FEW)
+
+
 def test_the_label_column_is_that_of_separate_labels():
     table = {"id": range(4), "target": [0, 1, 1, 0]}
     labels = {"id": range(4), "target": [0, 1, 1, 1], "fold": [0, 0, 1, 1]}
