@@ -11,6 +11,7 @@ CHROMIUM ?= chromium
 
 $(VENV)/.installed: pyproject.toml compare/pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "churn_jax needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@echo "Installing churn_jax and JAX into $(VENV); this takes a few minutes the first time."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ./compare -e .
 	touch $@

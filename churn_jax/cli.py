@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from churn_compare.command_line import fail, words_of
+from churn_compare.command_line import fail, sentence_of, words_of
 from churn_compare.command_line import run as run_command
 from churn_compare.suggestions import did_you_mean
 from churn_jax.command import COMMANDS
@@ -92,32 +92,66 @@ def _without_closed_loops(unraisable) -> None:
         sys.__unraisablehook__(unraisable)
 
 
+def _sentence(error: Exception) -> str:
+    """What went wrong; JAX says little about a platform that is not there."""
+    platforms, said = os.environ.get("JAX_PLATFORMS"), str(error)
+    if platforms and (said == "" or "Unable to initialize backend" in said):
+        if isinstance(error, (AssertionError, RuntimeError)):
+            return (
+                f"JAX finds no device for JAX_PLATFORMS={platforms}; unset it, or "
+                "install the JAX of that platform and see that its devices are visible"
+            )
+    return sentence_of(error)
+
+
+def _check_environment(argv: Sequence[str]) -> None:
+    """Refuses settings that would end in an error of somebody else's."""
+    if sys.getfilesystemencoding() != "utf-8" and not "".join(argv).isascii():
+        raise ValueError(
+            "this locale cannot spell the names on the command line; set "
+            "LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+        )
+    refused = {
+        "JAX_DEBUG_NANS": "studies and reports use NaN for what is not defined",
+        "JAX_DEBUG_INFS": "log-probabilities of impossible classes are infinite",
+    }
+    on = ("1", "true", "t", "yes", "y", "on")
+    for name, why in refused.items():
+        if os.environ.get(name, "").lower() in on:
+            raise ValueError(f"{name} is set, but {why}; unset it")
+    if os.environ.get("JAX_NUMPY_DTYPE_PROMOTION", "").lower() == "strict":
+        raise ValueError(
+            "JAX_NUMPY_DTYPE_PROMOTION=strict refuses what schedules of optax compute; "
+            "unset it or set it to standard"
+        )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     argv, verbose = words_of(argv, "churn-jax")
-    if not argv or argv[0] in ("-h", "--help"):
-        print(_usage())
-        return 0
-    if argv[0] == "--version":
-        from churn_jax import __version__
-
-        print(__version__)
-        return 0
-    name, rest = argv[0], argv[1:]
-    if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
-        return fail(
-            f"unknown command {name!r}{hint} (churn-jax -h lists them)", "churn-jax"
-        )
 
     def run() -> int:
+        if not argv or argv[0] in ("-h", "--help"):
+            print(_usage())
+            return 0
+        name, rest = argv[0], argv[1:]
+        if name == "--version":
+            from churn_jax import __version__
+
+            print(__version__)
+            return 0
+        if name not in COMMANDS:
+            hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
+            said = f"unknown command {name!r}{hint} (churn-jax -h lists them)"
+            return fail(said, "churn-jax")
         if name not in ("equations", "compare", "completion"):  # they compile nothing
+            _check_environment(argv)
             if not verbose:
                 _quiet_libraries()
             _enable_compilation_cache()
         return _command(name)(rest)
 
-    return run_command(run, "churn-jax", verbose)
+    return run_command(run, "churn-jax", verbose, _sentence)
 
 
 if __name__ == "__main__":

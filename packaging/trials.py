@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from churn_compare.prediction_shards import ShardWriter, write_index
-from churn_compare.predictions import Predictions, save_predictions
 
 import churn_compare
-from churn_jax.cli import compare
+from churn_compare.cli import main as compare
+from churn_compare.prediction_shards import ShardWriter, write_index
+from churn_compare.predictions import Predictions, save_predictions
 
 N = 60
 WRONG = {"old": range(0, 12), "new": range(6, 21)}  # 9 of 60 get worse, 6 better
@@ -187,7 +187,9 @@ def main() -> None:
     if "--pytest" in sys.argv:
         import pytest
 
-        Path("conftest.py").write_text('pytest_plugins = ["churn_compare.pytest_plugin"]')
+        Path("conftest.py").write_text(
+            'pytest_plugins = ["churn_compare.pytest_plugin"]'
+        )
         Path("test_update.py").write_text(FIXTURE)
         assert pytest.main(["-q", "-W", "error", "--junit-xml=found.xml"]) == 0
         assert "negative flip rate at most 15" in Path("found.xml").read_text()

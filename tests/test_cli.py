@@ -42,6 +42,51 @@ def test_an_unknown_command_is_one_sentence(word, hint, capsys):
     assert hint in said and said.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [[], ["--version"], ["study", "--list"]])
+def test_a_reader_that_went_away_is_no_error(words):
+    command = [sys.executable, "-m", "churn_jax", *words]
+    gone, end = os.pipe()
+    os.close(gone)
+    done = subprocess.run(command, stdout=end, stderr=subprocess.PIPE, timeout=60)
+    os.close(end)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_closed_streams_are_no_error():
+    command = f"exec {sys.executable} -m churn_jax --version"
+    for closed in (">&-", ">&- 2>&-", "<&- >&- 2>&-"):
+        done = subprocess.run(["sh", "-c", f"{command} {closed}"], timeout=60)
+        assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("JAX_DEBUG_NANS", "1", "use NaN for what is not defined; unset it"),
+        ("JAX_DEBUG_INFS", "True", "JAX_DEBUG_INFS is set"),
+        ("JAX_NUMPY_DTYPE_PROMOTION", "strict", "set it to standard"),
+    ],
+)
+def test_settings_that_would_end_in_another_sentence_are_refused(
+    name, value, words, monkeypatch, capsys
+):
+    monkeypatch.setenv(name, value)
+    ran = []
+    monkeypatch.setattr(cli, "_command", lambda name: lambda argv: ran.append(1) or 0)
+    assert main(["study", "digits"]) == 2 and not ran
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
+    assert main(["compare"]) == 0  # which computes without JAX
+    monkeypatch.setenv(name, "0")
+    assert main(["study", "digits"]) == 0
+
+
+def test_a_name_that_the_locale_cannot_spell_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("sys.getfilesystemencoding", lambda: "ascii")
+    assert main(["study", "digits", "--out", "\udcc3\udca4"]) == 2
+    assert "set LC_ALL=C.UTF-8 or PYTHONUTF8=1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("cache", ["", "xdg"])
 def test_a_user_without_a_home_can_train(cache, monkeypatch):
     def nobody():
@@ -72,6 +117,11 @@ def test_the_package_is_the_command(monkeypatch, capsys):
         (MemoryError("745 GiB"), "not enough memory (745 GiB); --verbose shows where"),
         (RecursionError("too deep"), "unexpected RecursionError: too deep; --verbose"),
         (AssertionError("x" * 999), "unexpected AssertionError: xxx"),
+        (AssertionError(), "JAX finds no device for JAX_PLATFORMS=cpu; unset it"),
+        (
+            RuntimeError("Unable to initialize backend 'tpu'"),
+            "JAX finds no device for JAX_PLATFORMS=cpu; unset it",
+        ),
         (OSError(40, "Too many levels of symbolic links", "a"), "symbolic links: a"),
         (ValueError("a\n::error::b\x1b[2J"), "churn-jax: a : :error: :b [2J\n"),
     ],
@@ -81,6 +131,7 @@ def test_any_error_is_one_sentence_and_exit_code_two(error, words, monkeypatch, 
     def fail(argv):
         raise error
 
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setattr(cli, "_command", lambda name: fail)
     assert main(["compare"]) == 2
     said = capsys.readouterr().err

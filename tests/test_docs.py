@@ -1,5 +1,6 @@
 """README and docs/: code runs, commands parse, links lead somewhere."""
 
+import functools
 import importlib
 import re
 import shlex
@@ -7,13 +8,19 @@ import sys
 import types
 from pathlib import Path
 
+import chex
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tyro
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from churn_compare import read_gates
 from churn_compare.gate_file import read_waivers
 from churn_compare.verdict import sentences
+from churn_jax import losses
 from churn_jax.cli import main
 from churn_jax.command import COMMANDS
 from churn_jax.command.study import _parse
@@ -56,12 +63,12 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)
 
 
-def run(page):
+def run(page, change=lambda block: block):
     """The names that a page's Python blocks leave, run in order."""
     # A module, as a script is one: classes that it defines are found by their names.
     module = sys.modules["page"] = types.ModuleType("page")
     for block in blocks(page, "python"):
-        exec(block, module.__dict__)
+        exec(change(block), module.__dict__)
     return module.__dict__
 
 
@@ -223,6 +230,74 @@ CHECKS = {
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     CHECKS[name_of(page)](run(page), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory):
+    """The names of the page on loops, which trains two runs for two epochs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("loop"))
+        patch.setattr("churn_jax.report", lambda *args, **options: None)
+        few = functools.partial(re.sub, r"range\((20|40)\)", "range(2)")
+        return run(DOCS / "how_to" / "own_loop.md", few)
+
+
+def _on_devices(way, f, mesh):
+    """`f(weights, x, y)` of sharded examples, in the ways to map it over devices."""
+    sharded = functools.partial(
+        jax.shard_map, f, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=P()
+    )
+    if way == "pmap":
+        mapped = jax.pmap(f, axis_name="data", in_axes=(None, 0, 0))
+
+        def first(weights, *batch):
+            parts = (jnp.stack(jnp.split(part, mesh.size)) for part in batch)
+            return jax.tree.map(lambda leaf: leaf[0], mapped(weights, *parts))
+
+        return first
+    return jax.jit(sharded(check_vma=way == "shard_map"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["shard_map", "shard_map without the check", "pmap"])
+def test_gradients_on_four_devices_are_those_of_one(loop, way):
+    mesh = jax.make_mesh((4,), ("data",), (AxisType.Auto,), devices=jax.devices()[:4])
+    x, y = loop["x"][:64], loop["y"][:64]
+    pair = [loop["net"].init(jax.random.key(i), x) for i in (0, 1)]
+    of_all = _on_devices(way, loop["gradients"], mesh)(pair, x, y)
+
+    def objective(pair):
+        a, b = (loop["net"].apply(params, x) for params in pair)
+        labels = losses.cross_entropy(a, y) + losses.cross_entropy(b, y)
+        each = labels + losses.symmetric_kl(a, b)
+        return each.mean() + 0.01 * losses.correlation_penalty(jnp.stack([a, b]))
+
+    one = jax.jit(jax.grad(objective))(pair)
+    chex.assert_trees_all_close(of_all, one, rtol=1e-5, atol=1e-6)
+    page = jax.jit(loop["sharded_gradients"])(pair, x, y)  # on all eight
+    chex.assert_trees_all_close(page, one, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["NNX", "Linen"])
+def test_steps_of_the_loops_on_four_devices_are_those_of_one(loop, kind):
+    mesh = jax.make_mesh((4,), ("data",), (AxisType.Auto,), devices=jax.devices()[:4])
+    x, y = loop["x"][:64], loop["y"][:64]
+    adam, nnx = loop["adam"], loop["nnx"]
+
+    def stepped(*batch):
+        if kind == "NNX":
+            nets = nnx.List([loop["Net"](nnx.Rngs(seed)) for seed in (0, 1)])
+            rule = nnx.Optimizer(nets, adam, wrt=nnx.Param)
+            loop["step"](nets, rule, *batch, 1.0)
+            return nnx.to_pure_dict(nnx.state(nets, nnx.Param))
+        params = loop["net"].init(jax.random.key(0), x)
+        return loop["linen_step"](params, adam.init(params), *batch, 0.2)[0]
+
+    rows = NamedSharding(mesh, P("data"))
+    four = stepped(*(jax.device_put(part, rows) for part in (x, y)))
+    assert len(jax.tree.leaves(four)[0].sharding.device_set) == 4
+    chex.assert_trees_all_close(four, stepped(x, y), rtol=1e-5, atol=1e-6)
 
 
 class Parsed(BaseException):

@@ -128,7 +128,7 @@ nowhere = pytest.mark.skipif(
 @pytest.mark.parametrize("name", ["tpu_vm.sh", "workstation_gpu.sh"])
 def test_nothing_is_installed_from_an_address_that_nobody_gave(name):
     done = subprocess.run(
-        ["bash", str(RECIPES[0].parent / name), "--dry-run"],
+        ["bash", str(RECIPES[0].parent / name)],
         env={"PATH": os.environ["PATH"], "HOME": "/home/somebody"},
         capture_output=True,
         text=True,
@@ -201,6 +201,11 @@ def on_cloud(
     printed, _ = process.communicate(timeout=15)
     words = re.findall(r"(create|delete|study)\b", asked.read_text().replace("\\", ""))
     return process.returncode, words, printed
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_a_dry_run_needs_no_source(recipe):
+    assert dry(recipe, SOURCE="")
 
 
 @nowhere

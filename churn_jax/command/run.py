@@ -56,6 +56,13 @@ def run_command(
     # `train(progress, **told)` is called after the processes are connected, so it may
     # import what needs them; `show(folder, seconds)` by process 0 alone.
     process = connect(options.launch)
+    try:  # for the report: a matplotlibrc that cannot be read is found before training
+        import matplotlib  # noqa: F401
+    except Exception as error:
+        raise ValueError(
+            f"Matplotlib, which draws the report, cannot be imported ({error}); see "
+            "whether a matplotlibrc of this folder or MATPLOTLIBRC is damaged"
+        ) from error
     with ending_at_once():
         return _run(process, options, command, progress, train, show)
 

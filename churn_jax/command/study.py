@@ -238,8 +238,12 @@ def report(argv: Sequence[str]) -> int:
 
     show = stream.show if reports.is_stream(parsed.folder) else _show
     written = show(parsed.folder, time.perf_counter() - began)
-    damaged = [missing for missing in written.missing if missing.damaged]
-    for missing in damaged:
-        lacks = f"the report lacks {missing.info.label}: {missing.reason}"
-        print(f"churn-jax: {printable(lacks)}", file=sys.stderr)
+    damaged = [
+        f"the report lacks {missing.info.label}: {missing.reason}"
+        for missing in written.missing
+        if missing.damaged
+    ]
+    damaged += getattr(written, "losses", ())  # of a study
+    for said in damaged:
+        print(f"churn-jax: {printable(said)}", file=sys.stderr)
     return 2 if damaged else 0

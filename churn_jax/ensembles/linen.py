@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,9 +17,11 @@ from churn_jax.ensembles.network import (
     NetworkError,
     as_outputs,
     described,
+    device_key,
     linear_head,
     mode,
     parameter_names,
+    placed,
     stuck,
     switches,
 )
@@ -65,6 +68,7 @@ def from_linen(
     if not called_with and not cloned_with and _forwards(module):
         called_with = ("train",)
     names = (*called_with, *cloned_with)
+    members = getattr(module, "heads", 1) if heads is None else heads
 
     def bound(train, axis_name=None) -> Any:
         changes: dict[str, Any] = dict(mode(cloned_with, train))
@@ -87,7 +91,9 @@ def from_linen(
             x,
             **mode(called_with, train),
         )
-        layers = functools.partial(_call_layer, label, names, train, axis_name)
+        layers = functools.partial(
+            _call_layer, label, names, train, axis_name, (len(x), members)
+        )
         with nn.intercept_methods(layers):
             if not train:
                 try:
@@ -100,7 +106,10 @@ def from_linen(
             # Streams other than dropout are drawn from the one called params.
             rngs = None
             if key is not None:
-                rngs = {"dropout": key, "params": jax.random.fold_in(key, 1)}
+                own = device_key(key, axis_name)
+                rngs = {"dropout": own, "params": jax.random.fold_in(own, 1)}
+                if own is not key:
+                    rngs[_PLACED] = key
             raw, new = call(rngs=rngs, mutable=list(state))
         new = {**state, **new}
         _check_state(label, names, state, new)
@@ -109,11 +118,12 @@ def from_linen(
     return Network(
         init,
         apply,
-        getattr(module, "heads", 1) if heads is None else heads,
+        members,
         label,
         input_params=tuple(getattr(module, "input_params", ())),
         splits_batch=bool(getattr(module, "splits_batch", False)),
         head=linear_head if getattr(module, "heads", 1) == 1 else None,
+        places_draws=True,
     )
 
 
@@ -124,7 +134,12 @@ def _forwards(module: nn.Module) -> bool:
     return anything and not isinstance(module, nn.Sequential)
 
 
-def _call_layer(label, names, train, axis_name, call, args, kwargs, context):
+# The random stream of dropout that is drawn alike on all devices; where a lifted
+# transformation does not pass it on, each device draws its own masks.
+_PLACED = "dropout of the global batch"
+
+
+def _call_layer(label, names, train, axis_name, rows, call, args, kwargs, context):
     """Calls a layer in the mode that it must be in, over the global batch."""
     layer = context.module
     if context.method_name != "__call__":
@@ -134,6 +149,19 @@ def _call_layer(label, names, train, axis_name, call, args, kwargs, context):
     evaluated = _evaluated(layer, given)
     if evaluated is not None and evaluated == train:
         raise NetworkError(f"{where} {stuck(train, names)}")
+    if evaluated is False and layer.has_rng(_PLACED):
+        if isinstance(layer, nn.Dropout):
+            own = layer.rng_collection == "dropout" and given.get("rng") is None
+            if own and layer.rate < 1:
+                inputs = given.pop("inputs")
+                parts = rows[1] if len(inputs) == math.prod(rows) else 1
+                drop = functools.partial(call, **given)
+                with _set(layer, "rng_collection", _PLACED):
+                    return placed(drop, inputs, layer.rate, axis_name, parts)
+        elif isinstance(layer, nn.MultiHeadDotProductAttention):
+            # Its one mask is of all rows; else each device draws its own.
+            if layer.broadcast_dropout and given.get("dropout_rng") is None:
+                kwargs = {**kwargs, "dropout_rng": layer.make_rng(_PLACED)}
     if not train or axis_name is None or not _has_statistics(layer):
         return call(*args, **kwargs)
     if getattr(layer, "axis_index_groups", None) is not None:
@@ -146,7 +174,7 @@ def _call_layer(label, names, train, axis_name, call, args, kwargs, context):
             f"{where} is given a mask; the masked statistics of several devices cannot "
             "be averaged: train with data=1 in the mesh"
         )
-    with _averaging(layer, axis_name):
+    with _set(layer, "axis_name", axis_name):
         return call(*args, **kwargs)
 
 
@@ -173,14 +201,14 @@ def _has_statistics(layer: nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def _averaging(layer: nn.Module, axis_name: str):
-    before = getattr(layer, "axis_name")  # noqa: B009
+def _set(layer: nn.Module, field: str, value: str):
+    before = getattr(layer, field)
     # A bound module is frozen, and a clone of it would be another layer.
-    object.__setattr__(layer, "axis_name", axis_name)
+    object.__setattr__(layer, field, value)
     try:
         yield
     finally:
-        object.__setattr__(layer, "axis_name", before)
+        object.__setattr__(layer, field, before)
 
 
 def _check_state(label: str, names, before: Mapping, after: Mapping) -> None:

@@ -12,7 +12,13 @@ import jax.numpy as jnp
 
 from churn_jax._jax import all_gather_replicated
 from churn_jax.ensembles import mapping as slots
-from churn_jax.ensembles.network import Network, NetworkError, Outputs, described
+from churn_jax.ensembles.network import (
+    Network,
+    NetworkError,
+    Outputs,
+    described,
+    device_key,
+)
 from churn_jax.typing import PyTree
 
 __all__ = [
@@ -175,7 +181,8 @@ def apply_committee(
         x: `[B, ...]`.
         member_axis: inside `shard_map`, the mesh axis over which every group's
             networks are sharded; logits are gathered over it.
-        key: dropout key; every network of the committee draws from its own.
+        key: dropout key, equal on all devices that share the batch; every network of
+            the committee draws from its own.
         extras: `features` or `part`, to be gathered from all groups and devices like
             the logits; a committee of one group that is not sharded over members has
             them anyway.
@@ -196,7 +203,10 @@ def apply_committee(
         if key is not None:
             first = 0 if member_axis is None else jax.lax.axis_index(member_axis)
             slot = first * count + jnp.arange(count)
-            group_key = jax.random.fold_in(key, position)
+            own = key
+            if not group.network.places_draws:
+                own = device_key(key, kwargs.get("axis_name"))
+            group_key = jax.random.fold_in(own, position)
             keys = jax.vmap(jax.random.fold_in, (None, 0))(group_key, slot)
         result = apply_members(group.network.apply, v, x, keys=keys, **kwargs)
         if not group.gate:

@@ -22,11 +22,13 @@ __all__ = [
     "Outputs",
     "as_outputs",
     "described",
+    "device_key",
     "from_function",
     "linear_head",
     "mode",
     "needed_names",
     "parameter_names",
+    "placed",
     "stuck",
     "switches",
 ]
@@ -84,6 +86,9 @@ class Network:
         head: the last layer alone, `(variables, features [B, D]) -> logits [B, C]`; it
             takes the first columns of wider features. None where it is not known.
         note: a sentence for whoever trains it, such as where its weights are from.
+        places_draws: `key` is the same on all devices that share a batch, and dropout
+            depends on an example's place in the global batch; else every device has
+            its own key.
     """
 
     init: Callable[[PRNGKey, jax.Array], PyTree]
@@ -95,6 +100,7 @@ class Network:
     splits_batch: bool = False
     head: Callable[[PyTree, jax.Array], jax.Array] | None = None
     note: str = ""
+    places_draws: bool = False
 
     def with_convolutions_from(self, params: PyTree) -> bool:
         """Whether this network convolves, from the field or the kernels' rank."""
@@ -160,6 +166,35 @@ def from_function(
         return as_outputs(apply(variables["params"], x, **options), name), {}
 
     return Network(wrapped_init, wrapped_apply, heads, name)
+
+
+def device_key(key: PRNGKey, axis_name: str | None) -> PRNGKey:
+    """A key of each device's own where several share the batch."""
+    if axis_name is None or jax.lax.psum(1, axis_name) == 1:
+        return key
+    return jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+
+
+def placed(
+    drop: Callable[[jax.Array], jax.Array],
+    inputs: jax.Array,
+    rate: float,
+    axis_name: str,
+    parts: int = 1,
+) -> jax.Array:
+    """Dropout of a device's rows, with the mask of the global batch.
+
+    `drop` draws the same on all devices. With `parts` the rows are those of as many
+    members, member by member.
+    """
+    shards, rows = jax.lax.psum(1, axis_name), inputs.shape[0] // parts
+    kept = drop(jnp.ones((parts * shards * rows, *inputs.shape[1:]))) > 0
+    kept = kept.reshape(parts, shards, rows, *inputs.shape[1:])
+    own = jax.lax.dynamic_index_in_dim(
+        kept, jax.lax.axis_index(axis_name), axis=1, keepdims=False
+    )
+    scaled = inputs / (1.0 - rate)
+    return jnp.where(own.reshape(inputs.shape), scaled, jnp.zeros_like(inputs))
 
 
 def linear_head(variables: PyTree, features: jax.Array) -> jax.Array:

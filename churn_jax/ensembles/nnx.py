@@ -14,8 +14,10 @@ from churn_jax.ensembles.network import (
     NetworkError,
     as_outputs,
     described,
+    device_key,
     mode,
     parameter_names,
+    placed,
     stuck,
     switches,
 )
@@ -73,6 +75,7 @@ def from_nnx(
     label = name or type(template).__name__
     parameters = parameter_names(type(template).__call__)
     called_with = switches(parameters)
+    dropout_alone = "rngs" not in parameters and _only_dropout_draws(template)
 
     def init(key, x):
         del x
@@ -84,6 +87,10 @@ def from_nnx(
 
     def apply(variables, x, *, train=False, key=None, axis_name=None):
         params, state, rngs = _parts(template)
+        several = False
+        if key is not None:
+            own = device_key(key, axis_name)
+            several, key = own is not key, key if dropout_alone else own
         nnx.replace_by_pure_dict(params, variables["params"])
         nnx.replace_by_pure_dict(state, variables["state"])
         nnx.replace_by_pure_dict(rngs, _reseeded(nnx.to_pure_dict(rngs), key))
@@ -92,6 +99,10 @@ def from_nnx(
         own = mode(("training", "is_training"), train)
         module.set_attributes(**own, raise_if_not_found=False)
         options: dict[str, Any] = dict(mode(called_with, train))
+        if train and several and dropout_alone:
+            for _, layer in _modules(module):
+                if isinstance(layer, nnx.Dropout):
+                    object.__setattr__(layer, "__class__", _placed_in(axis_name))
         if train:
             for _, layer in _with_statistics(module):
                 if hasattr(layer, "axis_name"):
@@ -105,7 +116,36 @@ def from_nnx(
         return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}
 
     named = tuple(getattr(template, "input_params", ()))
-    return Network(init, apply, heads, label, input_params=named)
+    return Network(init, apply, heads, label, input_params=named, places_draws=True)
+
+
+def _only_dropout_draws(module: nnx.Module) -> bool:
+    """Whether no layer draws but dropout, and attention with one mask for all rows."""
+    for _, layer in _modules(module):
+        known = isinstance(layer, nnx.Dropout) or (
+            isinstance(layer, nnx.MultiHeadAttention) and layer.broadcast_dropout
+        )
+        held = vars(layer).values()
+        if not known and any(isinstance(v, (nnx.Rngs, nnx.RngStream)) for v in held):
+            return False
+    return True
+
+
+@functools.cache
+def _placed_in(axis_name: str) -> type:
+    """Dropout whose mask is that of the global batch."""
+
+    class Placed(nnx.Dropout):
+        def __call__(self, inputs, *, deterministic=None, rngs=None):
+            drop = functools.partial(super().__call__, rngs=rngs)
+            off = self.deterministic if deterministic is None else deterministic
+            if off or not 0 < self.rate < 1 or rngs is not None:
+                return drop(inputs, deterministic=off)
+            return placed(
+                lambda x: drop(x, deterministic=off), inputs, self.rate, axis_name
+            )
+
+    return Placed
 
 
 def _keyword(module: type, rngs: nnx.Rngs) -> Any:

@@ -63,9 +63,9 @@ def correlation_penalty(
         read as one half, as in the DeCov loss it builds on.
 
         Where the batch is mapped and the gradient is taken inside, `shard_map` with
-        `check_vma=True` returns the gradient itself; `pmap` and `vmap` return it
-        once per device, as for any loss with a `psum`: average gradients of shared
-        parameters over the axis (`pmean`) and they are right.
+        `check_vma=True` returns the gradient itself. `pmap`, `vmap` and `shard_map`
+        without the check return a part on each device, whose average over the axis
+        (`pmean`) is the gradient, which changes nothing with the check.
 
     References:
         [anti-distillation] Eqs. 2, 5 -- Shamir and Coviello, Anti-Distillation:

@@ -54,6 +54,7 @@ class Reading:
         self.reasons: dict[str, str] = {}  # why a row has no summary
         self.damaged: set[str] = set()  # trained rows with unusable predictions
         self.unreadable: list[str] = []  # sentences about other unusable files
+        self.losses: list[str] = []  # those about damaged ones
 
     def read(self, info: RowRecord) -> None:
         """A row's numbers, or the reason why there are none."""
@@ -103,7 +104,7 @@ class Reading:
             check_same_runs(predictions, validation)
             check_fits(validation)
         except PredictionsError as error:
-            self._complain(f"{info.label} has no calibrated numbers", error)
+            self._damage(f"{info.label} has no calibrated numbers", error)
             return None
         return validation
 
@@ -121,7 +122,7 @@ class Reading:
                 return summary
             agreement = agreement.of_runs(summary.runs)
         except PredictionsError as error:
-            self._complain(f"Nothing is known of the members of {info.label}", error)
+            self._damage(f"Nothing is known of the members of {info.label}", error)
             return summary
         self.agreements[info.name] = agreement
         return dataclasses.replace(
@@ -152,6 +153,10 @@ class Reading:
             for name, summary in self.summaries.items()
         }
         return curve
+
+    def _damage(self, what: str, error: PredictionsError) -> None:
+        self._complain(what, error)
+        self.losses.append(self.unreadable[-1])
 
     def _complain(self, what: str, error: PredictionsError) -> None:
         self.unreadable.append(f"{what}: {_sentence(error)}.")

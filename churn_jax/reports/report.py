@@ -171,6 +171,7 @@ class Report:
         reference: the deep ensembles that rows are measured in; None where the study
             does not ask for it or has none.
         unreadable: sentences about files next to the predictions that cannot be used.
+        losses: those of them about files that are damaged.
         updates: which rows replace which, with what effect; None in studies without.
         versions: of logits that no study made, every row compared with the baseline as
             `churn_jax.compare` does; else None.
@@ -187,6 +188,7 @@ class Report:
     files: dict = dataclasses.field(default_factory=dict)
     reference: ReferenceCurve | None = None
     unreadable: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
     updates: Updates | None = None
     versions: VersionsFindings | None = None
     class_names: tuple[str, ...] | None = None
@@ -494,6 +496,7 @@ def collect(run_dir) -> Report:
         tuple(missing),
         reference=curve,
         unreadable=tuple(reading.unreadable),
+        losses=tuple(reading.losses),
         updates=collect_updates(
             study, reading.summaries, reading.reasons, reading.examples
         ),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import jax
 
+from churn_compare.array_files import remove_abandoned
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -60,6 +62,7 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
         file.truncate(0)
         json.dump(holder, file)
         file.flush()
+        remove_abandoned(folder.rglob(".*.????????.tmp"))
         _locked[path] = _file_of(os.fstat(file.fileno()))
         try:
             yield

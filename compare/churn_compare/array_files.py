@@ -12,7 +12,7 @@ import secrets
 import struct
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +33,7 @@ __all__ = [
     "as_real",
     "check_memory",
     "read_npy",
+    "remove_abandoned",
     "replace_file",
     "write_file",
 ]
@@ -40,7 +41,7 @@ __all__ = [
 _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
 _BLOCK_BYTES = 16 << 20
-_WRITING_SECONDS = 60  # a temporary file that was touched since may not be locked yet
+_WRITING_SECONDS = 2  # a temporary file that was touched since may not be locked yet
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 
 
@@ -195,7 +196,7 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
             yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
+    remove_abandoned(path.parent.glob(f".{glob.escape(path.name)}.????????.tmp"))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -216,9 +217,9 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         os.close(folder)
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Removes temporary files of `path` whose writers were killed."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.????????.tmp"):
+def remove_abandoned(temporary: Iterable[Path]) -> None:
+    """Removes those temporary files of `replace_file` whose writers were killed."""
+    for left in temporary:
         try:
             if time.time() - left.stat().st_mtime > _WRITING_SECONDS:
                 with open(left, "rb") as file:

@@ -8,6 +8,7 @@ from churn_compare.reading.account import Doubt
 
 _FEW = 10  # examples or classes; below, anything may be chance
 _WIDTHS = 3  # standard deviations below chance
+_EXPECTED, _PURE = 4, 0.6  # right by chance, if other classes would be right
 _CHANCES = 100  # one in so many is too rare for chance
 
 _REPAIR = "write the classes of both in one way, or give a class map (--class-map)"
@@ -66,12 +67,25 @@ def _below_chance(
         )
     right = (predicted == labels).mean(axis=0).sum()
     chance = float(of_labels @ of_predicted) / len(labels)
-    if right < chance / 2 and chance - right > _WIDTHS * np.sqrt(chance):
+    if right >= chance / 2:
+        return ""
+    if chance - right > _WIDTHS * np.sqrt(chance) or (
+        chance >= _EXPECTED and _purity(predicted, labels) > _PURE
+    ):
         return (
             f"{side.name} is right on {right:,.0f} of {len(labels):,} examples, less "
             f"than by chance ({chance:,.0f})"
         )
     return ""
+
+
+def _purity(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Accuracy if each predicted class stood for its most frequent label."""
+    pairs = np.stack([predicted.reshape(-1), np.tile(labels, len(predicted))])
+    pairs, counts = np.unique(pairs, axis=1, return_counts=True)
+    most = np.zeros(pairs[0].max() + 1)
+    np.maximum.at(most, pairs[0], counts)
+    return most.sum() / predicted.size
 
 
 def _renamed(

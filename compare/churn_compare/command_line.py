@@ -1,6 +1,7 @@
 """How a command ends: its exit code, and one sentence for an error."""
 
 import errno
+import io
 import logging
 import os
 import signal
@@ -41,7 +42,7 @@ def fail(sentence: str, program: str) -> int:
     return 2
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
     """What went wrong; errors that are not ours are cut, with a way to see the rest."""
     said = str(error)
     if isinstance(error, (ValueError, TypeError)):
@@ -63,10 +64,20 @@ def _sentence(error: Exception) -> str:
     return f"{said}; --verbose shows where"
 
 
+def _complete_streams() -> None:
+    """Gives a process streams that take any text, also where they were closed."""
+    for name in ("stdout", "stderr"):
+        if (stream := getattr(sys, name)) is None:
+            setattr(sys, name, open(os.devnull, "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # of an encoding without Greek letters
+
+
 def words_of(argv: Sequence[str] | None, program: str) -> tuple[list[str], bool]:
     """The words of the command without --verbose, and whether it was there."""
     if argv is None:  # this process is the command; JAX takes seconds to import
         end_at_a_signal(program)
+        _complete_streams()
         # Modules of the user's in the current folder are found, but hide no others.
         sys.path.append("")
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -78,7 +89,12 @@ def words_of(argv: Sequence[str] | None, program: str) -> tuple[list[str], bool]
     return [word for word in argv if word != "--verbose"], verbose
 
 
-def run(command: Callable[[], int], program: str, verbose: bool) -> int:
+def run(
+    command: Callable[[], int],
+    program: str,
+    verbose: bool,
+    sentence: Callable[[Exception], str] = sentence_of,
+) -> int:
     """The exit code of a command, whatever it raises."""
     try:
         code = command()
@@ -93,4 +109,4 @@ def run(command: Callable[[], int], program: str, verbose: bool) -> int:
     except Exception as error:  # 1, Python's own code, would mean that a gate failed
         if verbose:
             traceback.print_exc()
-        return fail(_sentence(error), program)
+        return fail(sentence(error), program)

@@ -196,6 +196,17 @@ def test_decisions_in_another_order_than_the_scores_are_refused():
     assert len(compare(table, table, **FEW).read) == 1
 
 
+@pytest.mark.parametrize("truth", ["the capital is city {}", "It is city {}"])
+def test_free_text_is_refused_with_the_column_that_compares_it(truth):
+    names = ["output", "target"]
+    texts = [
+        [t.format(i) for i in range(40)] for t in ("The capital is City {}", truth)
+    ]
+    table = dict(zip(names, texts, strict=True))
+    with pytest.raises(ValueError, match=r"texts.* column answer.*--confirm"):
+        compare(table, table, **FEW)
+
+
 def test_the_label_column_is_that_of_separate_labels():
     table = {"id": range(4), "target": [0, 1, 1, 0]}
     labels = {"id": range(4), "target": [0, 1, 1, 1], "fold": [0, 0, 1, 1]}
@@ -276,6 +287,16 @@ def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
     assert any(note.startswith("Confirmed: ") for note in result.notes)
     if name == "renamed-classes":  # next to scores the classes are known
         compare(new, new, labels=labels, **FEW)
+
+
+@pytest.mark.parametrize(("classes", "examples"), [(3, 20), (5, 60), (100, 2000)])
+def test_numbers_from_1_in_place_of_0_are_doubted(classes, examples):
+    rng = np.random.default_rng(0)
+    labels, wrong = rng.integers(0, classes, (2, examples))
+    new = np.where(rng.random(examples) < 0.85, labels, wrong)
+    for old in (new + 1, (new + 1) % classes):
+        with pytest.raises(ValueError, match=r"old is right on .* --confirm below"):
+            compare(old, new, labels=labels, **FEW)
 
 
 @pytest.mark.parametrize(

@@ -329,3 +329,12 @@ def test_another_seed_is_another_one_for_rows_with_seeds_of_their_own():
     config, _ = _parse(["elodi-digits", "--seed", "1000"])
     bases = {spec.name: spec.config(config.train).seeds.base for spec in config.methods}
     assert bases["old"] == 1000 and bases["none"] == bases["ensemble"] == 1001
+
+
+def test_a_matplotlib_that_cannot_draw_is_found_before_training(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([*_SHORT, "--out", str(tmp_path / "run")]) == 2
+    assert "Matplotlib, which draws the report" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -79,6 +79,76 @@ def test_the_class_of_an_nnx_module_is_taken_as_it_is(x):
     equal(network.init(KEY, x), as_network(Keyword, CLASSES, name="n").init(KEY, x))
 
 
+class Drops(nn.Module):
+    """Two members, row by row of each; dropout of rows, of attention and by column."""
+
+    noise: float = 0.0
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        off = not train
+        attend = nn.MultiHeadDotProductAttention(1, dropout_rate=0.3, deterministic=off)
+        x = x + attend(x[:, None])[:, 0]
+        x = nn.Dropout(0.5, broadcast_dims=(1,), deterministic=off)(x)
+        if self.noise and train:
+            draws = jax.random.normal(self.make_rng("dropout"), x.shape)
+            x = x + self.noise * draws
+        x = nn.Dropout(0.5, deterministic=off)(jnp.concatenate([x, 2 * x]))
+        return nn.Dense(CLASSES)(x).reshape(2, -1, CLASSES)
+
+
+class NnxDrops(NnxNet):
+    """With attention, whose one mask is of all rows."""
+
+    def __init__(self, *, rngs, own=False):
+        super().__init__(INPUTS, rngs=rngs)
+        options = {"dropout_rate": 0.3, "decode": False, "rngs": rngs}
+        self.attend = nnx.MultiHeadAttention(1, INPUTS, **options)
+        if own:
+            self.rngs = rngs
+
+    def __call__(self, x):
+        return super().__call__(x + self.attend(x[:, None])[:, 0])
+
+
+def trained_on(devices, network, x):
+    """Logits in training, where so many devices share the batch."""
+    variables = network.init(KEY, x)
+    mesh = Mesh(np.array(jax.devices()[:devices]), ("data",))
+
+    def logits(variables, x):
+        options = {"train": True, "key": KEY, "axis_name": "data"}
+        out = network.apply(variables, x, **options)[0].logits
+        return out if out.ndim == 3 else out[None]
+
+    mapped = jax.shard_map(
+        logits, mesh=mesh, in_specs=(P(), P("data")), out_specs=P(None, "data")
+    )
+    return np.asarray(jax.jit(mapped)(variables, x))
+
+
+@pytest.mark.parametrize(
+    ("network", "same"),
+    [
+        (from_linen(Drops(), heads=2), True),
+        (from_nnx(NnxDrops), True),
+        (from_linen(Drops(noise=0.1), heads=2), False),  # numbers of its own
+        (from_nnx(lambda rngs: NnxDrops(rngs=rngs, own=True)), False),
+    ],
+    ids=["Linen", "NNX", "Linen, own draws", "NNX, own draws"],
+)
+def test_dropout_depends_on_the_place_in_the_global_batch(network, same, x):
+    one, four = (trained_on(devices, network, x) for devices in (1, 4))
+    still = np.asarray(network.apply(network.init(KEY, x), x)[0].logits)
+    assert np.abs(one - still).max() > 0.1
+    difference = np.abs(one - four).max()
+    assert difference < 1e-5 if same else difference > 1e-3
+    if not same:  # devices with equal examples do not draw the same
+        equal_rows = trained_on(4, network, jnp.tile(x[:4], (4, 1)))
+        first, second = equal_rows[:, :4], equal_rows[:, 4:8]
+        assert np.abs(first - second).max() > 1e-3
+
+
 def test_nnx_does_what_the_module_itself_does(x):
     """Without dropout, so that the module's own random stream does not matter."""
 

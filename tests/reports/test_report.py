@@ -272,6 +272,13 @@ def test_the_exit_code_says_that_a_row_is_damaged(tmp_path, capsys):
     assert said.startswith("churn-jax: the report lacks Steady: ")
     assert str(torn[1]) in said and "truncated" in said
     assert "truncated" in (folder / "report.html").read_text()
+    members = folder / "methods/baseline/members.npz"
+    members.write_bytes(torn[0].read_bytes()[:100])
+    assert main(["report", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert "Nothing is known of the members of Baseline" in said
+    assert str(members) in said and said.count("\n") == 2
+    members.unlink()
     (folder / "report.html").unlink()
     torn[0].write_bytes(torn[0].read_bytes()[:100])
     assert main(["report", str(folder)]) == 2

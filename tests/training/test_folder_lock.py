@@ -1,5 +1,6 @@
 """A folder is written by one launch; the lock of a killed process is taken over."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,17 @@ def test_one_process_does_not_lock_a_folder_twice(tmp_path):
             pass
     with lock_folder(tmp_path / "new"):
         pass
+
+
+def test_what_a_killed_write_left_anywhere_in_a_folder_is_removed(tmp_path):
+    name = tmp_path / "methods" / "row" / ".predictions.npz.0123abcd.tmp"
+    name.parent.mkdir(parents=True)
+    others = [name.with_name("a.tmp"), name.with_name(".notes.tmp")]
+    for path in (name, *others):
+        path.touch()
+        os.utime(path, (0, 0))
+    with lock_folder(tmp_path):
+        assert not name.exists() and all(path.exists() for path in others)
 
 
 def remove(folder):

@@ -140,7 +140,11 @@ def ensemble(shape=ONE, mapping="loop", method=ERM(members=4), **options):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "mapping", "alone_on"),
-    [(ONE, "vmap", ONE), (MeshShape(2, 2, 2), "unroll", MeshShape(4, 1, 2))],
+    [
+        (ONE, "vmap", ONE),
+        (MeshShape(2, 2, 2), "unroll", MeshShape(4, 1, 2)),
+        (MeshShape(2), "unroll", MeshShape(2)),
+    ],
 )
 def test_so_it_is_on_other_meshes(fully_optimized, shape, mapping, alone_on):
     test_a_network_of_an_ensemble_is_what_it_is_alone(shape, mapping, alone_on)

@@ -241,6 +241,7 @@ def drawing(width: float, height: float):
         "legend.frameon": False,
         "legend.fontsize": 9,
         "svg.fonttype": "none",
+        "text.usetex": False,
         "hatch.linewidth": 0.6,
     }
     ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color")

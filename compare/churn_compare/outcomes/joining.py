@@ -30,6 +30,7 @@ from churn_compare.reading.ids import counts_rows
 from churn_compare.reading.labels import read_slices
 from churn_compare.reading.spelling import similar_ids
 
+_FEW = 10  # examples of which none may be right by chance
 _MOST_ITEMS = 1000  # of a set or a ranking
 
 
@@ -169,9 +170,29 @@ def join_outcomes(
         values = _column(cluster, notes, *sides) if values is None else values
         clusters, said = from_zero(numbers_of_clusters(values, cluster))
         notes += said
-    doubts: list[Doubt] = []
-    notes += settle(doubts, confirm)
+    notes += settle(_never_right(measures, old, new, normalize), confirm)
     return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))
+
+
+def _never_right(measures, old, new, normalize) -> list[Doubt]:
+    """Sides of which no text is like its target: the two may be written differently."""
+    found = {}
+    for measure in measures:
+        of_things = measure.things is not None and measure.target is not None
+        if not of_things or measure.kind == "label" or measure.examples < _FEW:
+            continue
+        for side, name, runs in ((old, "old", measure.old), (new, "new", measure.new)):
+            if any(measure.worth(run).any() for run in runs):
+                continue
+            said, goal = (measure.text(of, 0)[:60] for of in (name, "target"))
+            sentence = (
+                f"no {measure.name} of {side.name} is like its target, for example "
+                f"{said!r} and {goal!r}"
+            )
+            if measure.kind == "answer" and normalize != "squad":
+                sentence += "; --normalize squad ignores punctuation and articles"
+            found[side.name] = Doubt("never-right", sentence)
+    return list(found.values())
 
 
 def _matched(old, new, on_missing, notes):

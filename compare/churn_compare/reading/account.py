@@ -57,6 +57,7 @@ DOUBTS: dict[str, str] = {
     "similar-classes": "names of classes that differ in space or case only",
     "many-classes": "more classes than half the examples",
     "below-chance": "a side that is right less often than by chance",
+    "never-right": "answers of which none is like its target",
     "renamed-classes": "a class that is never predicted, another in its place",
 }
 """What `--confirm` accepts: name to what it confirms."""

@@ -372,7 +372,8 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
     """The columns `logit_<class>`, `prob_<class>` and the like."""
     of: dict[str, list[str]] = {prefix: [] for prefix in _PREFIXES}
     for name in names:
-        if (prefix := f"{name.strip().lower().partition('_')[0]}_") in of:
+        prefix = "".join(name.strip().lower().partition("_")[:2])
+        if prefix in of:
             of[prefix].append(name)
     for wanted in (kind,) if kind else ("logits", "probabilities"):
         sets = {p: of[p] for p, said in _PREFIXES.items() if said == wanted and of[p]}

@@ -6,13 +6,19 @@ import json
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from churn_compare.array_files import ArrayFileError, NpzArrays, as_real, read_npy
+from churn_compare.array_files import (
+    ArrayFileError,
+    NpzArrays,
+    as_real,
+    check_memory,
+    read_npy,
+)
 from churn_compare.prediction_shards import (
     INDEX,
     ShardedRows,
@@ -272,7 +278,7 @@ def _read_table(
 ) -> Contents:
     name = path.name.lower()
     if name.endswith(".parquet"):
-        return Contents(table=read_parquet(path, wanted, id_column))
+        return Contents(table=read_parquet(path, numeric, wanted, id_column))
     if name.endswith(_ARROW):
         return Contents(table=_read_arrow(path))
     if not name.endswith(_TEXT):
@@ -415,21 +421,103 @@ _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
 
 
 def read_parquet(
-    path: Path,
-    wanted: Callable[[list[str]], Collection[str]],
-    id_column: str | None = None,
+    path: Path, numeric: Callable, wanted: Callable, id_column: str | None = None
 ) -> Any:
-    """A Parquet file."""
+    """A Parquet file, of which columns of scores are read when they are used."""
+    import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        names = file.schema_arrow.names
-        check_columns(names)
-        index = _index_names(names, file.schema_arrow.metadata, id_column)
-        columns = {*wanted([name for name in names if name not in index]), *index}
-        table = file.read(columns=[name for name in names if name in columns])
+    # Not a whole group of rows at once, which may be the whole file.
+    file = parquet.ParquetFile(
+        path, page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 18
+    )
+    schema = file.schema_arrow
+    check_columns(schema.names)
+    index = _index_names(schema.names, schema.metadata, id_column)
+    others = [name for name in schema.names if name not in index]
+    chosen, scores = {*wanted(others), *index}, {*numeric(others)}
+    _check_unpacked(file.metadata, chosen)
+    late = [
+        name
+        for name in schema.names
+        if name in chosen & scores and pa.types.is_primitive(schema.field(name).type)
+    ]
+    now = [name for name in schema.names if name in chosen and name not in late]
+    table = file.read(columns=now)
     table.validate(full=True)  # that strings are UTF-8, which they may not be
-    return table
+    names = [name for name in schema.names if name in chosen]
+    return ParquetTable(table, file, names) if late else table
+
+
+def _check_unpacked(metadata: Any, chosen: Collection[str]) -> None:
+    """Refuses columns that do not fit into memory."""
+    widths = {"INT64": 8, "DOUBLE": 8, "INT32": 4, "FLOAT": 4, "INT96": 12}
+    size = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema.split(".")[0] in chosen:
+                room = chunk.num_values * widths.get(chunk.physical_type, 1)
+                size += max(room, chunk.total_uncompressed_size)
+    check_memory(size)
+
+
+class ParquetTable:
+    """A table of which some columns are read from their file when they are used."""
+
+    def __init__(self, table: Any, file: Any, names: list[str]):
+        self._table, self._file, self.column_names = table, file, names
+        self.num_rows = file.metadata.num_rows
+
+    @property
+    def schema(self) -> Any:
+        """Of all columns."""
+        import pyarrow as pa
+
+        whole = self._file.schema_arrow
+        return pa.schema(map(whole.field, self.column_names), whole.metadata)
+
+    def column(self, name: str) -> Any:
+        """A column."""
+        there = name in self._table.column_names
+        return (self._table if there else self.select([name]).read()).column(name)
+
+    def select(self, names: list[str]) -> "ParquetTable":
+        """Some of the columns."""
+        return ParquetTable(self._table, self._file, names)
+
+    def drop_columns(self, names: Collection[str]) -> "ParquetTable":
+        """All columns but some."""
+        return self.select([name for name in self.column_names if name not in names])
+
+    def to_batches(self, max_chunksize: int) -> Iterator[Any]:
+        """Rows after rows."""
+        try:
+            for batch in self._file.iter_batches(
+                batch_size=max_chunksize, columns=self.column_names
+            ):
+                yield batch.select(self.column_names)
+        except Exception as error:  # a damaged file may raise anything in a parser
+            why = " ".join(str(error).split())[:200]
+            raise PredictionsError(f"cannot be read, {why}") from error
+
+    def slice(self, start: int, length: int) -> Any:
+        """Some rows as a table."""
+        import pyarrow as pa
+
+        assert start == 0
+        first = next(self.to_batches(length), None)
+        return self.read() if first is None else pa.Table.from_batches([first])
+
+    def read(self) -> Any:
+        """All of it as a table."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self.to_batches(1 << 16), self.schema)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.read(), name)
 
 
 def split_index(table: Any, id_column: str | None = None) -> tuple[Any, Any]:

@@ -123,12 +123,12 @@ def join(
     )
     sources = (aligned.old_labels, aligned.new_labels, aligned.labels)
     labelled = {c for of in sources if of is not None for c in np.unique(of).tolist()}
-    doubts = [
-        *_odd_decisions(old, new),
-        *similar_classes(
-            aligned.class_names or (), [of.tolist() for of in known], labelled
-        ),
-    ]
+    names = aligned.class_names or ()
+    similar = similar_classes(names, [of.tolist() for of in known], labelled)
+    if len(names) > max(10, len(rows.ids) / 2):
+        hint = "; if they are texts, call their column answer"
+        similar = [of._replace(sentence=of.sentence + hint) for of in similar]
+    doubts = [*_odd_decisions(old, new), *similar]
     return Pair(
         old=old,
         new=new,

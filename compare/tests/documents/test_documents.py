@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -241,8 +242,9 @@ def test_files_are_written_whole(tmp_path):
     assert paths["b.bin"].read_bytes() == b"\x00"
 
 
-def test_a_picture_is_svg_and_png():
-    with drawing(2, 2) as (figure, done):
+@pytest.mark.parametrize("tex", [False, True])  # of the user's matplotlibrc
+def test_a_picture_is_svg_and_png(tex):
+    with matplotlib.rc_context({"text.usetex": tex}), drawing(2, 2) as (figure, done):
         figure.add_subplot().plot([0, 1])
         found = picture(figure, done, name="n", title="a < b", caption="c")
     assert found.svg.startswith("<svg") and 'aria-label="a &lt; b"' in found.svg

@@ -120,6 +120,15 @@ def test_answers_that_differ_are_equal_only_by_an_option(tmp_path, capsys):
     paths = [jsonl(tmp_path / f"{i}.jsonl", [row]) for i, row in enumerate(rows)]
     words = [*map(str, paths), "--max-nfr", "0"]
     assert main(words) == 1 and main([*words, "--normalize", "squad"]) == 0
+    rows = [{"id": i, "answer": f"{i}.", "target": str(i)} for i in range(10)]
+    path = str(jsonl(tmp_path / "never.jsonl", rows))
+    words = [path, path, "--max-nfr", "0"]
+    assert main(words) == 2 and main([*words, "--normalize", "squad"]) == 0
+    said = capsys.readouterr().err
+    assert (
+        "never.jsonl (old) is like its target, for example '0.' and '0'; --norm" in said
+    )
+    assert main([*words, "--confirm", "never-right"]) == 0
     both = [{"set": [["\u00e9"]]}, {"set": [["e\u0301"]]}]
     assert compare_outcomes(*both)["set"]["share_changed"].value == 0
 

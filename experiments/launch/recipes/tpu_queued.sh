@@ -88,6 +88,9 @@ arrived() {
 }
 
 # Before anything is asked for: a study that cannot start costs nothing.
+if ! $dry && [[ -z "${SOURCE:-}" ]]; then
+  echo "$0: set SOURCE to a wheel of churn-jax, or to what pip should install on the hosts" >&2 && exit 2
+fi
 CREATE=no bash "$here/tpu_vm.sh" --dry-run >/dev/null || exit
 
 for ((try = 1; try <= TRIES; try++)); do
