@@ -33,7 +33,7 @@ for option; do
     *) echo "$0: unknown option: $option (there are --dry-run and --delete)" >&2 && exit 2 ;;
   esac
 done
-if $dry; then SOURCE="${SOURCE:-churn_jax.whl}"; fi # as it would be given
+if $dry && [[ -z "$SOURCE" ]]; then SOURCE='churn_jax.whl'; fi # as it would be given
 if [[ -z "$SOURCE" ]]; then
   echo "$0: set SOURCE to a wheel of churn-jax, or to what pip should install on the hosts" >&2 && exit 2
 fi

@@ -28,7 +28,7 @@ show() {
 }
 run() { if $dry; then show "$@"; else "$@"; fi; }
 
-if $dry; then SOURCE="${SOURCE:-/path/to/churn_jax[cuda]}"; fi # as it would be given
+if $dry && [[ -z "$SOURCE" ]]; then SOURCE='/path/to/churn_jax[cuda]'; fi # as it would be given
 if $dry || [[ ! -x "$ENVIRONMENT/bin/churn-jax" ]]; then
   if [[ -z "$SOURCE" ]]; then
     echo "$0: set SOURCE to what pip should install, such as /path/to/churn_jax[cuda]" >&2 && exit 2
