@@ -72,10 +72,10 @@ def test_numbers_of_two_files_are_printed_and_written(files, capsys):
     assert quantities["positive_flip_rate"] == 1 / 20
     assert quantities["accuracy_gain"] == pytest.approx(-1 / 20)
     said = capsys.readouterr().out
-    assert "Negative flips (NFR)" in said and "old.npy" in said
+    assert "were right and are wrong now" in said and "old.npy" in said
     page = (files / "a.html").read_text()
     assert "churn-jax compare" in page and "--markdown" in page
-    assert "| Churn |" in (files / "a.md").read_text()
+    assert "| Churn (lower is better) |" in (files / "a.md").read_text()
     assert f"Written: {files / 'a.html'}, " in " ".join(said.split("\n"))
 
 
@@ -134,7 +134,7 @@ def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "--demo", *FEW]) == 0
     said = capsys.readouterr().out
-    assert "897 examples; both: probabilities, 4 runs" in said
+    assert "897 examples; each: probabilities, 10 classes, 4 runs" in said
     assert "compare old.csv new.csv --max-nfr 1% --html report.html" in said
     assert "churn-jax compare --demo" in (tmp_path / "churn-demo.html").read_text()
     digits = load_digits()["test"]

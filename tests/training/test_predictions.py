@@ -133,7 +133,8 @@ def batches(shape, batch_size, mapping="vmap", replicas=4):
         chunks = [(({"scale": place(h, mesh, P(REPLICA))},), ({},)) for h in halves]
     found = predict_batches(
         make_predict(
-            program_of(mesh, members=members, mapping=mapping), ERM(members=members)
+            program_of(mesh, members=members, mapping=mapping),
+            ERM(members=members, deploy="member"),
         ),
         chunks,
         replicate(IMAGES, mesh),

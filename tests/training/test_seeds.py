@@ -305,8 +305,9 @@ def test_every_update_and_example_has_keys_of_its_own():
         named = (examples[:, 0], examples[:, 1], loss[:1], dropout)
         return {jax.random.key_data(k).tobytes() for part in named for k in part}
 
-    # Two devices with two examples and their own dropout, and one key that they share.
-    assert len(drawn(0)) == len(drawn(1)) == 7
+    # Two devices with two examples each; they share the keys of the loss and of
+    # dropout, whose masks are those of the global batch.
+    assert len(drawn(0)) == len(drawn(1)) == 6
     assert drawn(1) == drawn(1) and not drawn(0) & drawn(1)
 
 
