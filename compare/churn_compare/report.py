@@ -92,22 +92,21 @@ def what_was_run(facts: dict[str, str], level: float) -> Section:
 
 def sections(result: Findings) -> list[Section]:
     """The numbers, figures and tables of an update."""
-    full, summary = {"detail": "full"}, {"detail": "summary"}
     return [
         Section("", changes_table(result)),
-        Section("The update", [singles_table(result)], **summary),
-        Section("More than retraining?", _noise(result), **summary),
-        Section("Where changed predictions go", _flow(result), **full),
-        Section("Probabilities", _probabilities(result), **full),
+        Section("The update", [singles_table(result)], detail="summary"),
+        Section("More than retraining?", _noise(result), detail="summary"),
+        Section("Where changed predictions go", _flow(result), detail="full"),
+        Section("Probabilities", _probabilities(result), detail="full"),
         *(
             Section(
                 group_title(grouping),
                 group_blocks(grouping, groups, result.level, result.labelled),
-                **summary,
+                detail="summary",
             )
             for grouping, groups in result.groupings.items()
         ),
-        Section("Largest regressions", _regressions(result), **summary),
+        Section("Largest regressions", _regressions(result), detail="summary"),
     ]
 
 
@@ -178,7 +177,9 @@ def _flow(result: Findings) -> list[Block]:
 def _probabilities(result: Findings) -> list[Block]:
     """Reliability and displacement: figures, and what can be told in tables."""
     figures: list[Block] = []
-    tables = [] if result.curves is None else [reliability_table(*result.curves)]
+    tables: list[Block] = (
+        [] if result.curves is None else [reliability_table(*result.curves)]
+    )
     if not has_matplotlib():
         return tables
     if result.curves is not None:
