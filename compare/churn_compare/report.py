@@ -79,7 +79,7 @@ def verdict(
         gate_rows(each),
         *(Text(s, "lead" * (not i)) for i, s in enumerate(said)),
     ]
-    read = Text("\n".join(notes), "note remark")
+    read = Rows([Text(note) for note in notes], kind="note remark")
     return [Section("", [read]), Section("", blocks, kind="said")]
 
 

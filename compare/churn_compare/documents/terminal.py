@@ -56,8 +56,14 @@ def print_document(
     """
     from rich.console import Console
 
+    class Printing(Console):
+        def on_broken_pipe(
+            self,
+        ) -> None:  # Rich would exit with 1, a failed gate's code
+            raise BrokenPipeError
+
     of_machine = console is None and not Console().is_terminal
-    console = console or Console()
+    console = console or Printing()
     for i, block in enumerate(visible_blocks(document.blocks, TERMINAL, console.width)):
         if spaced and i:
             console.print()

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import hashlib
 import html
+import io
 import math
 import re
 import subprocess
@@ -42,6 +43,7 @@ from churn_compare.documents import (
     json_text,
     markdown,
     plain_text,
+    print_document,
     write_files,
 )
 from churn_compare.documents.plotting import colour, drawing, marker, picture
@@ -171,6 +173,16 @@ def test_an_aligned_table_is_markdown_as_it_is():
         "| a_b  |     1 |",
         "| c    | 1,000 |",
     ]
+
+
+def test_a_reader_that_goes_away_is_no_failed_gate(monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    with pytest.raises(BrokenPipeError):  # Rich alone would exit with 1
+        print_document(Document("", blocks=[Text("a")]))
 
 
 def test_a_page_promises_to_load_nothing():
