@@ -35,6 +35,7 @@ PAGES = [
 ]
 TEXTS = [
     *PAGES,
+    ROOT / "compare" / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "experiments").rglob("*.md")),
@@ -304,7 +305,7 @@ class Parsed(BaseException):
     """The options of a command have been read."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     cli = tyro.cli
 
@@ -315,7 +316,7 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     Path("study.toml").write_text('preset = "digits"')
-    start = r"^ *(?:- )?(?:run: |srun )?churn-jax ([^>\n]*)"
+    start = r"^ *(?:- )?(?:run: |srun )?churn-(?:jax |(?=compare ))([^>#\n]*)"
     for block in blocks(page, "sh") + blocks(page, "yaml"):
         for command in re.findall(start, block.replace("\\\n", ""), re.M):
             # Defaults of the first are in a study's folder; the others have no options.

@@ -46,13 +46,8 @@ def studies(text):
 
 
 def test_there_is_a_recipe_for_every_place():
-    assert [recipe.name for recipe in RECIPES] == [
-        "gke_xpk.sh",
-        "slurm_gpu.sbatch",
-        "tpu_queued.sh",
-        "tpu_vm.sh",
-        "workstation_gpu.sh",
-    ]
+    places = "gke_xpk.sh slurm_gpu.sbatch tpu_queued.sh tpu_vm.sh workstation_gpu.sh"
+    assert [recipe.name for recipe in RECIPES] == places.split()
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
@@ -110,13 +105,34 @@ def test_processes_of_a_node_see_all_of_its_gpus():
     assert "srun --kill-on-bad-exit=1 --gpu-bind=none" in dry(RECIPES[1])
 
 
-def test_a_wheel_is_copied_to_every_host_before_it_is_installed():
-    recipe = next(r for r in RECIPES if r.name == "tpu_vm.sh")
-    lines = dry(recipe, SOURCE="dist/churn_jax-1-py3-none-any.whl").splitlines()
-    (copied,) = [i for i, line in enumerate(lines) if " scp dist/churn_jax-1" in line]
+def test_both_wheels_are_copied_to_every_host_before_they_are_installed():
+    lines = dry(RECIPES[3], SOURCE="dist/churn_jax-1-any.whl").splitlines()
+    both = "scp dist/churn_compare-1-any.whl dist/churn_jax-1-any.whl churn:"
+    (copied,) = [i for i, line in enumerate(lines) if both in line]
     assert "--worker=all" in lines[copied]
-    (installed,) = [i for i, s in enumerate(lines) if "./churn_jax-1-py3" in s]
+    (installed,) = [i for i, s in enumerate(lines) if "./churn_jax-1" in s]
     assert copied < installed and "any.whl[tpu]" in lines[installed]
+    assert "./churn_compare-1-any.whl" in lines[installed]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("/a/clone[cuda]", "/a/clone/compare '/a/clone[cuda]'"),
+        ("dist/churn_jax-1.whl", "--find-links dist dist/churn_jax-1.whl"),
+        ("git+https://a/b", "'git+https://a/b#subdirectory=compare' git+https://a/b"),
+        ("churn-jax", "churn-jax"),
+    ],
+)
+def test_churn_compare_is_installed_from_the_same_place(source, words):
+    assert f"pip install --quiet {words}\n" in dry(RECIPES[4], SOURCE=source)
+
+
+@pytest.mark.parametrize("recipe", ["tpu_vm.sh", "tpu_queued.sh"])
+def test_a_wheel_without_that_of_churn_compare_creates_nothing(recipe, tmp_path):
+    (wheel := tmp_path / "churn_jax-1.whl").touch()
+    ended, words, printed = on_cloud(tmp_path, recipe, source=str(wheel))
+    assert (ended, words) == (2, []) and "churn_compare-1.whl is not there" in printed
 
 
 nowhere = pytest.mark.skipif(
@@ -154,14 +170,7 @@ esac
 
 
 def on_cloud(
-    folder,
-    recipe,
-    *options,
-    states=(),
-    codes=(),
-    wait="0",
-    signals=None,
-    source="wheel",
+    folder, recipe, *options, states=(), codes=(), wait="0", signals=None, source="a"
 ):
     """Runs a recipe; returns its exit code, its main requests and what it printed.
 

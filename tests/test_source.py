@@ -27,8 +27,11 @@ NOTEBOOKS = sorted(
 PLACES = (PYPROJECT, *PAGES, *WORKFLOWS, *RECIPES, *NOTEBOOKS)
 
 NAME = r"churn-jax(?P<extra>\[\w+\])?(?: @ [^\s\"'}]+)?"
-FROM_VARIABLE = "${CHURN_JAX:?Set CHURN_JAX to what pip installs churn-jax from.}"
-FROM_GITHUB = 'env: {CHURN_JAX: "${{ vars.CHURN_JAX }}"}'
+ALONE = r"churn-compare(?: @ [^\s\"'}]+)?"
+FROM_VARIABLE = (
+    "${CHURN_COMPARE:?Set CHURN_COMPARE to what pip installs churn-compare from.}"
+)
+FROM_GITHUB = 'env: {CHURN_COMPARE: "${{ vars.CHURN_COMPARE }}"}'
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
 COLAB = "https://colab.research.google.com/"
 
@@ -43,6 +46,12 @@ def requirement(settings: dict, extra: str = "") -> str:
         return f"churn-jax{extra}"
     source = settings["repository"]
     return f"churn-jax{extra} @ git+{source}" if source else ""
+
+
+def alone(settings: dict) -> str:
+    """The same for the comparison without the rest."""
+    known = requirement(settings).replace("jax", "compare", 1)
+    return f"{known}#subdirectory=compare" if " @ " in known else known
 
 
 def badge(settings: dict, notebook: str) -> str:
@@ -64,10 +73,8 @@ def page(text: str, settings: dict) -> str:
     local = r"\./compare \"?\.(?P<local>\[\w+\])?"
     wanted = rf'^pip install "?(?:{local}|{NAME})"?(?:  # in a clone.*)?$'
     text = re.sub(wanted, line, text, flags=re.M)
-    alone = requirement(settings).replace("jax", "compare", 1)
-    alone = f"{alone}#subdirectory=compare" if " @ " in alone else alone
     known = "./compare  # in a clone; once published: pip install churn-compare"
-    known = quoted(alone) if alone else known
+    known = quoted(alone(settings)) or known
     wanted = r'^pip install (?:"?churn-compare[^"\n]*"?|\./compare  # in a clone.*)$'
     return re.sub(wanted, f"pip install {known}", text, flags=re.M)
 
@@ -77,7 +84,7 @@ def quoted(requirement: str) -> str:
 
 
 def workflow(text: str, settings: dict) -> str:
-    known = requirement(settings)
+    known = alone(settings)
     environment = rf"(?:\n +{re.escape(FROM_GITHUB)})?"
 
     def line(match):
@@ -90,7 +97,7 @@ def workflow(text: str, settings: dict) -> str:
 
     wanted = (
         r"^(?P<start>(?P<indent> *)- (?P<run>run: )?pip install (?:[\w-]+ )*?)"
-        rf'"?(?:{re.escape(FROM_VARIABLE)}|{NAME})"?{environment}$'
+        rf'"?(?:{re.escape(FROM_VARIABLE)}|{ALONE})"?{environment}$'
     )
     return re.sub(wanted, line, text, flags=re.M)
 
@@ -161,27 +168,11 @@ def test_it_says_what_the_settings_say(place):
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "requirement"),
-    [
-        (
-            {"repository": "https://github.com/somebody/place", "published": False},
-            "churn-jax{} @ git+https://github.com/somebody/place",
-        ),
-        (
-            {"repository": "https://github.com/somebody/place", "published": True},
-            "churn-jax{}",
-        ),
-        (
-            {"repository": "https://git.example.org/place", "published": False},
-            "churn-jax{} @ git+https://git.example.org/place",
-        ),
-    ],
-    ids=["repository", "published", "elsewhere"],
-)
-def test_the_settings_reach_every_place_and_leave_it_again(
-    settings, requirement, tmp_path
-):
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("host", ["github.com/somebody", "git.example.org"])
+def test_the_settings_reach_every_place_and_leave_it_again(host, published, tmp_path):
+    settings = {"repository": f"https://{host}/place", "published": published}
+    source = "" if published else f" @ git+https://{host}/place"
     for place in PLACES:
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text((ROOT / place).read_text())
@@ -193,9 +184,11 @@ def test_the_settings_reach_every_place_and_leave_it_again(
         on_github = settings["repository"].startswith("https://github.com")
         assert (COLAB in text) == (shows and on_github), place
         assert "in a clone; once published" not in text, place
-        assert "CHURN_JAX" not in text, place
-        if place != PYPROJECT:
-            assert requirement.format(extra) in text, place
+        assert "CHURN_COMPARE" not in text, place
+        if place in WORKFLOWS:
+            assert f"churn-compare{source}" in text, place
+        elif place != PYPROJECT:
+            assert f"churn-jax{extra}{source}" in text, place
     urls = tomllib.loads(texts[PYPROJECT])["project"]["urls"]
     assert urls["Repository"] == settings["repository"]
     write(tmp_path, settings)  # twice is once

@@ -244,8 +244,8 @@ def probabilities_of(folder):
 
 
 def commands(text):
-    """The `churn-jax compare` commands in a text."""
-    found = re.findall(r"^ *churn-jax compare ((?:.*\\\n)*.*)", text, re.MULTILINE)
+    """The `churn-jax compare` and `churn-compare` commands in a text."""
+    found = re.findall(r"^ *churn-(?:jax )?compare ((?:.*\\\n)*.*)", text, re.MULTILINE)
     return [shlex.split(words.replace("\\\n", " ")) for words in found]
 
 

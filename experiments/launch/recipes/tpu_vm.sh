@@ -21,7 +21,7 @@ REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=4}"
 OUT="${OUT:-/mnt/shared/runs/$PRESET}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
-SOURCE="${SOURCE:-}" # a wheel that `make dist` built, or a requirement for pip
+SOURCE="${SOURCE:-}" # a wheel that `make dist` built, next to that of churn-compare, or a requirement for pip
 CREATE="${CREATE:-yes}" # no: it is there already
 
 dry=false
@@ -36,6 +36,15 @@ done
 if $dry && [[ -z "$SOURCE" ]]; then SOURCE='churn_jax.whl'; fi # as it would be given
 if [[ -z "$SOURCE" ]]; then
   echo "$0: set SOURCE to a wheel of churn-jax, or to what pip should install on the hosts" >&2 && exit 2
+fi
+# churn-compare, which it needs, has the same version and lies in the same place.
+needs=()
+case "$SOURCE" in
+  *git+*) needs=("git+${SOURCE#*git+}#subdirectory=compare") ;;
+  *.whl) needs=("${SOURCE%churn_jax*}churn_compare${SOURCE##*churn_jax}") ;;
+esac
+if [[ "$SOURCE" == *.whl && -e "$SOURCE" && ! -e "${needs[0]}" ]]; then
+  echo "$0: ${needs[0]} is not there; \`make dist\` builds both wheels" >&2 && exit 2
 fi
 # As it can be typed; words with spaces are quoted.
 show() {
@@ -72,13 +81,13 @@ if [[ "$CREATE" != no ]] && ! there; then
 fi
 on_all() { run gcloud compute tpus tpu-vm ssh "$NAME" --zone "$ZONE" --worker=all --command "$1"; }
 if [[ "$SOURCE" == *.whl ]]; then # installed from a copy on every host
-  run gcloud compute tpus tpu-vm scp "$SOURCE" "$NAME:" --zone "$ZONE" --worker=all
-  SOURCE="./${SOURCE##*/}[tpu]"
+  run gcloud compute tpus tpu-vm scp "${needs[0]}" "$SOURCE" "$NAME:" --zone "$ZONE" --worker=all
+  needs=("./${needs[0]##*/}") SOURCE="./${SOURCE##*/}[tpu]"
 fi
 # The hosts' own Python is 3.10, and 3.11 is needed: uv brings one.
 on_all "python3 -m pip install --quiet --user uv && ~/.local/bin/uv venv --quiet \
 --allow-existing --python 3.12 ~/churn && ~/.local/bin/uv pip install --quiet \
---python ~/churn/bin/python $(show "$SOURCE")"
+--python ~/churn/bin/python $(show "${needs[@]}" "$SOURCE")"
 # shellcheck disable=SC2088 # the home folder of the host
 on_all "$(show '~/churn/bin/churn-jax' study "$PRESET" --data-dir "$DATA_DIR" \
   --replicas "$REPLICAS" --mesh "$MESH" --launch.coordinator auto --out "$OUT")"

@@ -34,7 +34,14 @@ if $dry || [[ ! -x "$ENVIRONMENT/bin/churn-jax" ]]; then
     echo "$0: set SOURCE to what pip should install, such as /path/to/churn_jax[cuda]" >&2 && exit 2
   fi
   run python3 -m venv "$ENVIRONMENT"
-  run "$ENVIRONMENT/bin/pip" install --quiet "$SOURCE"
+  # churn-compare, which it needs: in the same clone, or a wheel next to its wheel.
+  place="${SOURCE%%\[*}" needs=()
+  case "$SOURCE" in
+    *git+*) needs=("git+${SOURCE#*git+}#subdirectory=compare") ;;
+    *.whl*) needs=(--find-links "$(dirname "$place")") ;;
+    */*) needs=("$place/compare") ;;
+  esac
+  run "$ENVIRONMENT/bin/pip" install --quiet "${needs[@]}" "$SOURCE"
 fi
 # JAX takes memory as it needs it, so that a desktop can share the GPU.
 export XLA_PYTHON_CLIENT_PREALLOCATE=false
