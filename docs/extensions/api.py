@@ -20,7 +20,7 @@ import formulas
 from docutils import nodes
 from public_names import (
     MODULES,
-    PACKAGE,
+    PLACES,
     ROOT,
     Public,
     exported,
@@ -671,7 +671,7 @@ def newest(folders: Iterable[Path]) -> float:
 def write_pages(app) -> None:
     """Writes the pages that are new or changed, and removes those of lost names."""
     stamp = API / ".written"
-    made_from = [PACKAGE, Path(__file__).parent]
+    made_from = [place / top for top, place in PLACES.items()] + [Path(__file__).parent]
     changed = max(newest(made_from), formulas.FORMULAS.stat().st_mtime)
     if stamp.exists() and stamp.stat().st_mtime > changed:
         return
