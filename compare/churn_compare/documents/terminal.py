@@ -189,15 +189,17 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
     from rich.text import Text as RichText
 
     out = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    rows = [[_cell(cell) for cell in row] for row in table.cells]
+    widest = [
+        max(cell_len(line) for cell in column for line in cell.plain.split("\n"))
+        for column in zip(*rows, strict=True)
+    ] or [0] * len(table.heads)
     columns = _columns(table, width)
-    texts = [[_cell(row[i]) for i, _ in columns] for row in table.cells]
-    for place, (_, column) in enumerate(columns):
-        widest = max(
-            (cell_len(line) for row in texts for line in row[place].plain.split("\n")),
-            default=0,
-        )
+    if sum(widest[i] + 2 for i, _ in columns) > width:
+        columns = [(i, c) for i, c in columns if c.detail != "full"]
+    for i, column in columns:
         left = column.align == "left"
-        least = min(widest, _NAME) if left else widest
+        least = min(widest[i], _NAME) if left else widest[i]
         if table.caption:  # tables of many versions may be too wide otherwise
             least = None
         out.add_column(
@@ -206,11 +208,11 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
             overflow="fold",
             min_width=least,
         )
-    for row in texts:
-        out.add_row(*row)
+    for row in rows:
+        out.add_row(*(row[i] for i, _ in columns))
     heading = RichText(printable(table.title), style="bold")
     if not table.caption:
-        return Padding(Group(heading, out), (1, 0, 0, 0))
+        return Padding(Group(heading, out), (1, 0, 0, 0)) if table.title else out
     out.title, out.title_justify, out.title_style = heading, "left", ""
     return Group("", out, _text(Text(table.caption, "soft")))
 

@@ -153,9 +153,11 @@ def test_a_writer_shows_what_is_for_it():
 
 
 def test_a_narrow_terminal_has_fewer_columns():
-    table = Table(["a", Column("much more", from_width=80)], [("1", "2")])
-    wide, narrow = (plain_text(Document("", blocks=[table]), n) for n in (80, 79))
-    assert "much more" in wide and "much more" not in narrow and "1" in narrow
+    for kind, of in (("plain", {"from_width": 80}), ("compare", {"detail": "full"})):
+        columns = ["a", Column("much more", **of)]
+        table = Table(columns, [("1" * 40, "2" * 36)], kind=kind)
+        wide, narrow = (plain_text(Document("", blocks=[table]), n) for n in (80, 79))
+        assert "much more" in wide and "much more" not in narrow and "1" in narrow
 
 
 def test_tables_without_frames_never_break_a_number():
