@@ -63,7 +63,7 @@ def compare(
     """What changes when the version `new` of a classifier replaces `old`.
 
     Outcomes other than predicted classes (right or wrong, scores, answers, numbers) are
-    compared by `comparison.compare_outcomes`.
+    compared by `compare_outcomes`.
 
     Args:
         old: predictions of the version in use: a file (`.npz`, `.npy`, `.csv`,

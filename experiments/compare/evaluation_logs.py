@@ -1,4 +1,4 @@
-"""How `tests/comparison/outcomes/logs/` was made: `python evaluation_logs.py FOLDER`.
+"""How `compare/tests/outcomes/logs/` was made: `python evaluation_logs.py FOLDER`.
 
 inspect_ai 0.3.285 asks a model with given answers six sums, twice; lm_eval 0.4.13 puts
 eight questions to its `dummy` model, with two seeds. Both without network.
