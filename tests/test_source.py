@@ -28,9 +28,7 @@ PLACES = (PYPROJECT, *PAGES, *WORKFLOWS, *RECIPES, *NOTEBOOKS)
 
 NAME = r"churn-jax(?P<extra>\[\w+\])?(?: @ [^\s\"'}]+)?"
 ALONE = r"churn-compare(?: @ [^\s\"'}]+)?"
-FROM_VARIABLE = (
-    "${CHURN_COMPARE:?Set CHURN_COMPARE to what pip installs churn-compare from.}"
-)
+FROM_VARIABLE = "${CHURN_COMPARE:?Set CHURN_COMPARE to the source of churn-compare.}"
 FROM_GITHUB = 'env: {CHURN_COMPARE: "${{ vars.CHURN_COMPARE }}"}'
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
 COLAB = "https://colab.research.google.com/"
@@ -162,10 +160,8 @@ def write(root: Path, settings: dict) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_it_says_what_the_settings_say(place):
-    found = (ROOT / place).read_text()
-    assert found == written(ROOT, place, settings_of(ROOT)), (
-        "run `python -m tests.test_source`"
-    )
+    wanted = written(ROOT, place, settings_of(ROOT))
+    assert (ROOT / place).read_text() == wanted, "run `python -m tests.test_source`"
 
 
 @pytest.mark.parametrize("published", [False, True])

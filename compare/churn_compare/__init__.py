@@ -87,63 +87,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "comparison": (
-        "compare",
-        "compare_pair",
-    ),
-    "display": (
-        "CompareResult",
-        "VersionsResult",
-    ),
-    "gate_file": (
-        "read_gates",
-        "read_waivers",
-    ),
-    "gate_outcomes": ("judge",),
-    "gates": (
-        "Gate",
-        "GateError",
-    ),
-    "intervals": (
-        "intervals",
-        "mcnemar_test",
-    ),
-    "noise": ("noise_test",),
-    "outcomes": (
-        "OutcomesResult",
-        "compare_outcomes",
-    ),
-    "pair": (
-        "Pair",
-        "Scanned",
-        "ScannedSide",
-        "Side",
-    ),
-    "quantities": (
-        "QUANTITIES",
-        "Quantity",
-    ),
-    "reading.join": ("join",),
-    "reading.sides": ("read_side",),
-    "result": (
-        "Clusters",
-        "Curve",
-        "Flow",
-        "GateOutcome",
-        "Group",
-        "Interval",
-        "McNemar",
-        "Noise",
-        "Points",
-        "Pooled",
-        "Precision",
-        "Regression",
-        "Version",
-        "Waived",
-        "Waiver",
-    ),
-    "scanning.scan": ("scan",),
-    "versions": ("compare_versions",),
+    "comparison": "compare compare_pair",
+    "display": "CompareResult VersionsResult",
+    "gate_file": "read_gates read_waivers",
+    "gate_outcomes": "judge",
+    "gates": "Gate GateError",
+    "intervals": "intervals mcnemar_test",
+    "noise": "noise_test",
+    "outcomes": "OutcomesResult compare_outcomes",
+    "pair": "Pair Scanned ScannedSide Side",
+    "quantities": "QUANTITIES Quantity",
+    "reading.join": "join",
+    "reading.sides": "read_side",
+    "result": "Clusters Curve Flow GateOutcome Group Interval McNemar Noise Points "
+    "Pooled Precision Regression Version Waived Waiver",
+    "scanning.scan": "scan",
+    "versions": "compare_versions",
 }
 
 
@@ -157,7 +116,7 @@ def __getattr__(name: str) -> Any:
         except PackageNotFoundError:
             return "0.0.0"  # a source tree that was never installed
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(importlib.import_module(f"{__name__}.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
