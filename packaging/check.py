@@ -2,8 +2,8 @@
 
 python packaging/check.py dist --constraints constraints.txt
 
-`churn-compare` alone, which must compare every kind of input (`trials.py`), then with
-`churn-jax`, which needs it.
+`churn-compare` alone, which must compare every kind of input (`trials.py`) without
+Matplotlib, then with `churn-jax`, which needs it and has Matplotlib.
 """
 
 import argparse
@@ -138,6 +138,7 @@ def check(dist: Path, constraints: Path, *, only_compare: bool = False) -> None:
             command = ("churn-jax", "compare")
             both.works(*command)
             both.works("churn-compare")
+            both.run("python", str(TRIALS))
             rows.append(("churn-jax", *both.size(), both.seconds(*command)))
     print("Median seconds of five, of which on a processor in brackets:")
     print(f"{'':14}{'packages':>9}{'MB':>7}", *(f"{case:>14}" for case in CASES))

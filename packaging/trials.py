@@ -5,6 +5,7 @@ must be found in whatever form they come.
 """
 
 import contextlib
+import importlib.util
 import io
 import json
 import sys
@@ -170,6 +171,9 @@ def main() -> None:
         for name in names:
             said = run(f"old{name}", f"new{name}", "--html", "page.html")
             assert FOUND in said, f"{name}: {said}"
+            if name == ".npz":  # a figure by Matplotlib, or a table in its place
+                drawn = importlib.util.find_spec("matplotlib") is not None
+                assert ("<svg" in Path("page.html").read_text()) == drawn
     with open("labels.csv", "w") as file:
         file.write("label\n" + "".join(f"{of}\n" for of in LABELS))
     said = run("old.npy", "new.npy", "--kind", "logits", "--labels", "labels.csv")
