@@ -17,20 +17,6 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LONGEST = 300
 
 
-def end_at_a_signal(program: str) -> None:
-    """Lets either signal end the process from now on, with a sentence."""
-
-    # Without an exception: the import of an extension would turn it into another one.
-    def end(number: int, frame: object) -> None:
-        del frame
-        os.write(2, f"{program}: {name_of_signal(number)}\n".encode())
-        os._exit(128 + number)
-
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
-
-
 def name_of_signal(number: int) -> str:
     """What a message calls the end by a signal."""
     return "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
@@ -59,28 +45,30 @@ def sentence_of(error: Exception) -> str:
         said = f"not enough memory ({said})" if said else "not enough memory"
     else:
         said = f"unexpected {type(error).__name__}: {said}"
-    if len(said) > _LONGEST:
-        said = f"{said[:_LONGEST]} ..."
+    said = f"{said[:_LONGEST]} ..." if len(said) > _LONGEST else said
     return f"{said}; --verbose shows where"
-
-
-def _complete_streams() -> None:
-    """Gives a process streams that take any text, also where they were closed."""
-    for name in ("stdout", "stderr"):
-        if (stream := getattr(sys, name)) is None:
-            setattr(sys, name, open(os.devnull, "w"))
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # of an encoding without Greek letters
 
 
 def words_of(argv: Sequence[str] | None, program: str) -> tuple[list[str], bool]:
     """The words of the command without --verbose, and whether it was there."""
-    if argv is None:  # this process is the command; JAX takes seconds to import
-        end_at_a_signal(program)
-        _complete_streams()
+    if argv is None:  # this process is the command
+        # Either signal ends it with a sentence, and without an exception, which the
+        # import of an extension would turn into another one; JAX takes seconds.
+        def end(number: int, _: object) -> None:
+            os.write(2, f"{program}: {name_of_signal(number)}\n".encode())
+            os._exit(128 + number)
+
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, end)
+        for name in ("stdout", "stderr"):  # they take any text, or were closed
+            if (stream := getattr(sys, name)) is None:
+                setattr(sys, name, open(os.devnull, "w"))
+            elif isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         # Modules of the user's in the current folder are found, but hide no others.
         sys.path.append("")
-    argv = list(sys.argv[1:] if argv is None else argv)
+        argv = sys.argv[1:]
     verbose = "--verbose" in argv
     # Whether an error shows its traceback and progress its details.
     logging.getLogger(program.replace("-", "_")).setLevel(

@@ -61,7 +61,7 @@ def test_every_output_of_compare_is_clean(tmp_path, capsys):
         )
     page, comment = tmp_path / "page.html", tmp_path / "comment.md"
     options = ["--slices", slices, "--html", page, "--markdown", comment]
-    gates = ["--max-churn", "1%", "--max-slice-churn", "2%", "--resamples", "100"]
+    gates = ["--max-churn", "1%", "--max-slice-nfr", "2%"]
     assert main([*map(str, (*sides, *options, *gates))]) == 1
     terminal = capsys.readouterr().out
     for text in (terminal, comment.read_text()):

@@ -28,6 +28,17 @@ from churn_compare.verdict import gate_sentence, sentences
 from tests.results import NAN, Page, pair_of, result_of
 
 COMMAND = "churn-jax compare a.npz b.npz --html c.html"
+HEADINGS = (
+    "Both versions",
+    "The update",
+    "More than retraining?",
+    "Where changed predictions go",
+    "Probabilities",
+    "Classes",
+    "Slices by region",
+    "Largest regressions",
+    "What was run",
+)
 
 
 @pytest.fixture(scope="module")

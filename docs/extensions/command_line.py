@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from churn_compare.option_list import Option, groups_of, options_of, positionals_of
+from churn_compare.option_list import Option, fields_of, helps_of, options_of
 from churn_jax.cli import EXIT_CODES
 from churn_jax.command.candidates import arguments_of, short_forms_of
 
@@ -64,8 +64,19 @@ def _groups(command: str) -> dict[str, str]:
     for name in PRESETS.get(command, ("",)):
         if (cls := arguments_of(command, *filter(None, [name]))) is None:
             continue
-        found |= {k: v for k, v in groups_of(cls).items() if k not in found}
+        found |= {k: v for k, v in _tables(cls) if k not in found}
     return found
+
+
+def _tables(
+    cls: type, instance: Any = None, above: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Paths of the tables of options, and what is said about each."""
+    for field, default in fields_of(cls, instance):
+        if dataclasses.is_dataclass(default):
+            text = helps_of(cls).get(field.name) or type(default).__doc__ or ""
+            yield above + field.name, text
+            yield from _tables(type(default), default, f"{above}{field.name}.")
 
 
 @functools.cache
@@ -99,7 +110,7 @@ def _sharing() -> frozenset[str]:
 
 def _lines(command: str) -> Iterator[str]:
     cls = arguments_of(command, *PRESETS.get(command, ())[:1])
-    for option in positionals_of(cls) if cls else ():
+    for option in options_of(cls, positional=True).values() if cls else ():
         yield f"`{option.metavar}`\n: {_sentence(option.help)}\n"
     streams = _of_streams(command)
     grouped: dict[tuple[str, bool], list[Option]] = {("", False): []}

@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 def compared(folder, *words):
     """Every number of the command, by name."""
     report = folder / "report.json"
-    few = ["--resamples", "200", "--json", str(report)]
+    few = ["--json", str(report)]
     assert main(["compare", *map(str, words), *few]) == 0
     found = json.loads(report.read_text())
     return found["examples"], found["quantities"], found["regressions_total"]

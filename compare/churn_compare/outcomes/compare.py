@@ -94,7 +94,6 @@ def compare_outcomes(
     equivalent: float | None = None,
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
-    ignore_inputs: bool = False,
     confirm: Sequence[str] = (),
     id_column: str | None = None,
     target_column: str | None = None,
@@ -134,7 +133,6 @@ def compare_outcomes(
             one-sided tests at 1 - `level`.
         top: also compares the first `top` items of rankings, as sets.
         on_missing: "intersect" compares the examples that both sides have.
-        ignore_inputs: whether examples are compared though their inputs differ.
         confirm: names of doubts about what was read that are right as they are.
         id_column: column of ids, if its name is not a usual one.
         target_column: column of what is right, in the same case.
@@ -184,7 +182,6 @@ def compare_outcomes(
         normalize=normalize,
         top=top,
         on_missing=on_missing,
-        inputs=not ignore_inputs,
         confirm=confirm,
         id_column=id_column,
     )

@@ -78,7 +78,6 @@ def join_outcomes(
     normalize: Normalization = "text",
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
-    inputs: bool = True,
     confirm: Sequence[str] = (),
     id_column: str | None = None,
 ) -> Joined:
@@ -97,7 +96,6 @@ def join_outcomes(
         top: also compares the first `top` of every ranking, as sets.
         on_missing: "intersect" leaves out examples that a side lacks, or whose
             outcome it lacks.
-        inputs: whether examples with another input under the same id are left out.
         confirm: names of doubts that are right as they are.
         id_column: name of the ids in the slices, if it is not a usual one.
 
@@ -122,14 +120,14 @@ def join_outcomes(
                 "leaves them out"
             )
         notes.append(f"{said} and are left out.")
-    if inputs and old.inputs is not None and new.inputs is not None:
+    if "inputs" not in confirm and old.inputs is not None and new.inputs is not None:
         same = equal(_taken(old.inputs, rows_old), _taken(new.inputs, rows_new))
         if changed := int((keep & ~same).sum()):
             said = f"{changed:,} of {len(keep):,} examples have another input"
             if not (keep & same).any():
                 raise PredictionsError(
                     f"{said} under the same id; if the prompt is what the update "
-                    "changes, add --ignore-inputs"
+                    "changes, add --confirm inputs"
                 )
             example = some(ids[keep & ~same])
             notes.append(

@@ -58,6 +58,7 @@ DOUBTS: dict[str, str] = {
     "many-classes": "more classes than half the examples",
     "below-chance": "a side that is right less often than by chance",
     "never-right": "answers of which none is like its target",
+    "inputs": "inputs that the update changes under the same id",
     "renamed-classes": "a class that is never predicted, another in its place",
 }
 """What `--confirm` accepts: name to what it confirms."""

@@ -191,8 +191,8 @@ def test_a_changed_input_is_named_and_not_compared():
     result = compare_outcomes(old, new)
     assert result.examples == 2 and result["correct"]["churn"].value == 0
     assert "1 of 3 examples have another input" in "".join(result.notes)
-    assert compare_outcomes(old, new, ignore_inputs=True).examples == 3
-    with pytest.raises(PredictionsError, match="add --ignore-inputs"):
+    assert compare_outcomes(old, new, confirm=["inputs"]).examples == 3
+    with pytest.raises(PredictionsError, match="add --confirm inputs"):
         compare_outcomes(old, new | {"input": ["x", "y", "z"]})
 
 
@@ -331,7 +331,7 @@ def test_columns_say_whether_classes_or_outcomes_are_compared(
     rows = [f"id,{lines[0]}", *(f"{i},{row}" for i, row in enumerate(lines[1:]))]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(rows) + "\n")
-    assert main([str(path), str(path), "--resamples", "100"]) == 0
+    assert main([str(path), str(path)]) == 0
     assert says in " ".join(capsys.readouterr().out.split())
 
 
@@ -473,8 +473,8 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(tmp_path, capsys):
     assert "Two of 3 runs differ on" in said and "standard deviation" in said
     assert main(["--noise", str(paths[0])]) == 2
     assert "there is one" in capsys.readouterr().err
-    assert main(["--noise", *map(str, paths), "--top", "3"]) == 2
-    assert "--top is for OLD and NEW, not for --noise" in capsys.readouterr().err
+    assert main(["--noise", *map(str, paths), "--by", "x"]) == 2
+    assert "--by is for OLD and NEW, not for --noise" in capsys.readouterr().err
 
 
 def test_noise_of_classes_in_clusters(tmp_path):

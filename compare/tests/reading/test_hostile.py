@@ -20,7 +20,7 @@ def compare(folder, name, content, *words):
     """Exit code of comparing a file with itself."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return main([str(path), str(path), "--resamples", "100", *words])
+    return main([str(path), str(path), *words])
 
 
 @pytest.mark.parametrize(
