@@ -40,16 +40,10 @@ TEXTS = [
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "experiments").rglob("*.md")),
 ]
-SLOW = (
-    "start/compare",
-    "start/train",
-    "how_to/own_loop",
-    "how_to/updates",
-    "how_to/own_method",
-    "how_to/own_networks",
-    "how_to/studies",
-    "how_to/training",
-)  # they train, or draw a report
+SLOW = {"start/compare", "start/train"} | {
+    f"how_to/{name}"
+    for name in "own_loop updates own_method own_networks studies training".split()
+}  # they train, or draw a report
 
 
 def name_of(page):
@@ -385,6 +379,15 @@ def test_links_between_files_lead_somewhere(page):
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_parts_that_contributing_names_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for package in ("compare/churn_compare", "churn_jax"):
+        table = text.partition(f"| Part of `{Path(package).name}` |")[2]
+        parts = re.findall(r"^\| (`[^|]*) \|", table.partition("\n\n")[0], re.M)
+        for name in re.findall(r"`([^`]*)`", "".join(parts)):
+            assert (ROOT / package / name).exists(), name
 
 
 def test_the_readme_is_short_and_links_every_page():
