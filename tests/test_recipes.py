@@ -15,6 +15,7 @@ from churn_jax.command.study import _parse
 from tests.test_source import requirement, settings_of
 
 ROOT = Path(__file__).parents[1]
+SAID = {"capture_output": True, "text": True, "timeout": 20}
 RECIPES = sorted((ROOT / "experiments" / "launch" / "recipes").glob("*.s*"))
 
 
@@ -22,13 +23,7 @@ def dry(recipe, **variables):
     """What the recipe would run, one command per line; it may run nothing."""
     ours = {"PATH": os.environ["PATH"], "HOME": "/home/somebody", "SOURCE": "churn-jax"}
     ours |= variables
-    done = subprocess.run(
-        ["bash", str(recipe), "--dry-run"],
-        env=ours,
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
+    done = subprocess.run(["bash", str(recipe), "--dry-run"], env=ours, **SAID)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -143,13 +138,8 @@ nowhere = pytest.mark.skipif(
 @nowhere
 @pytest.mark.parametrize("name", ["tpu_vm.sh", "workstation_gpu.sh"])
 def test_nothing_is_installed_from_an_address_that_nobody_gave(name):
-    done = subprocess.run(
-        ["bash", str(RECIPES[0].parent / name)],
-        env={"PATH": os.environ["PATH"], "HOME": "/home/somebody"},
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
+    ours = {"PATH": os.environ["PATH"], "HOME": "/home/somebody"}
+    done = subprocess.run(["bash", str(RECIPES[0].parent / name)], env=ours, **SAID)
     assert (done.returncode, done.stdout) == (2, "")
     assert "set SOURCE to" in done.stderr and done.stderr.count("\n") == 1
 
