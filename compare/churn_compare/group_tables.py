@@ -31,7 +31,9 @@ def group_blocks(
 ) -> list[Block]:
     """One grouping on the page: the most changed groups, and all of them folded."""
     first = "Class of the label" if grouping == "class" else grouping
-    ordered = sorted(groups, key=_by_evidence if labelled else _by_churn)
+    # The maximum is 0 for NaN.
+    churn = lambda group: -max(0.0, group.churn.value)  # noqa: E731
+    ordered = sorted(groups, key=_by_evidence if labelled else churn)
     total = count_text(len(ordered))
     said: list[str | Strong] = [f"{total} groups, the most changed first."]
     if labelled:
@@ -67,11 +69,6 @@ def _by_evidence(group: Group) -> tuple[float, float, float]:
     p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
     gain = group.accuracy_gain.value
     return p, raw, 0.0 if math.isnan(gain) else -abs(gain)
-
-
-def _by_churn(group: Group) -> float:
-    churn = group.churn.value
-    return 0.0 if math.isnan(churn) else -churn
 
 
 def _finding(group: Group, level: float) -> str:

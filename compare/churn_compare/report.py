@@ -6,7 +6,7 @@ Verdict is what a terminal shows, summary a comment and a notebook, full the pag
 import datetime
 import functools
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -50,7 +50,7 @@ KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
 
 def document(result: Findings, command: str = "") -> Document:
     """The report of an update; drawing its figures takes a while."""
-    facts = {"Command": command} | {
+    facts = {
         side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
         for side in (result.old, result.new)
     }
@@ -68,43 +68,50 @@ def verdict(
     result: Judged,
     said: Sequence[str],
     notes: Sequence[str],
-    gates: Sequence[tuple[GateOutcome, str]] | None = None,
+    gates: Sequence[tuple[GateOutcome, str]] = (),
     sentence: str = "",
 ) -> list[Section]:
     """What was read, the gates and the sentences: the start of every report."""
-    each = [(gate, "") for gate in result.gates] if gates is None else gates
-    sentence = sentence or gate_sentence(result)
-    blocks: list[Block] = [Text((Strong(sentence),), f"outcome {KINDS[result.state]}")]
-    blocks += [
-        gate_rows(each),
-        *(Text(s, "lead" * (not i)) for i, s in enumerate(said)),
-    ]
+    lines = []
+    for gate, step in gates or [(gate, "") for gate in result.gates]:
+        kind, word = KINDS[gate.state], gate.state.upper()
+        parts = Strong(word, kind), f"{gate.line.removeprefix(word)}{step}"
+        lines.append(Text(parts, f"line {kind}"))
+    found = Strong(sentence or gate_sentence(result))
+    texts = (Text(text, "lead" * (not i)) for i, text in enumerate(said))
+    blocks = [Text((found,), f"outcome {KINDS[result.state]}"), Rows(lines), *texts]
     read = Rows([Text(note) for note in notes], kind="note remark")
     return [Section("", [read]), Section("", blocks, kind="said")]
 
 
 def what_was_run(facts: dict[str, str], level: float) -> Section:
     """When and with what a comparison was made."""
-    return Section(
-        "What was run", [Facts(facts | made(level, "Software"))], detail="full"
-    )
+    facts |= made(level, "Software")
+    return Section("What was run", [Facts(facts)], detail="full")
 
 
 def sections(result: Findings) -> list[Section]:
     """The numbers, figures and tables of an update."""
+    noise: list[Block] = []
+    if result.noise is not None:
+        said = (
+            "Two runs of one version differ though nothing was changed. Only what the "
+            "update changes beyond that is its own doing."
+        )
+        noise = [Text(said, "soft"), noise_table(result.noise)]
+    grouped = {
+        group_title(of): group_blocks(of, groups, result.level, result.labelled)
+        for of, groups in result.groupings.items()
+    }
     return [
         Section("", changes_table(result)),
         Section("The update", [singles_table(result)], detail="summary"),
-        Section("More than retraining?", _noise(result), detail="summary"),
+        Section("More than retraining?", noise, detail="summary"),
         Section("Where changed predictions go", _flow(result), detail="full"),
         Section("Probabilities", _probabilities(result), detail="full"),
         *(
-            Section(
-                group_title(grouping),
-                group_blocks(grouping, groups, result.level, result.labelled),
-                detail="summary",
-            )
-            for grouping, groups in result.groupings.items()
+            Section(title, inside, detail="summary")
+            for title, inside in grouped.items()
         ),
         Section("Largest regressions", _regressions(result), detail="summary"),
     ]
@@ -114,47 +121,21 @@ def about(result: Findings) -> str:
     """What was compared, in one line."""
     old, new = _side(result.old), _side(result.new)
     sides = f"each: {old}" if old == new else f"old: {old}; new: {new}"
-    labels = "" if result.labelled else " without labels"
-    examples = f"{_counted(result.examples, 'example')}{_in_clusters(result)}{labels}"
-    return f"{examples}; {sides}"
+    said = _counted(result.examples, "example")
+    if result.clusters is not None:
+        of = f" of {result.clusters.column}" if result.clusters.column else ""
+        said += f" in {_counted(result.clusters.count, 'cluster')}{of}"
+    return f"{said}{'' if result.labelled else ' without labels'}; {sides}"
 
 
-def _in_clusters(result: Findings) -> str:
-    """Of which clusters the examples are."""
-    if result.clusters is None:
-        return ""
-    of = f" of {result.clusters.column}" if result.clusters.column else ""
-    return f" in {_counted(result.clusters.count, 'cluster')}{of}"
-
-
-def _counted(count: int, word: str, plural: str = "s") -> str:
-    return f"{count_text(count)} {word}{'' if count == 1 else plural}"
-
-
-def gate_rows(gates: Sequence[tuple[GateOutcome, str]]) -> Rows:
-    """The gates, each with its update in a folder, as coloured lines of the page."""
-    lines = []
-    for gate, step in gates:
-        kind, word = KINDS[gate.state], gate.state.upper()
-        rest = gate.line.removeprefix(word)
-        lines.append(Text((Strong(word, kind), f"{rest}{step}"), f"line {kind}"))
-    return Rows(lines)
+def _counted(count: int, word: str) -> str:
+    return f"{count_text(count)} {word}{'' if count == 1 else 's'}"
 
 
 def _side(version: Version) -> str:
     kind = {"classes": "predicted classes"}.get(version.kind, version.kind)
-    runs = "1 run" if version.runs == 1 else f"{version.runs} runs"
-    return f"{kind}, {count_text(version.classes)} classes, {runs}"
-
-
-def _noise(result: Findings) -> list[Block]:
-    if result.noise is None:
-        return []
-    said = (
-        "Two runs of one version differ though nothing was changed. Only what the "
-        "update changes beyond that is its own doing."
-    )
-    return [Text(said, "soft"), noise_table(result.noise)]
+    classes = f"{count_text(version.classes)} classes"
+    return f"{kind}, {classes}, {_counted(version.runs, 'run')}"
 
 
 def _flow(result: Findings) -> list[Block]:
@@ -213,23 +194,16 @@ def _regressions(result: Findings) -> list[Block]:
     listed, total = len(result.regressions), result.regressions_total
     if not listed:
         return [Text("None is listed." if total else "There is none.")]
-    runs = result.run_pairs > 1
+    when = "in some pair of runs" if result.run_pairs > 1 else "now"
     of = f"{count_text(listed)} of the {count_text(total)}"
     of = of if listed < total else f"All {count_text(total)}"
-    when = "in some pair of runs" if runs else "now"
     said = f"{of} examples that were right before and are wrong {when}, worst first."
-    shown = result.regressions[:_REGRESSIONS]
     first, others = (
-        regressions_table(part, scored=scored(result), runs=runs)
-        for part in (shown[:_LISTED], shown[_LISTED:])
+        regressions_table(result, result.regressions[part])
+        for part in (slice(_LISTED), slice(_LISTED, _REGRESSIONS))
     )
     more = Fold(f"{count_text(len(others.rows))} more", [others])
     return [Text(said, "soft"), first, *([more] if others.rows else [])]
-
-
-def scored(result: Findings) -> bool:
-    """Whether both versions have logits or probabilities."""
-    return "classes" not in (result.old.kind, result.new.kind)
 
 
 def made(level: float, software: str) -> dict[str, str]:
@@ -244,22 +218,37 @@ def made(level: float, software: str) -> dict[str, str]:
     }
 
 
+def quantity_terms(names: Iterable[str], level: float, runs: str) -> dict[str, str]:
+    """Quantities and what they are, then intervals; changes explain themselves."""
+    found: dict[str, str] = {}
+    for name in names:
+        if name not in QUANTITIES or QUANTITIES[name].is_change:
+            continue
+        formula, better = QUANTITIES[name].formula, QUANTITIES[name].better
+        first, *rest = formula.split(" ")
+        if first.islower() and "_" not in first:
+            formula = " ".join((first.capitalize(), *rest))
+        # Of scores, the measure knows it.
+        known = better and not name.startswith("score")
+        heading = QUANTITIES[name].heading.removesuffix(", old").removesuffix(", new")
+        said = (
+            f"{formula}. {better.capitalize()} is better." if known else f"{formula}."
+        )
+        found.setdefault(heading, said)
+    found[f"{level_text(level)} interval"] = (
+        f"In about {level_text(level)} of repetitions with other examples such an "
+        f"interval holds the true number. {runs}"
+    )
+    return found
+
+
 def terms(result: Findings) -> list[Term]:
     """Every quantity and test that this comparison has."""
-    found: dict[str, str] = {}
-    for name in result.quantities:
-        quantity = QUANTITIES[name]
-        if quantity.is_change:
-            continue  # its two versions explain it
-        heading = quantity.heading.removesuffix(", old").removesuffix(", new")
-        better = quantity.better and f" {quantity.better.capitalize()} is better."
-        found.setdefault(heading, f"{quantity.formula}.{better}")
-    level = level_text(result.level)
-    found[f"{level} interval"] = (
-        f"In about {level} of repetitions with other examples (and other runs, where "
-        "there are several) such an interval holds the true number. Both versions are "
-        "always compared on the same examples."
+    runs = (
+        "Several runs are taken as a sample, too. Both versions are always compared on "
+        "the same examples."
     )
+    found = quantity_terms(result.quantities, result.level, runs)
     if result.labelled:
         found["Negative and positive flips"] = (
             "Examples that were right and are wrong now, and the reverse. Their rates "

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import (
     Curve,
+    Findings,
     Flow,
     Interval,
     Noise,
@@ -47,96 +47,50 @@ def number_cell(interval: Interval | None, unit: Unit) -> Cell:
     return Cell(value_text(interval, unit), below=range_text(interval, unit))
 
 
-class Change(NamedTuple):
-    """A quantity that each version has, and its change."""
-
-    heading: str
-    better: str
-    old: Cell
-    new: Cell
-    change: Cell
-    word: str  # "better", "worse", "unclear", "same"; "" where there is no interval
-
-
-def changes(result: Numbered) -> list[Change]:
-    """Accuracy, NLL, Brier score and ECE of both versions, and the change."""
-    found = []
-    less = getattr(result, "lower_is_better", False)
-    for name, quantity in QUANTITIES.items():
-        if not quantity.is_change:
-            continue
-        lower = less and name == "score_change"
-        stem = name.rpartition("_")[0]
-        of_sides = [f"{stem}_{side}" for side in ("old", "new")]
-        if not {*of_sides} & {*result.quantities}:
-            continue
-        old, new = (
-            number_cell(result.quantities.get(side), QUANTITIES[side].unit)
-            for side in of_sides
-        )
-        change = result.quantities.get(name)
-        word = ""
-        if change is not None and has_range(change):
-            nothing = change.low == change.high == 0
-            word = "same" if nothing else judgement(name, change, lower)
-        heading = quantity.heading.rpartition(",")[0]
-        cell = number_cell(change, quantity.unit)
-        better = _BETTER["lower" if lower else quantity.better]
-        found.append(Change(heading, better, old, new, cell, word))
-    return found
-
-
 def changes_table(result: Numbered) -> list[Block]:
-    """The numbers that each version has, and their changes."""
+    """Accuracy, NLL, Brier score and ECE of both versions, and their changes."""
     rows = []
-    for row in changes(result):
-        mark = _MARKS.get(row.word, "not detectable" if row.word else "")
-        tone = row.word if row.word in _MARKS else mark and "soft"
-        change = dataclasses.replace(row.change, mark=mark, tone=tone)
-        rows.append((Cell(row.heading, below=row.better), row.old, row.new, change))
+    for name, quantity in QUANTITIES.items():
+        stem = name.rpartition("_")[0]
+        sides = [f"{stem}_{side}" for side in ("old", "new")]
+        if not quantity.is_change or not {*sides} & {*result.quantities}:
+            continue
+        lower = name == "score_change" and getattr(result, "lower_is_better", False)
+        change = result.quantities.get(name)
+        cell = number_cell(change, quantity.unit)
+        if change is not None and has_range(change):
+            same = change.low == change.high == 0
+            word = "" if same else judgement(name, change, lower)
+            mark = _MARKS.get(word, "not detectable")
+            cell = dataclasses.replace(
+                cell, mark=mark, tone=word if word in _MARKS else "soft"
+            )
+        better = _BETTER["lower" if lower else quantity.better]
+        heading = Cell(quantity.heading.rpartition(",")[0], below=better)
+        each = [
+            number_cell(result.quantities.get(s), QUANTITIES[s].unit) for s in sides
+        ]
+        rows.append((heading, *each, cell))
     caption = f"Below each number: its {level_text(result.level)} interval."
     heads = ("Both versions", "Old", "New", "Change")
     return [Table(heads, rows, "", caption, "compare versions")] if rows else []
 
 
-class Single(NamedTuple):
-    """A quantity of the two versions together."""
-
-    heading: str
-    better: str
-    interval: Interval
-    unit: Unit
-    formula: str
-
-
-def singles(result: Numbered) -> list[Single]:
-    """Churn, flips and all other quantities of the two versions together."""
-    both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if q.is_change}
-    return [
-        Single(q.heading, _BETTER[q.better], result[name], q.unit, q.formula)
-        for name, q in QUANTITIES.items()
-        if name in result.quantities
-        and not q.is_change
-        and name.rpartition("_")[0] not in both
-    ]
-
-
-def singles_table(result: Numbered) -> Table:
+def singles_table(result: Numbered, more: Sequence[tuple] = ()) -> Table:
     """Churn, flips and the other numbers of the two versions together."""
-    rows = [
-        (
-            Cell(row.heading, below=row.better),
-            value_text(row.interval, row.unit),
-            range_text(row.interval, row.unit)
-            or ("undefined" if math.isnan(row.interval.value) else NOTHING),
-            row.formula,
-        )
-        for row in singles(result)
-    ]
-    interval = f"{level_text(result.level)} interval"
+    both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if q.is_change}
+    rows: list[tuple] = []
+    for name, q in QUANTITIES.items():
+        of_both = q.is_change or name.rpartition("_")[0] in both
+        if name in result.quantities and not of_both:
+            interval = result[name]
+            nothing = "undefined" if math.isnan(interval.value) else NOTHING
+            heading = Cell(q.heading, below=_BETTER[q.better])
+            ends = range_text(interval, q.unit) or nothing
+            rows.append((heading, value_text(interval, q.unit), ends, q.formula))
     what = Column("What it is", "left", from_width=_WIDE)
-    heads = ("", "Value", interval, what)
-    return Table(heads, rows, kind="compare numbers")
+    heads = ("", "Value", f"{level_text(result.level)} interval", what)
+    return Table(heads, [*rows, *more], kind="compare numbers")
 
 
 def noise_table(noise: Noise) -> Table:
@@ -157,10 +111,10 @@ def noise_table(noise: Noise) -> Table:
     return Table(("Churn", ""), rows, kind="compare")
 
 
-def regressions_table(
-    regressions: Sequence[Regression], *, scored: bool, runs: bool
-) -> Table:
-    """Examples that were right and are wrong now, worst first, for the page."""
+def regressions_table(result: Findings, shown: Sequence[Regression]) -> Table:
+    """Examples that were right and are wrong now, worst first."""
+    scored = "classes" not in (result.old.kind, result.new.kind)
+    runs = result.run_pairs > 1
     columns = [
         Column(heading, "left", first="ascending")
         for heading in ("Example", "Label", "Predicted before", "Predicted now")
@@ -172,7 +126,7 @@ def regressions_table(
         ]
     columns += [Column("Of pairs of runs", detail="full")] if runs else []
     rows = []
-    for found in regressions:
+    for found in shown:
         row: list[Cell | str] = [found.id, found.label]
         for name, confidence in (
             (found.old, found.old_confidence),
@@ -191,8 +145,15 @@ def regressions_table(
 
 def flow_map(flow: Flow) -> Table:
     """Changed predictions from class (rows) to class (columns), the darker the more."""
-    counts = _flow_counts(flow)
-    names = _largest_classes(flow)
+    labelled = bool(flow.negative) and not math.isnan(flow.negative[0])
+    counts = (flow.examples, flow.negative)[: 1 + labelled]
+    sizes: dict[str, float] = {}
+    for old, new, count in zip(flow.old, flow.new, flow.examples, strict=True):
+        for name in (old, new):
+            sizes[name] = sizes.get(name, 0.0) + count
+    names = sorted(sizes, key=lambda name: (-sizes[name], name))
+    if (rest := len(names) - _CLASSES + 1) > 1:
+        names = [*names[: _CLASSES - 1], f"{count_text(rest)} others"]
     place = {name: i for i, name in enumerate(names)}
     last = len(names) - 1
     sums = np.zeros((len(counts), len(names), len(names)))
@@ -211,19 +172,6 @@ def flow_map(flow: Flow) -> Table:
     each = range(len(names))
     rows = [(name, *(cell(i, j) for j in each)) for i, name in enumerate(names)]
     return Table([Column("Before, now", "left"), *names], rows, kind="compare")
-
-
-def _largest_classes(flow: Flow) -> list[str]:
-    """The classes with the most changes, the largest first; the rest are one."""
-    sizes: dict[str, float] = {}
-    for old, new, count in zip(flow.old, flow.new, flow.examples, strict=True):
-        for name in (old, new):
-            sizes[name] = sizes.get(name, 0.0) + count
-    order = sorted(sizes, key=lambda name: (-sizes[name], name))
-    if len(order) <= _CLASSES:
-        return order
-    rest = len(order) - _CLASSES + 1
-    return [*order[: _CLASSES - 1], f"{count_text(rest)} others"]
 
 
 def mean_count(examples: float) -> str:
@@ -245,8 +193,3 @@ def reliability_table(old: Curve, new: Curve) -> Table:
             row += [count_text(curve.examples[i]), *map(share_text, numbers)]
         rows.append(row)
     return Table(heads, rows, title="Reliability", kind="compare")
-
-
-def _flow_counts(flow: Flow) -> tuple[tuple[float, ...], ...]:
-    labelled = bool(flow.negative) and not math.isnan(flow.negative[0])
-    return (flow.examples, flow.negative, flow.positive)[: 3 if labelled else 1]

@@ -1,6 +1,5 @@
 """A folder of versions as a document: the page, a terminal and a notebook."""
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -28,7 +27,7 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.report import scored, verdict, what_was_run
+from churn_compare.report import verdict, what_was_run
 from churn_compare.result import Findings, Interval, VersionsFindings
 from churn_compare.tables import (
     changes_table,
@@ -62,18 +61,18 @@ def document(result: VersionsFindings, command: str = "") -> Document:
     labels = short_labels(result)
     steps = [(step, f"update-{i + 1}") for i, step in enumerate(result.steps)]
     steps += [(result.whole, _WHOLE)] if len(steps) > 1 else []
-    links = [link for _, link in steps]
     facts = {
-        "Command": command,
         "Versions": ", ".join(f"{v.name} ({v.kind})" for v in result.versions),
         "Compared": f"{count_text(result.examples)} examples that all versions have",
     }
     gates = [(g, f" [{title_of(s)}]") for s in result.steps for g in s.gates]
-    said, notes = versions_sentences(result), list(map(remark, result.notes))
+    read = {line for step in result.steps for line in step.read}
+    notes = [note if note in read else remark(note) for note in result.notes]
+    said = versions_sentences(result)
     blocks = [
         *verdict(result, said, notes, gates, versions_gate_sentence(result)),
-        Section("Versions", [_untitled(version_table(result, labels))]),
-        Section("Updates", [_linked(step_table(result), links)]),
+        Section("Versions", [version_table(result, labels)]),
+        Section("Updates", [step_table(result, [link for _, link in steps])]),
         Section(
             "Every version against every other",
             matrix_tables(result, labels),
@@ -95,20 +94,6 @@ def title_of(step: Findings) -> str:
     return f"{step.old.name} → {step.new.name}"
 
 
-def _untitled(table: Table) -> Table:
-    """Without its title, which is the heading of the section."""
-    return dataclasses.replace(table, title="")
-
-
-def _linked(table: Table, links: Sequence[str]) -> Table:
-    """With links from the first rows to the sections `links`."""
-    rows = [
-        (Cell(str(first), link=link), *rest)
-        for (first, *rest), link in zip(table.rows, links, strict=False)
-    ]
-    return dataclasses.replace(table, title="", rows=[*rows, *table.rows[len(rows) :]])
-
-
 def _update(step: Findings) -> list[Block]:
     """One update; its classes and slices are only on a page of its own."""
     blocks: list[Block] = [
@@ -120,9 +105,7 @@ def _update(step: Findings) -> list[Block]:
     if shown := step.regressions[:_REGRESSIONS]:
         total = count_text(step.regressions_total)
         summary = f"Largest regressions, {count_text(len(shown))} of {total}"
-        runs = step.run_pairs > 1
-        table = regressions_table(shown, scored=scored(step), runs=runs)
-        blocks.append(Fold(summary, [table]))
+        blocks.append(Fold(summary, [regressions_table(step, shown)]))
     return blocks
 
 
@@ -234,35 +217,30 @@ def version_table(result: VersionsFindings, labels: Sequence[str]) -> Table:
             row.append(share_text(result.churn[i, i]))
         rows.append(row)
     caption = _interval_note(result) if result.labelled else ""
-    return Table(heads, rows, "Versions", caption, "compare history")
+    return Table(heads, rows, "", caption, "compare history")
 
 
-def step_table(result: VersionsFindings, labels: Sequence[str] | None = None) -> Table:
+def step_table(result: VersionsFindings, links: Sequence[str]) -> Table:
     """One row per update, then the last version against the first, then the sum."""
-    labels = result.names if labels is None else labels
     names = [name for name in _IN_STEPS if name in result.whole.quantities]
     heads = ["Update", *(_IN_STEPS[name] for name in names)]
     heads += ["p"] if result.labelled else []
-
-    def cells(step: Findings) -> list[Cell]:
-        found = [_cell(step[name], name) for name in names]
+    caption = _interval_note(result) + (f" {_FLIPS}" if result.labelled else "")
+    several = len(result.steps) > 1
+    rows = []
+    for step, link in zip((*result.steps, *[result.whole] * several), links):
+        row = [Cell(title_of(step), link=link)]
+        row += [_cell(step[name], name) for name in names]
         if step.labelled:
             p = NOTHING if step.mcnemar is None else p_text(step.mcnemar.p)
-            found.append(Cell(p))
-        return found
-
-    rows = [
-        (f"{labels[i]} -> {labels[i + 1]}", *cells(step))
-        for i, step in enumerate(result.steps)
-    ]
-    caption = _interval_note(result) + (f" {_FLIPS}" if result.labelled else "")
-    if len(result.steps) > 1:
-        rows.append((f"{labels[0]} -> {labels[-1]}", *cells(result.whole)))
+            row.append(Cell(p))
+        rows.append(row)
+    if several:
         nan = float("nan")
         sums = [_cell(Interval(result.step_sum(n), nan, nan), n) for n in names]
-        rows.append(("Sum", *sums, *([Cell("")] if result.labelled else [])))
+        rows.append([Cell("Sum"), *sums, *([Cell("")] if result.labelled else [])])
         caption += " The row before the last compares the last version with the first."
-    return Table(heads, rows, "Updates", caption, "compare history")
+    return Table(heads, rows, "", caption, "compare history")
 
 
 def matrix_tables(result: VersionsFindings, labels: Sequence[str]) -> list[Table]:

@@ -20,7 +20,7 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import about
 from churn_compare.result import Interval
-from churn_compare.tables import changes, noise_table, singles
+from churn_compare.tables import changes_table, noise_table, singles_table
 from tests.results import NAN, NONE, result_of
 
 
@@ -88,37 +88,33 @@ def test_a_change_counts_where_its_interval_leaves_zero_out(name, low, high, wor
 @pytest.mark.parametrize("scored", [True, False])
 def test_every_quantity_is_in_one_table(labelled, scored):
     result = result_of(labelled=labelled, scored=scored)
-    changed, single = changes(result), [row.heading for row in singles(result)]
+    changed = [row[0].text for table in changes_table(result) for row in table.cells]
+    single = [row[0].text for row in singles_table(result).cells]
     headings = [quantity.heading for quantity in QUANTITIES.values()]
     assert single == [heading for heading in headings if heading in single]
     assert len(single) + 3 * len(changed) == len(result.quantities)
     expected = ["Accuracy", "NLL", "Brier score", "ECE"] if scored else ["Accuracy"]
-    assert [row.heading for row in changed] == (expected if labelled else [])
+    assert changed == (expected if labelled else [])
 
 
 @pytest.mark.parametrize(
-    ("change", "word"),
+    ("change", "mark"),
     [
-        ((0.02, 0.01, 0.03), "better"),
-        ((0.01, -0.01, 0.03), "unclear"),
-        ((0.0, 0.0, 0.0), "same"),
+        ((0.02, 0.01, 0.03), "✓ better"),
+        ((0.01, -0.01, 0.03), "not detectable"),
+        ((0.0, 0.0, 0.0), "not detectable"),
         ((0.01, NAN, NAN), ""),
     ],
 )
-def test_a_change_has_a_word(change, word):
+def test_a_change_has_a_mark(change, mark):
     result = result_of()
     numbers = {**result.quantities, "accuracy_gain": Interval(*change)}
-    row = changes(dataclasses.replace(result, quantities=numbers))[0]
-    assert row.word == word
-
-
-def test_a_number_of_one_version_alone_is_shown():
-    result = result_of()
-    numbers = {**result.quantities}
-    del numbers["nll_old"], numbers["nll_change"]
-    row = changes(dataclasses.replace(result, quantities=numbers))[1]
-    assert (row.heading, row.old, row.word) == ("NLL", Cell("–"), "")
-    assert row.new.text == value_text(result["nll_new"], "number")
+    del numbers["nll_old"], numbers["nll_change"]  # one version alone is shown
+    (table,) = changes_table(dataclasses.replace(result, quantities=numbers))
+    assert table.cells[0][3].mark == mark
+    heading, old, new, _ = table.cells[1]
+    assert (heading.text, old) == ("NLL", Cell("–"))
+    assert new.text == value_text(result["nll_new"], "number")
 
 
 def test_retraining_is_shown_for_the_sides_that_have_runs():

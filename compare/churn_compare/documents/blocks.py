@@ -505,8 +505,8 @@ def with_headings(blocks: Sequence[Block]) -> list[Block]:
         if not isinstance(block, Section):
             found.append(block)
         elif inside := with_headings(block.blocks):
-            title: list[Block] = [Text("\n"), Text(block.title, "best")]
-            found += [*(title if block.title else []), *inside]
+            title = [Text(block.title, "best")] if block.title else []
+            found += [*([Text("\n")] if found or title else []), *title, *inside]
     return found
 
 

@@ -39,7 +39,7 @@ _STYLES = {
     "better": "green",
     "worse": "red",
 }
-_NAME = 8  # columns that a name has, however narrow the terminal is
+_NAME = 12  # columns that a name has, however narrow the terminal is
 
 
 def print_document(
@@ -214,7 +214,8 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
     if not table.caption:
         return Padding(Group(heading, out), (1, 0, 0, 0)) if table.title else out
     out.title, out.title_justify, out.title_style = heading, "left", ""
-    return Group("", out, _text(Text(table.caption, "soft")))
+    above = [""] if table.title else []
+    return Group(*above, out, _text(Text(table.caption, "soft")))
 
 
 def _cell(cell: Cell) -> "RichText":

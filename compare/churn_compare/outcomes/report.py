@@ -12,7 +12,6 @@ from churn_compare.documents import (
     Column,
     Document,
     Fold,
-    Inline,
     Rows,
     Section,
     Strong,
@@ -40,10 +39,9 @@ from churn_compare.outcomes.result import (
     Change,
     MeasureFindings,
     OutcomesFindings,
-    Slice,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.report import verdict, what_was_run
+from churn_compare.report import quantity_terms, verdict, what_was_run
 from churn_compare.tables import changes_table, number_cell, singles_table
 from churn_compare.verdict import detectable_sentence, pooled_sentence, waived_sentence
 
@@ -54,24 +52,30 @@ _CHARACTERS = 4000  # of a text whose words are compared
 
 def document(result: OutcomesFindings, command: str = "") -> Document:
     """The report of an update."""
-    said = [
-        _named(result, measure, sentence) if not i else sentence
-        for measure in result.measures
-        for i, sentence in enumerate(sentences(measure, result.clusters))
-    ]
+    several = len(result.measures) > 1
+    said = []
+    for measure in result.measures:
+        first, *rest = sentences(measure, result.clusters)
+        said += [f"{measure.name}: {first}" if several else first, *rest]
     blocks = verdict(result, said, [*result.read, *map(remark, result.notes)])
     for measure in result.measures:
-        title = _title(result, measure)
-        blocks.append(Section(title.removesuffix(": "), changes_table(measure)))
-        parts = {f"{title}the update": _numbers(measure)}
+        heading = measure.name if several else ""
+        blocks.append(Section(heading, changes_table(measure)))
+        parts: dict[str, list[Block]] = {"the update": _numbers(measure)}
         for column in dict.fromkeys(s.grouping for s in measure.slices):
-            parts[f"{title}slices by {column}"] = [_slices(measure, column)]
-        parts[f"{title}{_falls(measure)}"] = _changes(measure)
-        for name, inside in parts.items():
-            blocks.append(Section(_upper(name), inside, detail="summary"))
-    facts = {"Command": command, "Old": result.old, "New": result.new}
-    blocks.append(what_was_run(facts, result.level))
-    blocks.append(Section("Glossary", [Terms(_terms(result))], detail="full"))
+            parts[f"slices by {column}"] = [_slices(measure, column)]
+        last = f"largest {_turn(measure)}s" if measure.judged else "largest changes"
+        last = "least stable" if "runs_differ" in measure.quantities else last
+        parts[last] = _changes(measure)
+        for part, inside in parts.items():
+            title = f"{heading}: {part}" if several else part
+            title = f"{title[:1].upper()}{title[1:]}"
+            blocks.append(Section(title, inside, detail="summary"))
+    blocks.append(what_was_run({"Old": result.old, "New": result.new}, result.level))
+    names = [name for measure in result.measures for name in measure.quantities]
+    found = quantity_terms(names, result.level, "Runs are taken as they are.")
+    terms = Terms([Term(name, meaning) for name, meaning in found.items()])
+    blocks.append(Section("Glossary", [terms], detail="full"))
     arrow = f"{result.old} → {result.new}" if result.new else result.old
     return Document(arrow, [about(result)], blocks, command)
 
@@ -138,18 +142,6 @@ def _floor(measure: MeasureFindings) -> list[str]:
         )
     found.append("An update that changes no more cannot be told from another run.")
     return found
-
-
-def _named(result: OutcomesFindings, measure: MeasureFindings, said: str) -> str:
-    return f"{measure.name}: {said}" if len(result.measures) > 1 else said
-
-
-def _title(result: OutcomesFindings, measure: MeasureFindings) -> str:
-    return f"{measure.name}: " if len(result.measures) > 1 else ""
-
-
-def _upper(title: str) -> str:
-    return title[:1].upper() + title[1:]
 
 
 def _changed(measure: MeasureFindings) -> str:
@@ -255,10 +247,12 @@ def _worse_slices(measure: MeasureFindings) -> Iterator[str]:
 
 
 def _numbers(measure: MeasureFindings) -> list[Block]:
-    blocks: list[Block] = [singles_table(measure)]
+    more = []
     if EXCESS in measure.quantities:
-        rows = [("Beyond runs of one version", number_cell(measure[EXCESS], "points"))]
-        blocks.append(Table(("Changed", ""), rows, kind="compare"))
+        size, ends = (f(measure[EXCESS], "points") for f in (value_text, range_text))
+        what = "share of changed examples beyond that of runs of one version"
+        more = [("Beyond runs of one version", size, ends, what)]
+    blocks: list[Block] = [singles_table(measure, more)]
     if measure.quantiles:
         heads = ["Quantiles of the change", *(f"{q:.0%}" for q in measure.quantiles)]
         row = ["new minus old", *(f"{x:+.4g}" for x in measure.quantiles.values())]
@@ -271,28 +265,20 @@ def _slices(measure: MeasureFindings, column: str) -> Table:
     of.sort(key=lambda s: (2.0 if math.isnan(s.adjusted_p) else s.adjusted_p, s.name))
     heads: list[Column | str] = [Column(column, "left"), "Examples", "Changed"]
     heads += ["Worse", "Change", "Adjusted p"] if measure.judged else []
-    rows = [_slice_row(s, measure) for s in of]
-    return Table(heads, rows, kind="compare", sortable=True, brief=_BRIEF)
-
-
-def _slice_row(s: Slice, measure: MeasureFindings) -> list[Cell | str]:
-    row: list[Cell | str] = [s.name, Cell(count_text(s.examples), s.examples)]
-    of = s.quantities
     changed, worse = ("share_changed", "share_worse")
     if measure.decided:
         changed, worse = ("churn", "negative_flip_rate")
-    row.append(number_cell(of[changed], "share"))
-    if measure.judged:
-        unit = QUANTITIES[measure.change].unit
-        row += [number_cell(of[worse], "share"), number_cell(of[measure.change], unit)]
-        row.append(Cell(p_text(s.adjusted_p), s.adjusted_p))
-    return row
-
-
-def _falls(measure: MeasureFindings) -> str:
-    if "runs_differ" in measure.quantities:
-        return "least stable"
-    return f"largest {_turn(measure)}s" if measure.judged else "largest changes"
+    rows = []
+    for s in of:
+        row: list[Cell | str] = [s.name, Cell(count_text(s.examples), s.examples)]
+        row.append(number_cell(s.quantities[changed], "share"))
+        if measure.judged:
+            row.append(number_cell(s.quantities[worse], "share"))
+            change = s.quantities[measure.change]
+            row.append(number_cell(change, QUANTITIES[measure.change].unit))
+            row.append(Cell(p_text(s.adjusted_p), s.adjusted_p))
+        rows.append(row)
+    return Table(heads, rows, kind="compare", sortable=True, brief=_BRIEF)
 
 
 def _turn(measure: MeasureFindings) -> str:
@@ -359,19 +345,3 @@ def _short(text: str) -> str:
     words = text.split()
     cut = " ".join(words[:_WORDS])[: 8 * _WORDS]
     return f"{cut} ..." if len(cut) < len(" ".join(words)) else cut
-
-
-def _terms(result: OutcomesFindings) -> list[Term]:
-    found: dict[str, Inline] = {}
-    for measure in result.measures:
-        for name in measure.quantities:
-            if name == EXCESS or QUANTITIES[name].is_change:
-                continue
-            quantity = QUANTITIES[name]
-            heading = quantity.heading.removesuffix(", old").removesuffix(", new")
-            found.setdefault(heading, f"{quantity.formula}.")
-    found[f"{level_text(result.level)} interval"] = (
-        f"In about {level_text(result.level)} of repetitions with other examples such "
-        "an interval holds the true number. Runs are taken as they are."
-    )
-    return [Term(name, str(meaning)) for name, meaning in found.items()]
