@@ -6,7 +6,7 @@
 # or with the names of parts that are to be run, such as `"resnet20-*" pairwise`: each
 # takes at most LIMIT seconds, so one part fits where commands are cut off at ten minutes.
 # Run it in the repository with the package, its test extra and JAX's CUDA plugin
-# installed (`pip install -e ".[test,cuda]"`). PYTHON names the interpreter,
+# installed (`pip install -e ./compare -e ".[test,cuda]"`). PYTHON names the interpreter,
 # TORCH_PYTHON one that has PyTorch with CUDA (without it the peer is left out), LIMIT
 # the seconds that one part may take. Each part's output is kept in FOLDER (default
 # `runs/gpu`); a part that fails or is missing does not stop the others. The exit
