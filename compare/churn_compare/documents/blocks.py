@@ -223,13 +223,12 @@ class Table:
     def at(self, detail: Detail) -> "Table":
         """The columns and rows of a level of detail."""
         kept = [i for i, c in enumerate(self.heads) if _shows(c.detail, detail)]
-        rows = self.rows
-        if self.brief and detail != "full":
-            rows = rows[: self.brief]
+        rows = self.cells[: None if detail == "full" else self.brief or None]
+        own = {} if detail == "full" else {"link": ""}  # to sections of the full one
         return dataclasses.replace(
             self,
             columns=[self.columns[i] for i in kept],
-            rows=[[row[i] for i in kept] for row in rows],
+            rows=[[dataclasses.replace(row[i], **own) for i in kept] for row in rows],
         )
 
     @property
