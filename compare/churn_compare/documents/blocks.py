@@ -223,12 +223,13 @@ class Table:
     def at(self, detail: Detail) -> "Table":
         """The columns and rows of a level of detail."""
         kept = [i for i, c in enumerate(self.heads) if _shows(c.detail, detail)]
-        rows = self.cells[: None if detail == "full" else self.brief or None]
-        own = {} if detail == "full" else {"link": ""}  # to sections of the full one
+        full = detail == "full"  # which has the sections that links lead to
+        rows = self.cells[: None if full else self.brief or None]
+        cells = [[dataclasses.replace(c, link=c.link * full) for c in r] for r in rows]
         return dataclasses.replace(
             self,
             columns=[self.columns[i] for i in kept],
-            rows=[[dataclasses.replace(row[i], **own) for i in kept] for row in rows],
+            rows=[[row[i] for i in kept] for row in cells],
         )
 
     @property
