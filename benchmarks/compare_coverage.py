@@ -31,12 +31,13 @@ import time
 import numpy as np
 from scipy import optimize, special, stats
 
+from churn_compare.groups import flips_of
 from churn_compare.intervals import counted, intervals, mcnemar_test
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
-from churn_compare.outcomes.estimates import equal_weights
+from churn_compare.outcomes.estimates import Numbers
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.pooling import pool
+from churn_compare.pooling import benchmarks, pool_classes
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
@@ -780,7 +781,7 @@ def table_pooled(trials: int) -> None:
         def pooled(*sides, labels=labels, names=names):
             read = (read_side({"predictions": side.astype(int)}) for side in sides)
             pair = join(*read, labels=labels, slices=names)
-            return pool(pair, scan(pair), "of", level=0.95, seed=0)
+            return pool_classes(pair, flips_of(scan(pair), labels), "of", 0.95)
 
         for _ in range(trials):
             u = rng.random(len(group))
@@ -791,7 +792,9 @@ def table_pooled(trials: int) -> None:
             found[0] += known.low <= gain.mean() <= known.high
             before = rng.standard_normal((1, len(group)))
             after = before + gain[group] + rng.standard_normal((1, len(group)))
-            known, _ = equal_weights(Measure("s", "score", before, after), group)
+            numbers = Numbers(Measure("s", "score", before, after))
+            groups = benchmarks("of", names["of"], None, 0.95)
+            known = numbers.change(groups).of(0)
             found[1] += known.low <= gain.mean() <= known.high
             turned = rng.random(len(group)) < 0.5  # of equal versions either is new
             null = pooled(np.where(turned, new, old), np.where(turned, old, new))

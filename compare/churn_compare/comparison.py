@@ -6,8 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult
+from churn_compare.estimates import Groups, PerExample
 from churn_compare.findings import (
     class_flow,
     largest_regressions,
@@ -15,21 +18,21 @@ from churn_compare.findings import (
     scatter_points,
 )
 from churn_compare.gate_file import Gating, as_gates, waivers_of
-from churn_compare.gate_outcomes import judge
-from churn_compare.gates import Gate, check_gates, margin_of
-from churn_compare.groups import class_groups, slice_groups
+from churn_compare.gate_outcomes import counted_by_gates, judge
+from churn_compare.gates import Gate, GateError, check_gates, margin_of
+from churn_compare.groups import class_and_slice_groups, flips_of
 from churn_compare.intervals import cluster_effect, estimates, mcnemar_test
 from churn_compare.noise import noise_test
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
-from churn_compare.pooling import pool as pool_benchmarks
+from churn_compare.pooling import pool_classes
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import read_columns
 from churn_compare.reading.sides import read_side, same_file, side_names
-from churn_compare.result import Version, Waiver
+from churn_compare.result import Version, Waived, Waiver
 from churn_compare.scanning.scan import scan
-from churn_compare.waivers import waive
+from churn_compare.waivers import waived_rows
 
 
 def compare(
@@ -210,14 +213,9 @@ def compare_pair(
     drawn = {"level": level, "seed": seed, "clusters": clusters}
     found, precision = estimates(scanned, pair.labels, resamples=resamples, **drawn)
     noise = noise_test(scanned, **drawn)
-    groups = class_groups(pair, scanned, level=level)
-    groups += slice_groups(pair, scanned, level=level)
-    waived, judged, useless = waive(
-        pair, scanned, waivers, groups, level=level, seed=seed
-    )
-    counting = dict(found)
-    if waived is not None:
-        counting["negative_flip_rate"] = waived.rate
+    flips = flips_of(scanned, pair.labels)
+    waived, rows, useless = _waive(pair, flips, waivers, level)
+    groups = class_and_slice_groups(pair, scanned, flips, level=level, waived=rows)
     listed, total = largest_regressions(pair, scanned, regressions)
     return CompareResult(
         old=_version(pair.old),
@@ -239,7 +237,11 @@ def compare_pair(
         else None,
         points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
         gates=judge(
-            gates, counting, judged, level=level, noise=noise, precision=precision
+            gates,
+            *counted_by_gates(found, groups, "negative_flip_rate", waived),
+            level=level,
+            noise=noise,
+            precision=precision,
         ),
         notes=(
             *pair.old.notes,
@@ -255,12 +257,31 @@ def compare_pair(
         precision=precision,
         equivalent=margin,
         waived=waived,
-        pooled=pool_benchmarks(pair, scanned, pool, level=level, seed=seed),
+        pooled=None if pool is None else pool_classes(pair, flips, pool, level),
         read=(
             *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
             *_decided(pair, scanned),
         ),
     )
+
+
+def _waive(
+    pair: Pair,
+    flips: Mapping[str, PerExample],
+    waivers: Sequence[Waiver],
+    level: float,
+) -> tuple[Waived | None, np.ndarray | None, tuple[str, ...]]:
+    """What is waived, the rows of it, and notes about waivers of no use."""
+    if not waivers:
+        return None, None, ()
+    if pair.labels is None:
+        raise GateError("waivers are about negative flips, and there are no labels")
+    lost = flips["negative_flip_rate"]
+    rows, used, notes = waived_rows(waivers, pair.ids, lost.mean)
+    groups = Groups(np.zeros(pair.examples, np.int64), 1, pair.clusters, level)
+    rate = groups.share(lost.without(rows)).of(0)
+    count, total = float(lost.mean[rows].sum()), float(lost.mean.sum())
+    return Waived(used, count, total, rate), rows, notes
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:

@@ -1,21 +1,12 @@
 """A result for other programs: JUnit XML and the rows of a data frame."""
 
 import datetime
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 from churn_compare.escaping import printable
 from churn_compare.result import GateOutcome, Group, Interval
-
-_WITH_INTERVAL = (
-    "accuracy_gain",
-    "churn",
-    "negative_flip_rate",
-    "positive_flip_rate",
-)
-_PLAIN = ("accuracy_old", "accuracy_new")
 
 
 def junit(suites: Iterable[tuple[str, Sequence[GateOutcome]]]) -> str:
@@ -72,25 +63,10 @@ def rows_of_update(
     groups: Iterable[Group],
 ) -> Iterator[dict[str, Any]]:
     """A row for each quantity, of all examples and of every group."""
-    yield from rows_of(about, "", "", examples, quantities)
-    for group in groups:
-        numbers = {name: getattr(group, name) for name in (*_PLAIN, *_WITH_INTERVAL)}
-        intervals = {
-            name: n if isinstance(n, Interval) else Interval(n, math.nan, math.nan)
-            for name, n in numbers.items()
-        }
-        yield from rows_of(about, group.grouping, group.name, group.examples, intervals)
-
-
-def rows_of(
-    about: Mapping[str, Any],
-    grouping: str,
-    group: str,
-    examples: int,
-    quantities: Mapping[str, Interval],
-) -> Iterator[dict[str, Any]]:
-    """A row for each quantity of some examples."""
-    where = {"grouping": grouping, "group": group, "examples": examples}
-    for name, found in quantities.items():
-        ends = {"value": found.value, "low": found.low, "high": found.high}
-        yield {**about, **where, "quantity": name, **ends}
+    parts = [("", "", examples, quantities)]
+    parts += [(of.grouping, of.name, of.examples, of.quantities) for of in groups]
+    for grouping, group, count, numbers in parts:
+        where = {"grouping": grouping, "group": group, "examples": count}
+        for name, found in numbers.items():
+            ends = {"value": found.value, "low": found.low, "high": found.high}
+            yield {**about, **where, "quantity": name, **ends}

@@ -16,11 +16,12 @@ from churn_compare.gates import (
 from churn_compare.number_text import count_text, listed, value_text, with_range
 from churn_compare.result import (
     GateOutcome,
-    Grouped,
+    Group,
     Interval,
     Noise,
     Precision,
     State,
+    Waived,
     state_of,
 )
 
@@ -33,7 +34,7 @@ _UNDEFINED = Interval(math.nan, math.nan, math.nan)
 def judge(
     gates: Sequence[Gate],
     quantities: Mapping[str, Interval],
-    groups: Sequence[Grouped],
+    groups: Sequence[Group],
     *,
     level: float,
     noise: Noise | None = None,
@@ -74,6 +75,22 @@ def judge(
     )
 
 
+def counted_by_gates(
+    quantities: Mapping[str, Interval],
+    groups: Sequence[Group],
+    worse: str,
+    waived: Waived | None,
+) -> tuple[Mapping[str, Interval], Sequence[Group]]:
+    """The numbers of all examples and of the groups, without what is waived."""
+    if waived is None:
+        return quantities, groups
+    return {**quantities, worse: waived.rate}, [
+        dataclasses.replace(of, quantities={**of.quantities, worse: of.waived_rate})
+        for of in groups
+        if of.waived_rate is not None
+    ]
+
+
 def _judge_whole(
     gate: Gate, quantities: Mapping[str, Interval], noise: Noise | None, level: float
 ) -> GateOutcome:
@@ -101,7 +118,7 @@ def _judge_equivalence(gate: Gate, precision: Precision, level: float) -> GateOu
 
 
 def _judge_groups(
-    gate: Gate, gates: Sequence[Gate], groups: Sequence[Grouped], level: float
+    gate: Gate, gates: Sequence[Gate], groups: Sequence[Group], level: float
 ) -> GateOutcome:
     covered = [g for g in groups if _covers(gate, g)]
     about = [g for g in covered if not _overridden(gate, gates, g)]
@@ -119,13 +136,13 @@ def _judge_groups(
     if not judged:
         line = f"{gate.text}: no group to judge{note}"
         return _outcome(gate, "", _UNDEFINED, "fail", line)
-    ordered = sorted(judged, key=lambda group: _margin(gate, _interval(gate, group)))
-    states = [_state(gate, _interval(gate, g)) for g in ordered]
+    ordered = sorted(judged, key=lambda group: _margin(gate, group[gate.quantity]))
+    states = [_state(gate, g[gate.quantity]) for g in ordered]
     state = state_of(states)
     # Of several groups those that make the gate what it is are named.
     failing = [g for g, s in zip(ordered, states, strict=True) if s == state != "pass"]
     worst = failing[0] if failing else ordered[0]
-    interval = _interval(gate, worst)
+    interval = worst[gate.quantity]
     if gate.group:
         line = f"{gate.text}: {_measured_text(gate, interval, level)}"
     elif not failing:
@@ -133,7 +150,7 @@ def _judge_groups(
         line = f"{gate.text}: at worst {number}, in {_name(worst)}{note}"
     else:
         named = [
-            f"{_name(g)} {_measured_text(gate, _interval(gate, g), level)}"
+            f"{_name(g)} {_measured_text(gate, g[gate.quantity], level)}"
             for g in failing
         ]
         what = "not" if state == "fail" else "open"
@@ -145,13 +162,13 @@ def _judge_groups(
     return _outcome(gate, where, interval, state, line)
 
 
-def _covers(gate: Gate, group: Grouped) -> bool:
+def _covers(gate: Gate, group: Group) -> bool:
     if gate.grouping == ALL_SLICES:
         return group.grouping != CLASSES
     return gate.grouping == group.grouping and gate.group in ("", group.name)
 
 
-def _overridden(gate: Gate, gates: Sequence[Gate], group: Grouped) -> bool:
+def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
     """Whether a more specific gate is about this group."""
 
     def breadth(of: Gate) -> int:
@@ -164,10 +181,6 @@ def _overridden(gate: Gate, gates: Sequence[Gate], group: Grouped) -> bool:
         and _covers(other, group)
         for other in gates
     )
-
-
-def _interval(gate: Gate, group: Grouped) -> Interval:
-    return group.quantities.get(gate.quantity, _UNDEFINED)
 
 
 def _compared(gate: Gate, interval: Interval) -> float:
@@ -213,7 +226,7 @@ def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
     return said
 
 
-def _name(group: Grouped) -> str:
+def _name(group: Group) -> str:
     return f"{group.grouping} {group.name}"
 
 

@@ -32,7 +32,7 @@ def group_blocks(
     """One grouping on the page: the most changed groups, and all of them folded."""
     first = "Class of the label" if grouping == "class" else grouping
     # The maximum is 0 for NaN.
-    churn = lambda group: -max(0.0, group.churn.value)  # noqa: E731
+    churn = lambda group: -max(0.0, group["churn"].value)  # noqa: E731
     ordered = sorted(groups, key=_by_evidence if labelled else churn)
     total = count_text(len(ordered))
     said: list[str | Strong] = [f"{total} groups, the most changed first."]
@@ -67,7 +67,7 @@ def group_blocks(
 def _by_evidence(group: Group) -> tuple[float, float, float]:
     """The least likely to be chance first, then the largest changes."""
     p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
-    gain = group.accuracy_gain.value
+    gain = group["accuracy_gain"].value
     return p, raw, 0.0 if math.isnan(gain) else -abs(gain)
 
 
@@ -75,7 +75,7 @@ def _finding(group: Group, level: float) -> str:
     """Whether the group became worse or better, as far as that is significant."""
     if not group.adjusted_p < 1 - level:
         return ""
-    return "worse" if group.accuracy_gain.value < 0 else "better"
+    return "worse" if group["accuracy_gain"].value < 0 else "better"
 
 
 def _group_table(
@@ -101,18 +101,23 @@ def _group_table(
     for group in groups:
         examples = Cell(count_text(group.examples), group.examples)
         if not labelled:
-            rows.append((group.name, examples, _sorted_cell(group.churn, "share")))
+            rows.append((group.name, examples, _sorted_cell(group["churn"], "share")))
             continue
         finding = _finding(group, level)
         old, new = (
-            Cell(share_text(x), x) for x in (group.accuracy_old, group.accuracy_new)
+            Cell(share_text(x), x)
+            for x in (group["accuracy_old"].value, group["accuracy_new"].value)
         )
-        rates = (group.churn, group.negative_flip_rate, group.positive_flip_rate)
+        rates = (
+            group["churn"],
+            group["negative_flip_rate"],
+            group["positive_flip_rate"],
+        )
         rows.append(
             (
                 group.name,
                 Cell(_FINDINGS[finding], tone=finding),
-                _sorted_cell(group.accuracy_gain, "points"),
+                _sorted_cell(group["accuracy_gain"], "points"),
                 examples,
                 old,
                 new,

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 from scipy import special
 
+from churn_compare.estimates import Groups
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Clusters, Interval, McNemar, Precision
-from churn_compare.significance import mcnemar_exact, sign_flip_exact
 from churn_compare.sums import (
     BINS,
     Partition,
@@ -168,37 +168,15 @@ def mcnemar_test(
     """
     if labels is None:
         return None
-    flips = outcome_sums(scanned, labels, np.zeros(len(labels), np.int64), 1)
-    lost, gained = flips.negative, flips.positive
-    p = mcnemar_exact(lost, gained)
-    if clusters is not None:
-        p = cluster_p(scanned, labels, clusters, np.zeros(len(labels), np.int64), 1)
-    return McNemar(
-        float(lost.mean()), float(gained.mean()), float(np.median(p)), lost.size
-    )
-
-
-def cluster_p(
-    scanned: Scanned,
-    labels: np.ndarray,
-    clusters: np.ndarray,
-    groups: np.ndarray,
-    count: int,
-) -> np.ndarray:
-    """`sign_flip_exact` in each of `count` groups and pair of runs, `[count, A, B]`."""
-    # Cells are the clusters within each group; all but those with flips are left out.
-    inside = groups >= 0
-    cells = groups.astype(np.int64) * (int(clusters.max(initial=0)) + 1) + clusters
-    out = np.ones((count, *scanned.shape))
-    for (a, b), old, new in scanned.pairs():
-        net = (new == labels).astype(np.int8) - (old == labels)
-        rows = np.flatnonzero(inside & (net != 0))
-        cell, first, of = np.unique(cells[rows], return_index=True, return_inverse=True)
-        sums = np.bincount(of, net[rows], len(cell)).astype(np.int64)
-        starts = np.searchsorted(groups[rows][first], np.arange(count + 1))
-        for g in np.flatnonzero(np.diff(starts)):
-            out[g, a, b] = sign_flip_exact(sums[starts[g] : starts[g + 1]])
-    return out
+    whole = Groups(np.zeros(len(labels), np.int64), 1, clusters)
+    lost, gained, p = 0, 0, []
+    for _, before, after in scanned.pairs():
+        net = (after == labels).astype(np.int8) - (before == labels)
+        lost += np.count_nonzero(net < 0)
+        gained += np.count_nonzero(net > 0)
+        p.append(whole.sign_flip(net))
+    lost, gained = float(lost / len(p)), float(gained / len(p))
+    return McNemar(lost, gained, float(np.median(p)), len(p))
 
 
 def cluster_effect(

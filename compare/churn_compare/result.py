@@ -25,30 +25,6 @@ class Numbered(Protocol):
         ...
 
 
-class Grouped(Protocol):
-    """Examples that are compared separately: a class or a slice."""
-
-    @property
-    def grouping(self) -> str:
-        """What they are grouped by."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Of the group."""
-        ...
-
-    @property
-    def examples(self) -> int:
-        """How many."""
-        ...
-
-    @property
-    def quantities(self) -> Mapping[str, "Interval"]:
-        """Name to number and interval."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A number with its confidence interval.
@@ -62,6 +38,9 @@ class Interval:
     value: float
     low: float
     high: float
+
+
+_UNDEFINED = Interval(float("nan"), float("nan"), float("nan"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,43 +147,28 @@ class Group:
     """A class or a slice, compared separately.
 
     Attributes:
-        grouping: "class", or the column of the slices' file.
+        grouping: "class", or the column of the slices.
         name: the class or the value of the column.
         examples: how many.
-        accuracy_old: NaN without labels, as is all that follows except `churn`.
-        accuracy_new: of the new version.
-        accuracy_gain: new minus old, paired.
-        churn: share of changed predictions.
-        negative_flip_rate: right before, wrong now.
-        positive_flip_rate: wrong before, right now.
-        p: exact McNemar test of "equally accurate".
+        quantities: name to number and interval, as of all examples; of predicted
+            classes churn and, with labels, accuracy (of each version without an
+            interval) and flips.
+        p: of "no change on average", as of all examples; NaN where nothing is judged.
         adjusted_p: by Holm over the groups of this grouping.
+        waived_rate: share that gets worse without what is waived; None without waivers.
     """
 
     grouping: str
     name: str
     examples: int
-    accuracy_old: float
-    accuracy_new: float
-    accuracy_gain: Interval
-    churn: Interval
-    negative_flip_rate: Interval
-    positive_flip_rate: Interval
+    quantities: Mapping[str, Interval]
     p: float
     adjusted_p: float
+    waived_rate: Interval | None = None
 
-    @property
-    def quantities(self) -> dict[str, Interval]:
-        """What gates can be set on; accuracy of a group has no interval."""
-        nan = float("nan")
-        return {
-            "accuracy_old": Interval(self.accuracy_old, nan, nan),
-            "accuracy_new": Interval(self.accuracy_new, nan, nan),
-            "accuracy_gain": self.accuracy_gain,
-            "churn": self.churn,
-            "negative_flip_rate": self.negative_flip_rate,
-            "positive_flip_rate": self.positive_flip_rate,
-        }
+    def __getitem__(self, name: str) -> Interval:
+        """The number called `name`, with its interval; NaN where it is undefined."""
+        return self.quantities.get(name, _UNDEFINED)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -229,11 +229,14 @@ def share_ends(
 
 def detectable(variance: np.ndarray | float, quantile: np.ndarray) -> float:
     """The change of a mean whose interval leaves out zero in 80 % of cases."""
-    return float((quantile + special.ndtri(_POWER)) * np.sqrt(variance))
+    return np.asarray((quantile + special.ndtri(_POWER)) * np.sqrt(variance)).item()
 
 
 def detectable_share(
-    known: Uncertainty, quantile: np.ndarray, examples: float, units: float
+    known: Uncertainty,
+    quantile: np.ndarray,
+    examples: np.ndarray | float,
+    units: np.ndarray | float,
 ) -> float:
     """The same of a share of right answers; `units` are examples or clusters."""
     # The variance is at least that of as many flips as may hide where none is seen.

@@ -288,9 +288,9 @@ def _groups(result: Findings) -> list[str]:
     found = []
     for grouping, groups in result.groupings.items():
         worse = [
-            g for g in groups if g.adjusted_p < alpha and g.accuracy_gain.value < 0
+            g for g in groups if g.adjusted_p < alpha and g["accuracy_gain"].value < 0
         ]
-        worse.sort(key=lambda group: (group.adjusted_p, group.accuracy_gain.value))
+        worse.sort(key=lambda group: (group.adjusted_p, group["accuracy_gain"].value))
         what = "classes" if grouping == "class" else f"values of {grouping}"
         total = count_text(len(groups))
         if len(groups) == 1:

@@ -1,6 +1,5 @@
 """Regressions that a repository accepts until a date."""
 
-import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,15 +8,10 @@ import numpy as np
 
 from churn_compare.example_ids import rows_of
 from churn_compare.gates import GateError, closest
-from churn_compare.groups import class_groups, slice_groups
-from churn_compare.intervals import counted
 from churn_compare.number_text import count_text, listed
-from churn_compare.pair import Pair, Scanned
-from churn_compare.result import Group, Interval, Waived, Waiver
-from churn_compare.sums import partition
+from churn_compare.result import Waiver
 
 _KEYS = ("id", "reason", "until")
-_NFR = "negative_flip_rate"
 _NAMED = 5  # ids that a note names
 
 
@@ -42,41 +36,6 @@ def waiver_of(given: Any, place: str) -> Waiver:
     if isinstance(until, datetime.datetime):
         until = until.date()
     return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
-
-
-def waive(
-    pair: Pair,
-    scanned: Scanned,
-    waivers: Sequence[Waiver],
-    groups: tuple[Group, ...],
-    *,
-    level: float,
-    seed: int,
-) -> tuple[Waived | None, tuple[Group, ...], tuple[str, ...]]:
-    """What is waived, the groups without it, and notes about waivers of no use."""
-    if not waivers:
-        return None, groups, ()
-    if pair.labels is None:
-        raise GateError("waivers are about negative flips, and there are no labels")
-    flips = np.zeros(pair.examples)
-    for _, old, new in scanned.pairs():
-        flips += (old == pair.labels) & (new != pair.labels)
-    flips /= np.prod(scanned.shape)
-    chosen, used, notes = waived_rows(waivers, pair.ids, flips)
-    right = _right(scanned, pair.labels, chosen)
-    drawn = {"level": level}
-    plain = class_groups(pair, right, **drawn) + slice_groups(pair, right, **drawn)
-    groups = tuple(
-        dataclasses.replace(group, negative_flip_rate=other.negative_flip_rate)
-        for group, other in zip(groups, plain, strict=True)
-    )
-    waived = Waived(
-        waivers=used,
-        flips=float(flips[chosen].sum()),
-        all_flips=float(flips.sum()),
-        rate=_rate(pair, right, level, seed),
-    )
-    return waived, groups, notes
 
 
 def waived_rows(
@@ -112,18 +71,3 @@ def waived_rows(
 
 def _counted(count: int) -> str:
     return "A waiver is" if count == 1 else f"{count_text(count)} waivers are each"
-
-
-def _right(scanned: Scanned, labels: np.ndarray, rows: np.ndarray) -> Scanned:
-    """As if the new version had been right on some examples."""
-    predicted = scanned.new.predicted.copy()
-    predicted[:, rows] = labels[rows]
-    new = dataclasses.replace(scanned.new, predicted=predicted)
-    return dataclasses.replace(scanned, new=new)
-
-
-def _rate(pair: Pair, scanned: Scanned, level: float, seed: int) -> Interval:
-    runs = int(np.prod(scanned.shape))
-    grouping, _ = np.random.default_rng(seed).spawn(2)
-    parts = partition(pair.examples, runs, grouping, pair.clusters)
-    return counted(scanned, pair.labels, parts, level)[0][_NFR]

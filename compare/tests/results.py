@@ -7,7 +7,9 @@ import numpy as np
 
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult
+from churn_compare.estimates import Groups
 from churn_compare.gates import Gate
+from churn_compare.groups import flip_intervals, flips_of
 from churn_compare.pair import Pair, Scanned, Side
 from churn_compare.result import Interval
 from churn_compare.scanning.scan import scan
@@ -27,6 +29,12 @@ def random_logits(seed, runs=(1, 1), examples=40, classes=4):
         for r in runs
     )
     return labels, *sides
+
+
+def groups_of(scanned, labels, group, count, clusters=None):
+    """Name to `Intervals` of every group of examples, and the groups' p."""
+    groups = Groups(np.asarray(group), count, clusters)
+    return flip_intervals(scanned, labels, flips_of(scanned, labels), groups)
 
 
 def pair_of(old, new, labels=None, **fields) -> tuple[Pair, Scanned]:

@@ -6,7 +6,6 @@ from scipy import stats
 
 import churn_compare
 from churn_compare.example_ids import PredictionsError
-from churn_compare.groups import group_intervals
 from churn_compare.intervals import counted, intervals, mcnemar_test
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.pair import Scanned, ScannedSide
@@ -14,6 +13,7 @@ from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import outcome_sums, partition
 from churn_compare.uncertainty import ratio
 from churn_compare.versions import compare_versions
+from tests.results import groups_of
 
 
 def clustered(seed, runs=(1, 1), clusters=30, examples=400):
@@ -51,13 +51,13 @@ def test_groups_have_the_intervals_of_the_whole():
         scanned, labels, clusters = clustered(1, runs)
         whole = intervals(scanned, labels, clusters=clusters)
         groups = np.zeros(len(labels), np.int64)
-        found = group_intervals(scanned, labels, groups, 2, clusters=clusters)
+        found, of_groups = groups_of(scanned, labels, groups, 2, clusters)
         for name in ("churn", "negative_flip_rate", "accuracy_gain"):
-            ours = getattr(found, name)
-            assert vars(ours[0]) == pytest.approx(vars(whole[name])), name
+            ours = found[name]
+            assert vars(ours.of(0)) == pytest.approx(vars(whole[name])), name
             assert np.isnan(ours.low[1])
         p = mcnemar_test(scanned, labels, clusters)
-        assert found.p[0] == p.p and np.isnan(found.p[1])
+        assert of_groups[0] == p.p and np.isnan(of_groups[1])
 
 
 def test_a_part_of_the_examples_is_as_if_there_were_no_others():
@@ -67,10 +67,10 @@ def test_a_part_of_the_examples_is_as_if_there_were_no_others():
     sides = [ScannedSide(s.predicted[:, inside]) for s in (scanned.old, scanned.new)]
     alone = intervals(Scanned(*sides), labels[inside], clusters=kept)
     groups = np.where(inside, 0, -1)
-    found = group_intervals(scanned, labels, groups, 1, clusters=clusters)
-    assert vars(found.churn[0]) == pytest.approx(vars(alone["churn"]))
+    found, of_groups = groups_of(scanned, labels, groups, 1, clusters)
+    assert vars(found["churn"].of(0)) == pytest.approx(vars(alone["churn"]))
     p = mcnemar_test(Scanned(*sides), labels[inside], kept)
-    assert found.p[0] == p.p
+    assert of_groups[0] == p.p
 
 
 def test_clusters_of_one_example_each_change_next_to_nothing():

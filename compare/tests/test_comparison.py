@@ -53,8 +53,8 @@ def test_runs_that_go_together_are_compared_one_by_one():
     for k, group in enumerate(result.groups):
         of_runs = [one.groups[k] for one in each]
         for part in ("churn", "negative_flip_rate", "accuracy_gain"):
-            mean = np.mean([getattr(one, part).value for one in of_runs])
-            assert getattr(group, part).value == pytest.approx(mean)
+            mean = np.mean([one[part].value for one in of_runs])
+            assert group[part].value == pytest.approx(mean)
     worst = result.regressions[0]
     moved = (new - old)[:, int(worst.id)]
     moved = np.linalg.norm(moved - moved.mean(axis=1, keepdims=True), axis=1)
@@ -93,7 +93,7 @@ def test_the_level_is_that_of_every_interval():
     narrow, wide = found[0.5], found[0.95]
     pairs = [(narrow[name], wide[name]) for name in ("churn", "accuracy_gain", "kappa")]
     pairs += [(narrow.noise.excess, wide.noise.excess)]
-    pairs += [(a.churn, b.churn) for a, b in zip(narrow.groups, wide.groups)]
+    pairs += [(a["churn"], b["churn"]) for a, b in zip(narrow.groups, wide.groups)]
     for inner, outer in pairs:
         assert inner.value == outer.value
         assert outer.low < inner.low < inner.high < outer.high

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from churn_compare.groups import group_intervals
 from churn_compare.intervals import estimates, intervals
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
@@ -21,6 +20,7 @@ from churn_compare.uncertainty import (
     share_ends,
     uncertainty,
 )
+from tests.results import groups_of
 
 Z = special.ndtri(0.975)
 NORMAL = NormalDist()
@@ -135,12 +135,12 @@ def test_intervals_hold_the_truth(runs, shift):
     trials = 600  # the standard error of a coverage is 0.9 %
     rng = np.random.default_rng(1)
     scanned, labels, trial = versions(rng, trials, 300, runs, shift)
-    found = group_intervals(scanned, labels, trial, trials)
+    found, _ = groups_of(scanned, labels, trial, trials)
     churn = truth(shift)
     for interval, value in (
-        (found.churn, churn),
-        (found.negative_flip_rate, churn / 2),
-        (found.accuracy_gain, 0.0),
+        (found["churn"], churn),
+        (found["negative_flip_rate"], churn / 2),
+        (found["accuracy_gain"], 0.0),
     ):
         held = np.mean((interval.low <= value) & (value <= interval.high))
         assert 0.93 - 0.02 <= held <= 0.97 + 0.015, held
@@ -151,7 +151,7 @@ def test_without_the_spread_between_runs_the_truth_is_missed():
     rng = np.random.default_rng(2)
     trials = 200
     scanned, labels, trial = versions(rng, trials, 1000, (3, 3), shift=0.3)
-    gain = group_intervals(scanned, labels, trial, trials).accuracy_gain
+    gain = groups_of(scanned, labels, trial, trials)[0]["accuracy_gain"]
     assert np.mean((gain.low <= 0) & (0 <= gain.high)) > 0.91
     old, new = (side.predicted.mean(axis=0) for side in (scanned.old, scanned.new))
     of_examples = (old - new).reshape(trials, 1000).std(axis=1) / np.sqrt(1000)

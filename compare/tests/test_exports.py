@@ -60,7 +60,7 @@ def test_rows_have_every_number_once():
     assert len(set(keys)) == len(keys) == len(whole) + 6 * len(result.groups)
     (row,) = (r for r in rows if r["group"] == "class 3" and r["quantity"] == "churn")
     group = next(g for g in result.groups if g.name == "class 3")
-    assert (row["value"], row["examples"]) == (group.churn.value, group.examples)
+    assert (row["value"], row["examples"]) == (group["churn"].value, group.examples)
     assert math.isnan(
         next(r for r in rows if r["quantity"] == "accuracy_old" and r["group"])["low"]
     )

@@ -30,12 +30,14 @@ FOUND = {
 def group(grouping, name, examples=100, nfr=0.01, gain=0.0, new=0.9):
     """A class or a slice; intervals are a percentage point wide to either side."""
     intervals = {
+        "accuracy_old": Interval(0.9, math.nan, math.nan),
+        "accuracy_new": Interval(new, math.nan, math.nan),
         "accuracy_gain": Interval(gain, gain - 0.01, gain + 0.01),
         "churn": Interval(2 * nfr, 2 * nfr - 0.01, 2 * nfr + 0.01),
         "negative_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
         "positive_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
     }
-    return Group(grouping, name, examples, 0.9, new, **intervals, p=1.0, adjusted_p=1.0)
+    return Group(grouping, name, examples, intervals, p=1.0, adjusted_p=1.0)
 
 
 REGIONS = (
@@ -118,7 +120,7 @@ def test_equivalence_is_shown_by_two_one_sided_tests(low, high, on, state):
 def test_groups_that_fail_come_before_those_that_are_open():
     def at(low, high):
         rates = {"negative_flip_rate": Interval(low + 0.001, low, high)}
-        return dataclasses.replace(REGIONS[1], name=f"{low}", **rates)
+        return dataclasses.replace(REGIONS[1], name=f"{low}", quantities=rates)
 
     gate = nfr(0.03, on="interval", grouping="region")
     groups = at(0.0, 0.01), at(0.02, 0.5), at(0.04, 0.05)

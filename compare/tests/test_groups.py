@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from churn_compare.groups import class_groups, slice_groups
+from churn_compare.groups import class_and_slice_groups, flips_of
 from churn_compare.significance import holm, mcnemar_exact
 from tests.results import pair_of, random_logits
 
@@ -26,16 +26,29 @@ def reference(old, new, labels, inside):
     }
 
 
+def all_groups(pair, scanned):
+    flips = flips_of(scanned, pair.labels)
+    return class_and_slice_groups(pair, scanned, flips, level=0.95)
+
+
+def class_groups(pair, scanned):
+    return [g for g in all_groups(pair, scanned) if g.grouping == "class"]
+
+
+def slice_groups(pair, scanned):
+    return [g for g in all_groups(pair, scanned) if g.grouping != "class"]
+
+
 def check(groups, insides, old, new, labels):
     expected = [reference(old, new, labels, inside) for inside in insides]
     for group, numbers in zip(groups, expected, strict=True):
         for name, number in numbers.items():
-            found = getattr(group, name)
-            found = found.value if name in SHARES else found
+            found = group[name].value if "_" in name or name in SHARES else None
+            found = getattr(group, name) if found is None else found
             assert found == pytest.approx(number, abs=1e-12), name
         gain = numbers["accuracy_new"] - numbers["accuracy_old"]
-        assert group.accuracy_gain.value == pytest.approx(gain, abs=1e-12)
-        for interval in (group.accuracy_gain, *(getattr(group, s) for s in SHARES)):
+        assert group["accuracy_gain"].value == pytest.approx(gain, abs=1e-12)
+        for interval in (group["accuracy_gain"], *(group[s] for s in SHARES)):
             assert not interval.low > interval.value
             assert not interval.high < interval.value
     adjusted = holm([numbers["p"] for numbers in expected])
@@ -49,10 +62,10 @@ def test_classes_and_slices_are_those_of_a_loop(seed, runs):
         np.random.default_rng(seed).integers(0, 3, 90)
     ]
     pair, scanned = pair_of(old, new, labels, slices={"region": values})
-    groups = class_groups(pair, scanned, level=0.95)
+    groups = class_groups(pair, scanned)
     assert [(g.grouping, g.name) for g in groups] == [("class", c) for c in "0123"]
     check(groups, [labels == c for c in range(4)], old, new, labels)
-    groups = slice_groups(pair, scanned, level=0.95)
+    groups = slice_groups(pair, scanned)
     names = ["north", "south", "(none)"]
     assert [(g.grouping, g.name) for g in groups] == [("region", n) for n in names]
     insides = [values == n for n in ("north", "south", "")]
@@ -66,38 +79,44 @@ def test_a_case_by_hand():
     new = [[0, 1, 0, 0, 1, 0]]
     slices = {"kind": np.array(["a", "a", "a", "a", "b", "b"])}
     pair, scanned = pair_of(old, new, labels, slices=slices, class_names=("x", "y"))
-    a, b = slice_groups(pair, scanned, level=0.9)
-    assert (a.name, a.examples, a.accuracy_old, a.accuracy_new) == ("a", 4, 0.5, 0.75)
-    assert (a.churn.value, a.accuracy_gain.value) == (0.75, 0.25)
-    assert (a.negative_flip_rate.value, a.positive_flip_rate.value) == (0.25, 0.5)
+    a, b = slice_groups(pair, scanned)
+    assert (a.name, a.examples, b.name, b.examples) == ("a", 4, "b", 2)
+    values = {name: interval.value for name, interval in a.quantities.items()}
+    assert values == {
+        "accuracy_old": 0.5,
+        "accuracy_new": 0.75,
+        "accuracy_gain": 0.25,
+        "churn": 0.75,
+        "negative_flip_rate": 0.25,
+        "positive_flip_rate": 0.5,
+    }
     assert (a.p, a.adjusted_p) == (1.0, 1.0)  # 2 (1 + 3) / 8
-    assert (b.name, b.examples, b.accuracy_old, b.churn.value) == ("b", 2, 0.5, 0.0)
-    assert b.churn.high > 0  # two examples without churn do not show that there is none
-    assert [g.name for g in class_groups(pair, scanned, level=0.9)] == ["x", "y"]
+    assert (b["accuracy_old"].value, b["churn"].value) == (0.5, 0.0)
+    assert b["churn"].high > 0  # two examples do not show that there is none
+    assert [g.name for g in class_groups(pair, scanned)] == ["x", "y"]
 
 
 def test_classes_without_examples_are_no_groups():
     pair, scanned = pair_of([[0, 5]], [[0, 1]], [3, 3], class_names=tuple("abcdef"))
-    (group,) = class_groups(pair, scanned, level=0.95)
-    assert (group.name, group.examples, group.accuracy_old) == ("d", 2, 0.0)
+    (group,) = class_groups(pair, scanned)
+    assert (group.name, group.examples, group["accuracy_old"].value) == ("d", 2, 0.0)
 
 
 def test_without_labels_only_churn_is_a_number():
     slices = {"kind": np.array(["a", "b", "a"])}
     pair, scanned = pair_of([[0, 1, 1]], [[0, 1, 0]], slices=slices)
-    assert class_groups(pair, scanned, level=0.95) == ()
-    a, b = slice_groups(pair, scanned, level=0.95)
-    assert (a.churn.value, b.churn.value) == (0.5, 0.0)
+    assert class_groups(pair, scanned) == []
+    a, b = slice_groups(pair, scanned)
+    assert (a["churn"].value, b["churn"].value) == (0.5, 0.0)
     for group in (a, b):
-        numbers = [group.accuracy_old, group.accuracy_new, group.accuracy_gain.value]
-        numbers += [group.negative_flip_rate.value, group.positive_flip_rate.value]
-        assert np.isnan([*numbers, group.p, group.adjusted_p]).all()
+        assert list(group.quantities) == ["churn"]
+        assert np.isnan([group.p, group.adjusted_p]).all()
 
 
 def test_examples_without_a_value_and_the_value_none_are_one_group():
     slices = {"kind": np.array(["(none)", "", "(a)"])}
     pair, scanned = pair_of([[0, 1, 1]], [[0, 1, 0]], slices=slices)
-    groups = slice_groups(pair, scanned, level=0.95)
+    groups = slice_groups(pair, scanned)
     assert [(g.name, g.examples) for g in groups] == [("(a)", 1), ("(none)", 2)]
 
 
@@ -109,7 +128,7 @@ def test_columns_keep_their_order_and_holm_stays_within_them():
         for name in ("second", "first")
     }
     pair, scanned = pair_of(old, new, labels, slices=slices)
-    groups = slice_groups(pair, scanned, level=0.95)
+    groups = slice_groups(pair, scanned)
     assert [g.grouping for g in groups] == ["second"] * 3 + ["first"] * 3
     for part in (groups[:3], groups[3:]):
         expected = holm([g.p for g in part])

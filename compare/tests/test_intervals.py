@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare.groups import group_intervals
 from churn_compare.intervals import intervals, mcnemar_test
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.scanning.scan import scan
 from churn_compare.significance import mcnemar_exact
-from tests.results import pair_of, random_logits
+from tests.results import groups_of, pair_of, random_logits
 
 
 def classes(old, new):
@@ -222,15 +221,15 @@ def test_a_group_of_everything_has_the_intervals_of_everything():
         labels, old, new = random_logits(6, runs, 150)
         scanned = classes(old.argmax(-1), new.argmax(-1))
         whole = intervals(scanned, labels)
-        groups = group_intervals(scanned, labels, np.zeros(150, int), 1)
+        groups, p = groups_of(scanned, labels, np.zeros(150, int), 1)
         for name in ("churn", "negative_flip_rate", "positive_flip_rate"):
-            interval = getattr(groups, name)[0]
+            interval = groups[name].of(0)
             for end in ("value", "low", "high"):
                 expected = getattr(whole[name], end)
                 assert getattr(interval, end) == pytest.approx(expected, rel=1e-6)
-        gain = groups.accuracy_gain[0]
+        gain = groups["accuracy_gain"].of(0)
         assert gain.low == pytest.approx(whole["accuracy_gain"].low, rel=1e-6)
-        assert groups.p[0] == mcnemar_test(scanned, labels).p
+        assert p[0] == mcnemar_test(scanned, labels).p
 
 
 def test_mcnemar_is_of_every_pair_of_runs():

@@ -174,7 +174,8 @@ def group(name, gain, p, grouping="class"):
     rate = Interval(0.1, 0.05, 0.15)
     gain = Interval(gain, gain - 0.01, gain + 0.01)
     # Before Holm's correction any p is small: only the adjusted one may decide.
-    return Group(grouping, name, 100, 0.9, 0.8, gain, rate, rate, rate, p / 100, p)
+    numbers = {"accuracy_gain": gain, "churn": rate, "negative_flip_rate": rate}
+    return Group(grouping, name, 100, numbers, p / 100, p)
 
 
 def test_groups_that_get_worse_are_named():

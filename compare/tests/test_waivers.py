@@ -41,7 +41,7 @@ def test_waived_flips_do_not_count_for_gates_on_negative_flips():
     assert (found.waived.flips, found.waived.all_flips) == (2, 10)
     assert [gate.state for gate in found.gates] == ["pass", "fail", "fail"]
     assert found.gates[1].measured == pytest.approx(8 / 50)  # of 10 / 50
-    assert found.groupings["half"][0].negative_flip_rate.value == 10 / 50
+    assert found.groupings["half"][0]["negative_flip_rate"].value == 10 / 50
     fresh = compare(OLD, NEW * (1 - np.isin(np.arange(100), [3, 5])), labels=LABELS)
     assert vars(found.waived.rate) == vars(fresh["negative_flip_rate"])
     said = " ".join(str(found).split())

@@ -4,7 +4,7 @@ from churn_compare.outcomes.compare import OutcomesResult, compare_outcomes
 from churn_compare.outcomes.estimates import Estimates, estimate
 from churn_compare.outcomes.noise import noise_floor
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
-from churn_compare.outcomes.result import Change, MeasureFindings, Slice
+from churn_compare.outcomes.result import Change, MeasureFindings
 from churn_compare.outcomes.values import Measure
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "MeasureFindings",
     "Outcomes",
     "OutcomesResult",
-    "Slice",
     "compare_outcomes",
     "estimate",
     "noise_floor",

@@ -8,28 +8,23 @@ import numpy as np
 
 from churn_compare.display import FORMAT, Display
 from churn_compare.documents import plain_values
-from churn_compare.example_ids import PredictionsError
-from churn_compare.exports import rows_of
+from churn_compare.estimates import Groups
+from churn_compare.exports import rows_of_update
 from churn_compare.gate_file import Gating, as_gates, waivers_of
-from churn_compare.gate_outcomes import judge
+from churn_compare.gate_outcomes import counted_by_gates, judge
 from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
-from churn_compare.groups import coded
+from churn_compare.groups import coded, grouped
 from churn_compare.outcomes import report
-from churn_compare.outcomes.estimates import equal_weights, estimate, falls, share_worse
+from churn_compare.outcomes.estimates import Numbers, all_examples
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
-from churn_compare.outcomes.result import (
-    Change,
-    MeasureFindings,
-    OutcomesFindings,
-    Slice,
-)
+from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesFindings
 from churn_compare.outcomes.values import Measure, Normalization
+from churn_compare.pooling import benchmarks
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.sides import same_file, side_names
-from churn_compare.result import GateOutcome, Pooled, Precision, Waived, Waiver
-from churn_compare.significance import holm
+from churn_compare.result import GateOutcome, Group, Pooled, Precision, Waived, Waiver
 from churn_compare.waivers import waived_rows
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -58,12 +53,8 @@ class OutcomesResult(Display, OutcomesFindings):
         found = []
         for measure in self.measures:
             about = {"old": self.old, "new": self.new, "measure": measure.name}
-            parts = [("", "", self.examples, measure.quantities)]
-            parts += [
-                (of.grouping, of.name, of.examples, of.quantities)
-                for of in measure.slices
-            ]
-            found += [row for part in parts for row in rows_of(about, *part)]
+            numbers = measure.quantities, measure.slices
+            found += rows_of_update(about, self.examples, *numbers)
         return found
 
     def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
@@ -101,7 +92,6 @@ def compare_outcomes(
     waivers: Sequence[Waiver] = (),
     regressions: int = 20,
     level: float = 0.95,
-    seed: int = 0,
 ) -> OutcomesResult:
     """What changes in the outcomes of examples when `new` replaces `old`.
 
@@ -141,7 +131,6 @@ def compare_outcomes(
         waivers: falls that gates on their share do not count, as in `compare`.
         regressions: how many changed examples to list.
         level: of the confidence intervals.
-        seed: of assigning more than 4096 examples to groups.
 
     Returns:
         The `OutcomesResult`; `result.passed` says whether all gates hold.
@@ -187,13 +176,17 @@ def compare_outcomes(
     )
     used = dict.fromkeys(by, "slices")
     used |= {} if cluster is None else {cluster: "clusters"}
-    drawn = {"level": level, "seed": seed}
     waivers = (*waivers, *waivers_of(gates))
-    flips = [falls(m) if waivers and m.judged else None for m in joined.measures]
-    useless = _useless(waivers, joined.ids, flips) if waivers else ()
+    numbers = [Numbers(measure) for measure in joined.measures]
+    useless = ()
+    if waivers:
+        flips = [of.worse.mean for of in numbers if of.measure.judged]
+        if not flips:
+            raise GateError("waivers are about what gets worse; nothing says what does")
+        useless = waived_rows(waivers, joined.ids, np.max(flips, axis=0))[2]
     measures = tuple(
-        _findings(measure, joined, equivalent, regressions, pool, waivers, of, drawn)
-        for measure, of in zip(joined.measures, flips, strict=True)
+        _findings(of, joined, equivalent, regressions, pool, waivers, level)
+        for of in numbers
     )
     clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
     return OutcomesResult(
@@ -219,30 +212,42 @@ def compare_outcomes(
 
 
 def _findings(
-    measure: Measure,
+    numbers: Numbers,
     joined: Joined,
     equivalent: float | None,
     listed: int,
     pool: str | None,
     waivers: Sequence[Waiver],
-    flips: np.ndarray | None,
-    drawn: dict,
+    level: float,
 ) -> MeasureFindings:
-    found = estimate(measure, joined.clusters, **drawn)
-    order = (*QUANTITIES, EXCESS)
+    measure = numbers.measure
+    every = all_examples(measure.examples, joined.clusters, level)
+    found = numbers.estimates(every)
     changes, total = _changes(measure, joined.ids, listed)
-    waived = without = None
-    if flips is not None:
+    waived = pooled = without = None
+    if waivers and measure.judged:
+        flips = numbers.worse.mean
         rows, used, _ = waived_rows(waivers, joined.ids, flips)
-        without = np.isin(np.arange(measure.examples), rows)
-        rate = share_worse(measure, joined.clusters, without, **drawn)
+        without = numbers.worse.without(rows)
+        rate = every.share(without).of(0)
         waived = Waived(used, float(flips[rows].sum()), float(flips.sum()), rate)
-    slices = tuple(_slices(measure, joined, without, drawn))
+    if pool is not None and measure.judged:
+        groups = benchmarks(pool, joined.slices[pool], joined.clusters, level)
+        gain, p = numbers.change(groups).of(0), float(numbers.p(groups)[0])
+        pooled = Pooled(pool, groups.benchmarks, gain, p)
+    slices: list[Group] = []
+    for column, values in joined.slices.items():
+        names, group = coded(values)
+        groups = Groups(group, len(names), joined.clusters, level)
+        rates = None if without is None else groups.share(without)
+        of_groups = numbers.intervals(groups), numbers.p(groups)
+        slices += grouped(column, names, groups, *of_groups, rates)
+    order = (*QUANTITIES, EXCESS)
     return MeasureFindings(
         name=measure.name,
         kind=measure.kind,
-        runs=(len(measure.old), len(measure.new)),
-        level=drawn["level"],
+        runs=numbers.runs,
+        level=level,
         quantities={n: found.quantities[n] for n in order if n in found.quantities},
         quantiles=_quantiles(measure),
         p=found.p,
@@ -250,34 +255,12 @@ def _findings(
         within=found.within,
         equivalent=equivalent,
         lower_is_better=measure.lower_is_better,
-        slices=slices,
-        pooled=_pooled(measure, joined, pool, drawn),
+        slices=tuple(slices),
+        pooled=pooled,
         changes=changes,
         changes_total=total,
         waived=waived,
     )
-
-
-def _useless(
-    waivers: Sequence[Waiver], ids: np.ndarray, flips: Sequence[np.ndarray | None]
-) -> tuple[str, ...]:
-    """Notes about waivers without effect on any measure."""
-    judged = [of for of in flips if of is not None]
-    if not judged:
-        raise GateError("waivers are about what gets worse; nothing says what does")
-    return waived_rows(waivers, ids, np.max(judged, axis=0))[2]
-
-
-def _pooled(
-    measure: Measure, joined: Joined, pool: str | None, drawn: dict
-) -> Pooled | None:
-    if pool is None or not measure.judged:
-        return None
-    names, group = coded(joined.slices[pool])
-    if len(names) < 2:
-        raise PredictionsError(f"{pool} names one benchmark; pooling needs several")
-    gain, p = equal_weights(measure, group, joined.clusters, **drawn)
-    return Pooled(pool, len(names), gain, p)
 
 
 def _quantiles(measure: Measure) -> dict[float, float]:
@@ -319,25 +302,6 @@ def _changes(
     return rows, len(found)
 
 
-def _slices(measure: Measure, joined: Joined, without, drawn: dict):
-    for column, values in joined.slices.items():
-        names, groups = coded(values)
-        found = []
-        for g, name in enumerate(names):
-            places = np.flatnonzero(groups == g)
-            clusters = None
-            if joined.clusters is not None:
-                clusters = np.unique(joined.clusters[places], return_inverse=True)[1]
-            part = measure.at(places)
-            known, rate = estimate(part, clusters, **drawn), None
-            if without is not None:
-                rate = share_worse(part, clusters, without[places], **drawn)
-            numbers = known.quantities
-            found.append(Slice(column, name, len(places), numbers, known.p, 1.0, rate))
-        for of, p in zip(found, holm(np.array([of.p for of in found])), strict=True):
-            yield dataclasses.replace(of, adjusted_p=float(p))
-
-
 def _judged(
     gates: Sequence[Gate], measures: Sequence[MeasureFindings], level: float
 ) -> tuple[GateOutcome, ...]:
@@ -353,15 +317,14 @@ def _judged(
                 + "; --by makes slices of columns" * bool(gate.grouping)
             )
         for measure in about:
-            found, slices = measure.quantities, measure.slices
-            if measure.waived is not None:
-                found = {**found, measure.worse: measure.waived.rate}
-                slices = [_without_waived(of, measure.worse) for of in slices]
+            counted = counted_by_gates(
+                measure.quantities, measure.slices, measure.worse, measure.waived
+            )
             within = measure.within
             precision = None
             if within is not None:
                 precision = Precision(within, measure.detectable)
-            (outcome,) = judge([gate], found, slices, level=level, precision=precision)
+            (outcome,) = judge([gate], *counted, level=level, precision=precision)
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"
                 where = f"{measure.name} {outcome.where}".strip()
@@ -377,11 +340,6 @@ _OF_SCORES = ("score_old", "score_new", "score_change")
 def _bound(measure: MeasureFindings) -> Literal["max", "min"]:
     """The kind of limit that a worse score violates."""
     return "max" if measure.lower_is_better else "min"
-
-
-def _without_waived(of: Slice, name: str) -> Slice:
-    assert of.waived_rate is not None
-    return dataclasses.replace(of, quantities={**of.quantities, name: of.waived_rate})
 
 
 def _check_direction(gate: Gate, measures: Sequence[MeasureFindings]) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from churn_compare.estimates import Groups, PerExample
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of
 from churn_compare.outcomes.compare import OutcomesResult
-from churn_compare.outcomes.estimates import Sums, runs_agree
+from churn_compare.outcomes.estimates import all_examples
 from churn_compare.outcomes.joining import equal, join_outcomes, target_of
 from churn_compare.outcomes.reading import (
     Outcomes,
@@ -42,7 +43,6 @@ def noise_floor(
     confirm: Sequence[str] = (),
     regressions: int = 20,
     level: float = 0.95,
-    seed: int = 0,
 ) -> OutcomesResult:
     """How much identical runs of one version differ: an A/A test.
 
@@ -64,7 +64,6 @@ def noise_floor(
         confirm: names of doubts about what was read that are right as they are.
         regressions: how many of the least stable examples to list.
         level: of the confidence intervals.
-        seed: of assigning more than 4096 examples to groups.
 
     Returns:
         A result whose measures have `runs_differ`, the share of examples on which two
@@ -88,10 +87,11 @@ def noise_floor(
     joining: dict[str, Any] = {"cluster": cluster, "confirm": confirm}
     joining |= {"tolerance": tolerance, "relative": relative, "normalize": normalize}
     joined = join_outcomes(whole, whole, on_missing="intersect", **joining)
-    measures = []
-    for measure in joined.measures:
-        sums = Sums(measure, joined.clusters, level, seed)
-        measures.append(_findings(measure, sums, joined.ids, regressions))
+    groups = all_examples(len(joined.ids), joined.clusters, level)
+    measures = [
+        _findings(measure, groups, joined.ids, regressions)
+        for measure in joined.measures
+    ]
     clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
     used = {} if cluster is None else {cluster: "clusters"}
     return OutcomesResult(
@@ -235,17 +235,16 @@ def _concatenated(parts: Sequence[Any]) -> Any:
 
 
 def _findings(
-    measure: Measure, sums: Sums, ids: np.ndarray, listed: int
+    measure: Measure, groups: Groups, ids: np.ndarray, listed: int
 ) -> MeasureFindings:
     runs = measure.old
-    pairs = list(itertools.combinations(range(len(runs)), 2))
-    differ = np.zeros(measure.examples)
-    for a, b in pairs:
-        differ += measure.beyond(measure.distance(runs[a], runs[b]), runs[a], runs[b])
-    differ /= len(pairs)
+    pairs = list(itertools.combinations(runs, 2))
+    apart = [measure.beyond(measure.distance(a, b), a, b) for a, b in pairs]
+    differ = np.mean(apart, axis=0)
+    agree = ~np.logical_or.reduce(apart[: len(runs) - 1])  # with the first run
     found = {
-        "runs_differ": sums.share(sums.grouped(differ)),
-        "runs_agree": sums.share(sums.grouped(runs_agree(runs, measure))),
+        "runs_differ": groups.share(PerExample(differ)).of(0),
+        "runs_agree": groups.share(PerExample(agree)).of(0),
     }
     means = []
     if measure.judged:
@@ -266,7 +265,7 @@ def _findings(
         name=measure.name,
         kind=measure.kind,
         runs=(len(runs), len(runs)),
-        level=sums.level,
+        level=groups.level,
         quantities=found,
         quantiles={},
         p=np.nan,

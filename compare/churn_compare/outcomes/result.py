@@ -4,30 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from churn_compare.outcomes.values import Kind
-from churn_compare.result import GateOutcome, Interval, Judged, Pooled, Waived
-
-
-@dataclasses.dataclass(frozen=True)
-class Slice:
-    """The examples of one value of a grouping.
-
-    Attributes:
-        grouping: the column.
-        name: the value.
-        examples: how many.
-        quantities: name to number and interval, as of all examples.
-        p: of "no change on average"; NaN where nothing is judged.
-        adjusted_p: by Holm over the values of the grouping.
-        waived_rate: share that gets worse without what is waived; None without waivers.
-    """
-
-    grouping: str
-    name: str
-    examples: int
-    quantities: Mapping[str, Interval]
-    p: float
-    adjusted_p: float
-    waived_rate: Interval | None = None
+from churn_compare.result import GateOutcome, Group, Interval, Judged, Pooled, Waived
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +64,7 @@ class MeasureFindings:
     equivalent: float | None
     of_runs: tuple[float, ...] = ()
     pooled: Pooled | None = None
-    slices: tuple[Slice, ...] = ()
+    slices: tuple[Group, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_total: int = 0
     waived: Waived | None = None

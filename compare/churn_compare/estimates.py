@@ -1,0 +1,274 @@
+"""Means of what every example adds, in groups of examples: intervals and tests."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from churn_compare.result import Interval
+from churn_compare.significance import mcnemar_exact, sign_flip_exact
+from churn_compare.uncertainty import (
+    Uncertainty,
+    difference_ends,
+    run_part,
+    share_ends,
+    uncertainty,
+)
+
+_ROUNDING = 1e-24
+
+
+class Intervals(NamedTuple):
+    """A number of every group with its interval."""
+
+    value: np.ndarray  # `[G]`; NaN where it is undefined
+    low: np.ndarray  # `[G]`
+    high: np.ndarray  # `[G]`
+
+    def of(self, group: int) -> Interval:
+        """The number of one group."""
+        return Interval(*(float(ends[group]) for ends in self))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PerExample:
+    """What every example adds to a mean over examples and pairs of runs."""
+
+    mean: np.ndarray  # `[N]`, over pairs of runs
+    # of each side with several runs that all examples share: `[R, N]` sums over the
+    # runs of the other side, and how many these are; empty where the runs of an example
+    # have nothing to do with those of another
+    runs: tuple[tuple[np.ndarray, int], ...] = ()
+
+    def __sub__(self, other: "PerExample") -> "PerExample":
+        """This less another number of the same runs."""
+        runs = zip(self.runs, other.runs, strict=True)
+        parts = tuple((a - b, count) for (a, count), (b, _) in runs)
+        return PerExample(self.mean - other.mean, parts)
+
+    def without(self, rows: np.ndarray) -> "PerExample":
+        """The same with 0 for some examples."""
+        keep = np.ones(len(self.mean), bool)
+        keep[rows] = False
+        runs = tuple((sums * keep, count) for sums, count in self.runs)
+        return PerExample(self.mean * keep, runs)
+
+
+class Groups:
+    """Groups of examples, each with its own means, their intervals and tests.
+
+    The variance of a mean is
+
+        V = sum_u moved_u^2,  times U / (U - 1) for clusters and means
+
+    with `moved_u` what the examples of a unit (an example, or a cluster within the
+    group) add to the deviation of the mean from itself; and, where all examples share
+    the runs, what these add (`uncertainty`). Shares have Wilson's interval with as many
+    examples as have this variance, gains in right answers Tango's, and means
+    `t sqrt(V)` to either side.
+    """
+
+    def __init__(
+        self,
+        group: np.ndarray,  # `[N]` below `count`; examples with -1 are in none
+        count: int,
+        clusters: np.ndarray | None = None,  # `[N]` codes
+        level: float = 0.95,
+        *,
+        strata: np.ndarray | None = None,  # `[N]` of one group; of equal weight each
+    ):
+        inside = group >= 0
+        self.rows = slice(None) if inside.all() else np.flatnonzero(inside)
+        self.count, self.level = count, level
+        self.group = group[self.rows]
+        self.size = np.bincount(self.group, minlength=count)
+        self.pooled = strata is not None
+        self.strata = self.group if strata is None else strata[self.rows]
+        sizes = np.bincount(self.strata, minlength=1 if self.pooled else count)
+        self._sizes = np.where(sizes > 0, sizes, np.nan)
+        self.cell, owner = None, self.group
+        if clusters is not None and count == 1 and inside.all():
+            self.cell, owner = clusters, np.zeros(int(clusters.max()) + 1, np.int64)
+        elif clusters is not None:
+            code = self.group.astype(np.int64) * (int(clusters.max(initial=0)) + 1)
+            _, first, self.cell = np.unique(
+                code + clusters[self.rows], return_index=True, return_inverse=True
+            )
+            owner = self.group[first]
+        self.owner = owner  # of every unit
+        self.found = np.bincount(owner, minlength=count)  # units
+        # What a share of no event says is known from as many independent draws.
+        self.units = self.found.astype(np.float64)
+        self.benchmarks = len(sizes) if self.pooled else 0
+        if self.pooled:
+            share = self.found / np.maximum(self.size, 1)
+            self.units = share * len(sizes) ** 2 / np.sum(1 / self._sizes)
+
+    def added(self, of_units: np.ndarray) -> np.ndarray:
+        """Sums `[G]` over the units of each group."""
+        return np.bincount(self.owner, of_units, self.count)
+
+    def value(self, numbers: np.ndarray) -> np.ndarray:
+        """Means `[G]` of `[N]` numbers."""
+        sums = np.bincount(self.strata, numbers[self.rows], len(self._sizes))
+        means = sums / self._sizes
+        return means.mean(keepdims=True) if self.pooled else means
+
+    def _moved(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means `[G]`, and how far each unit moves that of its group."""
+        numbers = numbers[self.rows]
+        means = np.bincount(self.strata, numbers, len(self._sizes)) / self._sizes
+        moved = numbers - means[self.strata]
+        if self.pooled:
+            moved *= (self.size / self._sizes / len(means))[self.strata]
+            means = means.mean(keepdims=True)
+        if self.cell is not None:
+            moved = np.bincount(self.cell, moved, len(self.owner))
+        return means, moved / self.size[self.owner]
+
+    def known(self, of: PerExample, *, mean: bool = False) -> Uncertainty:
+        """How well the means are known; `mean` estimates V as in a t-test."""
+        _, moved = self._moved(of.mean)
+        clustered = self.cell is not None
+        factor = self.found / np.maximum(self.found - 1, 1)
+        factor = factor if clustered or mean else 1.0
+        parts = []
+        for sums, runs in of.runs:
+            R = len(sums)
+            means, noise = np.empty((self.count, R)), np.zeros(self.count)
+            for r, run in enumerate(sums):
+                means[:, r], of_run = self._moved(run / runs)
+                noise += self.added(np.square(of_run - moved))
+            parts.append(run_part(means, factor * noise / (R * (R - 1))))
+        squares = np.square(moved)
+        examples, fourth = self.added(squares), self.added(np.square(squares))
+        if not mean:  # of shares so little is rounding
+            examples = np.where(examples > _ROUNDING, examples, 0.0)
+        bearing = np.full(self.count, np.inf)
+        if clustered or not parts:  # runs of an example are a cluster of it
+            some = (examples > 0) & (fourth > 0)
+            bearing[some] = np.square(examples[some]) / fourth[some]
+        clusters = np.maximum(self.found, 1) if clustered else 0
+        known = uncertainty(
+            factor * examples, *parts, clusters=clusters, bearing=bearing
+        )
+        if clustered or not mean:
+            return known
+        freedom = self.size - 1.0
+        return dataclasses.replace(known, freedom=freedom, of_clusters=freedom)
+
+    def share(self, of: PerExample) -> Intervals:
+        """Shares of the examples."""
+        value = np.round(np.clip(self.value(of.mean), 0.0, 1.0), 12)  # exactly 0 and 1
+        known = self.known(of)
+        most = value * (1 - value) / np.maximum(self.units, 1)
+        quantile = known.quantile(self.level)
+        return Intervals(
+            value, *share_ends(value, known.widened(most), quantile, self.units)
+        )
+
+    def gain(
+        self,
+        gain: PerExample,
+        better: PerExample,
+        worse: PerExample,
+        level: float | None = None,
+    ) -> Intervals:
+        """Gains in right answers, with the shares that get better and worse."""
+        known, value = self.known(gain), self.value(gain.mean)
+        gained, lost = self.value(better.mean), self.value(worse.mean)
+        most = (gained + lost - np.square(value)) / np.maximum(self.units, 1)
+        return Intervals(
+            value,
+            *difference_ends(
+                gained,
+                lost,
+                known.widened(most),
+                known.quantile(level or self.level),
+                self.units,
+            ),
+        )
+
+    def mean(
+        self,
+        of: PerExample,
+        span: np.ndarray | float,
+        least: float = -np.inf,
+        most: np.ndarray | float = np.inf,
+        level: float | None = None,
+    ) -> Intervals:
+        """Means of numbers that lie within `span` of each other."""
+        known, value = self.known(of, mean=True), self.value(of.mean)
+        quantile = known.quantile(level or self.level)
+        half = quantile * np.sqrt(known.total)
+        half = np.where(self.some(known, span), half, self.none(quantile) * span)
+        return Intervals(
+            value, np.maximum(value - half, least), np.minimum(value + half, most)
+        )
+
+    def excess(self, of: PerExample, equal: np.ndarray) -> Intervals:
+        """What changes beyond runs of one version; `equal` as `permuted_variance`."""
+        known, value = self.known(of, mean=True), self.value(of.mean)
+        quantile = known.quantile(self.level)
+        # An example on which no run differs might be one on which all pairs across do.
+        half = most = self.none(quantile)
+        total = self.added(equal)
+        some = total > 0
+        fourth = np.where(some, self.added(np.square(equal)), 1.0)
+        variance = np.maximum(known.total, total / np.square(np.maximum(self.size, 1)))
+        known = dataclasses.replace(
+            known, total=variance, bearing=np.square(total) / fourth
+        )
+        wide = quantile * np.sqrt(known.widened(np.square(most / quantile)))
+        half = np.where(some, wide, half)
+        return Intervals(value, value - half, value + half)
+
+    def some(self, known: Uncertainty, span: np.ndarray | float) -> np.ndarray:
+        """Whether units differ in what they add, by more than rounding."""
+        return known.total > np.square(1e-12 * span)
+
+    def span(self, numbers: np.ndarray) -> np.ndarray:
+        """How far `[R, N]` numbers of a group lie apart at most."""
+        low, high = (of(axis=0)[self.rows] for of in (numbers.min, numbers.max))
+        if self.count == 1:
+            return np.array([high.max() - low.min()])
+        order = np.argsort(self.group, kind="stable")
+        starts = np.searchsorted(self.group[order], np.arange(self.count))
+        low = np.minimum.reduceat(low[order], starts)
+        high = np.maximum.reduceat(high[order], starts)
+        return high - low
+
+    def none(self, quantile: np.ndarray) -> np.ndarray:
+        """Upper end of the share of an event that no example shows."""
+        zero = np.zeros(self.count)
+        return share_ends(zero, zero, quantile, self.units)[1]
+
+    def t_test(
+        self, of: PerExample, span: np.ndarray | float, *, share: bool = False
+    ) -> np.ndarray:
+        """Two-sided p of means of 0: a t-test, or signs where all change alike."""
+        known, value = self.known(of, mean=not share), self.value(of.mean)
+        some = self.some(known, span)
+        t = np.abs(value) / np.sqrt(np.where(some, known.total, 1.0))
+        alike = np.where(value != 0, 2.0 ** (1 - self.units), 1.0)
+        return np.where(some, 2 * special.stdtr(known.freedom, -t), alike)
+
+    def sign_flip(self, net: np.ndarray) -> np.ndarray:
+        """`sign_flip_exact` of whole numbers `[N]`; NaN for a group of no example."""
+        net = net[self.rows]
+        if self.cell is not None:
+            net = np.bincount(self.cell, net, len(self.owner)).astype(np.int64)
+        some = np.flatnonzero(net)
+        net, owner = net[some], self.owner[some]
+        if np.abs(net).max(initial=0) <= 1:
+            lost, gained = (
+                np.bincount(owner[net == sign], minlength=self.count)
+                for sign in (-1, 1)
+            )
+            p = mcnemar_exact(lost, gained)
+        else:
+            order = np.argsort(owner, kind="stable")
+            ends = np.searchsorted(owner[order], np.arange(1, self.count))
+            p = np.array([sign_flip_exact(of) for of in np.split(net[order], ends)])
+        return np.where(self.size > 0, p, np.nan)
