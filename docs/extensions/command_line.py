@@ -182,7 +182,8 @@ def _entry(command: str, option: Option, short: str) -> Iterator[str]:
     value = _metavar(option)
     words = [*_words(option), *filter(None, [short])]
     signature = ", ".join(f"{word} {value}".rstrip() for word in words)
-    yield from _described(signature, option.help + _default(command, option))
+    text = f"{option.help.rstrip('.')}.{_default(command, option)}"
+    yield from _described(signature, text)
 
 
 def _described(signature: str, text: str) -> Iterator[str]:
@@ -191,6 +192,7 @@ def _described(signature: str, text: str) -> Iterator[str]:
 
 def _sentence(text: str) -> str:
     text = text.strip()
+    text += "." * (text != "" and not text.endswith((".", "`")))
     parts = text.split("`")  # every second one is code
     parts[::2] = [re.sub(r"(--[a-z][\w.-]*\w)", r"`\1`", part) for part in parts[::2]]
     text = "`".join(parts)
