@@ -61,12 +61,13 @@ def document(result: OutcomesFindings, command: str = "") -> Document:
     for measure in result.measures:
         heading = measure.name if several else ""
         blocks.append(Section(heading, changes_table(measure)))
-        parts: dict[str, list[Block]] = {"the update": _numbers(measure)}
+        floor = "runs_differ" in measure.quantities
+        first = "the runs" if floor else "the update"
+        parts: dict[str, list[Block]] = {first: _numbers(measure)}
         for column in dict.fromkeys(s.grouping for s in measure.slices):
             parts[f"slices by {column}"] = [_slices(measure, column)]
         last = f"largest {_turn(measure)}s" if measure.judged else "largest changes"
-        last = "least stable" if "runs_differ" in measure.quantities else last
-        parts[last] = _changes(measure)
+        parts["least stable" if floor else last] = _changes(measure)
         for part, inside in parts.items():
             title = f"{heading}: {part}" if several else part
             title = f"{title[:1].upper()}{title[1:]}"
