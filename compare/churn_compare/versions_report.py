@@ -122,9 +122,7 @@ def versions_sentences(result: VersionsFindings) -> tuple[str, ...]:
     """The finding in plain words; of two versions what `compare` says."""
     if len(result.steps) == 1:
         return sentences(result.whole)
-    out = []
-    if result.labelled:
-        out.append(_accuracy(result))
+    out = [_accuracy(result)] if result.labelled else []
     out.append(_changes(result))
     out.append(_added(result, "churn", "Changes", "change more than once"))
     if result.labelled:
@@ -135,10 +133,8 @@ def versions_sentences(result: VersionsFindings) -> tuple[str, ...]:
         f"class than {result.names[-1]} does (ambiguity), a single one at most "
         f"{share_text(result.discrepancy)} (discrepancy)."
     )
-    again = np.diag(result.churn)
-    again = again[np.isfinite(again)]
-    if len(again):
-        low, high = share_text(again.min()), share_text(again.max())
+    if again := [churn for churn in np.diag(result.churn) if np.isfinite(churn)]:
+        low, high = share_text(min(again)), share_text(max(again))
         size = low if low == high else f"{low} to {high}"
         out.append(
             f"Two runs of one version predict differently for {size} of the examples: "

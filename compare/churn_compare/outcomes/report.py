@@ -70,7 +70,7 @@ def document(result: OutcomesFindings, command: str = "") -> Document:
         parts["least stable" if floor else last] = _changes(measure)
         for part, inside in parts.items():
             title = f"{heading}: {part}" if several else part
-            title = f"{title[:1].upper()}{title[1:]}"
+            title = title[:1].upper() + title[1:]
             blocks.append(Section(title, inside, detail="summary"))
     blocks.append(what_was_run({"Old": result.old, "New": result.new}, result.level))
     names = [name for measure in result.measures for name in measure.quantities]
