@@ -185,20 +185,8 @@ def kept_figures():
         _kept.reset(token)
 
 
-class Drawn(str):
-    """The SVG of a figure that is drawn without Matplotlib; a notebook shows it."""
-
-    def __new__(cls, svg: str):
-        """With the name space that a file of its own needs."""
-        space = "" if "xmlns=" in svg else ' xmlns="http://www.w3.org/2000/svg"'
-        return super().__new__(cls, svg.replace("<svg", f"<svg{space}", 1))
-
-    def _repr_svg_(self) -> str:
-        return str(self)
-
-
 def page_figures(blocks: Sequence[Block]) -> dict:
-    """The figures that a page would draw, by name: of Matplotlib, or `Drawn`.
+    """The figures that a page would draw, by name.
 
     Of several with one name the second is called `name-2`.
     """
@@ -214,8 +202,7 @@ def _drawn(blocks: Sequence[Block]) -> Iterator[tuple]:
     for block in blocks:
         if isinstance(block, Figure) and callable(block.svg):
             with kept_figures() as kept:
-                svg = block.svg()
-            kept = kept or ([Drawn(svg)] if svg else [])
+                block.svg()
             yield from ((block.name, figure) for figure in kept)
         yield from _drawn(getattr(block, "blocks", ()))
 
