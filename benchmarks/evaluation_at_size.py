@@ -138,7 +138,7 @@ def _block_of_logits(options: argparse.Namespace) -> Callable[[str, int], np.nda
 
 def write(options: argparse.Namespace) -> dict:
     """Both versions in shards; seconds are those of the writer alone."""
-    from churn_compare.prediction_shards import ShardWriter, write_index
+    from churn_compare.store import ShardWriter, write_index
 
     blocks, seconds, written = options.shard_examples // _BLOCK, 0.0, 0
     ids = np.arange(blocks * _BLOCK).reshape(blocks, _BLOCK)
@@ -174,7 +174,7 @@ def predict_and_write(options: argparse.Namespace) -> dict:
     import jax.numpy as jnp
     from jax.sharding import PartitionSpec
 
-    from churn_compare.prediction_shards import write_index
+    from churn_compare.store import write_index
     from churn_jax.ensembles import Group, from_function
     from churn_jax.methods import ERM
     from churn_jax.training import MeshShape, OptimizerConfig

@@ -20,8 +20,7 @@ import pyarrow.parquet
 
 import churn_compare
 from churn_compare.cli import main as compare
-from churn_compare.prediction_shards import ShardWriter, write_index
-from churn_compare.predictions import Predictions, save_predictions
+from churn_compare.store import Predictions, ShardWriter, save_predictions, write_index
 
 N = 60
 WRONG = {"old": range(0, 12), "new": range(6, 21)}  # 9 of 60 get worse, 6 better

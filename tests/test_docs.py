@@ -135,7 +135,7 @@ def answers_are_compared(names, folder):
 
 def predictions_are_read(names, folder):
     assert names["load_predictions"]("mine.npz").shape == (3, 100, 10)
-    assert names["stored"].values.shape == (3, 100, 10)
+    assert names["stored"].shape == (3, 100, 10)
 
 
 def data_are_split(names, folder):

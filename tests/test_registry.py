@@ -8,8 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from churn_compare.prediction_shards import MappedPredictions, ShardedRows
-from churn_compare.predictions import Predictions
+from churn_compare.store import Predictions, StoredLogits
 from churn_compare.suggestions import did_you_mean
 from churn_jax import methods, registry
 from churn_jax.command.options import method_rows
@@ -325,7 +324,7 @@ def test_sharded_predictions_have_the_column_too():
     logits = np.arange(18.0, dtype=np.float32).reshape(2, 3, 3)
     labels = np.array([0, 1, 1])
     whole = Predictions(np.arange(3), labels, logits)
-    mapped = MappedPredictions(whole.ids, labels, ShardedRows([logits]))
+    mapped = Predictions(whole.ids, labels, StoredLogits([logits]))
     summary = summarize(whole)
     found = [with_columns(summary, p, ["largest", "nll"])[0] for p in (whole, mapped)]
     assert found[0].largest == found[1].largest and found[0].largest.mean == 12.5

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import PurePath
 
-from churn_compare.prediction_shards import fits_whole
+from churn_compare.store import fits_whole
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, StudyRows, averaged_name
 from churn_jax.configuration.training import TrainConfig

@@ -20,9 +20,13 @@ import numpy as np
 
 from churn_compare.array_files import write_file
 from churn_compare.documents import Document, Records, Table, csv_text, markdown
-from churn_compare.prediction_shards import TooLargeError, load_whole
-from churn_compare.predictions import Predictions, PredictionsError
 from churn_compare.significance import holm
+from churn_compare.store import (
+    Predictions,
+    PredictionsError,
+    TooLargeError,
+    load_predictions,
+)
 from churn_jax import metrics
 from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
 from churn_jax.configuration.record import RowRecord
@@ -105,8 +109,8 @@ def calibrated_rows(run_dir) -> tuple[CalibratedRow, ...]:
     for method in study.methods:
         folder = study.method_folder(method.name)
         try:
-            validation = load_whole(folder / VALIDATION)
-            test = load_whole(folder / TEST)
+            validation = load_predictions(folder / VALIDATION, whole=True)
+            test = load_predictions(folder / TEST, whole=True)
         except TooLargeError:
             raise
         except (PredictionsError, FileNotFoundError):

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from churn_compare.class_sets import known_classes
-from churn_compare.prediction_shards import is_stored, load_whole
-from churn_compare.predictions import check_comparable
+from churn_compare.store import check_comparable, is_stored, load_predictions
 from churn_compare.suggestions import did_you_mean
 from churn_jax.analysis import (
     FeatureAgreement,
@@ -180,7 +179,7 @@ class Comparison:
 
 def read_networks(study: Study, rows: Sequence[str]) -> dict[str, Networks]:
     """Networks of rows on the same examples and classes."""
-    found = {row: load_whole(_file_of(study, row)) for row in rows}
+    found = {row: load_predictions(_file_of(study, row), whole=True) for row in rows}
     first = next(iter(found.values()))
     for other in found.values():
         check_comparable(first, other)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_compare.predictions import PredictionsError
+from churn_compare.store import PredictionsError
 from churn_jax import metrics
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import Study

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from churn_compare.array_files import NpzArrays
-from churn_compare.predictions import replace_file
+from churn_compare.array_files import NpzArrays, replace_file
 from churn_jax import metrics
 
 __all__ = ["Examples", "load_examples", "png_bytes", "save_examples"]

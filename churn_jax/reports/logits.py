@@ -21,10 +21,10 @@ from churn_compare.documents import (
 from churn_compare.example_ids import as_labels
 from churn_compare.flip_counts import version_matrices
 from churn_compare.pair import Side
-from churn_compare.predictions import Predictions, PredictionsError
 from churn_compare.reading.contents import as_array
 from churn_compare.reading.join import join
 from churn_compare.result import VersionsFindings
+from churn_compare.store import Predictions, PredictionsError
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import History, Study

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from churn_compare.array_files import NpzArrays, replace_file, write_file
-from churn_compare.predictions import PredictionsError
+from churn_compare.store import PredictionsError
 from churn_jax import metrics
 from churn_jax.methods import Method, deploy
 

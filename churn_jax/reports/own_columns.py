@@ -6,8 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from churn_compare.prediction_shards import WHOLE_BYTES, MappedPredictions, fits_whole
-from churn_compare.predictions import Predictions
+from churn_compare.store import WHOLE_BYTES, Predictions, fits_whole
 from churn_jax.analysis.significance import jackknife_stderr
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.quantities import QUANTITIES, Quantity
@@ -22,7 +21,7 @@ class ColumnError(ValueError):
 
 def with_columns(
     summary: MethodSummary,
-    predictions: Predictions | MappedPredictions,
+    predictions: Predictions,
     columns: Iterable[str],
 ) -> tuple[MethodSummary, tuple[ColumnError, ...]]:
     """The summary with those of the columns that have a measure of their own.
@@ -60,13 +59,13 @@ def with_columns(
 
 def _measured(
     quantity: Quantity,
-    predictions: Predictions | MappedPredictions,
+    predictions: Predictions,
     runs: tuple[int, ...],
 ) -> np.ndarray:
     """`[R]` numbers of the runs, or one number of all of them, `[]`."""
     labels = predictions.labels
     if not quantity.of_runs:
-        each = (_of_run(predictions, run) for run in runs)
+        each = (predictions.logits[run] for run in runs)
         found = [_called(quantity, logits, labels, ((),)) for logits in each]
         return _finite(quantity, np.array(found), runs)
     logits = _of_all(quantity, predictions, runs)
@@ -76,7 +75,7 @@ def _measured(
 
 def _jackknife(
     quantity: Quantity,
-    predictions: Predictions | MappedPredictions,
+    predictions: Predictions,
     runs: tuple[int, ...],
     value: float,
 ) -> tuple[Estimate, np.ndarray]:
@@ -130,24 +129,18 @@ def _finite(
     raise ColumnError(f"column {quantity.name} is not a finite number{which}")
 
 
-def _of_run(predictions: Predictions | MappedPredictions, run: int) -> np.ndarray:
-    if isinstance(predictions, MappedPredictions):
-        return predictions.rows(run, slice(None))
-    return predictions.logits[run]
-
-
 def _of_all(
     quantity: Quantity,
-    predictions: Predictions | MappedPredictions,
+    predictions: Predictions,
     runs: tuple[int, ...],
 ) -> np.ndarray:
     """`[R, N, C]`; only what fits into memory."""
     _, examples, classes = predictions.shape
     numbers = len(runs) * examples * classes
-    if isinstance(predictions, MappedPredictions) and not fits_whole(numbers):
+    if not predictions.in_memory and not fits_whole(numbers):
         raise ColumnError(
             f"column {quantity.name} needs the logits of all runs at once, "
             f"{4 * numbers / 2**30:.1f} GiB, and at most {WHOLE_BYTES / 2**30:.3g} GiB "
             "are read whole; write it as a function of one run (without runs=True)"
         )
-    return np.stack([_of_run(predictions, run) for run in runs])
+    return np.stack([predictions.logits[run] for run in runs])

@@ -5,8 +5,13 @@ from collections.abc import Collection
 
 import numpy as np
 
-from churn_compare.prediction_shards import MappedPredictions, is_stored, load_stored
-from churn_compare.predictions import Predictions, PredictionsError, check_comparable
+from churn_compare.store import (
+    Predictions,
+    PredictionsError,
+    check_comparable,
+    is_stored,
+    load_predictions,
+)
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import TEST, VALIDATION, Study
 from churn_jax.reports.equivalents import (
@@ -66,7 +71,7 @@ class Reading:
                 self.reasons[info.name] = f"{path} does not exist"
             return
         try:
-            predictions = load_stored(path)
+            predictions = load_predictions(path)
             examples = _examples_of(predictions)
             if self.examples is not None:
                 check_comparable(self.examples, examples)
@@ -93,14 +98,14 @@ class Reading:
         self.summaries[info.name] = self._with_members(info, summary)
 
     def _validation(
-        self, info: RowRecord, predictions: Predictions | MappedPredictions
-    ) -> Predictions | MappedPredictions | None:
+        self, info: RowRecord, predictions: Predictions
+    ) -> Predictions | None:
         """What temperatures are fitted on, for studies that show what they give."""
         path = self.study.method_folder(info.name) / VALIDATION
         if not self.columns & CALIBRATED or not is_stored(path):
             return None
         try:
-            validation = load_stored(path)
+            validation = load_predictions(path)
             check_same_runs(predictions, validation)
             check_fits(validation)
         except PredictionsError as error:
@@ -162,23 +167,21 @@ class Reading:
         self.unreadable.append(f"{what}: {_sentence(error)}.")
 
 
-def _examples_of(predictions: Predictions | MappedPredictions) -> Predictions:
+def _examples_of(predictions: Predictions) -> Predictions:
     """Who is in it, without the logits."""
     nothing = np.zeros((1, predictions.ids.size, 2), np.float32)
     return Predictions(predictions.ids, predictions.labels, nothing)
 
 
 def _summarized(
-    predictions: Predictions | MappedPredictions,
+    predictions: Predictions,
     stopped: tuple[int, ...],
-    validation: Predictions | MappedPredictions | None,
+    validation: Predictions | None,
 ) -> MethodSummary:
     """In memory where both splits are, else block by block."""
-    if isinstance(predictions, MappedPredictions) or isinstance(
-        validation, MappedPredictions
-    ):
-        return summarize_in_blocks(predictions, stopped=stopped, validation=validation)
-    return summarize(predictions, stopped=stopped, validation=validation)
+    whole = all(of is None or of.in_memory for of in (predictions, validation))
+    summary = summarize if whole else summarize_in_blocks
+    return summary(predictions, stopped=stopped, validation=validation)
 
 
 def _check_examples(examples: Predictions | None, members: Members) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from churn_compare.documents import Document
 from churn_compare.documents.plotting import kept_figures, page_figures
-from churn_compare.prediction_shards import is_stored, load_whole
+from churn_compare.store import is_stored, load_predictions
 from churn_jax.reports.artefacts import TEST, VALIDATION, read_study
 from churn_jax.reports.report import Report, collect
 from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
@@ -125,7 +125,7 @@ class StoredLogits(Mapping[str, np.ndarray]):
         if name not in self.files:
             known = ", ".join(self.files) or "none"
             raise KeyError(f"no predictions of {name!r}; there are: {known}")
-        return load_whole(self.files[name])
+        return load_predictions(self.files[name], whole=True)
 
 
 def predictions(

@@ -201,7 +201,7 @@ def write(run_dir) -> Report:
         >>> import tempfile
         >>> import numpy as np
         >>> from churn_jax.configuration.record import StudyRecord, write_record
-        >>> from churn_compare.predictions import Predictions, save_predictions
+        >>> from churn_compare.store import Predictions, save_predictions
         >>> from churn_jax.studies import preset
         >>> config = preset("digits:tiny")
         >>> row = RowRecord("baseline", "Baseline", config.spec("baseline"))

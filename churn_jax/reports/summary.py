@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from churn_compare.class_sets import known_classes
-from churn_compare.prediction_shards import MappedPredictions
-from churn_compare.predictions import Predictions, PredictionsError
+from churn_compare.store import Predictions, PredictionsError
 from churn_jax import metrics
 from churn_jax.reports.curves import (
     RELIABILITY_BINS,
@@ -232,7 +231,7 @@ def summarize(
 
 
 def runs_counted(
-    predictions: Predictions | MappedPredictions, stopped: Sequence[int]
+    predictions: Predictions, stopped: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """The runs that finished, and the others."""
     total, _, num_classes = predictions.shape
@@ -340,8 +339,8 @@ def _calibrated_level(predictions, validation, runs):
 
 
 def check_same_runs(
-    predictions: Predictions | MappedPredictions,
-    validation: Predictions | MappedPredictions,
+    predictions: Predictions,
+    validation: Predictions,
 ) -> None:
     """Refuses validation predictions that cannot be of the same runs."""
     ours, theirs = predictions.shape, validation.shape

@@ -8,13 +8,13 @@ import jax
 import numpy as np
 
 from churn_compare.class_sets import known_classes
-from churn_compare.prediction_shards import (
-    MappedPredictions,
-    ShardedRows,
+from churn_compare.example_ids import some
+from churn_compare.store import (
+    Predictions,
+    PredictionsError,
     TooLargeError,
     fits_whole,
 )
-from churn_compare.predictions import Predictions, PredictionsError, some
 from churn_jax import metrics
 from churn_jax.metrics.pair_metrics import PairMetric, streaming
 from churn_jax.metrics.pairs import sum_blocks
@@ -62,7 +62,7 @@ _SCORES: Mapping[str, Callable[[], Any]] = {
 class Pass:
     """What one pass over all examples gives; it refuses logits that are not finite."""
 
-    def __init__(self, predictions: MappedPredictions, runs: Sequence[int]):
+    def __init__(self, predictions: Predictions, runs: Sequence[int]):
         labels = predictions.labels.astype(np.int32)
         states = _empty({**_ALONE, **_SCORES}, len(runs))
         known = np.zeros(predictions.shape[2], bool)
@@ -102,7 +102,7 @@ class Pass:
 
 
 def scored(
-    predictions: MappedPredictions,
+    predictions: Predictions,
     runs: Sequence[int],
     counted: Mapping[str, np.ndarray],
     temperatures: np.ndarray | None = None,
@@ -120,15 +120,13 @@ def scored(
     return _computed(states)
 
 
-def ambiguity_in_blocks(
-    predictions: MappedPredictions, runs: Sequence[int]
-) -> np.ndarray:
+def ambiguity_in_blocks(predictions: Predictions, runs: Sequence[int]) -> np.ndarray:
     """`metrics.ambiguity` of two runs or more, `[N]`."""
     return np.concatenate([_ambiguity(b) for b in _blocks(predictions, runs)])
 
 
 def classes_in_blocks(
-    predictions: MappedPredictions, runs: Sequence[int]
+    predictions: Predictions, runs: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predicted classes `[R, N]`, and the classes that some run knows, `[C]` bool."""
     finite, classes = _Finite(runs, predictions.ids), []
@@ -165,7 +163,7 @@ class _Block:
         return np.concatenate([values, last]) if lacking else values
 
 
-def _blocks(predictions: MappedPredictions, runs: Sequence[int]):
+def _blocks(predictions: Predictions, runs: Sequence[int]):
     size = 0
     for start, logits in predictions.blocks(runs, BLOCK_NUMBERS):
         size = size or logits.shape[1]
@@ -298,34 +296,30 @@ def _finish(sums, examples):
 
 
 def summarize_in_blocks(
-    predictions: Predictions | MappedPredictions,
+    predictions: Predictions,
     *,
     stopped: Sequence[int] = (),
-    validation: Predictions | MappedPredictions | None = None,
+    validation: Predictions | None = None,
 ) -> MethodSummary:
     """Every number of one method's runs, in bounded memory."""
-    mapped = _mapped(predictions)
-    runs, left_out = runs_counted(mapped, stopped)
-    found = Pass(mapped, runs)
+    runs, left_out = runs_counted(predictions, stopped)
+    found, shape = Pass(predictions, runs), predictions.shape
     values, known = dict(found.values), found.curves.known
     if not known.all():
         # Infinite elsewhere, and not 10,000.
-        values |= scored(mapped, runs, {"nll": known[mapped.labels]})
+        values |= scored(predictions, runs, {"nll": known[predictions.labels]})
     if validation is not None:
-        check_same_runs(mapped, validation)
+        check_same_runs(predictions, validation)
         check_fits(validation)
-        values |= _calibrated(mapped, _mapped(validation), runs, known)
-    sets = of_set_sums(found.sets, len(runs), mapped.shape[1])
-    return assembled(
-        runs, left_out, mapped.shape, values, found.matrices, sets, found.curves
-    )
+        values |= _calibrated(predictions, validation, runs, known)
+    sets = of_set_sums(found.sets, len(runs), shape[1])
+    return assembled(runs, left_out, shape, values, found.matrices, sets, found.curves)
 
 
-def check_fits(validation: Predictions | MappedPredictions) -> None:
+def check_fits(validation: Predictions) -> None:
     """Refuses shards of which not even one run can be held in memory."""
     _, examples, classes = validation.shape
-    mapped = isinstance(validation, MappedPredictions)
-    if mapped and not fits_whole(examples * classes):
+    if not validation.in_memory and not fits_whole(examples * classes):
         raise TooLargeError(
             "a temperature is fitted on one run in memory, and one has "
             f"{4 * examples * classes / 2**30:.1f} GiB of validation logits; hold out "
@@ -333,21 +327,12 @@ def check_fits(validation: Predictions | MappedPredictions) -> None:
         )
 
 
-def _mapped(predictions: Predictions | MappedPredictions) -> MappedPredictions:
-    if isinstance(predictions, MappedPredictions):
-        return predictions
-    rows = ShardedRows([predictions.logits])
-    return MappedPredictions(
-        predictions.ids, predictions.labels, rows, predictions.meta
-    )
-
-
 _fit = jax.jit(metrics.fit_temperature)
 
 
 def _calibrated(
-    predictions: MappedPredictions,
-    validation: MappedPredictions,
+    predictions: Predictions,
+    validation: Predictions,
     runs: Sequence[int],
     known: np.ndarray,
 ) -> dict[str, np.ndarray]:
@@ -360,7 +345,7 @@ def _calibrated(
             (*names.values(), "temperature"), np.full(len(runs), np.nan)
         )
     held_out = validation.labels[kept].astype(np.int32)
-    fitted = np.asarray([_fit(validation.rows(run, kept), held_out) for run in runs])
+    fitted = np.asarray([_fit(validation.logits[run, kept], held_out) for run in runs])
     every = np.ones(len(predictions.labels), bool)
     counted = {"nll": known[predictions.labels], "brier": every, "ece": every}
     scores = scored(predictions, runs, counted, fitted)

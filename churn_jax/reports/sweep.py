@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from churn_compare.predictions import PredictionsError, load_predictions
+from churn_compare.store import PredictionsError, load_predictions
 from churn_jax.configuration.record import (
     AxisRecord,
     PointRecord,

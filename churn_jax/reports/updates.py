@@ -15,14 +15,13 @@ import numpy as np
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.example_ids import PredictionsError, rows_of, some
 from churn_compare.flip_counts import count_flips, version_matrices
-from churn_compare.prediction_shards import MappedPredictions, load_stored
-from churn_compare.predictions import Predictions
+from churn_compare.store import Predictions, load_predictions
 from churn_jax import metrics
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.reports.cells import rate
 from churn_jax.reports.estimates import BLOCK_NUMBERS, Estimate, over_runs
 from churn_jax.reports.quantities import Quantity
-from churn_jax.reports.summary import MethodSummary, known_by_some
+from churn_jax.reports.summary import MethodSummary
 from churn_jax.reports.summary_in_blocks import classes_in_blocks
 from churn_jax.reports.updates_compared import Gain, gains
 
@@ -50,13 +49,11 @@ class ModelRuns:
 
     def open(self) -> Callable[[int, np.ndarray], np.ndarray]:
         """The predictions opened again."""
-        found = load_stored(self.file)
+        found = load_predictions(self.file)
 
         def rows(i: int, picked: np.ndarray) -> np.ndarray:
             places = picked if self.order is None else self.order[picked]
-            if isinstance(found, MappedPredictions):
-                return found.rows(self.runs[i], places)
-            return found.logits[self.runs[i]][places]
+            return found.logits[self.runs[i], places]
 
         return rows
 
@@ -85,7 +82,7 @@ def from_file(
     """A model of another study or framework, joined with the study's examples by id."""
     path = study.folder / given
     try:
-        predictions = load_stored(path)
+        predictions = load_predictions(path)
     except PredictionsError as error:
         raise ReportError(" ".join(str(error).split())) from error
     order = _places(path, predictions, ids)
@@ -99,19 +96,12 @@ def from_file(
     runs = tuple(r for r in range(predictions.shape[0]) if r not in stopped)
     if not runs:
         raise ReportError(f"{path}: all {predictions.shape[0]} runs were stopped")
-    if isinstance(predictions, MappedPredictions):
-        classes, known = classes_in_blocks(predictions, runs)
-    else:
-        logits = predictions.logits
-        classes = np.stack([logits[run].argmax(axis=-1) for run in runs])
-        known = known_by_some(logits, runs)
+    classes, known = classes_in_blocks(predictions, runs)
     label = path.resolve().parent.name or given
     return ModelRuns(given, label, runs, classes[:, order], known, path, order)
 
 
-def _places(
-    path: Path, predictions: Predictions | MappedPredictions, ids: np.ndarray
-) -> np.ndarray:
+def _places(path: Path, predictions: Predictions, ids: np.ndarray) -> np.ndarray:
     """Where each of `ids` is in the file."""
     order = rows_of(ids, predictions.ids)
     lacking = order < 0

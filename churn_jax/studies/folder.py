@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from churn_compare.prediction_shards import INDEX, is_stored, load_stored, shard_folder
+from churn_compare.store import INDEX, is_stored, load_predictions, shard_folder
 from churn_jax import __version__
 from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.difference import FREE, differences, in_words, without
@@ -240,7 +240,7 @@ class StudyFolder:
         if not all(is_stored(path) for path in paths):
             return False
         for path in paths:
-            load_stored(path)  # a damaged file is an error, no reason to retrain
+            load_predictions(path)  # a damaged file is an error, no reason to retrain
         return True
 
     def trained(self, spec: Any, train: Callable[[], T], on_note) -> T:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from churn_compare.prediction_shards import (
+from churn_compare.store import (
     INDEX,
-    MappedPredictions,
-    load_stored,
+    Predictions,
+    load_predictions,
+    save_predictions,
     shard_folder,
 )
-from churn_compare.predictions import Predictions, save_predictions
 from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.data import Dataset, Reading, StreamingDataset
 from churn_jax.methods import deploy
@@ -185,11 +185,11 @@ def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) 
     """Leaves the test inputs that a report may show, chosen by a row's predictions."""
     streamed = isinstance(dataset, StreamingDataset)
     images = dataset.test if streamed else dataset.test.images
-    found = load_stored(folder / TEST)
+    found = load_predictions(folder / TEST)
     # Runs that stopped are in no number of the report either.
     runs = [run for run in range(found.shape[0]) if run not in found.stopped]
-    if isinstance(found, MappedPredictions):
+    if found.in_memory:
+        save_examples(out, found.ids, images, found.logits[runs])
+    else:
         ambiguity = ambiguity_in_blocks(found, runs) if len(runs) > 1 else None
         save_examples(out, found.ids, images, ambiguity=ambiguity)
-    else:
-        save_examples(out, found.ids, images, np.asarray(found.logits)[runs])

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from churn_compare.predictions import Predictions, load_predictions, save_predictions
+from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.configuration.record import (

@@ -9,7 +9,7 @@ import numpy as np
 
 from churn_compare.class_sets import known_classes
 from churn_compare.example_ids import PredictionsError, rows_of, some
-from churn_compare.prediction_shards import MappedPredictions, load_stored
+from churn_compare.store import load_predictions
 from churn_jax import metrics
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
@@ -72,7 +72,7 @@ def row_teachers(
 def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.ndarray:
     """`[R, 1, N, C]` of the row's training examples, from its file of predictions."""
     path, ids = spec.teaching.logits, dataset.train.ids
-    found = load_stored(path)
+    found = load_predictions(path)
     runs, _, classes = found.shape
     if runs not in (1, replicas) or classes != num_classes:
         raise PredictionsError(
@@ -86,10 +86,7 @@ def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.
             f"{path}: {len(missing)} of {len(ids)} training examples of {spec.name} "
             f"have no logits, for example {some(missing)}"
         )
-    if isinstance(found, MappedPredictions):
-        logits = np.stack([found.rows(run, rows) for run in range(runs)])
-    else:
-        logits = found.logits[:, rows]
+    logits = np.stack([found.logits[run, rows] for run in range(runs)])
     if not np.all(np.isfinite(logits)):
         raise PredictionsError(f"{path}: logits that teach must be finite")
     return np.broadcast_to(logits, (replicas, *logits.shape[1:]))[:, None]

@@ -14,8 +14,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from churn_compare.prediction_shards import ShardWriter, write_index, write_order
-from churn_compare.predictions import PredictionsError
+from churn_compare.store import PredictionsError, ShardWriter, write_index, write_order
 from churn_jax.data.augment import normalize
 from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.data.splits import Split
@@ -244,13 +243,13 @@ def write_predictions(
     meta: Mapping[str, Any] | None = None,
     reading: Reading = Reading(),
 ) -> Path:
-    """Writes deployed logits of a split as `churn_compare.prediction_shards`.
+    """Writes deployed logits of a split as shards of `churn_compare.store`.
 
     For predictions too large for `Trained.predict`, which returns `[R, N, C]` whole on
     every process. Here a process holds two batches of its own devices' rows and writes
     them into its shard of `folder`, which all processes must see. `churn_jax.compare`
-    and `read_shards` read the folder, memory-mapped; `load_stored` restores the order
-    of the split, which several processes keep in `order.npy`.
+    and `read_shards` read the folder, memory-mapped; `load_predictions` restores the
+    order of the split, which several processes keep in `order.npy`.
 
     Args:
         trained: the row.

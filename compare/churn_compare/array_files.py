@@ -10,35 +10,26 @@ import io
 import os
 import secrets
 import struct
+import threading
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
-
-from churn_compare.checksums import file_crc32
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = [
-    "ArrayFileError",
-    "NpzArrays",
-    "UnpackedFile",
-    "as_real",
-    "check_memory",
-    "read_npy",
-    "remove_abandoned",
-    "replace_file",
-    "write_file",
-]
-
 _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
+_CHECKED_BYTES = 64 << 20  # more are checked while they are read
+_CHECK_BYTES = 1 << 20
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
 _BLOCK_BYTES = 16 << 20
 _WRITING_SECONDS = 2  # a temporary file that was touched since may not be locked yet
@@ -67,10 +58,11 @@ class NpzArrays(Mapping[str, np.ndarray]):
 
     # An array may take half of the free memory at most, so that a small file cannot
     # claim all of it. With `mapped`, large ones that are not compressed are
-    # memory-mapped.
+    # memory-mapped; `checks` are those whose CRC-32 is still being found.
 
     def __init__(self, path: Path, mapped: bool = False):
         self._path, self._mapped = path, mapped
+        self.checks: list[Callable[[], None]] = []
         self._members: dict[str, zipfile.ZipInfo] = {}
         if not zipfile.is_zipfile(path):
             with open(path, "rb") as file:
@@ -100,14 +92,15 @@ class NpzArrays(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         member = self._members[name]
-        try:
-            return as_real(self._read(member))
-        except ArrayFileError as error:
-            raise ArrayFileError(f"{name}: {error}") from error
-        except Exception as error:
-            raise ArrayFileError(f"{name}: {_damaged(error)}") from error
+        with _reading(name):
+            return as_real(self._read(name, member))
 
-    def _read(self, member: zipfile.ZipInfo) -> np.ndarray:
+    def check(self) -> None:
+        """Returns once it is known that what was mapped is as it was written."""
+        for check in self.checks:
+            check()
+
+    def _read(self, name: str, member: zipfile.ZipInfo) -> np.ndarray:
         with zipfile.ZipFile(self._path) as archive:
             with archive.open(member) as entry:
                 shape, fortran, dtype, start = _header(entry, member.file_size)
@@ -115,8 +108,13 @@ class NpzArrays(Mapping[str, np.ndarray]):
             stored = member.compress_type == zipfile.ZIP_STORED
             if self._mapped and stored and size >= _MAPPED_BYTES:
                 first = _data_start(self._path, member)
-                if file_crc32(self._path, first, member.file_size) != member.CRC:
-                    raise zipfile.BadZipFile("Bad CRC-32")
+                wrong = "it is damaged (Bad CRC-32)"
+                part = Part(self._path, member.CRC, wrong, first, member.file_size)
+                check = start_check([part])
+                if len(shape) > 1 and dtype.kind in "fV":
+                    self.checks.append(_reading(name)(check))
+                else:
+                    check()
                 return np.memmap(self._path, dtype, "r", first + start, shape, order)
             if size >= _MAPPED_BYTES:
                 check_memory(size)
@@ -131,6 +129,61 @@ class NpzArrays(Mapping[str, np.ndarray]):
                     room[:] = np.frombuffer(block, np.uint8)
                 entry.read(1)  # the end, where the sum over all bytes is checked
             return np.ndarray(shape, dtype, numbers.data, order=order)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ArrayFileError as error:
+        raise ArrayFileError(f"{name}: {error}") from error
+    except Exception as error:
+        raise ArrayFileError(f"{name}: {_damaged(error)}") from error
+
+
+class Part(NamedTuple):
+    """Bytes of a file, by default all of them, and the CRC-32 that they must have."""
+
+    path: Path
+    crc: int | None = None
+    wrong: str = ""  # what is said if it is another
+    start: int = 0
+    size: int | None = None
+
+
+def start_check(parts: Sequence[Part]) -> Callable[[], None]:
+    """Begins to check parts of files; the function that is returned waits for it."""
+    done: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            for part in parts:
+                if file_crc32(part) != part.crc:
+                    raise ArrayFileError(part.wrong)
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    if sum(_size(part) for part in parts) < _CHECKED_BYTES:
+        done.result()
+    return done.result
+
+
+def _size(part: Part) -> int:
+    if part.size is None:
+        return part.path.stat().st_size - part.start
+    return part.size
+
+
+def file_crc32(part: Part) -> int:
+    """CRC-32 of the bytes of a part."""
+    found, left = 0, _size(part)
+    with open(part.path, "rb", buffering=0) as file:
+        file.seek(part.start)
+        while left > 0 and (block := file.read(min(_CHECK_BYTES, left))):
+            found, left = zlib.crc32(block, found), left - len(block)
+    return found
 
 
 class UnpackedFile(io.RawIOBase):

@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from churn_compare.prediction_shards import INDEX
-from churn_compare.predictions import PredictionsError
 from churn_compare.reading.contents import ENDINGS, parts_of
+from churn_compare.store import INDEX, PredictionsError
 
 ABOUT_ALL = ("labels", "ids", "slices")  # files about all versions
 PREDICTIONS = "predictions"  # the file in a folder of its own

@@ -17,7 +17,6 @@ from churn_compare.example_ids import PredictionsError, match_ids, rows_of
 from churn_compare.flip_counts import version_matrices
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.pair import Kind, Pair, Side
-from churn_compare.prediction_shards import ShardedRows
 from churn_compare.reading.class_values import all_numbers
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
@@ -25,6 +24,7 @@ from churn_compare.reading.labels import read_ids, read_labels, read_slices
 from churn_compare.reading.sides import read_side
 from churn_compare.result import Interval, Waiver
 from churn_compare.scanning.scan import scan
+from churn_compare.store import StoredLogits
 from churn_compare.version_files import VersionFiles, find_versions
 
 _IN_MEMORY = 512 << 20  # bytes of scores; those of further versions wait on the disk
@@ -208,7 +208,7 @@ def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[S
     held = 0
     for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
         side = read(path, name)
-        if not isinstance(side.values, np.memmap | ShardedRows):
+        if not isinstance(side.values, np.memmap | StoredLogits):
             held += side.values.nbytes
             if held > _IN_MEMORY:
                 held -= side.values.nbytes

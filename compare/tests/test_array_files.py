@@ -6,13 +6,12 @@ import struct
 import subprocess
 import sys
 import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from churn_compare import array_files, checksums
+from churn_compare import array_files, compare
 from churn_compare.array_files import (
     ArrayFileError,
     NpzArrays,
@@ -20,11 +19,12 @@ from churn_compare.array_files import (
     replace_file,
     write_file,
 )
-from churn_compare.predictions import load_predictions
 from churn_compare.reading.labels import read_ids, read_labels, read_slices
 from churn_compare.reading.sides import read_side
+from churn_compare.store import ShardWriter, load_predictions, write_index
 
 N, C = 6, 3
+LABELS = np.zeros(2000, int)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
 
 def test_a_flipped_bit_is_found_in_an_array_that_is_mapped(rng, tmp_path, monkeypatch):
     monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1024)
-    monkeypatch.setattr(checksums, "_WINDOW_BYTES", 1000)
+    monkeypatch.setattr(array_files, "_CHECK_BYTES", 1000)
     logits, path = rng.normal(size=(200, 5)), tmp_path / "a.npz"
     np.savez(path, ids=np.arange(200), logits=logits)
     found = NpzArrays(path, mapped=True)["logits"]
@@ -143,18 +143,35 @@ def test_a_flipped_bit_is_found_in_an_array_that_is_mapped(rng, tmp_path, monkey
         read_side(path)
 
 
-def test_checksums_are_those_of_zlib(rng, tmp_path, monkeypatch):
-    content, path = rng.bytes(6_000_000), tmp_path / "a"
-    path.write_bytes(content)
-    assert checksums.file_crc32(path) == zlib.crc32(content)
-    for window in (64 << 20, 999_999):
-        monkeypatch.setattr(checksums, "_WINDOW_BYTES", window)
-        for start, size in ((3, 1_466_224), (5, 3_500_001), (1, 999_999), (9, 7)):
-            part = content[start : start + size]
-            assert checksums.file_crc32(path, start, size) == zlib.crc32(part)
-    assert checksums.file_crc32(path, 9, 0) == 0
-    with pytest.raises(OSError, match="truncated"):
-        checksums.file_crc32(path, 5_000_000, 2_000_000)
+@pytest.mark.parametrize("form", ["a.npz", "a"])
+def test_a_flipped_bit_is_found_while_a_large_file_is_read(
+    form, rng, tmp_path, monkeypatch
+):
+    """Before any number of it is given out, and before what else may be wrong."""
+    logits, path = rng.normal(size=(1, 2000, 5)).astype(np.float32), tmp_path / form
+    if form == "a":
+        with ShardWriter(path, 0, 1, np.arange(2000), LABELS, 1, 5) as file:
+            file.write(logits)
+        write_index(path, 1)
+        content, wrong = path / "logits-00000-of-00001.npy", "a: logits-00000-of-00001"
+    else:
+        np.savez(path, ids=np.arange(2000), logits=logits)
+        content, wrong = path, r"a.npz: logits: it is damaged \(Bad CRC-32"
+    at = content.read_bytes().index(logits[0, 1500, 2].tobytes())
+    damaged = bytearray(content.read_bytes())
+    damaged[at : at + 4] = np.float32(np.nan).tobytes()
+    content.write_bytes(damaged)
+    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1024)
+    monkeypatch.setattr(array_files, "_CHECKED_BYTES", 1024)
+    side = read_side(path, kind="logits")
+    for use in (
+        lambda: side.values[0, :3],
+        lambda: np.asarray(side.values),
+        lambda: compare(path, path),
+    ):
+        with pytest.raises(ValueError, match=wrong) as error:
+            use()
+        assert str(error.value).count(str(path)) == 1
 
 
 def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):

@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 
 import churn_compare
-from churn_compare.prediction_shards import (
+from churn_compare import store
+from churn_compare.reading.sides import read_side
+from churn_compare.store import (
     INDEX,
-    ShardedRows,
+    Predictions,
+    PredictionsError,
     ShardWriter,
+    StoredLogits,
     read_shards,
+    save_predictions,
     write_index,
 )
-from churn_compare.predictions import Predictions, PredictionsError, save_predictions
-from churn_compare.reading.sides import read_side
-from churn_compare.scanning import row_reader
-from churn_compare.scanning.row_reader import RowReader
 from churn_compare.versions import compare_versions
 
 R, N, C = 2, 23, 4
@@ -56,17 +57,18 @@ def test_what_is_written_batch_by_batch_is_read(rng, tmp_path, shards, dtype):
     stored = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     np.testing.assert_array_equal(found.ids, ids[order])
     np.testing.assert_array_equal(found.labels, labels[order])
-    np.testing.assert_array_equal(found.values, logits[:, order].astype(stored))
-    assert found.values.dtype == stored
+    expected = logits[:, order].astype(stored).astype(np.float32)
+    np.testing.assert_array_equal(found.logits, expected)
+    assert found.logits.dtype == stored
     assert found.meta == meta
-    assert all(isinstance(part, np.memmap) for part in found.values.parts)
+    assert all(isinstance(part, np.memmap) for part in found.logits.parts)
     assert len(list(tmp_path.iterdir())) == 3 * shards + 1
 
 
 def test_rows_are_picked_as_from_one_array(rng):
     whole = rng.normal(size=(3, 17, 2))
     cuts = [whole[:, a:b] for a, b in ((0, 5), (5, 5), (5, 6), (6, 17), (17, 17))]
-    rows = ShardedRows(cuts)
+    rows = StoredLogits(cuts)
     assert (rows.shape, rows.ndim, len(rows)) == (whole.shape, 3, 3)
     assert (rows.size, rows.nbytes) == (whole.size, whole.nbytes)
     for start in range(18):
@@ -82,7 +84,7 @@ def test_rows_are_picked_as_from_one_array(rng):
     np.testing.assert_array_equal(rows[0, 5], whole[0, 5])
     np.testing.assert_array_equal(rows[1], whole[1])
     chosen = rows[[2, 0]]
-    assert isinstance(chosen, ShardedRows)
+    assert isinstance(chosen, StoredLogits)
     np.testing.assert_array_equal(chosen, whole[[2, 0]])
     np.testing.assert_array_equal(chosen[0, 4:8], whole[2, 4:8])
     for wrong in ((3, 0), (0, 17), (0, [-18]), (0, 1.5), ([0, 1], 2)):
@@ -119,7 +121,7 @@ def test_runs_that_stopped_are_left_out_without_reading_the_others(rng, tmp_path
     meta = {"stopped": [{"replica": 1}]}
     side = read_side(_write(tmp_path, ids, labels, logits, [np.arange(N)], meta=meta))
     assert side.runs == (0, 2)
-    assert isinstance(side.values, ShardedRows)
+    assert isinstance(side.values, StoredLogits)
     np.testing.assert_array_equal(side.values, logits[[0, 2]])
 
 
@@ -132,11 +134,11 @@ def test_mapped_pages_are_given_back_and_read_again(
     logits = logits.astype(np.float16).astype(ml_dtypes.bfloat16).astype(np.float32)
     parts = np.array_split(np.arange(N), 3)
     folder = _write(tmp_path, ids, labels, logits, parts, dtype)
-    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)
-    reader = RowReader(read_shards(folder).values, rows)
+    monkeypatch.setattr(store, "_MAPPED_BYTES", 1)
+    reader = StoredLogits.of(read_shards(folder).logits, rows)
     count = N if rows is None else len(rows)
     for _ in range(2):
-        out = reader.read(1, 0, count, np.empty((count, C), reader.dtype))
+        out = reader.read(1, 0, count, np.empty((count, C), reader.wide))
         expected = logits[1] if rows is None else logits[1, rows]
         np.testing.assert_array_equal(out, expected)
 
@@ -294,7 +296,7 @@ def test_infinite_logits_of_float16_are_no_overflow(tmp_path):
     found = read_shards(
         _write(tmp_path, np.arange(1), np.arange(1), logits, [[0]], "float16")
     )
-    assert found.values[0, 0].tolist() == [0.0, -np.inf]
+    assert found.logits[0, 0].tolist() == [0.0, -np.inf]
 
 
 def _of_ids(folder, *parts):
@@ -353,7 +355,7 @@ def test_a_killed_writer_leaves_no_shard(tmp_path):
         f"""
         import os, signal
         import numpy as np
-        from churn_compare.prediction_shards import ShardWriter
+        from churn_compare.store import ShardWriter
         writer = ShardWriter({str(tmp_path)!r}, 0, 1, np.arange(4), np.arange(4), 1, 3)
         writer.write(np.zeros((1, 3, 3)))
         os.kill(os.getpid(), signal.SIGKILL)

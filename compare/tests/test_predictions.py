@@ -7,12 +7,12 @@ import textwrap
 import numpy as np
 import pytest
 
-from churn_compare.predictions import (
+from churn_compare.array_files import replace_file
+from churn_compare.store import (
     Predictions,
     PredictionsError,
     check_comparable,
     load_predictions,
-    replace_file,
     save_predictions,
 )
 
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_file(rng, tmp_path):
     path = save_predictions(tmp_path / "p.npz", old)
     script = f"""
         import resource, numpy as np
-        from churn_compare.predictions import Predictions, save_predictions
+        from churn_compare.store import Predictions, save_predictions
         new = Predictions(np.arange(5000), np.zeros(5000, int), np.ones((4, 5000, 10)))
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         try:

@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 
-from churn_compare.prediction_shards import (
-    MappedPredictions,
-    ShardedRows,
+from churn_compare import store
+from churn_compare.store import (
+    Predictions,
+    PredictionsError,
     ShardWriter,
+    StoredLogits,
     TooLargeError,
     fits_whole,
     is_stored,
-    load_stored,
-    load_whole,
+    load_predictions,
+    save_predictions,
     shard_folder,
-    stored,
     write_index,
     write_order,
 )
-from churn_compare.predictions import Predictions, PredictionsError, save_predictions
 
 R, N, C = 2, 11, 3
 
@@ -52,11 +52,11 @@ def test_shards_in_place_of_a_file_are_what_the_file_would_be(rng, tmp_path, sha
     assert not is_stored(path)
     write_shared(tmp_path / "predictions", expected, shards)
     assert is_stored(path) and is_stored(tmp_path / "predictions")
-    assert_same(load_stored(path), expected)
-    assert_same(load_whole(tmp_path / "predictions"), expected)
+    assert_same(load_predictions(path), expected)
+    assert_same(load_predictions(tmp_path / "predictions", whole=True), expected)
     other = Predictions(expected.ids, expected.labels, 2 * expected.logits, {"a": 1})
     save_predictions(path, other)  # a file comes first
-    assert_same(load_stored(path), other)
+    assert_same(load_predictions(path), other)
 
 
 def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
@@ -64,55 +64,55 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
 ):
     expected = drawn(rng)
     write_shared(tmp_path / "p", expected)
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * R * N * C)
+    monkeypatch.setattr(store, "WHOLE_BYTES", 4 * R * N * C)
     assert fits_whole(R * N * C) and not fits_whole(R * N * C + 1)
-    assert isinstance(load_stored(tmp_path / "p"), Predictions)
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * R * N * C - 1)
-    found = load_stored(tmp_path / "p")
-    assert isinstance(found, MappedPredictions) and found.shape == (R, N, C)
+    assert load_predictions(tmp_path / "p").in_memory
+    monkeypatch.setattr(store, "WHOLE_BYTES", 4 * R * N * C - 1)
+    found = load_predictions(tmp_path / "p")
+    assert not found.in_memory and found.shape == (R, N, C)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.labels, expected.labels)
     picked = np.array([7, 0, 10])
-    np.testing.assert_array_equal(found.rows(1, picked), expected.logits[1, picked])
+    np.testing.assert_array_equal(found.logits[1, picked], expected.logits[1, picked])
     parts = list(found.blocks([1, 0], numbers=2 * C * 4))
     assert [start for start, _ in parts] == [0, 4, 8]
     together = np.concatenate([logits for _, logits in parts], axis=1)
     np.testing.assert_array_equal(together, expected.logits[[1, 0]])
-    found.values.give_back()  # what was read is read again
-    np.testing.assert_array_equal(found.rows(0, picked), expected.logits[0, picked])
+    found.logits.give_back()  # what was read is read again
+    np.testing.assert_array_equal(found.logits[0, picked], expected.logits[0, picked])
     (one, *_) = found.blocks([0], numbers=1)
     assert one[1].shape == (1, 1, C)  # never less than one example
-    assert_same(found.whole(), expected)
+    assert_same(found, expected)
     with pytest.raises(TooLargeError, match=r"p: this needs all logits .* 2 runs, 11"):
-        load_whole(tmp_path / "p")
+        load_predictions(tmp_path / "p", whole=True)
 
 
 def test_stopped_runs_are_read_from_the_facts():
-    values = ShardedRows([np.zeros((3, 2, 2), np.float16)])
+    logits = StoredLogits([np.zeros((3, 2, 2), np.float16)])
     stopped = {"stopped": [{"replica": 2}]}
-    found = MappedPredictions(np.arange(2), np.zeros(2, int), values, stopped)
-    assert found.stopped == (2,) and found.rows(0, slice(None)).dtype == np.float32
+    found = Predictions(np.arange(2), np.zeros(2, int), logits, stopped)
+    assert found.stopped == (2,) and found.logits[0].dtype == np.float32
 
 
 def test_what_cannot_be_read_is_said_in_a_sentence(rng, tmp_path):
     expected, path = drawn(rng), tmp_path / "predictions.npz"
     folder = shard_folder(path)
     with pytest.raises(PredictionsError, match=r"predictions.npz: .* does not exist"):
-        load_stored(path)
+        load_predictions(path)
     write_shared(folder, expected)
     np.save(folder / "order.npy", np.zeros(N, int))
     with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
-        load_stored(path)
+        load_predictions(path)
     write_index(folder, 2)
     with pytest.raises(PredictionsError, match=r"order.npy is no order of 11 examples"):
-        load_stored(path)
+        load_predictions(path)
     (folder / "order.npy").write_bytes(b"no array")
     write_index(folder, 2)
     with pytest.raises(PredictionsError, match=r"order.npy is damaged \("):
-        load_stored(path)
+        load_predictions(path)
     (folder / "order.npy").unlink()
     with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
-        load_stored(path)
+        load_predictions(path)
     with pytest.raises(PredictionsError, match="11 examples, which are not the 11"):
         write_order(folder, 2, expected.ids + 1)
     with pytest.raises(PredictionsError, match="11 examples, which are not the 10"):
@@ -126,4 +126,4 @@ def test_what_cannot_be_read_is_said_in_a_sentence(rng, tmp_path):
         writer.write(nothing)
     write_index(folder, 1)
     with pytest.raises(PredictionsError, match=r"predictions: logits of run 0 are NaN"):
-        load_stored(path)
+        load_predictions(path)

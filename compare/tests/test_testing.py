@@ -8,7 +8,7 @@ import pytest
 
 import churn_compare
 from churn_compare.gates import Gate, GateError
-from churn_compare.predictions import PredictionsError
+from churn_compare.store import PredictionsError
 from churn_compare.testing import assert_compatible
 
 LABELS = np.arange(200) % 4

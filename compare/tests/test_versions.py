@@ -12,7 +12,7 @@ import pytest
 from churn_compare import versions as module
 from churn_compare.comparison import compare
 from churn_compare.gates import Gate
-from churn_compare.predictions import Predictions, PredictionsError, save_predictions
+from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_compare.version_files import find_versions, natural_order
 from churn_compare.versions import compare_versions
 

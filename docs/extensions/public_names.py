@@ -15,8 +15,7 @@ MODULES = (
     "churn_compare",
     "churn_compare.outcomes",
     "churn_compare.testing",
-    "churn_compare.predictions",
-    "churn_compare.prediction_shards",
+    "churn_compare.store",
     "churn_compare.documents",
     *(
         f"churn_jax.{module}"

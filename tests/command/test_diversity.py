@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax import metrics
 from churn_jax.cli import main
 from churn_jax.reports.diversity import write_diversity

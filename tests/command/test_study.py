@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax.cli import main
 from churn_jax.command.study import _parse
 from churn_jax.studies import run_study

@@ -12,7 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from churn_compare import predictions
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax.cli import main
 from churn_jax.training import loggers
 

@@ -10,8 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from churn_compare.prediction_shards import load_stored
-from churn_compare.predictions import Predictions, load_predictions
+from churn_compare.store import load_predictions
 from tests.integration.processes import (
     begin,
     codes,
@@ -91,8 +90,8 @@ def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
     assert "Baseline: finished before, kept" in " ".join(again[0].split())
     assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
     assert (begun / "methods" / "baseline" / "predictions.npz").read_bytes() == first
-    found = load_stored(folder / "predictions.npz")
-    assert isinstance(found, Predictions)
+    found = load_predictions(folder / "predictions.npz")
+    assert found.in_memory
     np.testing.assert_allclose(found.logits, logits(whole), atol=1e-5)
 
 

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from churn_compare.prediction_shards import load_stored, read_shards
+from churn_compare.store import load_predictions, read_shards
 from tests.integration.processes import finish, launch, together
 
 METHODS = ("codistill_skl", "ensemble", "distillation")
@@ -42,7 +42,7 @@ def table(out) -> dict[str, dict[str, str]]:
 def assert_same_study(ours, theirs):
     for name in METHODS:
         a, b = (
-            load_stored(o / "methods" / name / "predictions.npz")
+            load_predictions(o / "methods" / name / "predictions.npz")
             for o in (ours, theirs)
         )
         assert np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
@@ -97,7 +97,7 @@ def test_two_processes_write_shards_and_the_table_is_that_of_one_file(alone, tmp
         folder = out / "methods" / name
         assert not list(folder.glob("predictions*.npz"))
         for part in ("predictions", "predictions-validation"):
-            held = [p.shape[1] for p in read_shards(folder / part).values.parts]
+            held = [p.shape[1] for p in read_shards(folder / part).logits.parts]
             assert len(held) == 2 and min(held) > 0.4 * sum(held)
     # Another number of processes reads them, and a file takes their place.
     (folder / "predictions" / "index.json").unlink()

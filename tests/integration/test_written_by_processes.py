@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from churn_compare.prediction_shards import load_stored, read_shards
-from churn_compare.predictions import Predictions
+from churn_compare.store import load_predictions, read_shards
 from churn_jax.data import load
 from tests.integration.processes import free_port
 from tests.integration.writing import trained
@@ -49,12 +48,12 @@ def test_two_processes_write_a_shard_each_and_fail_together(tmp_path):
     alone = trained(stream=False)[0].predict(test.images)
     np.testing.assert_allclose(whole, alone, atol=1e-5)
     for run in range(2):
-        np.testing.assert_array_equal(found.values[run, rows][order], whole[run])
-    stored = load_stored(tmp_path / "shards")  # in the order of the split
-    assert isinstance(stored, Predictions)
+        np.testing.assert_array_equal(found.logits[run, rows][order], whole[run])
+    stored = load_predictions(tmp_path / "shards")  # in the order of the split
+    assert stored.in_memory
     np.testing.assert_array_equal(stored.ids, test.ids)
     np.testing.assert_array_equal(stored.logits, whole)
-    held = [part.shape[1] for part in found.values.parts]
+    held = [part.shape[1] for part in found.logits.parts]
     assert len(held) == 2 and min(held) > 0.4 * sum(held)
     assert found.meta == {"a": 1}
     assert "another process could not write its shard" in said[0][0]

@@ -9,8 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from churn_compare.prediction_shards import ShardWriter
-from churn_compare.predictions import PredictionsError
+from churn_compare.store import PredictionsError, ShardWriter
 from churn_jax import data, training
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.data.records import Reading

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from churn_compare.predictions import Predictions, save_predictions
+from churn_compare.store import Predictions, save_predictions
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import (

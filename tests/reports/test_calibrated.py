@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from churn_compare.documents import markdown
-from churn_compare.predictions import Predictions, save_predictions
+from churn_compare.store import Predictions, save_predictions
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.calibrated import calibrated_document, calibrated_rows, main
 from tests.reports.fake_study import noisy_logits, write_study

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from churn_compare.predictions import Predictions, PredictionsError
 from churn_compare.significance import holm
+from churn_compare.store import Predictions, PredictionsError
 from churn_jax.analysis.significance import Difference, paired_t_test
 from churn_jax.reports.cells import interval
 from churn_jax.reports.compare import Comparison, compare_with_baseline

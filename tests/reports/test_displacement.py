@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
-from churn_compare.predictions import Predictions, PredictionsError, save_predictions
+from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_jax.analysis import ensemble_displacement_norms
 from churn_jax.reports.artefacts import ReportError, read_study
 from churn_jax.reports.displacement import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, logsumexp, softmax
 
-from churn_compare.predictions import Predictions, load_predictions, save_predictions
+from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
 from churn_jax.reports import study_figures
 from churn_jax.reports.cells import equivalent, millions

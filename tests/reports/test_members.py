@@ -10,7 +10,7 @@ from rich.console import Console
 import churn_jax
 from churn_compare.documents import TERMINAL, Document, html_page
 from churn_compare.documents.blocks import visible_blocks
-from churn_compare.predictions import PredictionsError
+from churn_compare.store import PredictionsError
 from churn_jax import reports
 from churn_jax.methods import ERM, deploy
 from churn_jax.reports.members import (

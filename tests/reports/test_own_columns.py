@@ -4,8 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_compare.prediction_shards import MappedPredictions, ShardedRows
-from churn_compare.predictions import Predictions
+from churn_compare.store import Predictions, StoredLogits
 from churn_jax import reports
 from churn_jax.reports import QUANTITIES, column, own_columns, summarize
 from churn_jax.reports.own_columns import with_columns
@@ -28,7 +27,7 @@ def own():
         p = Predictions(np.arange(12), labels, logits)
         summary = summarize(p, stopped=stopped)
         if mapped:
-            p = MappedPredictions(p.ids, p.labels, ShardedRows([p.logits]))
+            p = Predictions(p.ids, p.labels, StoredLogits([p.logits]))
         column("Mine", runs=True)(function)
         return with_columns(summary, p, [function.__name__])
 

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from churn_compare.predictions import Predictions
+from churn_compare.store import Predictions
 from churn_jax import reports
 from churn_jax.reports.cells import interval
 from churn_jax.reports.compare import compare_with_baseline

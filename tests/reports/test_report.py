@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from churn_compare.predictions import Predictions, save_predictions
+from churn_compare.store import Predictions, save_predictions
 from churn_jax import reports
 from churn_jax.analysis.significance import Difference
 from churn_jax.cli import main

@@ -6,21 +6,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_compare import store
 from churn_compare.class_sets import UNKNOWN_LOGIT
-from churn_compare.prediction_shards import (
-    MappedPredictions,
-    ShardedRows,
-    ShardWriter,
-    shard_folder,
-    stored,
-    write_index,
-    write_order,
-)
-from churn_compare.predictions import (
+from churn_compare.store import (
     Predictions,
     PredictionsError,
+    ShardWriter,
+    StoredLogits,
     load_predictions,
     save_predictions,
+    shard_folder,
+    write_index,
+    write_order,
 )
 from churn_jax import metrics, reports
 from churn_jax.cli import main
@@ -52,8 +49,8 @@ def drawn(seed=6, runs=R, examples=N, unknown=None):
 
 def mapped(predictions, meta=None):
     halves = np.array_split(predictions.logits, 2, axis=1)
-    rows = ShardedRows(halves)
-    return MappedPredictions(predictions.ids, predictions.labels, rows, meta or {})
+    rows = StoredLogits(halves)
+    return Predictions(predictions.ids, predictions.labels, rows, meta or {})
 
 
 @pytest.mark.slow  # the report of large shards is a fast test
@@ -97,9 +94,9 @@ def test_logits_that_are_not_finite_are_refused_as_in_a_file():
     logits[1, [3, 20]] = np.nan
     with pytest.raises(PredictionsError) as in_memory:
         Predictions(test.ids, test.labels, logits)
-    rows = ShardedRows([logits])
+    rows = StoredLogits([logits])
     with pytest.raises(PredictionsError) as in_blocks:
-        summarize_in_blocks(MappedPredictions(test.ids, test.labels, rows))
+        summarize_in_blocks(Predictions(test.ids, test.labels, rows))
     assert str(in_blocks.value) == str(in_memory.value)
     assert "run 1" in str(in_blocks.value) and "2 of 40" in str(in_blocks.value)
 
@@ -182,7 +179,7 @@ def test_a_report_of_large_shards_is_that_of_files(tmp_path, rows, monkeypatch, 
     files = reports.collect(write_rows(tmp_path / "files", rows, outside))
     into_shards(tmp_path / "outside")
     folder = into_shards(write_rows(tmp_path / "shards", rows, outside))
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * HELD_OUT * C)  # one run of it
+    monkeypatch.setattr(store, "WHOLE_BYTES", 4 * HELD_OUT * C)  # one run of it
     shards = reports.collect(folder)
     for page in (reports.markdown_table, updates_markdown):
         assert page(shards) == page(files)
@@ -193,14 +190,14 @@ def test_a_report_of_large_shards_is_that_of_files(tmp_path, rows, monkeypatch, 
         np.testing.assert_array_equal(found.ranks, expected)
 
     # What needs all logits at once says so.
-    with pytest.raises(stored.TooLargeError, match="this needs all logits in memory"):
+    with pytest.raises(store.TooLargeError, match="this needs all logits in memory"):
         calibrated.calibrated_rows(folder)
     assert main(["displacement", str(folder), "--old", "baseline"]) == 2
     said = capsys.readouterr().err
     assert "this needs all logits in memory" in said and "Traceback" not in said
 
     # Not even one run of the validation split: the other numbers are there.
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 4 * HELD_OUT * C - 1)
+    monkeypatch.setattr(store, "WHOLE_BYTES", 4 * HELD_OUT * C - 1)
     found = reports.collect(folder)
     assert np.isnan(found.rows[0].summary.temperature.mean)
     assert found.rows[0].summary.churn.mean == shards.rows[0].summary.churn.mean

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from churn_compare.documents import csv_text, markdown
-from churn_compare.predictions import Predictions, load_predictions, save_predictions
+from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
 from churn_jax.configuration.record import (
     AxisRecord,

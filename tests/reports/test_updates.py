@@ -11,8 +11,8 @@ from rich.console import Console
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.documents import html_fragment
-from churn_compare.predictions import Predictions, save_predictions
 from churn_compare.significance import holm
+from churn_compare.store import Predictions, save_predictions
 from churn_jax import metrics, reports
 from churn_jax.analysis.significance import jackknife_stderr, paired_t_test
 from churn_jax.cli import main

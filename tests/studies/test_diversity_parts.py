@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax.cli import main
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.data import Split

@@ -9,13 +9,8 @@ import pytest
 from scipy.special import softmax
 
 import churn_jax
-from churn_compare.prediction_shards import (
-    ShardWriter,
-    load_stored,
-    read_shards,
-    stored,
-)
-from churn_compare.predictions import load_predictions
+from churn_compare import store
+from churn_compare.store import ShardWriter, load_predictions, read_shards
 from churn_compare.version_files import find_versions
 from churn_jax import reports
 from churn_jax.configuration.codec import from_json, to_json
@@ -108,7 +103,7 @@ def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
     for row in ROWS:
         for part in ("", "-validation"):
             path = f"methods/{row}/predictions{part}.npz"
-            one, other = load_stored(files / path), load_stored(shards / path)
+            one, other = load_predictions(files / path), load_predictions(shards / path)
             np.testing.assert_array_equal(one.ids, other.ids)
             np.testing.assert_array_equal(one.labels, other.labels)
             np.testing.assert_allclose(one.logits, other.logits, rtol=1e-5, atol=1e-5)
@@ -123,7 +118,7 @@ def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
 def test_images_for_the_report_are_chosen_alike(files, shards, tmp_path, monkeypatch):
     monkeypatch.setattr(examples, "SMALL", 100)
     monkeypatch.setattr(examples, "MOST", 5)
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(store, "WHOLE_BYTES", 1000)
     found = []
     for out in (files, shards):
         folder = tmp_path / out.parent.name
@@ -207,9 +202,9 @@ def test_shards_of_any_size_can_teach(shards, monkeypatch):
     own = dataset()
     own = dataclasses.replace(own, train=own.test.take(np.arange(30)[::-1]))
     whole = logits_of(spec, own, 2, 10)
-    monkeypatch.setattr(stored, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(store, "WHOLE_BYTES", 1000)
     np.testing.assert_array_equal(logits_of(spec, own, 2, 10), whole)
-    ids, values = read_shards(path).ids, read_shards(path).values
+    ids, values = read_shards(path).ids, read_shards(path).logits
     row = int(np.flatnonzero(ids == own.train.ids[0])[0])
     np.testing.assert_array_equal(whole[1, 0, 0], values[1, [row]][0])
 

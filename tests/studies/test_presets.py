@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax.configuration.codec import replaced
 from churn_jax.methods import ELODI, AntiDistillation
 from churn_jax.reports.members import MEMBERS, load_members

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax import models
 from churn_jax.configuration.training import (
     MeshShape,

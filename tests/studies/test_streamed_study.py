@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from churn_compare.prediction_shards import load_whole
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax import cli
 from churn_jax.reports.examples import load_examples
 from tests.data.jpegs import CLASSES, ChurnJpegs
@@ -46,7 +45,7 @@ def test_a_streamed_set_is_studied_and_reported(data_dir, tmp_path):
     (folder / "predictions.npz").unlink()
     form = ["--evaluation.predictions", "shards"]
     assert study(data_dir, "imagenet", tmp_path, *form) == 0
-    again = load_whole(folder / "predictions")
+    again = load_predictions(folder / "predictions", whole=True)
     np.testing.assert_array_equal(again.ids, test.ids)
     np.testing.assert_allclose(again.logits, test.logits, rtol=1e-5, atol=1e-5)
 

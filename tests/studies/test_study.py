@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from churn_compare.predictions import PredictionsError, load_predictions
+from churn_compare.store import PredictionsError, load_predictions
 from churn_jax import reports
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig

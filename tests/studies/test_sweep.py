@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
 from churn_jax.studies import (

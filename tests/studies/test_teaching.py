@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
-from churn_compare.predictions import (
+from churn_compare.store import (
     Predictions,
     PredictionsError,
     load_predictions,

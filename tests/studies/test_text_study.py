@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from churn_compare.predictions import load_predictions
+from churn_compare.store import load_predictions
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MODELS

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_compare.prediction_shards import ShardWriter, read_shards, write_index
-from churn_compare.predictions import PredictionsError
+from churn_compare.store import PredictionsError, ShardWriter, read_shards, write_index
 from churn_jax import training
 from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.data import Split
@@ -173,7 +172,7 @@ def test_every_example_is_written_once_with_all_its_runs(
         assert failed is None
     write_index(tmp_path, processes)
     written = read_shards(tmp_path)
-    held = [part.shape[1] for part in written.values.parts]
+    held = [part.shape[1] for part in written.logits.parts]
     assert len(held) == processes
     if batch_size != 1000:
         assert min(held) > 0
@@ -181,7 +180,7 @@ def test_every_example_is_written_once_with_all_its_runs(
     np.testing.assert_array_equal(written.ids[rows], IDS)
     np.testing.assert_array_equal(written.labels[rows], LABELS)
     for run in range(4):
-        np.testing.assert_array_equal(written.values[run, rows], expected[run])
+        np.testing.assert_array_equal(written.logits[run, rows], expected[run])
 
 
 def test_replicas_in_chunks_come_in_their_order():
@@ -247,7 +246,7 @@ def test_a_trained_run_writes_what_it_predicts(trained, tmp_path):
     np.testing.assert_array_equal(found.labels, part.labels)
     assert found.meta == meta
     expected = result.predict(part.images)
-    np.testing.assert_allclose(found.values, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.logits, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_what_cannot_be_written_is_an_error(trained, tmp_path):

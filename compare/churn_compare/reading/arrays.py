@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from churn_compare.pair import Kind
-from churn_compare.predictions import PredictionsError, stopped_runs
 from churn_compare.reading.account import Account
 from churn_compare.reading.class_values import (
     SCORES,
@@ -24,8 +23,8 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.contents import as_array
 from churn_compare.reading.spelling import composed
-from churn_compare.scanning.row_reader import sample_rows
 from churn_compare.scanning.score_block import sum_tolerance
+from churn_compare.store import PredictionsError, sample_rows, stopped_runs
 
 KINDS = ("logits", "probabilities", "classes")
 _NEAR = 0.01

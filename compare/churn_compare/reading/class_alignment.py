@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from churn_compare.example_ids import some
 from churn_compare.pair import Side
-from churn_compare.predictions import PredictionsError, some
 from churn_compare.reading.class_values import (
     ClassValues,
     all_numbers,
@@ -20,6 +20,7 @@ from churn_compare.reading.class_values import (
     is_truth,
 )
 from churn_compare.reading.spelling import composed, stripped
+from churn_compare.store import PredictionsError
 
 
 def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from churn_compare.example_ids import some
 from churn_compare.pair import Kind
-from churn_compare.predictions import PredictionsError, some
 from churn_compare.reading.spelling import composed, stripped
+from churn_compare.store import PredictionsError
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 _LONGEST_NAME = 10_000

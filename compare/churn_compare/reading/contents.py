@@ -19,13 +19,7 @@ from churn_compare.array_files import (
     check_memory,
     read_npy,
 )
-from churn_compare.prediction_shards import (
-    INDEX,
-    ShardedRows,
-    read_shards,
-    shard_folder,
-)
-from churn_compare.predictions import Predictions, PredictionsError, some
+from churn_compare.example_ids import some
 from churn_compare.reading.class_values import ID
 from churn_compare.reading.ids import counts_rows, index_ids
 from churn_compare.reading.objects import json_lines, read_json, table_of
@@ -34,6 +28,14 @@ from churn_compare.reading.text_tables import (
     ends_line,
     layout_of,
     read_text,
+)
+from churn_compare.store import (
+    INDEX,
+    Predictions,
+    PredictionsError,
+    StoredLogits,
+    read_shards,
+    shard_folder,
 )
 
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -136,7 +138,7 @@ def _as_arrow(given: Any) -> Any:
 
 def as_array(given: Any, what: str) -> np.ndarray:
     """A NumPy array of anything array-like, also of other frameworks."""
-    if isinstance(given, ShardedRows):  # read as an array is, but never as a whole
+    if isinstance(given, StoredLogits):  # read as an array is, but never as a whole
         return cast(np.ndarray, given)
     if isinstance(given, np.memmap):
         return as_real(given)
@@ -412,9 +414,7 @@ def _read_shards(folder: Path) -> Contents:
         found = read_shards(folder)
     except PredictionsError as error:  # names the folder, which the caller does too
         raise PredictionsError(str(error).removeprefix(f"{folder}: ")) from error
-    rows = cast(np.ndarray, found.values)
-    of = {"ids": found.ids, "labels": found.labels, "logits": rows}
-    return Contents(arrays={**of, "meta": cast(np.ndarray, found.meta)})
+    return Contents(arrays=vars(found))
 
 
 _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name

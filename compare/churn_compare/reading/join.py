@@ -26,7 +26,7 @@ from churn_compare.reading.clusters import (
 from churn_compare.reading.ids import counts_rows, ids_without_space
 from churn_compare.reading.labels import ExampleValues, read_labels, read_slices
 from churn_compare.reading.spelling import similar_classes, similar_ids, stripped
-from churn_compare.scanning.row_reader import sample_rows, sampled
+from churn_compare.store import sample_rows, sampled
 
 
 def join(

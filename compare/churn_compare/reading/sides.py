@@ -5,10 +5,11 @@ import dataclasses
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from churn_compare.array_files import NpzArrays
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
 from churn_compare.pair import Kind, Side
 from churn_compare.reading.arrays import (
@@ -31,6 +32,7 @@ from churn_compare.reading.contents import as_table, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
 from churn_compare.reading.labels import read_ids
 from churn_compare.reading.tables import find_in_table, numeric_columns, read_columns
+from churn_compare.store import StoredLogits
 
 
 def read_side(
@@ -49,7 +51,7 @@ def read_side(
     `predictions` (`preds`, `y_pred`), `[N, C]` or `[R, N, C]` scores, `[N]` or
     `[R, N]` classes, and perhaps `ids`, `labels` (`y_true`, `target`), `class_names`.
     A `.npy` file or an array has only the predictions and is mapped into memory. A
-    folder of `churn_compare.prediction_shards` is one file in many, mapped too.
+    folder of `churn_compare.store` is one file in many, mapped too.
 
     A table (`.csv`, `.csv.gz`, `.parquet`, a data frame) has a column per class called
     `logit_<class>` or `prob_<class>` (`p_<class>`) with class numbers 0 to C - 1 or
@@ -113,6 +115,13 @@ def read_side(
             table = as_table({n: contents.arrays[n] for n in columns if n in kept})
             found = find_in_table(table, kind, names, columns)
         side = _side(found, name)
+        if isinstance(contents.arrays, NpzArrays) and contents.arrays.checks:
+            check = errors_of(file or name)(contents.arrays.check)
+            if side.kind == "classes":
+                check()
+            else:
+                values = cast(np.ndarray, StoredLogits([side.values], check=check))
+                side = dataclasses.replace(side, values=values)
         if side.ids is None and ids is not None:
             given_ids = read_ids(ids, id_column)
             _check_length("the separate ids", len(given_ids), side.examples)

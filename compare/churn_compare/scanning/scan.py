@@ -7,9 +7,8 @@ import threading
 
 import numpy as np
 
+from churn_compare.example_ids import some
 from churn_compare.pair import Pair, Scanned, ScannedSide, Side, class_order
-from churn_compare.predictions import PredictionsError, some
-from churn_compare.scanning.row_reader import RowReader, sample_rows
 from churn_compare.scanning.score_block import (
     Block,
     check_faults,
@@ -20,6 +19,7 @@ from churn_compare.scanning.score_block import (
     sum_tolerance,
     surrogate_churn,
 )
+from churn_compare.store import PredictionsError, StoredLogits, sample_rows
 
 _BLOCK_BYTES = 3 << 20  # of one thread: stays near a core, and is worth the calls
 _THREADS = 8
@@ -43,7 +43,7 @@ class SidePass:
     ):
         self.side, self.columns, self._rows = side, columns, rows
         self._ranks = ranks
-        self.reader = RowReader(side.values, rows)
+        self.reader = StoredLogits.of(side.values, rows)
         self._labels = None if labels is None else _own_classes(side, columns, labels)
         self._tolerance = 0.0
         if side.kind == "probabilities":
@@ -79,14 +79,14 @@ class SidePass:
     @property
     def row_bytes(self) -> int:
         """Memory of one row of every run."""
-        number = self.reader.dtype.itemsize + 4
+        number = self.reader.wide.itemsize + 4
         return len(self.side.values) * self.side.classes * number
 
     def room(self, rows: int) -> Room:
         """Memory for the scores and ratios of each run."""
         shape = rows, self.side.classes
         return [
-            (np.empty(shape, self.reader.dtype), np.empty(shape, np.float32))
+            (np.empty(shape, self.reader.wide), np.empty(shape, np.float32))
             for _ in range(len(self.side.values))
         ]
 
@@ -291,6 +291,8 @@ def scan(pair: Pair) -> Scanned:
     together = PairPass(*sides) if len(sides) == 2 else None
     if sides:
         _over_blocks(pair.examples, sides, together)
+        for side in sides:
+            side.reader.check()  # first: damage is the reason of what is wrong
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
     scanned = Scanned(
         old.done() if isinstance(old, SidePass) else old,
@@ -309,7 +311,7 @@ def _over_blocks(
     """Goes through all examples in blocks of rows, on a few threads."""
     row_bytes = sum(side.row_bytes for side in sides)
     rows = max(1, min(_BLOCK_BYTES // row_bytes, examples))
-    long = all(s.side.classes >= _LONG and s.reader.dtype == np.float32 for s in sides)
+    long = all(s.side.classes >= _LONG and s.reader.wide == np.float32 for s in sides)
     starts, lock = iter(range(0, examples, rows)), threading.Lock()
 
     def next_start() -> int | None:

@@ -6,8 +6,9 @@ from typing import Protocol
 import numpy as np
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_compare.example_ids import some
 from churn_compare.pair import Kind, Side
-from churn_compare.predictions import PredictionsError, some
+from churn_compare.store import PredictionsError
 
 _NAN, _INFINITE, _EMPTY, _NEGATIVE, _SUM, _PERCENT = range(1, 7)
 _WHAT = {

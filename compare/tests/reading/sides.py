@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from churn_compare.pair import Pair, Side
-from churn_compare.predictions import PredictionsError
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
+from churn_compare.store import PredictionsError
 
 N = 9
 

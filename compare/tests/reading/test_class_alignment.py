@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from churn_compare.predictions import PredictionsError
 from churn_compare.reading.class_alignment import read_class_map
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
+from churn_compare.store import PredictionsError
 from tests.reading.sides import (
     N,
     classes_of,

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from churn_compare.comparison import compare
-from churn_compare.predictions import PredictionsError
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
+from churn_compare.store import PredictionsError
 
 N, C = 24, 4
 NUMBERS = np.arange(N)

@@ -11,11 +11,11 @@ import pytest
 from pyarrow import csv
 
 from churn_compare.example_ids import match_ids
-from churn_compare.predictions import PredictionsError
 from churn_compare.reading.ids import as_ids
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
+from churn_compare.store import PredictionsError
 from tests.reading.sides import N, classes_of, old_and_new, refused, scores_of
 
 

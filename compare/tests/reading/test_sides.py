@@ -13,8 +13,8 @@ import pytest
 
 from churn_compare import array_files
 from churn_compare.outcomes.reading import read_outcomes
-from churn_compare.predictions import Predictions, PredictionsError, save_predictions
 from churn_compare.reading.sides import read_side
+from churn_compare.store import Predictions, PredictionsError, save_predictions
 
 N, C = 12, 3
 IDS = np.arange(N) * 7 + 3
@@ -220,7 +220,7 @@ def test_large_arrays_of_an_archive_are_mapped(tmp_path, monkeypatch):
     monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1)
     half = LOGITS.astype(np.float16)
     side = read_side(_npz(tmp_path / "a.npz", ids=IDS, logits=half))
-    assert isinstance(side.values, np.memmap)
+    assert all(isinstance(part, np.memmap) for part in side.values.parts)
     np.testing.assert_array_equal(side.values[0], half)
     np.testing.assert_array_equal(side.ids, IDS)
     zipped = _npz(tmp_path / "b.npz", np.savez_compressed, logits=LOGITS)

@@ -3,52 +3,15 @@
 import importlib
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 
+from churn_compare import store
 from churn_compare.pair import Pair, Side
-from churn_compare.scanning import row_reader
-from churn_compare.scanning.row_reader import widen
 from churn_compare.scanning.scan import scan
 
 # The package has a function of the same name.
 scan_module = importlib.import_module("churn_compare.scanning.scan")
-ALL = np.arange(1 << 16).astype(np.uint16)
-
-
-def widened(numbers):
-    out = np.full(numbers.shape, 7.0, np.float32)
-    widen(numbers, out)
-    return out
-
-
-def same_bits(a, b):
-    return np.array_equal(a.view(np.uint32), b.view(np.uint32))
-
-
-@pytest.mark.parametrize("which", ["all", "finite", "nonnegative"])
-def test_every_float16_is_exact(which):
-    half = ALL.view(np.float16)
-    if which != "all":
-        half = half[np.isfinite(half)]
-    if which == "nonnegative":
-        half = half[~np.signbit(half)]
-    wanted = half.astype(np.float32)
-    found = widened(half)
-    assert np.array_equal(found, wanted, equal_nan=True)
-    assert np.array_equal(np.signbit(found), np.signbit(wanted))
-
-
-def test_every_bfloat16_is_exact():
-    half = ALL.view(ml_dtypes.bfloat16)
-    assert np.array_equal(widened(half), half.astype(np.float32), equal_nan=True)
-
-
-def test_strided_and_empty_arrays():
-    half = np.arange(24, dtype=np.float16).reshape(4, 6)
-    assert same_bits(widened(half[::2, 1:4]), half[::2, 1:4].astype(np.float32))
-    assert widened(half[:0]).shape == (0, 6)
 
 
 def scores(seed, shape, dtype=np.float32):
@@ -62,7 +25,7 @@ def pair_of(old, new, **rows):
 
 
 def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)  # let go after every block
+    monkeypatch.setattr(store, "_MAPPED_BYTES", 1)  # let go after every block
     monkeypatch.setattr(scan_module, "_BLOCK_BYTES", 5000)
     old, new = scores(0, (400, 9), np.float16), scores(1, (400, 9))
     mapped = []
@@ -90,7 +53,7 @@ def mapped_bytes(path):
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
 def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1 << 20)
+    monkeypatch.setattr(store, "_MAPPED_BYTES", 1 << 20)
     path = tmp_path / "scores.npy"
     np.lib.format.open_memmap(path, "w+", np.float16, (16_000, 1000))[:] = 0
     mapped = np.load(path, mmap_mode="r")
@@ -101,7 +64,7 @@ def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
 
 
 def test_changes_in_a_private_mapping_survive(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_reader, "_MAPPED_BYTES", 1)
+    monkeypatch.setattr(store, "_MAPPED_BYTES", 1)
     np.save(tmp_path / "old.npy", scores(0, (60, 7)))
     private = np.load(tmp_path / "old.npy", mmap_mode="c")
     private[:, 3] = 99.0

@@ -10,10 +10,10 @@ from scipy import special
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.pair import Pair, Side
-from churn_compare.predictions import PredictionsError
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import in_file_order, scan
+from churn_compare.store import PredictionsError
 
 # The package has a function of the same name.
 scan_module = importlib.import_module("churn_compare.scanning.scan")

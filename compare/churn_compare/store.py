@@ -1,0 +1,974 @@
+"""Predictions on disk: one `.npz` file, or a folder of shards larger than memory.
+
+`predictions.npz` has `ids [N]`, `labels [N]`, `logits [R, N, C]` and, optionally,
+`meta` (a JSON object as text). The folder `predictions` in its place has shards, each
+written batch by batch by a process of its own, and an index that says that all of them
+are there. Only NumPy is needed, so any framework can write either:
+
+    index.json                      format, shards, examples, runs, classes, dtype, meta
+    ids-00000-of-00002.npy          [n], of all shards together every id once
+    labels-00000-of-00002.npy       [n]
+    logits-00000-of-00002.npy       [R, n, C]
+    order.npy                       [N], which row each example of a split is; optional
+"""
+
+import contextlib
+import dataclasses
+import json
+import mmap
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_compare.array_files import (
+    ArrayFileError,
+    NpzArrays,
+    Part,
+    file_crc32,
+    read_npy,
+    replace_file,
+    start_check,
+    write_file,
+)
+from churn_compare.example_ids import (
+    PredictionsError,
+    as_ids,
+    as_labels,
+    check_unique,
+    errors_of,
+    match_ids,
+    repeated,
+    rows_of,
+    some,
+)
+
+__all__ = [
+    "INDEX",
+    "WHOLE_BYTES",
+    "Predictions",
+    "PredictionsError",
+    "ShardWriter",
+    "StoredLogits",
+    "TooLargeError",
+    "check_comparable",
+    "fits_whole",
+    "is_stored",
+    "load_predictions",
+    "read_shards",
+    "save_predictions",
+    "shard_folder",
+    "stopped_runs",
+    "write_index",
+    "write_order",
+]
+
+INDEX = "index.json"
+"""Name of the file that describes the shards of a folder."""
+WHOLE_BYTES = 2 * 2**30
+"""Logits in shards of up to this many bytes are read whole; more, block by block."""
+_ORDER, _FORMAT, _VERSION = "order.npy", "churn_jax prediction shards", 1
+_PARTS, _DTYPES = ("ids", "labels", "logits"), ("float32", "float16", "bfloat16")
+# Mapped pages count as memory of this process until they are given back.
+_MAPPED_BYTES = 32 << 20
+_PAGES_BYTES = 2 << 20  # what the system may map when one byte is read
+_SAMPLE = 512
+_CHOSEN = 64  # rows here and there that are read before pages are given back
+
+
+class TooLargeError(PredictionsError):
+    """Predictions that are too large to be read whole."""
+
+
+class StoredLogits:
+    """Logits `[R, N, C]` of arrays, memory-mapped or not, one after the other.
+
+    `logits[run, picked]` is `[n, C]` of a run, where `picked` is a slice or integers;
+    `logits[run]` is the whole run and `logits[[0, 2]]` are those runs, not yet read.
+    Numbers are float32, or float64 where that would round them; `np.asarray` reads all.
+
+    Args:
+        parts: `[R, n, C]` arrays of one type, with the same R and C.
+        runs: which of their runs there are, in which order; None for all.
+        order: `[N]` where in the parts each example is; None where it is in its place.
+        check: returns once it is known that the files are as they were written, or
+            raises; numbers are given out after that. `read` does not wait for it.
+
+    Attributes:
+        parts: as given.
+        shape: `(R, N, C)`.
+        dtype: of the parts.
+        wide: type of the numbers that are read.
+
+    Example:
+        >>> logits = StoredLogits([np.zeros((1, 2, 3)), np.ones((1, 4, 3))])
+        >>> logits.shape, logits[0, [5, 0]].tolist()
+        ((1, 6, 3), [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+    """
+
+    ndim = 3
+
+    def __init__(
+        self,
+        parts: Sequence[np.ndarray],
+        runs: Sequence[int] | np.ndarray | None = None,
+        order: np.ndarray | None = None,
+        check: Callable[[], None] = lambda: None,
+    ):
+        self.parts, self.check, self._order = tuple(parts), check, order
+        # As plain arrays: every operation on a memory-mapped one costs extra.
+        self._arrays = tuple(np.asarray(part) for part in parts)
+        first = self._arrays[0]
+        self._runs = np.arange(len(first)) if runs is None else np.asarray(runs)
+        self._starts = np.cumsum([0, *(a.shape[1] for a in self._arrays)])
+        examples = int(self._starts[-1]) if order is None else len(order)
+        self.shape = (len(self._runs), examples, first.shape[2])
+        self.dtype = first.dtype
+        exact = np.can_cast(self.dtype, np.float32)
+        self.wide = np.dtype(np.float32 if exact else np.float64)
+        found = map(_mapped_file, self.parts)
+        self._mappings = [mapping for mapping in found if mapping is not None]
+        # With several runs a read touches one of them only.
+        row_bytes = self.shape[2] * self.dtype.itemsize
+        self._row_bytes = row_bytes if order is None else row_bytes + _PAGES_BYTES
+        self._touched, self._lock = 0, threading.Lock()
+
+    @classmethod
+    def of(
+        cls, values: "np.ndarray | StoredLogits", order: np.ndarray | None = None
+    ) -> "StoredLogits":
+        """Logits of either kind, their examples perhaps in another order."""
+        if not isinstance(values, StoredLogits):
+            return cls([values], order=order)
+        if order is None:
+            order = values._order
+        elif values._order is not None:
+            order = values._order[order]
+        return cls(values.parts, values._runs, order, values.check)
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        runs, rows, classes = self.shape
+        return runs * rows * classes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them as they are stored."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        run, rows = key if isinstance(key, tuple) else (key, slice(None))
+        chosen = self._runs[run]
+        if np.ndim(chosen):
+            if isinstance(key, tuple):
+                raise IndexError("rows are read of one run at a time")
+            return StoredLogits(self.parts, chosen, self._order, self.check)
+        self.check()
+        return self._rows(chosen, rows).astype(self.wide, copy=False)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        """All of it, in memory."""
+        whole = np.stack([self[run] for run in range(len(self))])
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def read(self, run: int, start: int, stop: int, out: np.ndarray) -> np.ndarray:
+        """Writes rows `start` to `stop` of a run to `out`, before `check` is done.
+
+        Mapped pages are given back now and then, so a pass takes little memory.
+        """
+        out = out[: stop - start]
+        step = _CHOSEN if self._mappings and self._order is not None else stop - start
+        for first in range(start, stop, max(step, 1)):
+            last = min(first + step, stop)
+            rows = self._rows(self._runs[run], slice(first, last))
+            np.copyto(out[first - start : last - start], rows, casting="same_kind")
+            with self._lock:
+                self._touched += (last - first) * self._row_bytes
+                full = self._touched >= _MAPPED_BYTES
+                self._touched = 0 if full else self._touched
+            if full:
+                self.give_back()
+        return out
+
+    def give_back(self) -> None:
+        """Drops mapped pages; they are read again when needed."""
+        for mapping in self._mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
+
+    def _rows(self, run: int, rows: Any) -> np.ndarray:
+        """Rows as they are stored; a view where they follow one another in a part."""
+        if self._order is not None:
+            rows = self._order[rows]
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self.shape[1])
+            if step == 1:
+                return self._between(run, start, max(start, stop))
+            rows = np.arange(start, stop, step)
+        rows, total = np.asarray(rows), self._starts[-1]
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        if rows.ndim > 1 or (rows.size and rows.dtype.kind not in "iu"):
+            raise IndexError("rows are picked by a slice or by [n] integers")
+        if rows.size and (rows.min() < -total or rows.max() >= total):
+            raise IndexError(f"rows must lie in 0..{total - 1}")
+        picked = np.atleast_1d(rows).astype(np.int64)
+        picked = np.where(picked < 0, picked + total, picked)
+        if picked.size and (np.diff(picked) == 1).all():
+            out = self._between(run, int(picked[0]), int(picked[-1]) + 1)
+        elif len(self._arrays) == 1:
+            out = self._arrays[0][run, picked]
+        else:
+            out = np.empty((len(picked), self.shape[2]), self.dtype)
+            parts = np.searchsorted(self._starts, picked, "right") - 1
+            for i in np.unique(parts):
+                here = np.flatnonzero(parts == i)
+                out[here] = self._arrays[i][run, picked[here] - self._starts[i]]
+        return out if rows.ndim else out[0]
+
+    def _between(self, run: int, start: int, stop: int) -> np.ndarray:
+        first = int(np.searchsorted(self._starts, start, "right")) - 1
+        last = max(first + 1, int(np.searchsorted(self._starts, stop, "left")))
+        pieces = [
+            array[run, max(start - begin, 0) : max(stop - begin, 0)]
+            for array, begin in zip(
+                self._arrays[first:last], self._starts[first:last], strict=False
+            )
+        ]
+        if not pieces:
+            return np.empty((0, self.shape[2]), self.dtype)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def sampled(examples: int) -> np.ndarray:
+    """The rows that `sample_rows` reads."""
+    places = np.linspace(0, examples - 1, min(examples, _SAMPLE))
+    return np.unique(places.astype(int))
+
+
+def sample_rows(values: np.ndarray | StoredLogits) -> np.ndarray:
+    """Some hundred rows of the first run, evenly spaced, before `check` is done."""
+    rows = sampled(values.shape[1])
+    logits = StoredLogits.of(values, rows)  # gives mapped pages back
+    room = np.empty((len(rows), values.shape[2]), logits.wide)
+    with np.errstate(invalid="ignore"):  # damaged numbers, which the pass refuses
+        return logits.read(0, 0, len(rows), room).astype(np.float64)
+
+
+def _mapped_file(values: np.ndarray) -> mmap.mmap | None:
+    """The file behind an array; None where its pages must not be dropped."""
+    base, file = values, False
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap):
+            file = base.mode in ("r", "r+", "w+")  # "c" holds changes of its own
+        base = base.base
+    droppable = file and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
+    return base if droppable else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictions:
+    """Logits of `R` runs of one method on `N` examples.
+
+    Attributes:
+        ids: `[N]` integers or strings, unique; they identify the examples.
+        labels: `[N]` class ids, at least 0. They may exceed `C - 1`: an old model need
+            not know every class of a new one.
+        logits: `[R, N, C]` float32. `-inf` (probability zero) is allowed as long as
+            each row has a finite entry. Only the runs in `stopped` may hold NaN.
+            `StoredLogits` are read from the disk when they are used, and not checked.
+        meta: JSON-ready facts about where the predictions come from. Its entry
+            `"stopped"` lists runs that did not finish, either as integers or as
+            objects with a `"replica"` entry.
+
+    Raises:
+        PredictionsError: shapes, dtypes or values do not fit; the message says which.
+
+    Example:
+        >>> import numpy as np
+        >>> p = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None], {})
+        >>> p.logits.shape, p.logits.dtype.name
+        ((1, 2, 2), 'float32')
+    """
+
+    ids: np.ndarray
+    labels: np.ndarray
+    logits: Any
+    meta: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        if not self.in_memory:
+            return
+        if not isinstance(self.meta, Mapping):
+            raise PredictionsError(
+                f"meta must be a dict; got {type(self.meta).__name__}"
+            )
+        for name, value in (
+            ("ids", as_ids(self.ids)),
+            ("labels", as_labels(self.labels)),
+            ("logits", _as_logits(self.logits)),
+            ("meta", dict(self.meta)),
+        ):
+            object.__setattr__(self, name, value)
+        check_unique(self.ids)
+        for name in ("ids", "labels"):
+            if len(getattr(self, name)) != self.shape[1]:
+                raise PredictionsError(
+                    f"{name} and logits must have the same number of examples; got "
+                    f"{name} {getattr(self, name).shape} and logits {self.shape}"
+                )
+        for run in {*range(self.shape[0])} - {*self.stopped}:
+            top = self.logits[run].max(axis=-1)  # NaN wins, so one pass sees every NaN
+            if (bad := ~np.isfinite(top)).any():
+                raise PredictionsError(
+                    f"logits of run {run} are NaN or infinite for {bad.sum()} of "
+                    f"{top.size} examples, for example ids {some(self.ids[bad])}"
+                )
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the logits are an array and not files that are yet to be read."""
+        return not isinstance(self.logits, StoredLogits)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """`(R, N, C)` of the logits."""
+        return self.logits.shape
+
+    @property
+    def stopped(self) -> tuple[int, ...]:
+        """Runs that `meta` marks as stopped before the end, in ascending order."""
+        return stopped_runs(self.meta, self.shape[0])
+
+    def blocks(
+        self, runs: Sequence[int], numbers: int
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """All logits of some runs, a part of the examples at a time.
+
+        Args:
+            runs: which.
+            numbers: the most logits in a part, unless one example has more.
+
+        Yields:
+            `(start, logits [r, b, C])`, of the examples from `start` on.
+        """
+        size = max(1, numbers // (len(runs) * self.shape[2]))
+        for start in range(0, self.shape[1], size):
+            part = slice(start, start + size)
+            logits = np.stack([self.logits[run, part] for run in runs])  # a copy
+            if isinstance(self.logits, StoredLogits):
+                self.logits.give_back()
+            yield start, logits
+
+
+def stopped_runs(meta: Mapping[str, Any], runs: int) -> tuple[int, ...]:
+    """Runs that the facts of a predictions file mark as stopped, in ascending order.
+
+    Args:
+        meta: facts as in `Predictions`.
+        runs: how many runs the file has.
+
+    Raises:
+        PredictionsError: the entry lists no runs, or others than there are.
+
+    Example:
+        >>> stopped_runs({"stopped": [2, {"replica": 0}]}, 3)
+        (0, 2)
+    """
+    entries = meta.get("stopped") or []
+    try:
+        stopped = {int(e["replica"] if isinstance(e, Mapping) else e) for e in entries}
+    except (KeyError, TypeError, ValueError) as error:
+        raise PredictionsError(
+            f"meta['stopped'] must list run numbers; got {entries!r}"
+        ) from error
+    if bad := sorted(r for r in stopped if not 0 <= r < runs):
+        raise PredictionsError(
+            f"meta['stopped'] names runs {bad}, but there are only {runs} runs"
+        )
+    return tuple(sorted(stopped))
+
+
+def _as_logits(logits: Any) -> np.ndarray:
+    logits = np.asarray(logits)
+    if logits.ndim != 3 or logits.shape[2] < 2 or 0 in logits.shape:
+        raise PredictionsError(
+            "logits must have shape [R, N, C] with at least one run, one example and "
+            f"two classes; got {logits.shape}"
+        )
+    _check_real(logits)
+    with np.errstate(over="ignore"):  # float64 log-probabilities below -3e38
+        return logits.astype(np.float32, copy=False)
+
+
+def _check_real(logits: np.ndarray) -> None:
+    if logits.dtype.kind in "ObSUcmM":
+        raise PredictionsError(f"logits must be real numbers; got {logits.dtype}")
+
+
+def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
+    """Write `predictions` to a `.npz` file, whole or not at all.
+
+    Args:
+        path: the file to write.
+        predictions: what to write; `meta` must be JSON-ready.
+
+    Returns:
+        The path written.
+
+    Raises:
+        PredictionsError: `meta` is not JSON-ready.
+        OSError: the file could not be written; an earlier file is left as it was.
+
+    Example:
+        >>> import tempfile
+        >>> p = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None], {"m": 1})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     load_predictions(save_predictions(Path(folder) / "p.npz", p)).meta
+        {'m': 1}
+    """
+    path, meta = Path(path), np.asarray(_json(predictions.meta))
+    try:
+        with replace_file(path) as file:
+            arrays = {name: getattr(predictions, name) for name in _PARTS}
+            np.savez(file, **arrays, meta=meta)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"could not write the predictions ({error.strerror}); an earlier file is "
+            "left as it was",
+            str(path),
+        ) from error
+    return path
+
+
+def _json(facts: Any, indent: int | None = None) -> str:
+    try:
+        return json.dumps(facts, indent=indent)
+    except (TypeError, ValueError) as error:
+        raise PredictionsError(f"meta must be JSON-ready; {error}") from error
+
+
+def load_predictions(path: str | os.PathLike, whole: bool = False) -> Predictions:
+    """Reads predictions of any framework from a file, or from shards in its place.
+
+    In a file `logits [N, C]` are accepted as one run, any real dtype is cast to
+    float32, and a missing `meta` is empty.
+
+    Args:
+        path: a `.npz` file with `ids [N]`, `labels [N]`, `logits [R, N, C]`, which may
+            stand for the finished shards next to it, or their folder.
+        whole: refuse logits that are not read whole.
+
+    Returns:
+        The checked `Predictions`; of shards in the order of the split, and with
+        `StoredLogits` where these are more than `WHOLE_BYTES` in float32.
+
+    Raises:
+        TooLargeError: all logits are asked for, and they are more than that.
+        PredictionsError: there are none, or what is there is truncated, not of
+            predictions, or does not fit; the message begins with the path.
+    """
+    path, folder = Path(path), shard_folder(path)
+    if path.is_file() or not (folder / INDEX).is_file():
+        with errors_of(path):
+            return _read_file(path)
+    found = read_shards(folder)
+    runs, examples, classes = found.shape
+    with errors_of(folder):
+        ids, labels, logits = found.ids, found.labels, found.logits
+        if (folder / _ORDER).is_file():
+            order = _read_array(folder / _ORDER)
+            places = np.arange(examples)
+            if order.dtype.kind not in "iu" or not np.array_equal(
+                np.sort(order), places
+            ):
+                raise PredictionsError(f"{_ORDER} is no order of {examples} examples")
+            ids, labels = ids[order], labels[order]
+            logits = StoredLogits.of(logits, order)
+        if fits_whole(logits.size):
+            logits = np.asarray(logits)
+        found = Predictions(ids, labels, logits, found.meta)
+    if whole and not found.in_memory:
+        raise TooLargeError(
+            f"{folder}: this needs all logits in memory, at most "
+            f"{WHOLE_BYTES / 2**30:.3g} GiB, and {runs} runs, {examples:,} examples "
+            f"and {classes:,} classes make {4 * logits.size / 2**30:.3g} GiB; "
+            "churn-jax compare and report read shards of any size"
+        )
+    return found
+
+
+def _read_file(path: Path) -> Predictions:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise PredictionsError(f"the predictions file {what}")
+    try:
+        archive = NpzArrays(path)
+        if lacking := [name for name in _PARTS if name not in archive]:
+            raise PredictionsError(
+                f"not a predictions file, {', '.join(lacking)} missing; it holds "
+                f"{', '.join(sorted(archive)) or 'nothing'}"
+            )
+        ids, labels, logits = (archive[name] for name in _PARTS)
+        meta = str(archive["meta"]) if "meta" in archive else "{}"
+    except (OSError, ArrayFileError) as error:
+        raise PredictionsError(f"cannot read predictions, {error}") from error
+    try:
+        facts = json.loads(meta)
+    except (ValueError, RecursionError) as error:
+        raise PredictionsError(
+            f"cannot read predictions, meta is damaged ({error})"
+        ) from error
+    return Predictions(ids, labels, logits[None] if logits.ndim == 2 else logits, facts)
+
+
+def fits_whole(numbers: int) -> bool:
+    """Whether this many float32 logits take at most `WHOLE_BYTES`.
+
+    Example:
+        >>> fits_whole(10_000 * 10), fits_whole(1_000_000 * 21_841)
+        (True, False)
+    """
+    return 4 * numbers <= WHOLE_BYTES
+
+
+def shard_folder(path: str | os.PathLike) -> Path:
+    """The folder of shards that may stand in for a file of predictions.
+
+    Example:
+        >>> shard_folder("methods/erm/predictions.npz").as_posix()
+        'methods/erm/predictions'
+    """
+    path = Path(path)
+    return path.with_suffix("") if path.suffix == ".npz" else path
+
+
+def is_stored(path: str | os.PathLike) -> bool:
+    """Whether there is a file, or finished shards in its place."""
+    return Path(path).is_file() or (shard_folder(path) / INDEX).is_file()
+
+
+def check_comparable(a: Predictions, b: Predictions) -> None:
+    """Refuse to compare predictions of different examples, orders or labels.
+
+    Args:
+        a: predictions of one set of runs.
+        b: predictions of another; the number of runs and classes may differ.
+
+    Raises:
+        PredictionsError: ids or labels differ; says how many, with examples.
+
+    Example:
+        >>> import numpy as np
+        >>> a = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None])
+        >>> check_comparable(a, a)
+    """
+    if not np.array_equal(a.ids, b.ids):
+        if (a.ids.dtype.kind == "U") != (b.ids.dtype.kind == "U"):
+            raise PredictionsError(
+                f"ids are {a.ids.dtype.name} on one side and {b.ids.dtype.name} on "
+                "the other, so the examples cannot be matched"
+            )
+        found = match_ids(a.ids, b.ids)
+        parts = [
+            f"{only.size} of {total} ids only on the {side} side (for example "
+            f"{some(only)})"
+            for only, total, side in (
+                (found.only_a, a.ids.size, "first"),
+                (found.only_b, b.ids.size, "second"),
+            )
+            if only.size
+        ]
+        if parts:
+            raise PredictionsError("the examples differ: " + " and ".join(parts))
+        moved = a.ids != b.ids
+        raise PredictionsError(
+            f"both sides hold the same {a.ids.size} ids, but {moved.sum()} are in "
+            f"another place, for example {some(a.ids[moved])}; sort both by id"
+        )
+    differ = a.labels != b.labels
+    if differ.any():
+        raise PredictionsError(
+            f"labels differ for {differ.sum()} of {differ.size} examples, for example "
+            f"ids {some(a.ids[differ])}"
+        )
+
+
+class ShardWriter:
+    """Writes one shard batch by batch; memory holds one batch.
+
+    The rows go to a temporary file that takes its name in `close`, so a writer that is
+    killed leaves no half shard. An index and an order of earlier shards are removed
+    first. Used as a context manager, it closes itself, and
+    after an error leaves nothing.
+
+    Args:
+        folder: of all shards; made if it is not there.
+        shard: number of this shard, from 0.
+        shards: how many there are.
+        ids: `[n]` integers or strings of the shard's examples, in the order of `write`.
+        labels: `[n]` their class ids.
+        runs: R.
+        classes: C.
+        dtype: how logits are stored: float32, float16 or bfloat16.
+
+    Raises:
+        PredictionsError: sizes, ids or labels do not fit.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with ShardWriter(folder, 0, 1, [7, 5], [0, 1], 1, 2) as writer:
+        ...         writer.write(np.array([[[0.0, 1.0]]]))
+        ...         writer.write(np.array([[[2.0, 3.0]]]))
+        ...     _ = write_index(folder, 1)
+        ...     read_shards(folder).logits[0, [1, 0]].tolist()
+        [[2.0, 3.0], [0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        shard: int,
+        shards: int,
+        ids: Any,
+        labels: Any,
+        runs: int,
+        classes: int,
+        dtype: str = "float32",
+    ):
+        if not 0 <= shard < shards:
+            raise PredictionsError(
+                "shards are numbered from 0 to their number less one; got shard "
+                f"{shard} of {shards}"
+            )
+        self._ids, self._labels = as_ids(ids), as_labels(labels)
+        if len(self._ids) != len(self._labels):
+            raise PredictionsError(
+                "ids and labels must have the same number of examples; got "
+                f"{len(self._ids)} and {len(self._labels)}"
+            )
+        if runs < 1 or classes < 2:
+            raise PredictionsError(
+                f"logits are of one run and two classes at least; got {runs} runs and "
+                f"{classes} classes"
+            )
+        if dtype not in _DTYPES:
+            raise PredictionsError(
+                f"logits are stored as float32, float16 or bfloat16; got {dtype}"
+            )
+        if dtype == "bfloat16":
+            import ml_dtypes
+
+            # As `numpy.save` has it, two bytes without a type.
+            self._dtype, descr = np.dtype(ml_dtypes.bfloat16), "<V2"
+        else:
+            self._dtype, descr = np.dtype(dtype), f"<f{np.dtype(dtype).itemsize}"
+        self._shape = runs, len(self._ids), classes
+        folder, self._name = Path(folder), f"shard {shard} of {shards}"
+        self._paths = {p: _shard_path(folder, p, shard, shards) for p in _PARTS}
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (INDEX, _ORDER):
+            (folder / name).unlink(missing_ok=True)
+        self._done = 0
+        self._open = contextlib.ExitStack()
+        self._file = self._open.enter_context(replace_file(self._paths["logits"]))
+        header = {"descr": descr, "fortran_order": False, "shape": self._shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+        self._start = self._file.tell()
+
+    def write(self, logits: Any) -> None:
+        """Appends the next rows.
+
+        Args:
+            logits: `[R, b, C]`, of the next b ids.
+
+        Raises:
+            PredictionsError: shapes do not fit, there are more rows than ids, or a
+                number is too large for the type that is stored.
+            OSError: the disk is full.
+        """
+        logits = np.asarray(logits)
+        _check_real(logits)
+        runs, total, classes = self._shape
+        if logits.ndim != 3 or (logits.shape[0], logits.shape[2]) != (runs, classes):
+            raise PredictionsError(
+                f"logits must have shape [{runs}, b, {classes}]; got {logits.shape}"
+            )
+        stop = self._done + logits.shape[1]
+        if stop > total:
+            raise PredictionsError(f"{stop} rows were written of {total} examples")
+        for run, rows in enumerate(logits):
+            try:
+                with np.errstate(over="raise"):
+                    stored = np.ascontiguousarray(rows.astype(self._dtype, copy=False))
+            except FloatingPointError as error:
+                largest = float(np.abs(rows[np.isfinite(rows)]).max())
+                raise PredictionsError(
+                    f"a logit of {largest:.6g} does not fit into {self._dtype.name}"
+                ) from error
+            place = (run * total + self._done) * classes * self._dtype.itemsize
+            self._file.seek(self._start + place)
+            self._file.write(stored.view(np.uint8).data)
+        self._done = stop
+
+    def close(self) -> None:
+        """Moves the shard to its final names once every row is written.
+
+        Raises:
+            PredictionsError: rows are missing; the shard is not kept.
+        """
+        if self._done < self._shape[1]:
+            self.discard()
+            raise PredictionsError(
+                f"{self._name} has {self._shape[1]} examples, but only {self._done} "
+                "rows were written"
+            )
+        self._open.close()
+        for part, values in (("ids", self._ids), ("labels", self._labels)):
+            with replace_file(self._paths[part]) as file:
+                np.save(file, values, allow_pickle=False)
+
+    def discard(self) -> None:
+        """Removes a shard that could not be written."""
+        error = PredictionsError("discarded")
+        self._open.__exit__(PredictionsError, error, None)
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+
+def _shard_path(folder: Path, part: str, shard: int, shards: int) -> Path:
+    return folder / f"{part}-{shard:05d}-of-{shards:05d}.npy"
+
+
+def write_index(
+    folder: str | os.PathLike, shards: int, meta: Mapping[str, Any] | None = None
+) -> Path:
+    """Marks the shards as complete; one process does it after all closed theirs.
+
+    Args:
+        folder: of the shards.
+        shards: how many there are.
+        meta: JSON-ready facts, as in `Predictions`.
+
+    Returns:
+        The path of the index.
+
+    Raises:
+        PredictionsError: a shard is missing, damaged or does not fit the others, an id
+            is there twice, or `meta` is not JSON-ready.
+    """
+    folder = Path(folder)
+    with errors_of(folder):
+        _, _, logits = _read_all(folder, shards)
+        names = _file_names(folder, shards)
+        index = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "shards": shards,
+            **_facts(logits),
+            "checksums": {name: file_crc32(Part(folder / name)) for name in names},
+            "meta": dict(meta or {}),
+        }
+        return write_file(folder / INDEX, _json(index, indent=1))
+
+
+def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
+    """Keeps the order that examples had before processes shared them.
+
+    Called before `write_index`. Several folders of one split are compared row by row
+    with it; predictions that are joined by id do not need it.
+
+    Args:
+        folder: of the shards, all closed.
+        shards: how many there are.
+        ids: `[N]` of all examples in that order.
+
+    Returns:
+        The path of `order.npy`, `[N]`: where each of `ids` is, shard after shard.
+
+    Raises:
+        PredictionsError: the shards are of other examples.
+    """
+    folder, ids = Path(folder), as_ids(ids)
+    paths = [_shard_path(folder, "ids", shard, shards) for shard in range(shards)]
+    there = _joined_ids([as_ids(_read_array(path)) for path in paths])
+    order = rows_of(ids, there)
+    if len(there) != len(ids) or np.any(order < 0):
+        raise PredictionsError(
+            f"{folder}: the shards have {len(there)} examples, which are not the "
+            f"{len(ids)} that were shared"
+        )
+    with replace_file(folder / _ORDER) as file:
+        np.save(file, order, allow_pickle=False)
+    return folder / _ORDER
+
+
+def read_shards(folder: str | os.PathLike) -> Predictions:
+    """Opens a folder of shards, example after example as they are stored.
+
+    Args:
+        folder: that `write_index` has finished.
+
+    Returns:
+        `Predictions` with `StoredLogits`.
+
+    Raises:
+        PredictionsError: the index is missing or of something else, or a shard is
+            missing, truncated, of another shape, has ids of another or a CRC-32 that
+            is not the one in the index; begins with the folder. Where the logits are
+            many, their CRC-32 is found meanwhile, and reading them raises it.
+    """
+    folder = Path(folder)
+    with errors_of(folder):
+        index = _read_index(folder / INDEX)
+        ids, labels, logits = _read_all(folder, index["shards"])
+        for name, value in _facts(logits).items():
+            if index[name] != value:
+                raise PredictionsError(
+                    f"{INDEX} says {name} {index[name]}, the shards have {value}; they "
+                    "are of two writings"
+                )
+        large, small = [], []
+        there, sums = _file_names(folder, index["shards"]), index["checksums"]
+        for name in sorted({*there, *sums}):
+            wrong = (
+                f"{name} is damaged or of another writing: its CRC-32 is not the one "
+                f"in {INDEX}"
+            )
+            if name not in there or name not in sums:
+                raise PredictionsError(wrong)
+            of = large if name.startswith("logits") else small
+            of.append(Part(folder / name, sums[name], wrong))
+        start_check(small)()
+        check = errors_of(folder)(start_check(large))
+    return Predictions(
+        ids, labels, StoredLogits(logits.parts, check=check), index["meta"]
+    )
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise PredictionsError(
+            f"there is no {INDEX}, so these predictions are not there or not finished"
+        )
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PredictionsError(f"{INDEX} is damaged ({error})") from error
+    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+        raise PredictionsError(f"{INDEX} is not one of prediction shards")
+    if index.get("version") != _VERSION:
+        raise PredictionsError(
+            f"{INDEX} has version {index.get('version')!r}; this release reads version "
+            f"{_VERSION}"
+        )
+    wanted = {"shards": int, "runs": int, "examples": int, "classes": int}
+    wanted |= {"dtype": str, "checksums": dict, "meta": dict}
+    for name, kind in wanted.items():
+        if not isinstance(index.get(name), kind):
+            raise PredictionsError(
+                f"{name} in {INDEX} must be {kind.__name__}; got {index.get(name)!r}"
+            )
+    return index
+
+
+def _facts(logits: StoredLogits) -> dict[str, Any]:
+    sizes = dict(zip(("runs", "examples", "classes"), logits.shape, strict=True))
+    return {**sizes, "dtype": logits.dtype.name}
+
+
+def _file_names(folder: Path, shards: int) -> list[str]:
+    """Of all files that a CRC-32 is kept of."""
+    paths = [_shard_path(folder, p, i, shards) for i in range(shards) for p in _PARTS]
+    order = [_ORDER] if (folder / _ORDER).is_file() else []
+    return [path.name for path in paths] + order
+
+
+def _read_array(path: Path, mapped: bool = False) -> np.ndarray:
+    try:
+        array = read_npy(path)
+    except ArrayFileError as error:
+        raise PredictionsError(f"{path.name} is damaged ({error})") from error
+    return array if mapped else np.array(array)
+
+
+def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, StoredLogits]:
+    """Ids, labels and logits of all shards, checked against each other."""
+    if shards < 1:
+        raise PredictionsError(f"there must be one shard at least; got {shards}")
+    ids, labels, logits = [], [], []
+    for shard in range(shards):
+        with errors_of(f"shard {shard} of {shards}"):
+            paths = [_shard_path(folder, part, shard, shards) for part in _PARTS]
+            if missing := [path.name for path in paths if not path.is_file()]:
+                raise PredictionsError(f"is missing ({', '.join(missing)})")
+            ids.append(as_ids(_read_array(paths[0])))
+            labels.append(as_labels(_read_array(paths[1])))
+            logits.append(_read_array(paths[2], mapped=True))
+            _check_last(ids, labels, logits)
+    joined = _joined_ids(ids)
+    if (twice := repeated(joined)).size:
+        where = " and ".join(str(i) for i, part in enumerate(ids) if twice[0] in part)
+        raise PredictionsError(
+            f"{twice.size} ids occur more than once, for example {some(twice)}; the "
+            f"first of them in shard {where}"
+        )
+    return joined, np.concatenate(labels), StoredLogits(logits)
+
+
+def _check_last(ids: list, labels: list, logits: list) -> None:
+    """Refuses a last shard that is inconsistent or does not fit the first."""
+    last, first = logits[-1], logits[0]
+    if last.ndim != 3 or last.dtype.name not in _DTYPES:
+        raise PredictionsError(
+            "logits must be [R, n, C] float32, float16 or bfloat16; got "
+            f"{last.dtype} of shape {last.shape}"
+        )
+    if not len(ids[-1]) == len(labels[-1]) == last.shape[1]:
+        raise PredictionsError(
+            f"it has {len(ids[-1])} ids, {len(labels[-1])} labels and logits of "
+            f"{last.shape[1]} examples"
+        )
+    for what, here, there in (
+        ("runs", last.shape[0], first.shape[0]),
+        ("classes", last.shape[2], first.shape[2]),
+        ("logits in", last.dtype.name, first.dtype.name),
+    ):
+        if here != there:
+            raise PredictionsError(f"{what} {here}, but {what} {there} in shard 0")
+    number = next((i for i, part in enumerate(ids) if part.size), len(ids) - 1)
+    kind, other = ids[-1].dtype, ids[number].dtype
+    if ids[-1].size and (kind.kind == "U") != (other.kind == "U"):
+        raise PredictionsError(f"ids are {kind}, but {other} in shard {number}")
+
+
+def _joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Ids of all shards, one after another; those of empty ones have no type."""
+    parts = [part for part in parts if part.size] or list(parts[:1])
+    ids = np.concatenate(parts)
+    if ids.dtype.kind != "f":
+        return ids
+    # NumPy joins signed and unsigned integers as floating point, which rounds.
+    least = min(int(part.min()) for part in parts)
+    most = max(int(part.max()) for part in parts)
+    for kind in (np.int64, np.uint64):
+        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
+            return np.concatenate([part.astype(kind) for part in parts])
+    raise PredictionsError(
+        f"ids from {least} to {most} are there, which no integer of 64 bits holds"
+    )
