@@ -31,13 +31,13 @@ import time
 import numpy as np
 from scipy import optimize, special, stats
 
-from churn_compare.groups import flips_of
-from churn_compare.intervals import counted, intervals, mcnemar_test
+from churn_compare.estimates import all_examples
+from churn_compare.intervals import ClassNumbers, intervals, mcnemar_test, ratios
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
-from churn_compare.outcomes.estimates import Numbers
+from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.pooling import benchmarks, pool_classes
+from churn_compare.pooling import pool
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
@@ -582,6 +582,16 @@ def in_clusters(rng, count: int, mean: int, unequal: bool, flips: float, alike: 
     return Scanned(*sides), np.zeros(len(clusters), np.int64), clusters
 
 
+def counted(scanned, labels, clusters):
+    """Numbers that need no bootstrap, and the test of equal accuracy."""
+    numbers = ClassNumbers(scanned, labels)
+    every = all_examples(len(labels), clusters, 0.95)
+    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
+    parts = partition(len(labels), 1, 0, clusters)
+    found |= ratios(scanned, labels, parts, 0.95)
+    return found, mcnemar_test(numbers, every)
+
+
 def table_clusters(trials: int) -> None:
     """Coverage with clusters; and the sign-flip test where flips are as frequent."""
     heads = ("churn", "NFR", "PFR", "acc new", "gain", "BTC", "good", "rejects")
@@ -606,8 +616,7 @@ def table_clusters(trials: int) -> None:
                 scanned, labels, clusters = in_clusters(
                     rng, count, mean, unequal, flips, alike
                 )
-                parts = partition(len(labels), 1, 0, clusters)
-                found, _ = counted(scanned, labels, parts, 0.95)
+                found = counted(scanned, labels, clusters)[0]
                 for k, name in enumerate(IN_CLUSTERS):
                     interval = found[name]
                     if not np.isnan(interval.low):
@@ -620,7 +629,7 @@ def table_clusters(trials: int) -> None:
                     ScannedSide(np.where(turned, new, old)[None]),
                     ScannedSide(np.where(turned, old, new)[None]),
                 )
-                rejected += mcnemar_test(equal, labels, clusters).p < 0.05
+                rejected += counted(equal, labels, clusters)[1].p < 0.05
             numbers = [*(100 * held / np.maximum(defined, 1)), 100 * rejected / trials]
             how = "unequal" if unequal else "equal"
             row(f"{count} of {mean} {how}, {100 * flips:.0f} %, {alike}", numbers)
@@ -642,14 +651,13 @@ def table_precision(trials: int) -> None:
                     u = rng.random(examples)
                     old, new = u > 1 - gained, u < lost
                     sides = (ScannedSide(s.astype(np.int32)[None]) for s in (old, new))
-                    parts = partition(examples, 1, 0)
                     labels = np.zeros(examples, np.int64)
-                    numbers, known = counted(Scanned(*sides), labels, parts, 0.95)
+                    numbers = ClassNumbers(Scanned(*sides), labels)
+                    every = all_examples(examples, None, 0.95 if k == 0 else 0.9)
+                    within = numbers.change(every).of(0)
                     if k == 0:
-                        ends = numbers["accuracy_gain"]
-                        found[k] += ends.low > 0 or ends.high < 0
+                        found[k] += within.low > 0 or within.high < 0
                     else:
-                        within = known.within
                         found[k] += max(-within.low, within.high) < gain
             row(f"N {examples}, flips {100 * flips:.0f} %", 100 * found / trials)
 
@@ -781,7 +789,8 @@ def table_pooled(trials: int) -> None:
         def pooled(*sides, labels=labels, names=names):
             read = (read_side({"predictions": side.astype(int)}) for side in sides)
             pair = join(*read, labels=labels, slices=names)
-            return pool_classes(pair, flips_of(scan(pair), labels), "of", 0.95)
+            numbers = ClassNumbers(scan(pair), labels)
+            return pool(numbers, "of", names["of"], None, 0.95)
 
         for _ in range(trials):
             u = rng.random(len(group))
@@ -792,9 +801,8 @@ def table_pooled(trials: int) -> None:
             found[0] += known.low <= gain.mean() <= known.high
             before = rng.standard_normal((1, len(group)))
             after = before + gain[group] + rng.standard_normal((1, len(group)))
-            numbers = Numbers(Measure("s", "score", before, after))
-            groups = benchmarks("of", names["of"], None, 0.95)
-            known = numbers.change(groups).of(0)
+            numbers = OutcomeNumbers(Measure("s", "score", before, after))
+            known = pool(numbers, "of", names["of"], None, 0.95).gain
             found[1] += known.low <= gain.mean() <= known.high
             turned = rng.random(len(group)) < 0.5  # of equal versions either is new
             null = pooled(np.where(turned, new, old), np.where(turned, old, new))

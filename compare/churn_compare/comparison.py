@@ -10,7 +10,8 @@ import numpy as np
 
 from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult
-from churn_compare.estimates import Groups, PerExample
+from churn_compare.estimates import all_examples
+from churn_compare.example_ids import PredictionsError
 from churn_compare.findings import (
     class_flow,
     largest_regressions,
@@ -19,20 +20,25 @@ from churn_compare.findings import (
 )
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import counted_by_gates, judge
-from churn_compare.gates import Gate, GateError, check_gates, margin_of
-from churn_compare.groups import class_and_slice_groups, flips_of
-from churn_compare.intervals import cluster_effect, estimates, mcnemar_test
+from churn_compare.gates import Gate, GateError, check_gates, closest, margin_of
+from churn_compare.groups import coded, grouped
+from churn_compare.intervals import (
+    ClassNumbers,
+    cluster_effect,
+    estimates,
+    mcnemar_test,
+)
 from churn_compare.noise import noise_test
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
-from churn_compare.pooling import pool_classes
+from churn_compare.pooling import pool as pool_benchmarks
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import read_columns
 from churn_compare.reading.sides import read_side, same_file, side_names
-from churn_compare.result import Version, Waived, Waiver
+from churn_compare.result import NONE, Precision, Version, Waiver
 from churn_compare.scanning.scan import scan
-from churn_compare.waivers import waived_rows
+from churn_compare.waivers import waive
 
 
 def compare(
@@ -209,13 +215,26 @@ def compare_pair(
     confirmed = settle(class_doubts(pair, scanned), confirm)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
-    clusters = pair.clusters
-    drawn = {"level": level, "seed": seed, "clusters": clusters}
-    found, precision = estimates(scanned, pair.labels, resamples=resamples, **drawn)
-    noise = noise_test(scanned, **drawn)
-    flips = flips_of(scanned, pair.labels)
-    waived, rows, useless = _waive(pair, flips, waivers, level)
-    groups = class_and_slice_groups(pair, scanned, flips, level=level, waived=rows)
+    numbers = ClassNumbers(scanned, pair.labels)
+    every = all_examples(pair.examples, pair.clusters, level)
+    found = estimates(numbers, every, resamples=resamples, seed=seed)
+    noise = noise_test(scanned, clusters=pair.clusters, level=level, seed=seed)
+    if waivers and pair.labels is None:
+        raise GateError("waivers are about negative flips, and there are no labels")
+    waived, without, useless = waive(numbers, waivers, pair.ids, every)
+    groups = grouped(numbers, _groupings(pair), pair.clusters, level, without)
+    precision = None
+    if pair.labels is not None:
+        within = numbers.change(every, 2 * level - 1).of(0) if level > 0.5 else NONE
+        precision = Precision(within, numbers.detectable(every))
+    if pool is not None:
+        if pool not in pair.slices:
+            hint = closest(pool, pair.slices) or "it must be a column of the slices"
+            raise PredictionsError(f"there is no column {pool!r} to pool; {hint}")
+        if pair.labels is None:
+            raise PredictionsError(
+                "benchmarks are pooled by accuracy; there are no labels"
+            )
     listed, total = largest_regressions(pair, scanned, regressions)
     return CompareResult(
         old=_version(pair.old),
@@ -224,7 +243,7 @@ def compare_pair(
         level=level,
         quantities=found,
         flow=class_flow(pair, scanned),
-        mcnemar=mcnemar_test(scanned, pair.labels, clusters),
+        mcnemar=mcnemar_test(numbers, every),
         noise=noise,
         groups=groups,
         regressions=listed,
@@ -253,11 +272,13 @@ def compare_pair(
             *useless,
         ),
         paired=scanned.paired,
-        clusters=cluster_effect(scanned, pair.labels, pair.cluster_column, **drawn),
+        clusters=cluster_effect(numbers, every, pair.cluster_column),
         precision=precision,
         equivalent=margin,
         waived=waived,
-        pooled=None if pool is None else pool_classes(pair, flips, pool, level),
+        pooled=None
+        if pool is None
+        else pool_benchmarks(numbers, pool, pair.slices[pool], pair.clusters, level),
         read=(
             *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
             *_decided(pair, scanned),
@@ -265,23 +286,13 @@ def compare_pair(
     )
 
 
-def _waive(
-    pair: Pair,
-    flips: Mapping[str, PerExample],
-    waivers: Sequence[Waiver],
-    level: float,
-) -> tuple[Waived | None, np.ndarray | None, tuple[str, ...]]:
-    """What is waived, the rows of it, and notes about waivers of no use."""
-    if not waivers:
-        return None, None, ()
-    if pair.labels is None:
-        raise GateError("waivers are about negative flips, and there are no labels")
-    lost = flips["negative_flip_rate"]
-    rows, used, notes = waived_rows(waivers, pair.ids, lost.mean)
-    groups = Groups(np.zeros(pair.examples, np.int64), 1, pair.clusters, level)
-    rate = groups.share(lost.without(rows)).of(0)
-    count, total = float(lost.mean[rows].sum()), float(lost.mean.sum())
-    return Waived(used, count, total, rate), rows, notes
+def _groupings(pair: Pair) -> dict[str, tuple[list[str], np.ndarray]]:
+    """The classes of the labels, then the values of each column of the slices."""
+    found = {}
+    if pair.labels is not None:
+        classes, group = np.unique(pair.labels, return_inverse=True)
+        found["class"] = [pair.class_name(of) for of in classes.tolist()], group
+    return found | {column: coded(values) for column, values in pair.slices.items()}
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:

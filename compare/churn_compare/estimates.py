@@ -1,6 +1,7 @@
 """Means of what every example adds, in groups of examples: intervals and tests."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,13 +11,15 @@ from churn_compare.result import Interval
 from churn_compare.significance import mcnemar_exact, sign_flip_exact
 from churn_compare.uncertainty import (
     Uncertainty,
+    detectable,
+    detectable_share,
     difference_ends,
     run_part,
     share_ends,
     uncertainty,
 )
 
-_ROUNDING = 1e-24
+_ROUNDING, _NEAR = 1e-24, 1e-12
 
 
 class Intervals(NamedTuple):
@@ -80,7 +83,7 @@ class Groups:
     ):
         inside = group >= 0
         self.rows = slice(None) if inside.all() else np.flatnonzero(inside)
-        self.count, self.level = count, level
+        self.count, self.level, self.clusters = count, level, clusters
         self.group = group[self.rows]
         self.size = np.bincount(self.group, minlength=count)
         self.pooled = strata is not None
@@ -100,7 +103,6 @@ class Groups:
         self.found = np.bincount(owner, minlength=count)  # units
         # What a share of no event says is known from as many independent draws.
         self.units = self.found.astype(np.float64)
-        self.benchmarks = len(sizes) if self.pooled else 0
         if self.pooled:
             share = self.found / np.maximum(self.size, 1)
             self.units = share * len(sizes) ** 2 / np.sum(1 / self._sizes)
@@ -160,7 +162,9 @@ class Groups:
 
     def share(self, of: PerExample) -> Intervals:
         """Shares of the examples."""
-        value = np.round(np.clip(self.value(of.mean), 0.0, 1.0), 12)  # exactly 0 and 1
+        value = self.value(of.mean)
+        whole = np.clip(np.round(value), 0.0, 1.0)  # exactly 0 and 1
+        value = np.where(np.abs(value - whole) < _NEAR, whole, value)
         known = self.known(of)
         most = value * (1 - value) / np.maximum(self.units, 1)
         quantile = known.quantile(self.level)
@@ -272,3 +276,72 @@ class Groups:
             ends = np.searchsorted(owner[order], np.arange(1, self.count))
             p = np.array([sign_flip_exact(of) for of in np.split(net[order], ends)])
         return np.where(self.size > 0, p, np.nan)
+
+
+def all_examples(examples: int, clusters: np.ndarray | None, level: float) -> Groups:
+    """All examples as one group."""
+    return Groups(np.zeros(examples, np.int64), 1, clusters, level)
+
+
+class Numbers:
+    """What every example adds to what changes from the old version to the new one."""
+
+    changed: PerExample
+    # of what is judged: the worth of both, and how often it rises and falls
+    old: PerExample
+    new: PerExample
+    gain: PerExample
+    better: PerExample
+    worse: PerExample
+    judged = True
+    decided = True  # whether an outcome is right or wrong
+    sign = 1.0  # -1 where less of the reported number is better
+    most = 1.0  # that the mean may change by
+
+    def nets(self) -> Iterable[np.ndarray]:
+        """Right answers now less those before, whole numbers `[N]`; p is the median."""
+        raise NotImplementedError
+
+    def span(self, groups: Groups) -> np.ndarray | float:
+        """By how much what the mean is of may change in each group."""
+        return self.most
+
+    def intervals(self, groups: Groups) -> dict[str, Intervals]:
+        """Churn and, where right and wrong are known, accuracy and flips."""
+        found = {"churn": groups.share(self.changed)}
+        if self.judged:
+            found["accuracy_old"] = groups.share(self.old)
+            found["accuracy_new"] = groups.share(self.new)
+            found["accuracy_gain"] = self.change(groups)
+            found["negative_flip_rate"] = groups.share(self.worse)
+            found["positive_flip_rate"] = groups.share(self.better)
+        return found
+
+    def change(self, groups: Groups, level: float | None = None) -> Intervals:
+        """The change of the mean."""
+        if self.decided:
+            return groups.gain(self.gain, self.better, self.worse, level)
+        found = groups.mean(self.gain, self.span(groups), level=level)
+        if self.sign > 0:
+            return found
+        return Intervals(-found.value, -found.high, -found.low)
+
+    def p(self, groups: Groups) -> np.ndarray:
+        """Of "no change on average"; NaN where nothing is judged."""
+        if not self.judged:
+            return np.full(groups.count, np.nan)
+        if not self.decided or groups.pooled:
+            return groups.t_test(self.gain, self.span(groups), share=self.decided)
+        return np.median([groups.sign_flip(net) for net in self.nets()], axis=0)
+
+    def detectable(self, groups: Groups) -> float:
+        """The smallest change of the mean of all examples that they detect."""
+        known = groups.known(self.gain, mean=not self.decided)
+        quantile = known.quantile(groups.level)
+        if self.decided:
+            return detectable_share(known, quantile, groups.size[0], groups.units)
+        span = self.span(groups)
+        hidden = groups.none(quantile) / groups.units * np.square(span)
+        # Of as many changes as none leaves open.
+        variance = np.where(groups.some(known, span), known.total, hidden)
+        return min(detectable(variance, quantile) or np.nan, self.most)

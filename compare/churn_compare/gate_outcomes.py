@@ -15,6 +15,7 @@ from churn_compare.gates import (
 )
 from churn_compare.number_text import count_text, listed, value_text, with_range
 from churn_compare.result import (
+    NONE,
     GateOutcome,
     Group,
     Interval,
@@ -28,7 +29,6 @@ from churn_compare.result import (
 # Sums and differences of shares are off by rounding, and that fails no gate.
 _ROUNDING = 1e-9
 _NAMED = 3  # groups that a line names
-_UNDEFINED = Interval(math.nan, math.nan, math.nan)
 
 
 def judge(
@@ -124,7 +124,7 @@ def _judge_groups(
     about = [g for g in covered if not _overridden(gate, gates, g)]
     if covered and not about:
         line = f"{gate.text}: each has a gate of its own"
-        return _outcome(gate, "", _UNDEFINED, "pass", line)
+        return _outcome(gate, "", NONE, "pass", line)
     judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
     small = len(about) - len(judged)
     note = ""
@@ -135,7 +135,7 @@ def _judge_groups(
         )
     if not judged:
         line = f"{gate.text}: no group to judge{note}"
-        return _outcome(gate, "", _UNDEFINED, "fail", line)
+        return _outcome(gate, "", NONE, "fail", line)
     ordered = sorted(judged, key=lambda group: _margin(gate, group[gate.quantity]))
     states = [_state(gate, g[gate.quantity]) for g in ordered]
     state = state_of(states)

@@ -1,14 +1,15 @@
 """Every number of a comparison with its confidence interval, and its test."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 from scipy import special
 
-from churn_compare.estimates import Groups
+from churn_compare.estimates import Groups, Numbers, PerExample, all_examples
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Clusters, Interval, McNemar, Precision
+from churn_compare.result import Clusters, Interval, McNemar
 from churn_compare.sums import (
     BINS,
     Partition,
@@ -22,16 +23,11 @@ from churn_compare.sums import (
 )
 from churn_compare.uncertainty import (
     Statistic,
-    Uncertainty,
-    detectable_share,
     difference,
-    difference_ends,
     ratio,
     relative,
     share_ends,
 )
-
-_NONE = Interval(np.nan, np.nan, np.nan)
 
 
 def intervals(
@@ -77,7 +73,7 @@ def intervals(
         level: of the intervals.
         resamples: of the bootstrap.
         seed: of the bootstrap, and of assigning more than 4096 examples (or clusters)
-            to groups.
+            to groups in ratios and in numbers of scores.
 
     Returns:
         Name to `Interval`, in the order of `QUANTITIES`. Ends are NaN where a number is
@@ -116,165 +112,129 @@ def intervals(
         Estimates of Variance Components, Biometrics Bulletin 1946.
         https://doi.org/10.2307/3002019
     """
-    drawn = {"level": level, "resamples": resamples, "seed": seed}
-    return estimates(scanned, labels, clusters=clusters, **drawn)[0]
+    every = all_examples(scanned.old.predicted.shape[1], clusters, level)
+    numbers = ClassNumbers(scanned, labels)
+    return estimates(numbers, every, resamples=resamples, seed=seed)
 
 
 def estimates(
-    scanned: Scanned,
-    labels: np.ndarray | None,
-    *,
-    clusters: np.ndarray | None,
-    level: float,
-    resamples: int,
-    seed: int,
-) -> tuple[dict[str, Interval], Precision | None]:
-    """`intervals`, and what can be said about the accuracy; None without labels."""
-    runs = len(scanned.old.predicted) * len(scanned.new.predicted)
+    numbers: "ClassNumbers", every: Groups, *, resamples: int, seed: int
+) -> dict[str, Interval]:
+    """`intervals`, of what every example adds."""
+    scanned, labels = numbers.scanned, numbers.labels
     grouping, drawing = np.random.default_rng(seed).spawn(2)
-    examples = scanned.old.predicted.shape[1]
-    parts = partition(examples, runs, grouping, clusters)
-    found, precision = counted(scanned, labels, parts, level)
-    found |= resampled(scanned, labels, parts, level, resamples, drawing)
-    return {name: found[name] for name in QUANTITIES if name in found}, precision
+    runs = int(np.prod(scanned.shape))
+    parts = partition(scanned.old.predicted.shape[1], runs, grouping, every.clusters)
+    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
+    found |= ratios(scanned, labels, parts, every.level)
+    found |= resampled(scanned, labels, parts, every.level, resamples, drawing)
+    return {name: found[name] for name in QUANTITIES if name in found}
 
 
-def mcnemar_test(
-    scanned: Scanned, labels: np.ndarray | None, clusters: np.ndarray | None = None
-) -> McNemar | None:
+class ClassNumbers(Numbers):
+    """What every example adds to churn and, with labels, to accuracy and flips."""
+
+    def __init__(self, scanned: Scanned, labels: np.ndarray | None):
+        self.scanned, self.labels = scanned, labels
+        self.judged = labels is not None
+        shape, N = scanned.shape, scanned.old.predicted.shape[1]
+        sums = np.zeros((3 if self.judged else 1, N), np.int32)
+        of_runs = [np.zeros((len(sums), R, N), np.int16) for R in shape if R > 1]
+        sides = [side for side, R in enumerate(shape) if R > 1]
+        for at, before, after in scanned.pairs():
+            values = [before != after]
+            if self.judged:
+                was, now = before == labels, after == labels
+                values += [was & ~now, now & ~was]
+            for k, value in enumerate(values):
+                sums[k] += value
+                for side, runs in zip(sides, of_runs, strict=True):
+                    runs[k, at[side]] += value
+        pairs = int(np.prod(shape))
+        found = [
+            PerExample(
+                of / pairs, tuple((runs[k], pairs // runs.shape[1]) for runs in of_runs)
+            )
+            for k, of in enumerate(sums)
+        ]
+        self.changed = found[0]
+        if self.judged:
+            self.worse, self.better = found[1:]
+            self.gain = self.better - self.worse
+            self.old, self.new = map(self._right, (scanned.old, scanned.new))
+
+    def _right(self, side: ScannedSide) -> PerExample:
+        right = side.predicted == self.labels
+        runs = ((right.view(np.int8), 1),) if len(right) > 1 else ()
+        return PerExample(right.mean(axis=0), runs)
+
+    def nets(self) -> Iterator[np.ndarray]:
+        """Of every pair of runs."""
+        for _, before, after in self.scanned.pairs():
+            yield (after == self.labels).astype(np.int8) - (before == self.labels)
+
+
+def mcnemar_test(numbers: ClassNumbers, every: Groups) -> McNemar | None:
     """Are both versions equally accurate? The exact test of every pair of runs.
 
-    Args:
-        scanned: both versions.
-        labels: `[N]` classes of the pair, or None.
-        clusters: `[N]` as in `intervals`; p is then that of `sign_flip_exact` on the
-            clusters' positive less negative flips.
-
-    Returns:
-        Mean counts and the median p over pairs of runs; None without labels. The median
-        is that of a typical pair, not a test of all runs together.
-
-    Example:
-        >>> from churn_compare.pair import ScannedSide
-        >>> old = ScannedSide(np.zeros((1, 7), int))
-        >>> new = ScannedSide(np.array([[1, 0, 0, 0, 0, 0, 0]]))
-        >>> mcnemar_test(Scanned(old, new), np.array([0, 1, 1, 1, 1, 1, 1]))
-        McNemar(negative_flips=1.0, positive_flips=0.0, p=1.0, pairs=1)
-
-    References:
-        [mcnemar] pp. 153-157 -- McNemar, Note on the sampling error of the difference
-        between correlated proportions or percentages, Psychometrika 1947.
-        https://doi.org/10.1007/BF02295996
+    With clusters p is that of `sign_flip_exact` on their positive less negative flips.
+    The median over pairs of runs is that of a typical pair, not a test of all together.
     """
-    if labels is None:
+    if not numbers.judged:
         return None
-    whole = Groups(np.zeros(len(labels), np.int64), 1, clusters)
-    lost, gained, p = 0, 0, []
-    for _, before, after in scanned.pairs():
-        net = (after == labels).astype(np.int8) - (before == labels)
-        lost += np.count_nonzero(net < 0)
-        gained += np.count_nonzero(net > 0)
-        p.append(whole.sign_flip(net))
-    lost, gained = float(lost / len(p)), float(gained / len(p))
-    return McNemar(lost, gained, float(np.median(p)), len(p))
+    lost, gained = (float(of.mean.sum()) for of in (numbers.worse, numbers.better))
+    pairs = int(np.prod(numbers.scanned.shape))
+    return McNemar(lost, gained, float(numbers.p(every)[0]), pairs)
 
 
 def cluster_effect(
-    scanned: Scanned,
-    labels: np.ndarray | None,
-    column: str,
-    *,
-    clusters: np.ndarray | None,
-    level: float = 0.95,
-    seed: int = 0,
+    numbers: ClassNumbers, every: Groups, column: str
 ) -> Clusters | None:
     """How many clusters there are and how much wider they make an interval."""
-    if clusters is None:
+    if every.clusters is None:
         return None
-    examples = scanned.old.predicted.shape[1]
-    runs = len(scanned.old.predicted) * len(scanned.new.predicted)
-
-    def known(parts: Partition) -> Uncertainty:
-        flips = outcome_sums(scanned, labels, parts.group, parts.groups)
-        of = flips.changed if labels is None else flips.positive - flips.negative
-        found = ratio(of, flips.examples[:, None, None], np.nan)
-        return found.uncertainty(parts.clusters)
-
-    clustered = known(partition(examples, runs, seed, clusters))
-    alone = known(partition(examples, runs, seed))
-    some = alone.examples > 0
-    effect = float(clustered.examples / alone.examples) if some else np.nan
-    wider = np.sqrt(clustered.total / alone.total) if some else np.nan
-    wider *= clustered.quantile(level) / alone.quantile(level)
-    sizes = np.bincount(clusters)
-    return Clusters(len(sizes), int(sizes.max()), effect, float(wider), column)
+    of = numbers.gain if numbers.judged else numbers.changed
+    alone = all_examples(len(of.mean), None, every.level).known(of)
+    clustered = every.known(of)
+    effect = wider = np.nan
+    if alone.examples[0] > 0:
+        effect = (clustered.examples / alone.examples)[0]
+        wider = np.sqrt(clustered.total / alone.total)
+        wider *= clustered.quantile(every.level) / alone.quantile(every.level)
+        wider = wider[0]
+    sizes = np.bincount(every.clusters)
+    return Clusters(len(sizes), int(sizes.max()), float(effect), float(wider), column)
 
 
-def counted(
+def ratios(
     scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
-) -> tuple[dict[str, Interval], Precision | None]:
-    """Shares, the accuracy gain and kappa; how well the gain is known."""
+) -> dict[str, Interval]:
+    """Kappa and shares of a part of the examples, which varies."""
     flips = outcome_sums(scanned, labels, parts.group, parts.groups)
     size, changed = flips.examples[:, None, None], flips.changed
-    found = {"churn": _share(ratio(changed, size, np.nan), level, parts)}
     chance = chance_sums(scanned, parts.group, parts.groups)
     beyond_chance = ratio(changed, size - chance, np.nan)  # 1 - kappa
     most = float(size.sum() / max(np.mean(np.sum(size - chance, axis=0)), 1e-9))
     examples = float(size.sum())
     lost = _part(beyond_chance, level, parts, most=most, examples=examples)
-    found["kappa"] = Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)
+    found = {"kappa": Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)}
     if labels is None:
-        return found, None
+        return found
     negative, positive, both = flips.negative, flips.positive, flips.both
-    right, now = both + negative, both + positive
-    wrong = size - now
-    of_old = ratio(right[:, :, :1], size, np.nan)
-    of_new = ratio(now if scanned.paired else now[:, :1, :], size, np.nan)
-    gained, lost = ratio(positive, size, np.nan), ratio(negative, size, np.nan)
+    right, wrong = both + negative, size - both - positive
     most = float(size.sum() / max(right.sum(axis=0).mean(), 1.0))
-    shares = {
-        "accuracy_old": of_old,
-        "accuracy_new": of_new,
-        "negative_flip_rate": lost,
-        "positive_flip_rate": gained,
-    }
-    found |= {name: _share(share, level, parts) for name, share in shares.items()}
-    ratios = {
+    parts_of = {
         "backward_trust_compatibility": ratio(both, right, 1.0),
         "backward_error_compatibility": ratio(wrong - negative, wrong, 1.0),
         "good_churn": ratio(positive, changed, np.nan),
         "bad_churn": ratio(negative, changed, np.nan),
         "neutral_churn": ratio(flips.neutral, changed, np.nan),
     }
-    found |= {name: _part(part, level, parts) for name, part in ratios.items()}
+    found |= {name: _part(part, level, parts) for name, part in parts_of.items()}
     found["relative_negative_flip_rate"] = _part(
         relative(negative, right, wrong, size), level, parts, most=most
     )
-    known = difference(of_old, of_new).uncertainty(parts.clusters)
-    units = parts.units(gained.examples)
-
-    def gain(at: float) -> Interval:
-        value = of_new.value - of_old.value
-        low, high = difference_ends(
-            np.array(gained.value),
-            np.array(lost.value),
-            known.widened((gained.value + lost.value - value**2) / units),
-            known.quantile(at),
-            np.array(units),
-        )
-        return Interval(value, float(low), float(high))
-
-    found["accuracy_gain"] = gain(level)
-    within = gain(2 * level - 1) if level > 0.5 else _NONE
-    least = detectable_share(known, known.quantile(level), gained.examples, units)
-    return found, Precision(within, least)
-
-
-def _share(estimate: Statistic, level: float, parts: Partition) -> Interval:
-    """Interval of a share of all examples."""
-    known = estimate.uncertainty(parts.clusters)
-    units = parts.units(estimate.examples)
-    return _ends(estimate.value, known, level, 1.0, units)
+    return found
 
 
 def _part(
@@ -297,22 +257,16 @@ def _part(
         unsure = estimate.tail() * less * np.square(known.examples / known.total) / 2
         freedom = 1 / np.maximum(1 / known.freedom + unsure, 1e-12)
         known = dataclasses.replace(known, freedom=np.asarray(freedom))
-    return _ends(estimate.value, known, level, most, examples)
-
-
-def _ends(
-    value: float, known: Uncertainty, level: float, most: float, examples: float
-) -> Interval:
-    if not examples or np.isnan(value):
-        return Interval(value, np.nan, np.nan)
-    share = min(max(value / most, 0.0), 1.0)
+    if not examples or np.isnan(estimate.value):
+        return Interval(estimate.value, np.nan, np.nan)
+    share = min(max(share, 0.0), 1.0)
     low, high = share_ends(
-        np.array(value / most),
+        np.array(estimate.value / most),
         known.widened(share * (1 - share) * most**2 / examples) / most**2,
         known.quantile(level),
         np.array(examples),
     )
-    return Interval(value, float(low) * most, float(high) * most)
+    return Interval(estimate.value, float(low) * most, float(high) * most)
 
 
 _MOST = {"ece": 1.0, "brier": 2.0}  # that a number can be; it is never negative

@@ -8,7 +8,7 @@ from scipy import special
 
 from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.pair import Scanned
-from churn_compare.result import Interval, Noise
+from churn_compare.result import NONE, Interval, Noise
 from churn_compare.sums import Partition, partition
 from churn_compare.uncertainty import (
     Uncertainty,
@@ -26,7 +26,6 @@ _NORMAL = 1e-3  # skewness
 _DIVISIONS = 300  # of runs to two versions
 _HALVINGS = 40
 _ROUNDING = 1e-9
-_NONE = Interval(np.nan, np.nan, np.nan)
 
 
 def noise_test(
@@ -138,8 +137,8 @@ def noise_test(
         return _interval(x, moved, A, weights, parts, level, least)
 
     return Noise(
-        within_old=interval(0.0, 1.0, 0.0) if A > 1 else _NONE,
-        within_new=interval(0.0, 0.0, 1.0) if B > 1 else _NONE,
+        within_old=interval(0.0, 1.0, 0.0) if A > 1 else NONE,
+        within_new=interval(0.0, 0.0, 1.0) if B > 1 else NONE,
         expected=interval(0.0, in_old, in_new),
         excess=interval(1.0, -in_old, -in_new),
         of_runs=float(_known(x, moved, A, (1.0, 0.0, 0.0), parts.clusters).of_runs()),

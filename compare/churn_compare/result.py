@@ -40,7 +40,7 @@ class Interval:
     high: float
 
 
-_UNDEFINED = Interval(float("nan"), float("nan"), float("nan"))
+NONE = Interval(float("nan"), float("nan"), float("nan"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Group:
 
     def __getitem__(self, name: str) -> Interval:
         """The number called `name`, with its interval; NaN where it is undefined."""
-        return self.quantities.get(name, _UNDEFINED)
+        return self.quantities.get(name, NONE)
 
 
 @dataclasses.dataclass(frozen=True)

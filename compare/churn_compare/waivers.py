@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from churn_compare.estimates import Groups, Numbers, PerExample
 from churn_compare.example_ids import rows_of
 from churn_compare.gates import GateError, closest
 from churn_compare.number_text import count_text, listed
-from churn_compare.result import Waiver
+from churn_compare.result import Waived, Waiver
 
 _KEYS = ("id", "reason", "until")
 _NAMED = 5  # ids that a note names
@@ -36,6 +37,19 @@ def waiver_of(given: Any, place: str) -> Waiver:
     if isinstance(until, datetime.datetime):
         until = until.date()
     return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
+
+
+def waive(
+    numbers: Numbers, waivers: Sequence[Waiver], ids: np.ndarray, every: Groups
+) -> tuple[Waived | None, PerExample | None, tuple[str, ...]]:
+    """What is waived, what gets worse without it, notes about waivers of no use."""
+    if not waivers:
+        return None, None, ()
+    flips = numbers.worse.mean
+    rows, used, notes = waived_rows(waivers, ids, flips)
+    without = numbers.worse.without(rows)
+    counts = float(flips[rows].sum()), float(flips.sum())
+    return Waived(used, *counts, every.share(without).of(0)), without, notes
 
 
 def waived_rows(

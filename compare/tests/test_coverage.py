@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from churn_compare.intervals import estimates, intervals
+from churn_compare import compare
+from churn_compare.intervals import intervals
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sums import bca_ends, partition, resampled_sums
@@ -60,10 +61,7 @@ def test_detection_and_equivalence_have_the_power_they_say(flips):
     sides = np.zeros((2, 1, N), np.int32)
     sides[0, 0, : int(N * flips / 2)] = 1
     sides[1, 0, int(N * flips / 2) : int(N * flips)] = 1
-    scanned = Scanned(*map(ScannedSide, sides))
-    drawn = {"level": 0.95, "resamples": 100, "seed": 0, "clusters": None}
-    _, precision = estimates(scanned, np.zeros(N, int), **drawn)
-    gain = precision.detectable
+    gain = compare(*sides, labels=np.zeros(N, int), resamples=100).precision.detectable
     assert gain == pytest.approx((Z + special.ndtri(0.8)) * math.sqrt(flips / N))
     rng = np.random.default_rng(0)
     chances = [(flips - gain) / 2, (flips + gain) / 2, 1 - flips]

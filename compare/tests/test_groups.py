@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from churn_compare.groups import class_and_slice_groups, flips_of
+from churn_compare.comparison import compare_pair
 from churn_compare.significance import holm, mcnemar_exact
 from tests.results import pair_of, random_logits
 
@@ -26,17 +26,14 @@ def reference(old, new, labels, inside):
     }
 
 
-def all_groups(pair, scanned):
-    flips = flips_of(scanned, pair.labels)
-    return class_and_slice_groups(pair, scanned, flips, level=0.95)
-
-
 def class_groups(pair, scanned):
-    return [g for g in all_groups(pair, scanned) if g.grouping == "class"]
+    found = compare_pair(pair, scanned=scanned, resamples=100).groups
+    return [g for g in found if g.grouping == "class"]
 
 
 def slice_groups(pair, scanned):
-    return [g for g in all_groups(pair, scanned) if g.grouping != "class"]
+    found = compare_pair(pair, scanned=scanned, resamples=100).groups
+    return [g for g in found if g.grouping != "class"]
 
 
 def check(groups, insides, old, new, labels):

@@ -8,24 +8,24 @@ import numpy as np
 
 from churn_compare.display import FORMAT, Display
 from churn_compare.documents import plain_values
-from churn_compare.estimates import Groups
+from churn_compare.estimates import all_examples
 from churn_compare.exports import rows_of_update
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import counted_by_gates, judge
 from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
 from churn_compare.groups import coded, grouped
 from churn_compare.outcomes import report
-from churn_compare.outcomes.estimates import Numbers, all_examples
+from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
 from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesFindings
 from churn_compare.outcomes.values import Measure, Normalization
-from churn_compare.pooling import benchmarks
+from churn_compare.pooling import pool as pool_benchmarks
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.sides import same_file, side_names
-from churn_compare.result import GateOutcome, Group, Pooled, Precision, Waived, Waiver
-from churn_compare.waivers import waived_rows
+from churn_compare.result import GateOutcome, Precision, Waiver
+from churn_compare.waivers import waive, waived_rows
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -177,7 +177,7 @@ def compare_outcomes(
     used = dict.fromkeys(by, "slices")
     used |= {} if cluster is None else {cluster: "clusters"}
     waivers = (*waivers, *waivers_of(gates))
-    numbers = [Numbers(measure) for measure in joined.measures]
+    numbers = [OutcomeNumbers(measure) for measure in joined.measures]
     useless = ()
     if waivers:
         flips = [of.worse.mean for of in numbers if of.measure.judged]
@@ -212,7 +212,7 @@ def compare_outcomes(
 
 
 def _findings(
-    numbers: Numbers,
+    numbers: OutcomeNumbers,
     joined: Joined,
     equivalent: float | None,
     listed: int,
@@ -224,24 +224,15 @@ def _findings(
     every = all_examples(measure.examples, joined.clusters, level)
     found = numbers.estimates(every)
     changes, total = _changes(measure, joined.ids, listed)
-    waived = pooled = without = None
-    if waivers and measure.judged:
-        flips = numbers.worse.mean
-        rows, used, _ = waived_rows(waivers, joined.ids, flips)
-        without = numbers.worse.without(rows)
-        rate = every.share(without).of(0)
-        waived = Waived(used, float(flips[rows].sum()), float(flips.sum()), rate)
+    waived, without, _ = waive(
+        numbers, waivers if measure.judged else (), joined.ids, every
+    )
+    pooled = None
     if pool is not None and measure.judged:
-        groups = benchmarks(pool, joined.slices[pool], joined.clusters, level)
-        gain, p = numbers.change(groups).of(0), float(numbers.p(groups)[0])
-        pooled = Pooled(pool, groups.benchmarks, gain, p)
-    slices: list[Group] = []
-    for column, values in joined.slices.items():
-        names, group = coded(values)
-        groups = Groups(group, len(names), joined.clusters, level)
-        rates = None if without is None else groups.share(without)
-        of_groups = numbers.intervals(groups), numbers.p(groups)
-        slices += grouped(column, names, groups, *of_groups, rates)
+        pooled = pool_benchmarks(
+            numbers, pool, joined.slices[pool], joined.clusters, level
+        )
+    slices = {column: coded(values) for column, values in joined.slices.items()}
     order = (*QUANTITIES, EXCESS)
     return MeasureFindings(
         name=measure.name,
@@ -255,7 +246,7 @@ def _findings(
         within=found.within,
         equivalent=equivalent,
         lower_is_better=measure.lower_is_better,
-        slices=tuple(slices),
+        slices=grouped(numbers, slices, joined.clusters, level, without),
         pooled=pooled,
         changes=changes,
         changes_total=total,

@@ -6,11 +6,16 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from churn_compare.estimates import Groups, Intervals, PerExample
+from churn_compare.estimates import (
+    Groups,
+    Intervals,
+    Numbers,
+    PerExample,
+    all_examples,
+)
 from churn_compare.noise import permuted_variance
 from churn_compare.outcomes.values import Measure
 from churn_compare.result import Interval
-from churn_compare.uncertainty import detectable, detectable_share
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,19 +86,21 @@ def estimate(
         generalized linear models, Biometrika 1986.
         https://doi.org/10.1093/biomet/73.1.13
     """
-    return Numbers(measure).estimates(all_examples(measure.examples, clusters, level))
+    return OutcomeNumbers(measure).estimates(
+        all_examples(measure.examples, clusters, level)
+    )
 
 
-def all_examples(examples: int, clusters: np.ndarray | None, level: float) -> Groups:
-    """All examples as one group."""
-    return Groups(np.zeros(examples, np.int64), 1, clusters, level)
-
-
-class Numbers:
+class OutcomeNumbers(Numbers):
     """What every example adds to the numbers of a measure; mean over pairs of runs."""
 
     def __init__(self, measure: Measure):
         self.measure = measure
+        self.judged, self.decided = measure.judged, measure.decided
+        self.sign = measure.sign
+        self.most = 2.0 if measure.kind == "ranking" else 1.0
+        if measure.things is None and not measure.decided:
+            self.most = np.inf
         self.runs = (len(measure.old), len(measure.new))
         runs = np.concatenate([measure.old, measure.new])
         A, R = len(measure.old), len(runs)
@@ -118,7 +125,7 @@ class Numbers:
             [measure.worth(run) for run in side] for side in (measure.old, measure.new)
         )
         self.old, self.new = (PerExample(np.mean(x, axis=0)) for x in (before, after))
-        self.net = np.rint(A * np.sum(after, axis=0) - (R - A) * np.sum(before, axis=0))
+        self.gain = self.new - self.old
         worse, better = np.zeros((2, measure.examples))
         for a, b in itertools.product(range(A), range(R - A)):
             sides = measure.old[a], measure.new[b]
@@ -151,9 +158,8 @@ class Numbers:
             "churn" if measure.decided else "share_changed": groups.share(self.changed)
         }
         if measure.kind not in ("correct", "answer"):
-            most = np.inf if measure.things is None else self._span(groups)
             found["mean_distance"] = groups.mean(
-                self.distance, self._span(groups), 0.0, most
+                self.distance, self.span(groups), 0.0, self.most
             )
         if measure.kind == "answer" and measure.shown is not None:
             sides = itertools.product(measure.shown["old"], measure.shown["new"])
@@ -175,56 +181,23 @@ class Numbers:
         if not measure.judged:
             return found
         if measure.decided:
-            found["accuracy_old"] = groups.share(self.old)
-            found["accuracy_new"] = groups.share(self.new)
-            found["accuracy_gain"] = self.change(groups)
-            found["negative_flip_rate"] = groups.share(self.worse)
-            found["positive_flip_rate"] = groups.share(self.better)
-            return found
+            return found | super().intervals(groups)
         stem = "error" if measure.kind == "value" else "score"
         for side, of in (("old", self.old), ("new", self.new)):
             shown = PerExample(measure.sign * of.mean)
-            found[f"{stem}_{side}"] = groups.mean(shown, self._span(groups))
+            found[f"{stem}_{side}"] = groups.mean(shown, self.span(groups))
         found[f"{stem}_change"] = self.change(groups)
         found["share_worse"] = groups.share(self.worse)
         found["share_better"] = groups.share(self.better)
         return found
 
-    def change(self, groups: Groups, level: float | None = None) -> Intervals:
-        """The change of the mean."""
-        gain = self.new - self.old
-        if self.measure.decided:
-            return groups.gain(gain, self.better, self.worse, level)
-        found = groups.mean(gain, self._span(groups), level=level)
-        if self.measure.sign > 0:
-            return found
-        return Intervals(-found.value, -found.high, -found.low)
+    def nets(self) -> Iterable[np.ndarray]:
+        """Of all runs together: they have nothing to do with each other."""
+        A, B = self.runs
+        return [np.rint(B * A * self.gain.mean).astype(np.int64)]
 
-    def p(self, groups: Groups) -> np.ndarray:
-        """Of "no change on average"; NaN where nothing is judged."""
-        if not self.measure.judged:
-            return np.full(groups.count, np.nan)
-        if not self.measure.decided or groups.pooled:
-            span = self._span(groups)
-            return groups.t_test(self.new - self.old, span, share=self.measure.decided)
-        return groups.sign_flip(self.net.astype(np.int64))
-
-    def detectable(self, groups: Groups) -> float:
-        """The smallest change of the mean of all examples that they detect."""
-        gain, decided = self.new - self.old, self.measure.decided
-        known = groups.known(gain, mean=not decided)
-        quantile = known.quantile(groups.level)
-        if decided:
-            return detectable_share(known, quantile, groups.size[0], groups.units)
-        span = self._span(groups)
-        hidden = groups.none(quantile) / groups.units * np.square(span)
-        # Of as many changes as none leaves open.
-        variance = np.where(groups.some(known, span), known.total, hidden)
-        most = np.inf if self.measure.things is None else span
-        return float(np.minimum(detectable(variance, quantile) or np.nan, most).item())
-
-    def _span(self, groups: Groups) -> np.ndarray | float:
-        """By how much what the numbers are of may change."""
-        if self.measure.things is not None or self.measure.decided:
-            return 2.0 if self.measure.kind == "ranking" else 1.0
+    def span(self, groups: Groups) -> np.ndarray | float:
+        """By how much what the mean is of may change in each group."""
+        if np.isfinite(self.most):
+            return self.most
         return groups.span(np.concatenate([self.measure.old, self.measure.new]))

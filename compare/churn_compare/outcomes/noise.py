@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.estimates import Groups, PerExample
+from churn_compare.estimates import Groups, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of
 from churn_compare.outcomes.compare import OutcomesResult
-from churn_compare.outcomes.estimates import all_examples
 from churn_compare.outcomes.joining import equal, join_outcomes, target_of
 from churn_compare.outcomes.reading import (
     Outcomes,

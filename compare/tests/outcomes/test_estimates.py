@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from churn_compare.intervals import counted, estimates, intervals, mcnemar_test
+from churn_compare import compare
+from churn_compare.intervals import intervals
 from churn_compare.outcomes import compare_outcomes, estimate
 from churn_compare.outcomes.values import Measure
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.sums import partition
+from tests.results import mcnemar
 
 
 def scores(examples=60, runs=(1, 1), seed=0):
@@ -66,10 +67,9 @@ def test_right_and_wrong_are_as_in_a_comparison_of_classes(clustered):
         ends = dataclasses.astuple(expected[name])
         assert dataclasses.astuple(found[name]) == pytest.approx(ends), name
     assert len(found.keys() & expected.keys()) == 6
-    assert known.p == mcnemar_test(Scanned(*sides), target, groups).p
-    drawn = {"level": 0.95, "resamples": 10, "seed": 0}
-    precision = estimates(Scanned(*sides), target, clusters=groups, **drawn)[1]
-    assert known.detectable == pytest.approx(precision.detectable)
+    assert known.p == mcnemar(Scanned(*sides), target, groups).p
+    whole = compare(*classes, labels=target, clusters=groups, resamples=100)
+    assert known.detectable == pytest.approx(whole.precision.detectable)
 
 
 # From statsmodels 0.15:
@@ -141,10 +141,10 @@ def test_what_is_detectable_is_neither_nothing_nor_more_than_all(
     if kind == "correct":
         found = estimate(Measure("c", "correct", old, new[None])).detectable
     else:
-        sides = (ScannedSide(of.astype(np.int32)) for of in (old, new[None]))
-        labels = np.ones(examples, int)
-        found = counted(Scanned(*sides), labels, partition(examples, 1, 0), 0.95)
-        found = found[1].detectable
+        sides = (of.astype(int) for of in (old, new[None]))
+        drawn = {"resamples": 100, "confirm": ["below-chance"]}
+        found = compare(*sides, labels=np.ones(examples, int), **drawn)
+        found = found.precision.detectable
     assert least <= found <= most
 
 
