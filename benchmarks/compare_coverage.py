@@ -651,8 +651,7 @@ def table_precision(trials: int) -> None:
                     u = rng.random(examples)
                     old, new = u > 1 - gained, u < lost
                     sides = (ScannedSide(s.astype(np.int32)[None]) for s in (old, new))
-                    labels = np.zeros(examples, np.int64)
-                    numbers = ClassNumbers(Scanned(*sides), labels)
+                    numbers = ClassNumbers(Scanned(*sides), np.zeros(examples))
                     every = all_examples(examples, None, 0.95 if k == 0 else 0.9)
                     within = numbers.change(every).of(0)
                     if k == 0:

@@ -10,7 +10,7 @@ from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.scanning.scan import scan
 from churn_compare.significance import mcnemar_exact
-from tests.results import groups_of, mcnemar, pair_of, random_logits
+from tests.results import mcnemar, pair_of, random_logits
 
 
 def classes(old, new):
@@ -214,22 +214,6 @@ def test_the_seed_decides_and_the_order_of_examples_does_not():
 
 
 SCORES = {n for n, q in QUANTITIES.items() if q.scores}
-
-
-def test_a_group_of_everything_has_the_intervals_of_everything():
-    for runs in ((1, 1), (3, 2), (2, 1)):
-        labels, old, new = random_logits(6, runs, 150)
-        scanned = classes(old.argmax(-1), new.argmax(-1))
-        whole = intervals(scanned, labels)
-        groups, p = groups_of(scanned, labels, np.zeros(150, int), 1)
-        for name in ("churn", "negative_flip_rate", "positive_flip_rate"):
-            interval = groups[name].of(0)
-            for end in ("value", "low", "high"):
-                expected = getattr(whole[name], end)
-                assert getattr(interval, end) == pytest.approx(expected, rel=1e-6)
-        gain = groups["accuracy_gain"].of(0)
-        assert gain.low == pytest.approx(whole["accuracy_gain"].low, rel=1e-6)
-        assert p[0] == mcnemar(scanned, labels).p
 
 
 def test_mcnemar_is_of_every_pair_of_runs():
