@@ -7,18 +7,20 @@ numbers are read, and what has to be unpacked must fit into memory.
 import glob
 import gzip
 import io
+import math
 import os
 import secrets
 import struct
+import sys
 import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
@@ -108,12 +110,14 @@ class NpzArrays(Mapping[str, np.ndarray]):
             stored = member.compress_type == zipfile.ZIP_STORED
             if self._mapped and stored and size >= _MAPPED_BYTES:
                 first = _data_start(self._path, member)
-                wrong = "it is damaged (Bad CRC-32)"
-                part = Part(self._path, member.CRC, wrong, first, member.file_size)
-                check = start_check([part])
-                if len(shape) > 1 and dtype.kind in "fV":
-                    self.checks.append(_reading(name)(check))
-                else:
+
+                def same() -> None:
+                    if file_crc32(self._path, first, member.file_size) != member.CRC:
+                        raise ArrayFileError("it is damaged (Bad CRC-32)")
+
+                check = start_check(same, size)
+                self.checks.append(_reading(name)(check))
+                if len(shape) < 2 or dtype.kind not in "fV":
                     check()
                 return np.memmap(self._path, dtype, "r", first + start, shape, order)
             if size >= _MAPPED_BYTES:
@@ -141,47 +145,28 @@ def _reading(name: str) -> Iterator[None]:
         raise ArrayFileError(f"{name}: {_damaged(error)}") from error
 
 
-class Part(NamedTuple):
-    """Bytes of a file, by default all of them, and the CRC-32 that they must have."""
-
-    path: Path
-    crc: int | None = None
-    wrong: str = ""  # what is said if it is another
-    start: int = 0
-    size: int | None = None
-
-
-def start_check(parts: Sequence[Part]) -> Callable[[], None]:
-    """Begins to check parts of files; the function that is returned waits for it."""
+def start_check(check: Callable[[], None], size: int) -> Callable[[], None]:
+    """Begins to check `size` bytes; the function that is returned waits for the end."""
     done: Future[None] = Future()
 
     def work() -> None:
         try:
-            for part in parts:
-                if file_crc32(part) != part.crc:
-                    raise ArrayFileError(part.wrong)
-            done.set_result(None)
+            done.set_result(check())
         except BaseException as error:
             done.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    if sum(_size(part) for part in parts) < _CHECKED_BYTES:
+    if size < _CHECKED_BYTES:
         done.result()
     return done.result
 
 
-def _size(part: Part) -> int:
-    if part.size is None:
-        return part.path.stat().st_size - part.start
-    return part.size
-
-
-def file_crc32(part: Part) -> int:
-    """CRC-32 of the bytes of a part."""
-    found, left = 0, _size(part)
-    with open(part.path, "rb", buffering=0) as file:
-        file.seek(part.start)
-        while left > 0 and (block := file.read(min(_CHECK_BYTES, left))):
+def file_crc32(path: Path, start: int = 0, size: int | None = None) -> int:
+    """CRC-32 of a file, or of `size` bytes in it."""
+    found, left = 0, sys.maxsize if size is None else size
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        while block := file.read(min(_CHECK_BYTES, left)):
             found, left = zlib.crc32(block, found), left - len(block)
     return found
 
@@ -226,22 +211,10 @@ def as_real(array: np.ndarray) -> np.ndarray:
 def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     """Writes a file whole or not at all; its folder is created.
 
-    The body writes to a temporary file in the same folder, which takes the place of
-    `path` only after it has reached the disk. When anything fails -- a full disk, an
-    interrupt -- the temporary file is removed and an earlier `path` is left as it was.
-    What a process that was killed has left of the same file is removed before. A pipe
-    or a device, such as `/dev/stdout`, is written to directly.
-
-    Raises:
-        OSError: the file could not be written.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with replace_file(Path(folder) / "a.txt") as file:
-        ...         _ = file.write(b"whole")
-        ...     (Path(folder) / "a.txt").read_text()
-        'whole'
+    The body writes to a temporary file, which takes the place of `path` once it has
+    reached the disk. After an error it is removed, and an earlier `path` is left as it
+    was; what a killed process left is removed by the next. A pipe or a device, such as
+    `/dev/stdout`, is written to directly.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # opening a folder raises OSError
@@ -294,11 +267,7 @@ def _lock(file: IO[bytes]) -> bool:
 
 
 def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
-    """Writes a text or bytes with `replace_file`.
-
-    Raises:
-        OSError: the file could not be written; an earlier one is left as it was.
-    """
+    """Writes a text or bytes with `replace_file`."""
     path = Path(path)
     with replace_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -309,19 +278,14 @@ def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype
     """Shape, order, type and start of the array; the file must hold all of it."""
     head = io.BytesIO(file.read(_HEADER_BYTES))  # a forged one may claim 4 GB
     try:
-        version = np.lib.format.read_magic(head)
-        read: Any = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
+        major, minor = np.lib.format.read_magic(head)
+        read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
         shape, fortran, dtype = read(head)
     except Exception as error:  # the parser of Python literals raises many kinds
         raise ArrayFileError("the header of the array is damaged") from error
     if dtype.hasobject:
         raise ArrayFileError("it holds pickled Python objects, which are not read")
-    numbers = 1
-    for length in shape:  # exact, however large a damaged number is
-        numbers *= length
+    numbers = math.prod(shape)  # exact, however large a damaged number is
     needed, there = numbers * dtype.itemsize, size - head.tell()
     if min(shape, default=0) < 0 or needed != there or (numbers and not needed):
         raise ArrayFileError(

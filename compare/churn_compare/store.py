@@ -15,6 +15,7 @@ are there. Only NumPy is needed, so any framework can write either:
 import contextlib
 import dataclasses
 import json
+import math
 import mmap
 import os
 import threading
@@ -27,7 +28,6 @@ import numpy as np
 from churn_compare.array_files import (
     ArrayFileError,
     NpzArrays,
-    Part,
     file_crc32,
     read_npy,
     replace_file,
@@ -47,29 +47,19 @@ from churn_compare.example_ids import (
 )
 
 __all__ = [
-    "INDEX",
-    "WHOLE_BYTES",
     "Predictions",
     "PredictionsError",
     "ShardWriter",
     "StoredLogits",
-    "TooLargeError",
     "check_comparable",
-    "fits_whole",
-    "is_stored",
     "load_predictions",
     "read_shards",
     "save_predictions",
-    "shard_folder",
-    "stopped_runs",
     "write_index",
-    "write_order",
 ]
 
-INDEX = "index.json"
-"""Name of the file that describes the shards of a folder."""
-WHOLE_BYTES = 2 * 2**30
-"""Logits in shards of up to this many bytes are read whole; more, block by block."""
+INDEX = "index.json"  # describes the shards of a folder
+WHOLE_BYTES = 2 * 2**30  # logits in shards up to here are read whole
 _ORDER, _FORMAT, _VERSION = "order.npy", "churn_jax prediction shards", 1
 _PARTS, _DTYPES = ("ids", "labels", "logits"), ("float32", "float16", "bfloat16")
 # Mapped pages count as memory of this process until they are given back.
@@ -90,18 +80,13 @@ class StoredLogits:
     `logits[run]` is the whole run and `logits[[0, 2]]` are those runs, not yet read.
     Numbers are float32, or float64 where that would round them; `np.asarray` reads all.
 
-    Args:
-        parts: `[R, n, C]` arrays of one type, with the same R and C.
-        runs: which of their runs there are, in which order; None for all.
-        order: `[N]` where in the parts each example is; None where it is in its place.
-        check: returns once it is known that the files are as they were written, or
-            raises; numbers are given out after that. `read` does not wait for it.
-
     Attributes:
-        parts: as given.
+        parts: `[R, n, C]` arrays of one type, with the same R and C.
         shape: `(R, N, C)`.
         dtype: of the parts.
         wide: type of the numbers that are read.
+        check: waits until it is known that the files are as they were written, or
+            raises. Numbers are given out after that; only `read` does not wait.
 
     Example:
         >>> logits = StoredLogits([np.zeros((1, 2, 3)), np.ones((1, 4, 3))])
@@ -126,7 +111,8 @@ class StoredLogits:
         self._starts = np.cumsum([0, *(a.shape[1] for a in self._arrays)])
         examples = int(self._starts[-1]) if order is None else len(order)
         self.shape = (len(self._runs), examples, first.shape[2])
-        self.dtype = first.dtype
+        self.size, self.dtype = math.prod(self.shape), first.dtype
+        self.nbytes = self.size * self.dtype.itemsize
         exact = np.can_cast(self.dtype, np.float32)
         self.wide = np.dtype(np.float32 if exact else np.float64)
         found = map(_mapped_file, self.parts)
@@ -148,17 +134,6 @@ class StoredLogits:
         elif values._order is not None:
             order = values._order[order]
         return cls(values.parts, values._runs, order, values.check)
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        runs, rows, classes = self.shape
-        return runs * rows * classes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all of them as they are stored."""
-        return self.size * self.dtype.itemsize
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -205,44 +180,34 @@ class StoredLogits:
     def _rows(self, run: int, rows: Any) -> np.ndarray:
         """Rows as they are stored; a view where they follow one another in a part."""
         if self._order is not None:
-            rows = self._order[rows]
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(self.shape[1])
-            if step == 1:
-                return self._between(run, start, max(start, stop))
-            rows = np.arange(start, stop, step)
-        rows, total = np.asarray(rows), self._starts[-1]
-        if rows.dtype == bool:
-            rows = np.flatnonzero(rows)
-        if rows.ndim > 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise IndexError("rows are picked by a slice or by [n] integers")
-        if rows.size and (rows.min() < -total or rows.max() >= total):
-            raise IndexError(f"rows must lie in 0..{total - 1}")
-        picked = np.atleast_1d(rows).astype(np.int64)
-        picked = np.where(picked < 0, picked + total, picked)
-        if picked.size and (np.diff(picked) == 1).all():
-            out = self._between(run, int(picked[0]), int(picked[-1]) + 1)
-        elif len(self._arrays) == 1:
-            out = self._arrays[0][run, picked]
+            picked = self._order[rows]
+        elif isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(self.shape[1])
+            return self._between(run, start, max(start, stop))
         else:
-            out = np.empty((len(picked), self.shape[2]), self.dtype)
-            parts = np.searchsorted(self._starts, picked, "right") - 1
-            for i in np.unique(parts):
-                here = np.flatnonzero(parts == i)
-                out[here] = self._arrays[i][run, picked[here] - self._starts[i]]
-        return out if rows.ndim else out[0]
+            picked = np.arange(self.shape[1])[rows]
+        if np.ndim(picked) != 1:
+            if np.ndim(picked):
+                raise IndexError("rows are picked by a slice or by [n] integers")
+            return self._rows(run, slice(int(picked), int(picked) + 1))[0]
+        if picked.size and (np.diff(picked) == 1).all():
+            return self._between(run, int(picked[0]), int(picked[-1]) + 1)
+        if len(self._arrays) == 1:
+            return self._arrays[0][run, picked]
+        out = np.empty((len(picked), self.shape[2]), self.dtype)
+        parts = np.searchsorted(self._starts, picked, "right") - 1
+        for i in np.unique(parts):
+            here = np.flatnonzero(parts == i)
+            out[here] = self._arrays[i][run, picked[here] - self._starts[i]]
+        return out
 
     def _between(self, run: int, start: int, stop: int) -> np.ndarray:
-        first = int(np.searchsorted(self._starts, start, "right")) - 1
+        first = int(np.searchsorted(self._starts[:-1], start, "right")) - 1
         last = max(first + 1, int(np.searchsorted(self._starts, stop, "left")))
         pieces = [
             array[run, max(start - begin, 0) : max(stop - begin, 0)]
-            for array, begin in zip(
-                self._arrays[first:last], self._starts[first:last], strict=False
-            )
+            for array, begin in zip(self._arrays[first:last], self._starts[first:last])
         ]
-        if not pieces:
-            return np.empty((0, self.shape[2]), self.dtype)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
@@ -323,7 +288,7 @@ class Predictions:
                     f"{name} and logits must have the same number of examples; got "
                     f"{name} {getattr(self, name).shape} and logits {self.shape}"
                 )
-        for run in {*range(self.shape[0])} - {*self.stopped}:
+        for run in sorted({*range(self.shape[0])} - {*self.stopped}):
             top = self.logits[run].max(axis=-1)  # NaN wins, so one pass sees every NaN
             if (bad := ~np.isfinite(top)).any():
                 raise PredictionsError(
@@ -349,14 +314,9 @@ class Predictions:
     def blocks(
         self, runs: Sequence[int], numbers: int
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """All logits of some runs, a part of the examples at a time.
+        """Logits `[r, b, C]` of some runs and the examples from `start` on.
 
-        Args:
-            runs: which.
-            numbers: the most logits in a part, unless one example has more.
-
-        Yields:
-            `(start, logits [r, b, C])`, of the examples from `start` on.
+        `numbers` are the most logits in a block, unless one example has more.
         """
         size = max(1, numbers // (len(runs) * self.shape[2]))
         for start in range(0, self.shape[1], size):
@@ -368,19 +328,7 @@ class Predictions:
 
 
 def stopped_runs(meta: Mapping[str, Any], runs: int) -> tuple[int, ...]:
-    """Runs that the facts of a predictions file mark as stopped, in ascending order.
-
-    Args:
-        meta: facts as in `Predictions`.
-        runs: how many runs the file has.
-
-    Raises:
-        PredictionsError: the entry lists no runs, or others than there are.
-
-    Example:
-        >>> stopped_runs({"stopped": [2, {"replica": 0}]}, 3)
-        (0, 2)
-    """
+    """Runs that the facts of a predictions file mark as stopped, in ascending order."""
     entries = meta.get("stopped") or []
     try:
         stopped = {int(e["replica"] if isinstance(e, Mapping) else e) for e in entries}
@@ -413,14 +361,7 @@ def _check_real(logits: np.ndarray) -> None:
 
 
 def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
-    """Write `predictions` to a `.npz` file, whole or not at all.
-
-    Args:
-        path: the file to write.
-        predictions: what to write; `meta` must be JSON-ready.
-
-    Returns:
-        The path written.
+    """Write `predictions`, with `meta` that is JSON-ready, to a `.npz` file.
 
     Raises:
         PredictionsError: `meta` is not JSON-ready.
@@ -479,22 +420,18 @@ def load_predictions(path: str | os.PathLike, whole: bool = False) -> Prediction
     if path.is_file() or not (folder / INDEX).is_file():
         with errors_of(path):
             return _read_file(path)
-    found = read_shards(folder)
-    runs, examples, classes = found.shape
+    ids, labels, logits, meta = vars(read_shards(folder)).values()
+    runs, examples, classes = logits.shape
+    if fits := fits_whole(logits.size):
+        logits.check()
     with errors_of(folder):
-        ids, labels, logits = found.ids, found.labels, found.logits
         if (folder / _ORDER).is_file():
             order = _read_array(folder / _ORDER)
-            places = np.arange(examples)
-            if order.dtype.kind not in "iu" or not np.array_equal(
-                np.sort(order), places
-            ):
+            same = np.array_equal(np.sort(order), np.arange(examples))
+            if order.dtype.kind not in "iu" or not same:
                 raise PredictionsError(f"{_ORDER} is no order of {examples} examples")
-            ids, labels = ids[order], labels[order]
-            logits = StoredLogits.of(logits, order)
-        if fits_whole(logits.size):
-            logits = np.asarray(logits)
-        found = Predictions(ids, labels, logits, found.meta)
+            ids, labels, logits = ids[order], labels[order], logits.of(logits, order)
+        found = Predictions(ids, labels, np.asarray(logits) if fits else logits, meta)
     if whole and not found.in_memory:
         raise TooLargeError(
             f"{folder}: this needs all logits in memory, at most "
@@ -530,22 +467,12 @@ def _read_file(path: Path) -> Predictions:
 
 
 def fits_whole(numbers: int) -> bool:
-    """Whether this many float32 logits take at most `WHOLE_BYTES`.
-
-    Example:
-        >>> fits_whole(10_000 * 10), fits_whole(1_000_000 * 21_841)
-        (True, False)
-    """
+    """Whether this many float32 logits take at most `WHOLE_BYTES`."""
     return 4 * numbers <= WHOLE_BYTES
 
 
 def shard_folder(path: str | os.PathLike) -> Path:
-    """The folder of shards that may stand in for a file of predictions.
-
-    Example:
-        >>> shard_folder("methods/erm/predictions.npz").as_posix()
-        'methods/erm/predictions'
-    """
+    """The folder of shards that may stand in for a file of predictions."""
     path = Path(path)
     return path.with_suffix("") if path.suffix == ".npz" else path
 
@@ -558,17 +485,8 @@ def is_stored(path: str | os.PathLike) -> bool:
 def check_comparable(a: Predictions, b: Predictions) -> None:
     """Refuse to compare predictions of different examples, orders or labels.
 
-    Args:
-        a: predictions of one set of runs.
-        b: predictions of another; the number of runs and classes may differ.
-
     Raises:
         PredictionsError: ids or labels differ; says how many, with examples.
-
-    Example:
-        >>> import numpy as np
-        >>> a = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None])
-        >>> check_comparable(a, a)
     """
     if not np.array_equal(a.ids, b.ids):
         if (a.ids.dtype.kind == "U") != (b.ids.dtype.kind == "U"):
@@ -606,8 +524,7 @@ class ShardWriter:
 
     The rows go to a temporary file that takes its name in `close`, so a writer that is
     killed leaves no half shard. An index and an order of earlier shards are removed
-    first. Used as a context manager, it closes itself, and
-    after an error leaves nothing.
+    first. As a context manager it closes itself, and after an error leaves nothing.
 
     Args:
         folder: of all shards; made if it is not there.
@@ -685,10 +602,7 @@ class ShardWriter:
         self._start = self._file.tell()
 
     def write(self, logits: Any) -> None:
-        """Appends the next rows.
-
-        Args:
-            logits: `[R, b, C]`, of the next b ids.
+        """Appends `[R, b, C]` of the next b ids.
 
         Raises:
             PredictionsError: shapes do not fit, there are more rows than ids, or a
@@ -720,11 +634,7 @@ class ShardWriter:
         self._done = stop
 
     def close(self) -> None:
-        """Moves the shard to its final names once every row is written.
-
-        Raises:
-            PredictionsError: rows are missing; the shard is not kept.
-        """
+        """Gives the shard its final names, or discards it where rows are missing."""
         if self._done < self._shape[1]:
             self.discard()
             raise PredictionsError(
@@ -738,17 +648,13 @@ class ShardWriter:
 
     def discard(self) -> None:
         """Removes a shard that could not be written."""
-        error = PredictionsError("discarded")
-        self._open.__exit__(PredictionsError, error, None)
+        self._open.__exit__(PredictionsError, PredictionsError("discarded"), None)
 
     def __enter__(self) -> "ShardWriter":
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
+        self.close() if kind is None else self.discard()
 
 
 def _shard_path(folder: Path, part: str, shard: int, shards: int) -> Path:
@@ -765,9 +671,6 @@ def write_index(
         shards: how many there are.
         meta: JSON-ready facts, as in `Predictions`.
 
-    Returns:
-        The path of the index.
-
     Raises:
         PredictionsError: a shard is missing, damaged or does not fit the others, an id
             is there twice, or `meta` is not JSON-ready.
@@ -781,28 +684,17 @@ def write_index(
             "version": _VERSION,
             "shards": shards,
             **_facts(logits),
-            "checksums": {name: file_crc32(Part(folder / name)) for name in names},
+            "checksums": {name: file_crc32(folder / name) for name in names},
             "meta": dict(meta or {}),
         }
         return write_file(folder / INDEX, _json(index, indent=1))
 
 
 def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
-    """Keeps the order that examples had before processes shared them.
+    """Keeps the order `ids [N]` that examples had before processes shared them.
 
     Called before `write_index`. Several folders of one split are compared row by row
     with it; predictions that are joined by id do not need it.
-
-    Args:
-        folder: of the shards, all closed.
-        shards: how many there are.
-        ids: `[N]` of all examples in that order.
-
-    Returns:
-        The path of `order.npy`, `[N]`: where each of `ids` is, shard after shard.
-
-    Raises:
-        PredictionsError: the shards are of other examples.
     """
     folder, ids = Path(folder), as_ids(ids)
     paths = [_shard_path(folder, "ids", shard, shards) for shard in range(shards)]
@@ -819,55 +711,50 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
 
 
 def read_shards(folder: str | os.PathLike) -> Predictions:
-    """Opens a folder of shards, example after example as they are stored.
-
-    Args:
-        folder: that `write_index` has finished.
-
-    Returns:
-        `Predictions` with `StoredLogits`.
+    """Opens a finished folder of shards, example after example as they are stored.
 
     Raises:
         PredictionsError: the index is missing or of something else, or a shard is
             missing, truncated, of another shape, has ids of another or a CRC-32 that
-            is not the one in the index; begins with the folder. Where the logits are
-            many, their CRC-32 is found meanwhile, and reading them raises it.
+            is not the one in the index. Where the logits are many, their CRC-32 is
+            found meanwhile, and reading them raises it.
     """
     folder = Path(folder)
     with errors_of(folder):
         index = _read_index(folder / INDEX)
         ids, labels, logits = _read_all(folder, index["shards"])
         for name, value in _facts(logits).items():
-            if index[name] != value:
+            if index.get(name) != value:
                 raise PredictionsError(
-                    f"{INDEX} says {name} {index[name]}, the shards have {value}; they "
-                    "are of two writings"
+                    f"{INDEX} says {name} {index.get(name)}, the shards have {value}; "
+                    "they are of two writings"
                 )
-        large, small = [], []
         there, sums = _file_names(folder, index["shards"]), index["checksums"]
-        for name in sorted({*there, *sums}):
-            wrong = (
-                f"{name} is damaged or of another writing: its CRC-32 is not the one "
-                f"in {INDEX}"
-            )
-            if name not in there or name not in sums:
-                raise PredictionsError(wrong)
-            of = large if name.startswith("logits") else small
-            of.append(Part(folder / name, sums[name], wrong))
-        start_check(small)()
-        check = errors_of(folder)(start_check(large))
+        names = sorted({*there, *sums})
+        large = [name for name in names if name.startswith("logits")]
+
+        def check(names: Sequence[str]) -> None:
+            for name in names:
+                if name not in there or file_crc32(folder / name) != sums.get(name):
+                    raise PredictionsError(
+                        f"{name} is damaged or of another writing: its CRC-32 is not "
+                        f"the one in {INDEX}"
+                    )
+
+        check([name for name in names if name not in large])
+        done = errors_of(folder)(start_check(lambda: check(large), logits.nbytes))
     return Predictions(
-        ids, labels, StoredLogits(logits.parts, check=check), index["meta"]
+        ids, labels, StoredLogits(logits.parts, check=done), index["meta"]
     )
 
 
 def _read_index(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise PredictionsError(
-            f"there is no {INDEX}, so these predictions are not there or not finished"
-        )
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PredictionsError(
+            f"there is no {INDEX}, so these predictions are not there or not finished"
+        ) from error
     except ValueError as error:
         raise PredictionsError(f"{INDEX} is damaged ({error})") from error
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
@@ -877,9 +764,7 @@ def _read_index(path: Path) -> dict[str, Any]:
             f"{INDEX} has version {index.get('version')!r}; this release reads version "
             f"{_VERSION}"
         )
-    wanted = {"shards": int, "runs": int, "examples": int, "classes": int}
-    wanted |= {"dtype": str, "checksums": dict, "meta": dict}
-    for name, kind in wanted.items():
+    for name, kind in (("shards", int), ("checksums", dict), ("meta", dict)):
         if not isinstance(index.get(name), kind):
             raise PredictionsError(
                 f"{name} in {INDEX} must be {kind.__name__}; got {index.get(name)!r}"

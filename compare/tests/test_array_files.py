@@ -165,6 +165,7 @@ def test_a_flipped_bit_is_found_while_a_large_file_is_read(
     monkeypatch.setattr(array_files, "_CHECKED_BYTES", 1024)
     side = read_side(path, kind="logits")
     for use in (
+        lambda: load_predictions(path) if form == "a" else side.values[0],
         lambda: side.values[0, :3],
         lambda: np.asarray(side.values),
         lambda: compare(path, path),
