@@ -7,8 +7,6 @@ Works on NumPy and JAX arrays and imports neither.
 
 from typing import Any
 
-__all__ = ["UNKNOWN_LOGIT", "known_classes"]
-
 # Far below any logit of a trained network, so that its probability is exactly 0 in
 # float32; yet finite in every floating-point type, so that 0 times it is 0.
 UNKNOWN_LOGIT = -1e4

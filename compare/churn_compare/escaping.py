@@ -15,28 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = [
-    "escape",
-    "markdown_text",
-    "printable",
-    "terminal_text",
-    "with_ends",
-    "without_controls",
-]
-
 
 def printable(text: str) -> str:
-    r"""Text on one line that steers neither a terminal nor a CI runner.
-
-    Control characters, line ends, direction overrides and lone surrogates become
-    spaces. `::`, `##[`, `##vso[` and `##teamcity[` are taken apart wherever they stand,
-    because a table may break a line in front of them: GitHub, Azure and TeamCity take
-    them for commands.
-
-    Example:
-        >>> printable("cat\x1b[2J dog\n::error::no")
-        'cat [2J dog : :error: :no'
-    """
+    r"""Text on one line that steers neither a terminal nor a CI runner."""
     text = without_controls(text, keep="").strip()
     return re.sub(r"#(?=#\w*\[)", "# ", re.sub(":(?=:)", ": ", text))
 
@@ -56,12 +37,7 @@ def terminal_text(text: str, style: str = "") -> "Text":
 
 
 def markdown_text(text: str) -> str:
-    r"""Printable text that is no Markdown, no link and mentions nobody on GitHub.
-
-    Example:
-        >>> print(markdown_text("a|b `c` *d* <e>"))
-        a\|b \`c\` \*d\* \<e\>
-    """
+    r"""Printable text that is no Markdown, no link and mentions nobody on GitHub."""
     text = re.sub(r"([\\`*_{}\[\]<>|~&$])", r"\\\1", printable(text))
     text = re.sub(r"^(\d*)([#+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
     # No mention of a person, an issue or a request, and no bare link.
@@ -70,12 +46,7 @@ def markdown_text(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Text for HTML, without control characters or direction overrides.
-
-    Example:
-        >>> escape("<b>\x1b[2J\u202e & co")
-        '&lt;b&gt; [2J  &amp; co'
-    """
+    r"""Text for HTML, without control characters or direction overrides."""
     return html.escape(without_controls(text, keep="\n\t"))
 
 

@@ -8,19 +8,6 @@ import numpy as np
 
 from churn_compare.array_files import ArrayFileError
 
-__all__ = [
-    "Matched",
-    "PredictionsError",
-    "as_ids",
-    "as_labels",
-    "check_unique",
-    "errors_of",
-    "match_ids",
-    "repeated",
-    "rows_of",
-    "some",
-]
-
 _EXAMPLES = 3  # how many offending ids a message names
 
 
@@ -48,11 +35,7 @@ class Matched(NamedTuple):
 
 
 def as_ids(ids: Any) -> np.ndarray:
-    """Ids as an array `[N]` of integers or strings.
-
-    Raises:
-        PredictionsError: they are something else.
-    """
+    """Ids as an array `[N]` of integers or strings."""
     ids = np.asarray(ids)
     if ids.ndim != 1:
         raise PredictionsError(f"ids must have shape [N]; got {ids.shape}")
@@ -66,11 +49,7 @@ def as_ids(ids: Any) -> np.ndarray:
 
 
 def as_labels(labels: Any) -> np.ndarray:
-    """Labels as an array `[N]` of int64.
-
-    Raises:
-        PredictionsError: they are no integers, or negative.
-    """
+    """Labels as an array `[N]` of int64."""
     labels = np.asarray(labels)
     if labels.ndim != 1:
         raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
@@ -84,19 +63,7 @@ def as_labels(labels: Any) -> np.ndarray:
 
 
 def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
-    """Finds the rows of each side that belong to one example.
-
-    An id is what it is written as: 7 and "7" are equal, "007" is another.
-
-    Args:
-        ids_a: `[N_a]` unique integers or strings.
-        ids_b: `[N_b]` unique integers or strings.
-
-    Example:
-        >>> found = match_ids(np.array([3, 1, 2]), np.array([2, 3, 4]))
-        >>> found.ids, found.rows_a, found.rows_b
-        (array([2, 3]), array([2, 0]), array([0, 1]))
-    """
+    """Finds the rows of each side that belong to one example."""
     if ids_a.dtype.kind != ids_b.dtype.kind:  # NumPy would compare them as floats
         ids_a, ids_b = ids_a.astype(str), ids_b.astype(str)
     order_a, order_b = _order(ids_a), _order(ids_b)
@@ -118,12 +85,7 @@ def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
 
 
 def rows_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The row in `ids` of each id in `wanted`, -1 where there is none.
-
-    Example:
-        >>> rows_of(np.array([3, 9]), np.array(["1", "2", "3"])).tolist()
-        [2, -1]
-    """
+    """The row in `ids` of each id in `wanted`, -1 where there is none."""
     found = match_ids(wanted, ids)
     rows = np.full(len(wanted), -1)
     rows[found.rows_a] = found.rows_b
@@ -144,11 +106,7 @@ def repeated(ids: np.ndarray) -> np.ndarray:
 
 
 def check_unique(ids: np.ndarray) -> None:
-    """Refuses ids that occur twice.
-
-    Raises:
-        PredictionsError: says how many and which.
-    """
+    """Refuses ids that occur twice."""
     if (again := repeated(ids)).size:
         raise PredictionsError(
             f"ids must be unique; {again.size} of {ids.size} occur more than once, for "
@@ -157,12 +115,7 @@ def check_unique(ids: np.ndarray) -> None:
 
 
 def some(values: Any) -> str:
-    """The first few values, for a message.
-
-    Example:
-        >>> some(["b", "a", "c", "d"])
-        'b, a, c, ...'
-    """
+    """The first few values, for a message."""
     shown = ", ".join(str(v) for v in values[:_EXAMPLES])
     return shown + (", ..." if len(values) > _EXAMPLES else "")
 

@@ -10,23 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "Flips",
-    "VersionMatrices",
-    "count_flips",
-    "count_flips_by_group",
-    "version_matrices",
-]
-
 _BLOCK = 1 << 16  # examples at once; counts of so many are exact in float32
 
 
 class Flips(NamedTuple):
-    """How many examples flip from old run a to new run b; `[..., A, B]` int64.
-
-    The last three are None without labels. Both runs are wrong, and alike, on
-    `examples - both - changed`.
-    """
+    """How many examples flip from old run a to new run b; `[..., A, B]` int64."""
 
     examples: np.ndarray  # [...], all
     changed: np.ndarray  # predicted as different classes
@@ -43,20 +31,7 @@ class Flips(NamedTuple):
 def count_flips(
     old: np.ndarray, new: np.ndarray, labels: np.ndarray | None = None
 ) -> Flips:
-    """Counts of every old run against every new one.
-
-    Args:
-        old: `[A, N]` predicted classes.
-        new: `[B, N]` of the same examples; if it is `old`, half of the pairs are
-            counted.
-        labels: `[N]` classes.
-
-    Example:
-        >>> old, new = np.array([[0, 1, 1, 0]]), np.array([[0, 1, 0, 0]])
-        >>> found = count_flips(old, new, np.array([0, 1, 1, 1]))
-        >>> found.changed.tolist(), found.negative.tolist(), found.both.tolist()
-        ([[1]], [[1]], [[2]])
-    """
+    """Counts of every old run against every new one."""
     shape, examples = (len(old), len(new)), old.shape[1]
     changed, both = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     old_right, new_right = (np.zeros(size, np.int64) for size in shape)
@@ -90,16 +65,7 @@ def count_flips_by_group(
     *,
     paired: bool = False,
 ) -> Flips:
-    """The same in every group of examples, `[G, A, B]`.
-
-    Args:
-        old: `[A, N]` predicted classes.
-        new: `[B, N]`; if it is `old`, half of the pairs are counted.
-        labels: `[N]` classes, or None.
-        group: `[N]` below `groups`; a negative one counts nowhere.
-        groups: G.
-        paired: compare old run r with new run r alone, `[G, R, 1]`.
-    """
+    """The same in every group of examples, `[G, A, B]`."""
     inside = None if np.all(group >= 0) else np.flatnonzero(group >= 0)
 
     def kept(values):

@@ -17,13 +17,6 @@ def mcnemar_exact(b, c):
             count or an array of them.
         c: examples only the second gets right (positive flips).
 
-    Returns:
-        The p-value, an array for arrays; 1 when the models never disagree in
-        correctness.
-
-    Raises:
-        ValueError: a count is negative or not whole.
-
     Example:
         >>> mcnemar_exact(1, 6)  # 2 * (1 + 7) / 2**7
         0.125
@@ -53,12 +46,6 @@ def sign_flip_exact(net) -> float:
 
     Args:
         net: `[K]` whole numbers `d_k`; clusters without flips may be left out.
-
-    Returns:
-        The two-sided p-value; 1 where all are 0.
-
-    Raises:
-        ValueError: a number is not whole.
 
     Example:
         >>> sign_flip_exact([-1, 1, 1, 1, 1, 1, 1]) == mcnemar_exact(1, 6)
@@ -111,12 +98,6 @@ def holm(p_values) -> np.ndarray:
 
     Args:
         p_values: `[m]`; NaN (not testable) stays NaN and is not counted in `m`.
-
-    Returns:
-        `[m]` adjusted p-values in the order given.
-
-    Raises:
-        ValueError: not one-dimensional, or a value outside [0, 1].
 
     Example:
         >>> holm([0.01, 0.04, 0.03])

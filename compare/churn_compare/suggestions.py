@@ -7,14 +7,7 @@ from collections.abc import Iterable, Sequence
 def did_you_mean(
     name: str, known: Iterable[str], count: int = 2, cutoff: float = 0.4
 ) -> str:
-    """`; did you mean resnet20?`, or nothing where no known name is close.
-
-    Upper and lower case count as equal.
-
-    Example:
-        >>> did_you_mean("chrun", ["churn", "accuracy"])
-        '; did you mean churn?'
-    """
+    """`; did you mean resnet20?`, or nothing where no known name is close."""
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=count, cutoff=cutoff)
     return f"; did you mean {one_of([lower[c] for c in close])}?" if close else ""

@@ -62,8 +62,7 @@ def assert_compatible(
         max_class_churn: churn of each class, at most.
         max_class_nfr: NFR of each class, at most.
         min_class_accuracy_gain: accuracy gain of each class, at least.
-        max_excess_churn: churn beyond that of retraining alone, at most; needs several
-            runs on a side.
+        max_excess_churn: churn beyond that of retraining alone, at most.
         on: the limits are for the "estimate", for the "bound" of its confidence
             interval that is nearer to failing, or for the whole "interval".
         inconclusive: "fail" where a gate on an interval that holds both sides of the
@@ -72,15 +71,9 @@ def assert_compatible(
         **options: further arguments of `churn_jax.compare`: `slices`, `ids`, ...; and
             limits of other quantities, such as `max_ece_change`.
 
-    Returns:
-        The comparison, for further assertions.
-
     Raises:
-        AssertionError: a condition does not hold; the message has a line for each and
-            names the worst regressions. Its attribute `result` is the comparison.
-        ValueError: predictions cannot be read or joined, or a condition makes no sense
-            or is missing altogether.
-        TypeError: there is no such argument.
+        AssertionError: a condition does not hold; its `result` is the comparison.
+        ValueError: predictions cannot be read or joined, or conditions make no sense.
 
     Example:
         >>> old, new = [0, 1, 1, 0], [0, 1, 0, 0]

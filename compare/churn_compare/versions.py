@@ -65,27 +65,11 @@ def compare_versions(
         folder: with a file of predictions per version, or a folder per version with
             `predictions.npz` inside, or the folder of a study; see `find_versions`.
             Files `labels`, `slices` and `ids` in it are used for what is not given.
-        labels: as in `compare`, where no version holds any.
-        slices: as in `compare`, like all that follows but for `class_map` and `order`.
-        ids: `[N]` example ids, or a file of them, for versions that hold none.
-        kind: "logits", "probabilities" or "classes" if the values do not show it.
+        labels: as in `compare`, where no version holds any; so are all other arguments.
         class_map: "identity" where equal numbers are equal classes though the counts
             differ between versions.
-        on_missing: "intersect" compares the examples that all versions have.
-        confirm: names of doubts about what was read that are right as they are.
-        strip: leaves out space around ids and names of classes.
         order: names of the versions, the oldest first; others are left out.
-        id_column: name of the column with ids, where it is none of the usual ones.
-        label_column: the same for labels.
-        prediction_column: the same for predicted classes.
-        gates: conditions on every step.
-        equivalent: margin of the change of accuracy in every step, as in `compare`.
-        waivers: negative flips that the gates of no step count, as in `compare`.
-        pool: column of the slices with benchmarks, pooled in every step.
-        regressions: how many negative flips of each step to list.
-        level: of the confidence intervals.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        gates: conditions on every step, as are `equivalent`, `waivers` and `pool`.
 
     Returns:
         The `VersionsResult`; `result.passed` says whether all gates hold in all steps.

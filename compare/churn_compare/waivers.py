@@ -55,13 +55,7 @@ def waive(
 def waived_rows(
     waivers: Sequence[Waiver], ids: np.ndarray, flips: np.ndarray
 ) -> tuple[np.ndarray, tuple[Waiver, ...], tuple[str, ...]]:
-    """Rows of the flips that are waived, by which waivers, and notes about the others.
-
-    Args:
-        waivers: also those past their date.
-        ids: `[N]` of the examples.
-        flips: `[N]`, above 0 for an example that a waiver can be about.
-    """
+    """Rows of waived flips, by which waivers, and notes about the other waivers."""
     today = datetime.date.today().isoformat()
     expired = [w.id for w in waivers if w.until < today]
     valid = {w.id: w for w in waivers if w.until >= today}

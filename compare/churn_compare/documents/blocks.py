@@ -5,36 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-__all__ = [
-    "HTML",
-    "MARKDOWN",
-    "TERMINAL",
-    "Block",
-    "Card",
-    "Cell",
-    "Code",
-    "Column",
-    "Detail",
-    "Document",
-    "Facts",
-    "Figure",
-    "Fold",
-    "Grid",
-    "Inline",
-    "Only",
-    "Records",
-    "Rows",
-    "Section",
-    "Strong",
-    "Table",
-    "Term",
-    "Terms",
-    "Text",
-    "bullets",
-    "plain",
-    "visible_blocks",
-]
-
 Detail = Literal["verdict", "summary", "full"]
 """How much of a document is shown; each level has all that the one before it has."""
 

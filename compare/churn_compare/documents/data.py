@@ -14,8 +14,6 @@ from churn_compare.documents.blocks import Document, Records
 from churn_compare.documents.html import html_page
 from churn_compare.documents.markdown import markdown
 
-__all__ = ["csv_text", "json_text", "plain_values", "table_files", "write_files"]
-
 
 def csv_text(records: Records) -> str:
     r"""One line per row under a header line.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["html_fragment", "html_page"]
-
 
 def html_page(document: Document) -> str:
     """A document as a whole HTML page.

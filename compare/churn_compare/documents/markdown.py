@@ -26,8 +26,6 @@ from churn_compare.documents.blocks import (
 )
 from churn_compare.escaping import markdown_text, with_ends
 
-__all__ = ["markdown"]
-
 _SIDES = {"left": ":--", "right": "--:", "center": ":-:"}
 
 

@@ -19,30 +19,6 @@ from contextvars import ContextVar
 from churn_compare.documents.blocks import Block, Figure
 from churn_compare.escaping import escape
 
-__all__ = [
-    "COLOURS",
-    "DASHES",
-    "INK",
-    "MARKERS",
-    "bars_by_row",
-    "colour",
-    "dash",
-    "drawing",
-    "drawn_later",
-    "error_bar",
-    "error_line",
-    "face",
-    "kept_figures",
-    "legend",
-    "level",
-    "line_style",
-    "marker",
-    "page_figures",
-    "picture",
-    "point",
-    "short_label",
-]
-
 COLOURS = (
     "#0072B2",
     "#E69F00",

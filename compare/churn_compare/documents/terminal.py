@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
-__all__ = ["plain_text", "print_document"]
-
 _STYLES = {
     "note": "yellow",
     "soft": "dim",

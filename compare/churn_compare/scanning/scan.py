@@ -256,16 +256,8 @@ def scan(pair: Pair) -> Scanned:
     scores, and pages of memory-mapped files are given back after use. Arithmetic is
     float32.
 
-    Args:
-        pair: two joined versions; predicted classes are only looked up.
-
-    Returns:
-        `Scanned`.
-
     Raises:
-        PredictionsError: scores are NaN or infinite, rows have no finite entry,
-            probabilities are negative or do not sum to one, or a predicted class does
-            not exist; says how many examples and which.
+        PredictionsError: scores are NaN or infinite, or no probabilities.
 
     Example:
         >>> sides = (
