@@ -3,15 +3,20 @@
 import numpy as np
 
 from churn_compare.example_ids import some
-from churn_compare.pair import Pair, Scanned, Side
+from churn_compare.pair import Pair, Scanned, ScannedSide, Side
 from churn_compare.reading.account import Doubt
+from churn_compare.reading.class_values import as_number
+from churn_compare.store import sample_rows
 
 _FEW = 10  # examples or classes; below, anything may be chance
 _WIDTHS = 3  # standard deviations below chance
 _EXPECTED, _PURE = 4, 0.6  # right by chance, if other classes would be right
 _CHANCES = 100  # one in so many is too rare for chance
 
-_REPAIR = "write the classes of both in one way, or give a class map (--class-map)"
+_REPAIR = (
+    "write the classes of both in one way, or give a file with lines old,new "
+    "(--class-map), the first of which is old,new itself"
+)
 
 
 def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
@@ -19,7 +24,11 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
     sides = (pair.old, scanned.old.predicted), (pair.new, scanned.new.predicted)
     found = _many(pair, [of for side, of in sides if side.kind == "classes"])
     labels = pair.labels
-    if labels is None or len(labels) < _FEW:
+    for side, of in ((pair.old, scanned.old), (pair.new, scanned.new)):
+        if said := _no_class(pair, side, of, labels):
+            remedy = "if that is not a class, leave its column out or rename it"
+            found.append(Doubt("score-columns", f"{side.name}: {said}; {remedy}"))
+    if labels is None or len(labels) < _FEW or found:
         return found
     if not any((predicted == labels).any() for _, predicted in sides):
         said = f"no prediction of either side is right on {len(labels):,} examples"
@@ -48,6 +57,35 @@ def _many(pair: Pair, predicted: list[np.ndarray]) -> list[Doubt]:
         "in a column value"
     )
     return [Doubt("many-classes", said)]
+
+
+def _no_class(
+    pair: Pair, side: Side, of: ScannedSide, labels: np.ndarray | None
+) -> str:
+    """Says that a column of scores may not be of a class, as logit_norm."""
+    if side.kind == "classes":
+        return ""
+    names = side.class_names or ()
+    odd = [name for name in names if as_number(name) is None]
+    if 0 < len(odd) < len(names) - len(odd):
+        return f"{some(odd)} has scores, and all other classes are numbers"
+    rows = sample_rows(side.values)
+    if side.decisions is None and of.ties > of.predicted.size / 2:
+        highest = (rows == rows.max(axis=1, keepdims=True)).mean(axis=0)
+        name = names[highest.argmax()] if names else str(highest.argmax())
+        where = f"{of.ties:,} of {of.predicted.size:,} rows"
+        return f"several classes have the highest score in {where}, mostly {name!r}"
+    if labels is None or len(labels) < _FEW:
+        return ""
+    count = np.bincount(of.of_scores.reshape(-1))
+    top = int(count.argmax())
+    if count[top] > of.of_scores.size / 2 and not (labels == top).any():
+        where = f"{count[top]:,} of {of.of_scores.size:,} rows"
+        return (
+            f"{pair.class_name(top)!r} has the highest score in {where} and is never a "
+            "label"
+        )
+    return ""
 
 
 def _below_chance(

@@ -75,19 +75,16 @@ def compare(
     compared by `compare_outcomes`.
 
     Args:
-        old: predictions of the version in use: a file (`.npz`, `.npy`, `.csv`,
-            `.csv.gz`, `.parquet`), an array `[N, C]` or `[R, N, C]` of logits or
-            probabilities or `[N]` or `[R, N]` of predicted classes, a mapping of such
-            arrays, a data frame, or `Predictions`; see `read_side`.
+        old: predictions of the version in use: a file, an array `[N, C]` or
+            `[R, N, C]` of scores or `[N]` or `[R, N]` of classes, a mapping of arrays,
+            a data frame, or `Predictions`; see `read_side`.
         new: the same for the version that is to replace it.
-        labels: a file or an array of `[N]` classes, or a mapping of ids to classes,
-            if the predictions hold none.
-        slices: a file or a mapping of groupings, name to `[N]` values; each value is
-            compared separately.
+        labels: a file, `[N]` classes, or a mapping of ids to classes, if the
+            predictions hold none.
+        slices: a file or a mapping of groupings, name to `[N]` values.
         by: columns of the predictions themselves to take as slices.
-        clusters: examples that belong together (one document's, user's or
-            conversation's) in every interval and test: a column of the slices or the
-            predictions, a mapping of ids to values, or `[N]` values.
+        clusters: examples that belong together (one document's or user's) in every
+            interval and test: a column, a mapping of ids to values, or `[N]` values.
         ids: `[N]` example ids, or a file of them, for sides that hold none.
         kind: "logits", "probabilities" or "classes" if the values do not show it.
         old_kind: `kind` of the old side alone.
@@ -97,23 +94,20 @@ def compare(
         on_missing: "intersect" compares the examples that both sides have.
         confirm: names of doubts about what was read that are right as they are.
         strip: leaves out space around ids and names of classes.
-        id_column: column (or array of a `.npz` file) of ids, if its name is not
-            `id`, `ids` or `example_id`.
-        label_column: the same for labels: `label`, `y_true`, `target` and the like.
-        prediction_column: the same for predicted classes: `prediction`, `pred`,
-            `y_pred` and the like; next to scores they are the decisions.
+        id_column: column or array of ids, if its name is not a usual one.
+        label_column: the same for labels.
+        prediction_column: the same for predicted classes; next to scores they are the
+            decisions.
         gates: conditions, the path of a TOML file with them, or limits by name, as in
             `{"max_nfr": 0.01}`.
-        equivalent: a margin such as `0.01` or `"1%"`: whether accuracy is shown to
-            change by less, by two one-sided tests at 1 - `level`. It is said and not
-            required; the gate `{"equivalent": "1%"}` requires it.
-        waivers: negative flips that gates on their rate do not count, next to those of
-            the file with the gates.
+        equivalent: a margin such as `0.01` or `"1%"`: the report states whether
+            accuracy is shown to change by less. The gate of that name requires it.
+        waivers: negative flips that gates on their rate do not count.
         pool: column of the slices with the names of benchmarks, whose accuracy gains
             are averaged, each with the same weight.
-        regressions: how many negative flips to list.
-        level: of the confidence intervals.
-        resamples: of the bootstrap.
+        regressions: number of negative flips to list.
+        level: confidence level of the intervals.
+        resamples: number of bootstrap samples.
         seed: of the bootstrap.
 
     Returns:
@@ -132,6 +126,8 @@ def compare(
     wanted = as_gates(gates)
     columns = {"id_column": id_column, "label_column": label_column}
     used = dict.fromkeys(by, "slices")
+    # With two kinds, two columns of one file are compared.
+    same = settle(same_file(old, new) if old_kind == new_kind else (), confirm)
     if clusters is not None:
         clusters = read_clusters(clusters, (slices, old, new), id_column)
         slices = without_clusters(slices, clusters, id_column)
@@ -158,7 +154,7 @@ def compare(
         strip=strip,
         **columns,
     )
-    pair = dataclasses.replace(pair, notes=(*pair.notes, *same_file(old, new)))
+    pair = dataclasses.replace(pair, notes=(*pair.notes, *same))
     return compare_pair(
         pair,
         gates=wanted,
@@ -191,16 +187,8 @@ def compare_pair(
 
     Args:
         pair: from `join`.
-        gates: conditions.
-        equivalent: margin of the change of accuracy, as in `compare`.
-        waivers: negative flips that gates on their rate do not count.
-        pool: column of the slices with benchmarks.
-        regressions: as in `compare`, like the rest.
-        level: of the confidence intervals.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        gates: conditions; all other arguments are as in `compare`.
         scanned: what `scan` found of this pair; None to scan it.
-        confirm: names of doubts about the classes that are right as they are.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}")

@@ -1,8 +1,8 @@
 """Two versions: their predictions, joined, and what one pass over them keeps."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,21 +21,17 @@ class Side:
         kind: what `values` are.
         values: scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet
             checked; or predicted classes `[R, N]`, integers below `C`.
-        class_names: `C` names, in the order of the classes; None where classes have
-            numbers only.
-        ids: `[N]` unique integers or strings; None if only their order identifies the
-            examples.
-        labels: `[N]` class numbers, or None. A label may exceed `C - 1`: an old model
-            need not know every class.
-        label_names: names of the classes, if `labels` are positions in this tuple and
-            not class numbers.
+        class_names: `C` names of the classes; None where they have numbers only.
+        ids: `[N]` unique integers or strings; None if only their order counts.
+        labels: `[N]` class numbers, also of classes that this side does not know.
+        label_names: names, if `labels` are positions in this tuple.
         runs: the numbers of the runs in `values`, without those that stopped early.
-        index: whether the ids are only the index of a data frame, which may say no more
-            than the order of the rows.
+        index: whether the ids are only the index of a data frame.
         notes: sentences about how the file was read that a user should know.
         account: what was read of the file; None for arrays without names.
-        decisions: `[R, N]` classes of this side that were decided next to scores, by a
-            threshold, say; None where the most probable class is the prediction.
+        decisions: `[R, N]` classes that were decided next to scores, by a threshold.
+        others: reads the columns that are left out, by name.
+        number_names: names of the class numbers, by the file's metadata.
     """
 
     name: str
@@ -50,6 +46,8 @@ class Side:
     notes: tuple[str, ...] = ()
     account: Account | None = None
     decisions: np.ndarray | None = None
+    others: Callable[[], Mapping[str, Any]] = dict
+    number_names: tuple[str, ...] | None = None
 
     @property
     def examples(self) -> int:
@@ -90,15 +88,12 @@ class Pair:
         classes: C of the pair, every class that either side or a label has.
         old_rows: `[N]` rows of the old side; None where it is all rows in order.
         new_rows: the same for the new side.
-        old_columns: `[C_old]` distinct classes of the pair; None where class `c` is
-            class `c`.
+        old_columns: `[C_old]` classes of the pair; None where they are the same.
         new_columns: the same for the new side.
         labels: `[N]` classes of the pair, or None without labels.
         class_names: `C` names, or None.
-        slices: name of a grouping (a column) to its `[N]` values as strings; "" is no
-            value.
-        clusters: `[N]` from 0 to G - 1, which examples belong together; None where all
-            are independent.
+        slices: name of a grouping to its `[N]` values as strings; "" is no value.
+        clusters: `[N]` from 0, which examples belong together; None where none do.
         cluster_column: that the clusters are from, "" if from none.
         notes: sentences about how the two were joined that a user should know.
     """
@@ -148,13 +143,7 @@ class Pair:
         )
 
     def class_name(self, number: int) -> str:
-        """What a report calls the class.
-
-        Example:
-            >>> side = Side("a", "classes", np.zeros((1, 2), int))
-            >>> Pair(side, side, np.arange(2), 2).class_name(1)
-            '1'
-        """
+        """The name of a class in a report."""
         return str(number) if self.class_names is None else self.class_names[number]
 
 

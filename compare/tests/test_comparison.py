@@ -72,8 +72,8 @@ def test_independent_runs_are_compared_each_with_each():
 
 
 def test_each_side_may_be_of_its_own_kind():
-    probabilities = np.full((40, 2), 0.5)
-    logits = np.zeros((40, 2))
+    probabilities = np.tile([0.4, 0.6], (40, 1))
+    logits = np.eye(2)[[0] * 40]
     result = compare(
         probabilities, logits, old_kind="probabilities", new_kind="logits", **FEW
     )
@@ -240,7 +240,22 @@ def _named(seed, classes=("cat", "dog", "eel"), examples=60):
     return labels, np.where(rng.random(examples) < 0.8, labels, drawn)
 
 
+NEXT = {"cat": "eel", "dog": "cat", "eel": "dog"}
 FOREIGN = {"cat": "Katze", "dog": "Hund", "eel": "Aal"}
+
+
+def _scored(more, labels, *sides):
+    """Scores of the classes of both sides, and a column that is of none."""
+    classes = ["cat", "dog", "eel"]
+    names = [0, 1, 2] if more == "norm" else classes
+    truth = np.searchsorted(classes, labels) if more == "norm" else labels
+    for side in sides:
+        scores = np.eye(3)[np.searchsorted(classes, side)] + 0.01
+        columns = {f"logit_{name}": of for name, of in zip(names, scores.T)}
+        top = scores.max(axis=1) + 0.02 * (more != "max")
+        yield columns | {f"logit_{more}": top, "label": truth}
+
+
 DOUBTFUL = {
     "no class of the other": (
         "below-chance",
@@ -255,12 +270,7 @@ DOUBTFUL = {
     "numbers from 1 in place of 0": (
         "below-chance",
         "new is right on .* of 60 examples, less than by chance",
-        lambda labels, old, new: (
-            old,
-            np.roll(["cat", "dog", "eel"], 1)[
-                np.searchsorted(["cat", "dog", "eel"], new)
-            ],
-        ),
+        lambda labels, old, new: (old, [NEXT[name] for name in new]),
     ),
     "one class of another name": (
         "renamed-classes",
@@ -273,6 +283,13 @@ DOUBTFUL = {
         lambda labels, old, new: ([f"{i} {n}" for i, n in enumerate(old)], new),
     ),
 }
+OF_SCORES = {
+    "norm": "old: norm has scores, and all other classes are numbers; .* leave its col",
+    "max": "several classes have the highest score in 60 of 60 rows, mostly 'max'",
+    "sum": "new: 'sum' has the highest score in 60 of 60 rows and is never a label",
+}
+for more, said in OF_SCORES.items():
+    DOUBTFUL[more] = "score-columns", said, lambda *of, more=more: _scored(more, *of)
 
 
 @pytest.mark.parametrize("case", DOUBTFUL)
@@ -280,10 +297,11 @@ def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
     name, message, change = DOUBTFUL[case]
     labels, old = _named(0)
     old, new = change(labels, old, _named(1)[1])
+    options = FEW if isinstance(old, dict) else {"labels": labels, **FEW}
     with pytest.raises(ValueError, match=f"{message}.*--confirm {name}|{name}$"):
-        compare(old, new, labels=labels, **FEW)
-    confirm = ["below-chance", "many-classes", "renamed-classes"]
-    result = compare(old, new, labels=labels, confirm=confirm, **FEW)
+        compare(old, new, **options)
+    confirm = ["below-chance", "many-classes", "renamed-classes", "score-columns"]
+    result = compare(old, new, confirm=confirm, **options)
     assert any(note.startswith("Confirmed: ") for note in result.notes)
     if name == "renamed-classes":  # next to scores the classes are known
         compare(new, new, labels=labels, **FEW)

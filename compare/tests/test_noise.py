@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare.noise import noise_test
-from churn_compare.pair import Scanned, ScannedSide
+from churn_compare import Scanned, ScannedSide, noise_test
 from churn_compare.uncertainty import share_ends, uncertainty
 
 

@@ -123,10 +123,10 @@ def test_the_command_has_forty_options_and_a_short_help(capsys, monkeypatch):
     assert len(lines) <= 80 and max(map(len, lines)) <= 80
 
 
-def test_a_file_compared_with_itself_is_noted(files, capsys):
-    old = str(files / "old.npy")
-    assert main(["compare", old, old]) == 0
-    assert "Note: Old and new are the same file." in capsys.readouterr().out
+def test_a_file_compared_with_itself_is_confirmed(files, capsys):
+    words = ["compare", *[str(files / "old.npy")] * 2]
+    assert main(words) == 2 and main([*words, "--confirm", "same-file"]) == 0
+    assert "write one file for each version" in capsys.readouterr().err
 
 
 def test_files_are_written_when_a_gate_fails_too(files):

@@ -22,7 +22,7 @@ from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesFindi
 from churn_compare.outcomes.values import Measure, Normalization
 from churn_compare.pooling import pool as pool_benchmarks
 from churn_compare.quantities import QUANTITIES
-from churn_compare.reading.account import account_lines
+from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.sides import same_file, side_names
 from churn_compare.result import GateOutcome, Precision, Waiver
 from churn_compare.waivers import waive, waived_rows
@@ -95,39 +95,33 @@ def compare_outcomes(
 ) -> OutcomesResult:
     """What changes in the outcomes of examples when `new` replaces `old`.
 
-    For everything that is no classifier's predictions: whether answers of a language
-    model are right, a judge's scores, texts, regressions, sets of labels, rankings; see
-    `read_outcomes` for files and columns.
+    Outcomes are right or wrong answers, scores, texts, numbers of regressions, sets of
+    labels, rankings; see `read_outcomes` for files and columns.
 
     Args:
-        old: outcomes of the version in use: a file, a log of lm-evaluation-harness or
-            Inspect, a mapping of arrays, a data frame.
+        old: outcomes of the version in use, see `read_outcomes`.
         new: the same of the version that is to replace it.
         score_columns: columns of numbers to compare, in place of the usual names.
-        lower_is_better: scores of which less is better. Others are known by a log of
-            lm-evaluation-harness or by their names (loss, perplexity, wer, latency
-            ...); of the rest more is better.
+        lower_is_better: scores of which less is better, if neither a log nor their
+            names (loss, perplexity, wer, latency ...) say so.
         grades: what each grade is worth, where scores are letters or words.
         normalize: which differences of answers do not count: "text": capitals,
             repeated and outer spaces, composed letters; "squad": also punctuation and
             English articles, as in SQuAD; "none": every difference counts.
         slices: a file or a mapping of groupings, as in `compare`.
         by: columns of the outcomes' own files to group the examples by.
-        pool: a column of benchmarks, whose changes have the same weight each; it is
-            one of `by`, too.
-        cluster: a column whose equal values mark examples that are not independent:
-            documents, users, conversations.
+        pool: a column of benchmarks, whose changes have the same weight each.
+        cluster: a column of documents, users or conversations, whose examples are not
+            independent.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
-        equivalent: a margin that the change is tested to be smaller than, by two
-            one-sided tests at 1 - `level`.
+        equivalent: a margin that the change is tested to be smaller than.
         top: also compares the first `top` items of rankings, as sets.
         on_missing: "intersect" compares the examples that both sides have.
         confirm: names of doubts about what was read that are right as they are.
         id_column: column of ids, if its name is not a usual one.
         target_column: column of what is right, in the same case.
-        gates: conditions, as in `compare`; each holds for every measure that has the
-            number.
+        gates: conditions, as in `compare`, for every measure that has the number.
         waivers: falls that gates on their share do not count, as in `compare`.
         regressions: how many changed examples to list.
         level: of the confidence intervals.
@@ -151,7 +145,7 @@ def compare_outcomes(
     if not tolerance >= 0 or not (equivalent is None or equivalent > 0):
         raise ValueError("tolerance must be at least 0, the margin above 0")
     wanted = as_gates(gates)
-    names = side_names(old, new)
+    names, same = side_names(old, new), settle(same_file(old, new), confirm)
     columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
     columns |= {"lower_is_better": lower_is_better}
     columns |= {"id_column": id_column, "target_column": target_column}
@@ -197,11 +191,7 @@ def compare_outcomes(
         measures=measures,
         clusters=clusters,
         gates=_judged(wanted, measures, level),
-        notes=(
-            *joined.notes,
-            *same_file(old, new),
-            *useless,
-        ),
+        notes=(*joined.notes, *same, *useless),
         read=(
             *account_lines(
                 [(of.name, of.account and of.account.using(used)) for of in sides]

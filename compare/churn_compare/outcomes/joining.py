@@ -1,7 +1,9 @@
 """Outcomes of two versions joined: the same examples, inputs and measures."""
 
+import ast
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -24,40 +26,49 @@ from churn_compare.outcomes.values import (
     normalized,
 )
 from churn_compare.reading.account import Doubt, settle
+from churn_compare.reading.class_values import arrow_compute
 from churn_compare.reading.clusters import from_zero
 from churn_compare.reading.clusters import numbers_of as numbers_of_clusters
 from churn_compare.reading.ids import counts_rows
 from churn_compare.reading.labels import read_slices
+from churn_compare.reading.row_order import row_order_doubts
 from churn_compare.reading.spelling import similar_ids
 
 _FEW = 10  # examples of which none may be right by chance
 _MOST_ITEMS = 1000  # of a set or a ranking
+# Lists, tuples and sets of Python and arrays of NumPy, as texts.
+_CALL = re.compile(r"^(?:frozenset|set|array)\((.*?)(?:, *dtype=.*)?\)$", re.DOTALL)
+_ADJACENT = re.compile(r"(['\"])\s+\1")
+_BRACKETS = re.compile(r"[\[{](.*)[\]}]", re.DOTALL)
+_PART = re.compile(r"'[^']*'|\"[^\"]*\"|[\d.e+-]+")
+_PARTED = re.compile(rf"\s*((?:{_PART.pattern})(\s+|$))*")
 
 
 def _listed(text: str) -> list[str]:
     """The items of a list that is written as a text."""
     if ITEM in text or not text.strip():
         return text.split(ITEM) if text else []
-    if text.lstrip().startswith("["):
-        try:
-            return [str(item) for item in json.loads(text)]
-        except (ValueError, TypeError, RecursionError):
-            pass
+    text = _CALL.sub(r"\1", text.strip()) or "[]"  # set() is empty
+    if not _ADJACENT.search(text):
+        for read in (json.loads, ast.literal_eval) if text[0] in "[{(" else ():
+            try:
+                found = read(text)
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+            if isinstance(found, list | tuple | set):
+                return [str(item) for item in found]
+    inside = _BRACKETS.fullmatch(text)
+    text = inside[1] if inside else text
     mark = next((mark for mark in ";|,\n" if mark in text), None)
-    return [item.strip() for item in (text.split(mark) if mark else [text])]
+    if inside and mark in ("\n", None) and _PARTED.fullmatch(text):
+        return [part.strip("'\"") for part in _PART.findall(text)]
+    items = text.split(mark) if mark else [text]
+    return [item.strip() for item in items]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joined:
-    """Two versions, example by example.
-
-    Attributes:
-        measures: that both have.
-        ids: `[N]`; row numbers where neither side has ids.
-        clusters: `[N]` codes below their number; None where examples are independent.
-        slices: name of a grouping to its `[N]` values.
-        notes: what a user should know about the join.
-    """
+    """Two versions, example by example."""
 
     measures: tuple[Measure, ...]
     ids: np.ndarray
@@ -81,32 +92,12 @@ def join_outcomes(
     confirm: Sequence[str] = (),
     id_column: str | None = None,
 ) -> Joined:
-    """Joins two versions example by example.
-
-    Args:
-        old: the version in use.
-        new: the one that is to replace it.
-        slices: see `read_slices`.
-        by: columns of either side to group the examples by.
-        cluster: column of either side, or of the slices, whose equal values mark
-            examples that are not independent.
-        tolerance: numbers this near count as equal.
-        relative: whether `tolerance` is a share of the larger of both numbers.
-        normalize: which differences of answers do not count, see `normalized`.
-        top: also compares the first `top` of every ranking, as sets.
-        on_missing: "intersect" leaves out examples that a side lacks, or whose
-            outcome it lacks.
-        confirm: names of doubts that are right as they are.
-        id_column: name of the ids in the slices, if it is not a usual one.
-
-    Raises:
-        PredictionsError: they have no example or no measure in common.
-    """
+    """Joins two versions example by example."""
     if normalize not in NORMALIZATIONS:
         known = ", ".join(NORMALIZATIONS)
         raise ValueError(f"normalize takes {known}; got {normalize!r}")
     notes: list[str] = []
-    rows_old, rows_new, ids = _matched(old, new, on_missing, notes)
+    rows_old, rows_new, ids = _matched(old, new, on_missing, notes, confirm)
     keep = old.known[rows_old] & new.known[rows_new]
     if lacking := int((~keep).sum()):
         lost = [int((~of).sum()) for of in (old.known[rows_old], new.known[rows_new])]
@@ -193,11 +184,14 @@ def _never_right(measures, old, new, normalize) -> list[Doubt]:
     return list(found.values())
 
 
-def _matched(old, new, on_missing, notes):
+def _matched(old, new, on_missing, notes, confirm):
     if (old.ids is None) != (new.ids is None):
         lacking = old.name if old.ids is None else new.name
         raise PredictionsError(f"{lacking} has no ids and the other side has")
     if old.ids is None:
+        where = f"between {old.name} and {new.name}"
+        doubts = row_order_doubts(old.others, old.others, new.others, where, True)
+        notes += settle(doubts, confirm)
         if len(old.known) != len(new.known):
             raise PredictionsError(
                 f"{old.name} has {len(old.known)} examples, {new.name} "
@@ -232,9 +226,7 @@ def _taken(column: Any, rows: np.ndarray) -> Any:
 
 def equal(a: Any, b: Any) -> np.ndarray:
     """Where two Arrow arrays of texts are equal, or one has none."""
-    from pyarrow import compute
-
-    pc: Any = compute
+    pc = arrow_compute()
     return np.asarray(pc.fill_null(pc.equal(a, b), True))
 
 
@@ -312,9 +304,8 @@ def target_of(
 def _coded(name, kind, old, new, normalize) -> Measure:
     """Texts, sets and rankings as places in what there is on either side."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    pc: Any = compute
+    pc = arrow_compute()
 
     def chosen(side, rows):
         places = (np.arange(side.runs)[:, None] * len(side.known) + rows).reshape(-1)

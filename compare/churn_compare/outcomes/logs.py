@@ -39,15 +39,7 @@ class _Row(NamedTuple):
 
 
 def read_log(path: Path) -> Log | None:
-    """The log of an evaluation tool; None for any other file.
-
-    lm-evaluation-harness's `samples_*.jsonl` have a row per document and filter, which
-    become one: id `doc_id`, and the metrics and `answer` (the filtered response, or the
-    number of the most likely choice) of each filter, as `exact_match,strict-match`. A
-    folder of them is read with the latest file of each task. Inspect's `.eval` and
-    `.json` logs have a row per sample and epoch and a column per scorer. Whether an
-    answer is right is for the tool to say: its target is not read.
-    """
+    """The log of an evaluation tool; None for any other file."""
     try:
         read = reader_of(path)
         return None if read is None else read(path)

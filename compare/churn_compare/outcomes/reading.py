@@ -14,7 +14,13 @@ from churn_compare.example_ids import PredictionsError, errors_of, some
 from churn_compare.outcomes.logs import Log, read_log, reader_of
 from churn_compare.outcomes.values import Kind, less_is_better
 from churn_compare.reading.account import Account
-from churn_compare.reading.class_values import ID, LABEL, RUN, find_column
+from churn_compare.reading.class_values import (
+    ID,
+    LABEL,
+    RUN,
+    arrow_compute,
+    find_column,
+)
 from churn_compare.reading.contents import as_table, column_names, read_contents
 from churn_compare.reading.ids import as_ids, counts_rows, index_ids
 from churn_compare.reading.tables import of_classifier
@@ -30,9 +36,10 @@ COLUMNS: Mapping[str, Kind] = {
     "ranking": "ranking",
 }
 """Columns that are outcomes, by their names."""
+_ALONE = ("success", "resolved", "solved", "pass", "status")  # if there is no other
 
 INPUT = ("input", "prompt", "question", "input_hash")
-RUNS = (*RUN, "epoch", "repeat", "sample")
+RUNS = (*RUN, "seed", "epoch", "repeat", "sample")
 # Columns that an example has one value of, whatever the run.
 _OF_EXAMPLES = "task subtask dataset subset subject benchmark config".split()
 # What Inspect's `value_to_float` makes of texts.
@@ -40,8 +47,8 @@ _GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}
 _GRADES |= dict.fromkeys("yes Yes YES true True TRUE".split(), 1.0)
 _GRADES |= dict.fromkeys("no No NO false False FALSE".split(), 0.0)
 _MOST_GRADES = 12  # of a score; of more different texts none is a grade
-_TRUE = ("true", "yes", "pass", "passed", "correct", "c", "1", "1.0")
-_FALSE = ("false", "no", "fail", "failed", "incorrect", "i", "0", "0.0")
+_TRUE = "true yes pass passed success resolved correct c 1 1.0".split()
+_FALSE = "false no fail failed failure unresolved incorrect i 0 0.0".split()
 _LARGEST = 1e100  # sums of squares of larger numbers are infinite
 ITEM = "\x1f"  # between the items of a list, as text
 
@@ -80,7 +87,9 @@ class Outcomes:
 
 def outcome_columns(names: Sequence[str]) -> list[str]:
     """Those columns that are outcomes by their names."""
-    return [name for name in names if name.strip().lower() in COLUMNS]
+    lower = {name.strip().lower(): name for name in names}
+    found = [name for of, name in lower.items() if of in COLUMNS]
+    return found or [lower[name] for name in _ALONE if name in lower][:1]
 
 
 def read_outcomes(
@@ -95,18 +104,12 @@ def read_outcomes(
 ) -> Outcomes:
     """Reads one version's outcomes.
 
-    A table (`.jsonl`, `.csv`, `.parquet`, a data frame, a mapping of arrays) has a row
-    per example, or per example and run: columns `correct` (0 or 1, true or false),
-    `score` (a number), `answer` (a text), `value` (a number, with `target`), `set` or
-    `ranking` (a list); perhaps `id`, `target`, `input` (`prompt`, `question`) and `run`
-    (`epoch`, `repeat`, `sample`). An id that occurs R times, always equally often, has
-    R runs. Logs of lm-evaluation-harness (`samples_*.jsonl`, or a folder of them),
-    Inspect (`.eval`, `.json`), lighteval, OpenAI evals and NeMo Gym are read as such
-    tables.
+    A table has a row per example, or per example and run; an id that occurs R times,
+    always equally often, has R runs. Logs of evaluation tools are read as such tables;
+    the page "LLM evaluations" has the names of columns and the tools.
 
     Args:
-        given: a path, a mapping of arrays, a list of records, a frame of pandas or
-            polars, a `datasets.Dataset` or an Arrow table.
+        given: a path, a mapping of arrays, a list of records, a frame or a table.
         name: what to call the version; a path is called by its file name.
         score_columns: columns of numbers to compare, in place of the usual names.
         lower_is_better: scores of which less is better, by their names.
@@ -143,7 +146,7 @@ def read_outcomes(
                 raise PredictionsError("outcomes must be columns with names")
             table = _with_index(table, contents.index, id_column)
             names = outcome_columns(table.column_names)
-            kinds = {n: COLUMNS[n.strip().lower()] for n in names}
+            kinds = {n: COLUMNS.get(n.strip().lower(), "correct") for n in names}
         if score_columns:
             kinds = dict.fromkeys(score_columns, "score")
         if missing := [n for n in kinds if n not in table.column_names]:
@@ -158,8 +161,9 @@ def read_outcomes(
             table = table.set_column(place, name_of, column)
         less = _directions(scores, lower_is_better, log)
         for name_of in scores if log and not score_columns else ():
-            if not less.get(name_of):
-                kinds[name_of] = _kind_of(table.column(name_of))
+            found = {*table.column(name_of).drop_null().unique().to_pylist()}
+            if not less.get(name_of) and found <= {0.0, 1.0}:
+                kinds[name_of] = "correct"
         found = _outcomes(table, name, kinds, id_column, target_column, log)
         account = found.account or Account()
         account = account._replace(read=(*account.read, *unusual))
@@ -176,12 +180,6 @@ def _with_index(table: Any, index: Any, id_column: str | None) -> Any:
     if ids is None or counts_rows(ids):
         return table
     return table.append_column("id", pa.array(ids))
-
-
-def _kind_of(column: Any) -> Kind:
-    """Whether a tool's numbers only say right and wrong."""
-    found = set(column.drop_null().unique().to_pylist())
-    return "correct" if found <= {0.0, 1.0} else "score"
 
 
 def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
@@ -391,9 +389,7 @@ def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _blank_to_null(column: Any) -> Any:
-    from pyarrow import compute
-
-    pc: Any = compute
+    pc = arrow_compute()
     blank = pc.equal(pc.utf8_trim_whitespace(column), "")
     return pc.if_else(blank, None, column)
 
@@ -437,9 +433,8 @@ def answers_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
 def lists_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
     """A column of lists as texts with `ITEM` between items, and which are there."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    pc: Any = compute
+    pc = arrow_compute()
     whole = _one(column)
     kind = whole.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

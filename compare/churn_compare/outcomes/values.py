@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from churn_compare.reading.class_values import arrow_compute
+
 Kind = Literal["correct", "score", "answer", "label", "value", "set", "ranking"]
 Normalization = Literal["text", "squad", "none"]
 NORMALIZATIONS = get_args(Normalization)
@@ -72,21 +74,6 @@ class Measure:
         Of numbers the absolute difference, of answers 0 or 1, of sets 1 - Jaccard's
         index, of rankings 1 - Kendall's tau over the items that both have (1 where
         these are fewer than two).
-
-        Args:
-            a: `[N]` of one run, as `old`.
-            b: the same of another run.
-
-        Example:
-            >>> things = [("a", "b"), ("b", "c"), ()]
-            >>> old, new = np.array([[0, 2]]), np.array([[1, 2]])
-            >>> sets = Measure("s", "set", old, new, things)
-            >>> sets.distance(sets.old[0], sets.new[0]).round(3)
-            array([0.667, 0.   ])
-            >>> things = [("a", "b", "c"), ("b", "a", "c")]
-            >>> order = Measure("r", "ranking", old[:, :1], new[:, :1], things)
-            >>> order.distance(order.old[0], order.new[0]).round(3)  # 1 of 3 discordant
-            array([0.667])
         """
         if self.things is None:
             return np.abs(a - b)
@@ -218,28 +205,8 @@ _SQUAD = (
 
 
 def normalized(texts: Any, normalize: Normalization = "text") -> Any:
-    """Texts without the differences that do not count.
-
-    "text" ignores capitals, repeated and outer spaces, and whether a letter is composed
-    (Unicode's NFC). "squad" also ignores punctuation and English articles, as SQuAD's
-    metric does, but keeps minus signs and decimal points of numbers, and texts that
-    would be empty. "none" changes nothing.
-
-    Args:
-        texts: an Arrow array of strings.
-        normalize: one of these.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> answers = pa.array(["The  Eiffel Tower.", "-3.5", "(a)"])
-        >>> normalized(answers).to_pylist()
-        ['the eiffel tower.', '-3.5', '(a)']
-        >>> normalized(answers, "squad").to_pylist()
-        ['eiffel tower', '-3.5', '(a)']
-    """
-    from pyarrow import compute
-
-    pc: Any = compute
+    """Texts without the differences that do not count."""
+    pc = arrow_compute()
     if normalize == "none":
         return texts
 
@@ -269,12 +236,7 @@ _CONTRARY = frozenset(
 
 
 def less_is_better(name: str) -> bool:
-    """Return True if the name of a score says that less is better.
-
-    Example:
-        >>> [less_is_better(name) for name in ("eval_loss", "WER", "neg_mse")]
-        [True, True, False]
-    """
+    """Return True if the name of a score says that less is better."""
     words = {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())}
     named = words & _LESS or {"bits", "per"} <= words
     return bool(named) and not words & _CONTRARY

@@ -19,9 +19,14 @@ class Account(NamedTuple):
     read: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of what is left out."""
+        return tuple(of.partition(" (")[0] for of in self.left_out)
+
     def using(self, columns: Mapping[str, str]) -> "Account":
         """The account where an option has read columns: name to what for."""
-        names = {of: of.partition(" (")[0] for of in self.left_out}
+        names = dict(zip(self.left_out, self.columns))
         used = [name for name in names.values() if name in columns]
         read = (*self.read, *(f"{columns[name]} (column {name})" for name in used))
         left = tuple(of for of, name in names.items() if name not in used)
@@ -60,16 +65,15 @@ DOUBTS: dict[str, str] = {
     "never-right": "answers of which none is like its target",
     "inputs": "inputs that the update changes under the same id",
     "renamed-classes": "a class that is never predicted, another in its place",
+    "row-order": "no ids, though a column shows another order of the examples",
+    "same-file": "one file is both the old and the new version",
+    "score-columns": "a column of scores that may not be of a class",
 }
 """What `--confirm` accepts: name to what it confirms."""
 
 
 def settle(doubts: Iterable[Doubt], confirmed: Collection[str]) -> tuple[str, ...]:
-    """Notes about the confirmed doubts.
-
-    Raises:
-        PredictionsError: a doubt is not confirmed.
-    """
+    """Notes about the confirmed doubts."""
     if unknown := sorted(set(confirmed) - DOUBTS.keys()):
         raise ValueError(
             f"--confirm takes {', '.join(DOUBTS)}; got {', '.join(unknown)}"

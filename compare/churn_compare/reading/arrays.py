@@ -143,6 +143,7 @@ class RawSide:
     notes: tuple[str, ...] = ()  # sentences that a user should know
     decisions: ClassValues | None = None  # `[R, N]`, of classes next to scores
     account: Account | None = None
+    number_names: tuple[str, ...] | None = None  # of class numbers, by the metadata
 
 
 SCORES_ALONE = "; --kind probabilities or logits compares the scores alone"

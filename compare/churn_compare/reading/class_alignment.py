@@ -187,7 +187,7 @@ def _by_number(
         if found.names is not None:
             raise PredictionsError(
                 f"labels are names ({some(found.names)}), but the predictions have "
-                "class numbers without names"
+                "class numbers without names; write both in one way"
             )
         if not (_open(old) or _open(new)):
             _refuse(found.numbers[found.numbers >= classes], found, classes)

@@ -16,6 +16,7 @@ _LONGEST_NAME = 10_000
 MOST_CLASSES = 1_000_000
 _TRUTH = ("False", "True")  # names of the classes of booleans
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NUMBERED = re.compile(r"LABEL_(\d{1,6})")  # as transformers names classes
 _DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3
 _FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
@@ -28,6 +29,13 @@ class ClassValues(NamedTuple):
     numbers: np.ndarray  # int64 class numbers, or places in `names`
     # distinct class names in ascending order; None where classes have numbers only
     names: tuple[str, ...] | None
+
+
+def arrow_compute() -> Any:
+    """`pyarrow.compute`, whose functions a type checker does not find."""
+    from pyarrow import compute
+
+    return compute
 
 
 def as_number(text: str) -> int | None:
@@ -68,7 +76,7 @@ def as_class_values(values: Any, what: str, hint: str = "") -> ClassValues:
         raise PredictionsError(
             f"{what} must be integers or strings; they are {values.dtype}"
         )
-    return ClassValues(_whole(values, what, hint), None)
+    return _numbered(values, what, hint)
 
 
 def without_space(found: ClassValues, what: str) -> ClassValues:
@@ -106,7 +114,8 @@ def _refuse_missing(missing: np.ndarray, what: str) -> None:
     if count := int(missing.sum()):
         raise PredictionsError(
             f"{what} are missing for {count} of {missing.size} examples, for example "
-            f"rows {some(np.flatnonzero(missing))} (the first is 0)"
+            f"rows {some(np.flatnonzero(missing))} (the first is 0); leave these "
+            "examples out, or give them a class of their own"
         )
 
 
@@ -141,7 +150,7 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
     numbers = [_number(text) for text in found]
     if None not in numbers:
         taken = np.array(numbers, np.int64)[places] if len(places) else places
-        return ClassValues(_whole(taken, what).reshape(values.shape), None)
+        return _numbered(taken.reshape(values.shape), what)
     if all(map(_FLOAT.fullmatch, found)):
         floats = np.array(found, np.float64)
         if not np.all(floats == np.floor(floats)):  # scores, which are no names
@@ -160,8 +169,14 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
 
 def _number(text: str) -> int | None:
     text = stripped(text)  # a column of fixed width
-    whole = _DECIMAL.fullmatch(text)
+    whole = _NUMBERED.fullmatch(text) or _DECIMAL.fullmatch(text)
     return int(whole[1]) if whole else as_number(text)
+
+
+def _numbered(values: np.ndarray, what: str, hint: str = "") -> ClassValues:
+    if values.size and values.min() == -1 and np.isin(values, (-1, 1)).all():
+        return ClassValues((values > 0).astype(np.int64), ("-1", "1"))  # of an SVM
+    return ClassValues(_whole(values, what, hint), None)
 
 
 def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
@@ -265,12 +280,7 @@ def plain(name: str) -> str:
 def find_roles(
     names: Iterable[str], kind: Kind | None, given: ColumnNames, others: bool = True
 ) -> Roles:
-    """What columns or arrays are for; a column that a user names has that role only.
-
-    With a kind and no column of scores of that kind, all `others` are the scores of
-    classes, as in a table of scikit-learn's `predict_proba`; if there are none, or a
-    user names it, the prediction column holds the scores.
-    """
+    """What columns or arrays are for; a column that a user names has that role only."""
     names = list(names)
     chosen = [name for name in given if name is not None]
     if twice := [name for name in chosen if chosen.count(name) > 1]:
@@ -286,10 +296,19 @@ def find_roles(
     scores = None if kind == "classes" else _scores_named(free, kind)
     of_scores = kind in ("logits", "probabilities")
     classes = one(CLASS, None, "prediction")
+    pairs = [
+        pair
+        for pair in paired_columns(free + chosen)
+        if (given.prediction or prediction) in (None, pair[1])
+    ]
     known = LABEL
     if classes is not None and prediction is not None:
         known = (*LABEL, *CLASS)
     label = one(known, given.label, "label")
+    if len(pairs) == 1 and scores is None and not of_scores and classes is None:
+        truth, predicted = pairs[0]
+        if label in (None, truth):
+            label, prediction = truth, predicted
     if classes is not None and prediction is None:
         if label is None and (scores is not None or of_scores):
             raise PredictionsError(
@@ -312,6 +331,26 @@ def find_roles(
         else:
             prediction, scores = None, prediction
     return Roles(id_name, label, prediction, run, scores)
+
+
+_PAIR = re.compile(
+    r"(?:pred|predicted|prediction)_(.+)|(.+)_(?:pred|predicted|prediction)"
+)
+_TRUTHS = "{} true_{} gold_{} actual_{} {}_true {}_gold {}_actual".split()
+
+
+def paired_columns(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Truths and predictions that are named alike: category, predicted_category."""
+    known = {plain(name): name for name in names}
+    stems = [
+        (m[1] or m[2], name) for of, name in known.items() if (m := _PAIR.fullmatch(of))
+    ]
+    return [
+        (known[truth.format(stem)], name)
+        for stem, name in stems
+        for truth in _TRUTHS
+        if truth.format(stem) in known
+    ]
 
 
 def score_of_label(
@@ -393,7 +432,7 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
 def _by_class(kind: Kind | None, prefix: str, columns: list[str]) -> ScoreColumns:
     assert kind is not None
     classes = [composed(name.strip()[len(prefix) :]) for name in columns]
-    by_number = dict(zip(map(as_number, classes), columns, strict=True))
+    by_number = dict(zip(map(_number, classes), columns, strict=True))
     if by_number.keys() == set(range(len(columns))):
         ordered = tuple(by_number[c] for c in range(len(columns)))
         return ScoreColumns(kind, ordered, None)

@@ -8,13 +8,13 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, some
 from churn_compare.pair import Side
-from churn_compare.reading.class_values import ID, find_column
 from churn_compare.reading.contents import read_contents
 from churn_compare.reading.ids import as_ids, index_ids
 from churn_compare.reading.labels import (
     as_text,
     columns_of,
     has_arrays,
+    id_name_in,
     read_slices,
     where,
 )
@@ -47,7 +47,7 @@ def read_clusters(
             numbers = numbers_of(contents.array, "clusters")
             return ClusterValues(index_ids(contents.index), numbers, index=True)
         names = list(columns_of(contents))
-        others = [n for n in names if n != _id_name(names, id_column)]
+        others = [n for n in names if n != id_name_in(names, id_column)]
         if len(others) != 1:
             raise PredictionsError(
                 f"clusters must be one column; it has {some(others) or 'none'}"
@@ -89,7 +89,7 @@ def _of_column(column: str, sources: tuple[Any, ...], id_column: str | None):
         with errors_of(where(given, "the predictions")):
 
             def wanted(names: list[str]) -> list[str]:
-                name = _id_name(names, id_column)
+                name = id_name_in(names, id_column)
                 kept = [n for n in names if n in (column, name)]
                 return kept or names[:1]
 
@@ -107,7 +107,7 @@ def _of_column(column: str, sources: tuple[Any, ...], id_column: str | None):
 def _from(contents: Any, column: str, id_column: str | None) -> ClusterValues:
     columns = columns_of(contents)
     numbers = numbers_of(columns[column], f"column {column}")
-    id_name = _id_name(list(columns), id_column)
+    id_name = id_name_in(list(columns), id_column)
     ids = index_ids(contents.index) if id_name is None else as_ids(columns[id_name])
     if ids is None:
         return ClusterValues(None, numbers, column)
@@ -124,10 +124,6 @@ def _from(contents: Any, column: str, id_column: str | None) -> ClusterValues:
             f"{some(twice)}"
         )
     return ClusterValues(unique, numbers[first], column, id_name is None)
-
-
-def _id_name(names: list[str], id_column: str | None) -> str | None:
-    return find_column(names, ID, id_column if id_column in names else None, "id")
 
 
 def numbers_of(values: Any, what: str) -> np.ndarray:

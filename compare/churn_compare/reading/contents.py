@@ -26,6 +26,7 @@ from churn_compare.reading.objects import json_lines, read_json, table_of
 from churn_compare.reading.text_tables import (
     check_columns,
     ends_line,
+    is_packed,
     layout_of,
     read_text,
 )
@@ -112,7 +113,7 @@ def read_contents(
             given.validate(full=True)
         except ValueError as error:
             raise PredictionsError(f"the table is damaged, {error}") from error
-        return _without_index(Contents(table=given), id_column)
+        return _without_index(Contents(table=_without_views(given)), id_column)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
         columns = {str(name): given[name] for name in given.columns}
         check_columns([str(name) for name in given.columns])
@@ -122,7 +123,15 @@ def read_contents(
             columns, index = {name: index, **columns}, None
         found = Contents(table=as_table(columns), index=index)
         return _without_index(found, id_column)
-    return Contents(array=as_array(given, "the values"), index=_frame_index(given))
+    found = _of_array(as_array(given, "the values"))
+    return dataclasses.replace(found, index=_frame_index(given))
+
+
+def _of_array(array: np.ndarray) -> Contents:
+    """One array, or the fields of a structured one."""
+    if (names := array.dtype.names) is None:
+        return Contents(array=array)
+    return Contents(arrays={name: array[name] for name in names})
 
 
 def _as_arrow(given: Any) -> Any:
@@ -259,7 +268,7 @@ def _read_file(
         raise PredictionsError("the file is empty")
     name = path.name.lower()
     if name.endswith(".npy"):
-        return Contents(array=read_npy(path))
+        return _of_array(read_npy(path))
     if name.endswith(".npz"):
         return Contents(arrays=NpzArrays(path, mapped=True))
     if name.endswith(_JSON):
@@ -291,7 +300,7 @@ def _read_table(
         return numeric([name for name in names if name not in index])
 
     notes = ()
-    if not name.endswith(".gz") and not ends_line(path):
+    if not is_packed(path) and not ends_line(path):
         notes = (f"{path.name}: the last line has no end; it may be cut short.",)
     table, unusual = read_text(path, of_scores)
     return Contents(table=table, notes=notes, read=unusual)
@@ -336,7 +345,7 @@ def _read_parts(
 
     tables, found = [], Contents()
     keys = [p.split("=", 1)[0] for p in parts[0].relative_to(folder).parts[:-1]]
-    once = functools.cache(lambda names: wanted([*names, *keys]))
+    once = functools.cache(lambda names: wanted([*dict.fromkeys((*names, *keys))]))
     for path in parts:
         if not path.stat().st_size:
             continue  # a partition without rows
@@ -352,8 +361,9 @@ def _read_parts(
         table = found.table
         for place in path.relative_to(folder).parts[:-1]:
             key, value = place.split("=", 1)
-            values = pa.array([urllib.parse.unquote(value)] * table.num_rows)
-            table = table.append_column(key, values)
+            if key not in table.column_names:  # polars writes them into the parts, too
+                values = pa.array([urllib.parse.unquote(value)] * table.num_rows)
+                table = table.append_column(key, values)
         if tables and {*table.column_names} != {*tables[0].column_names}:
             raise PredictionsError(
                 f"the parts {parts[0].name} and {path.name} have other columns, "
@@ -406,6 +416,17 @@ def _read_arrow(path: Path) -> Any:
             table = pa.ipc.open_stream(file).read_all()
     check_columns(table.column_names)
     table.validate(full=True)
+    return _without_views(table)
+
+
+def _without_views(table: Any) -> Any:
+    """The table with views of strings, which polars writes, as strings."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            column = table.column(place).cast(pa.string())
+            table = table.set_column(place, field.name, column)
     return table
 
 

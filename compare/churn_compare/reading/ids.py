@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, some
-from churn_compare.reading.class_values import check_lengths, decoded
+from churn_compare.reading.class_values import arrow_compute, check_lengths, decoded
 from churn_compare.reading.spelling import stripped
 
+_MUST = "ids must be integers or strings"
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
 
 
@@ -24,31 +25,24 @@ def as_ids(values: Any) -> np.ndarray:
             return values.astype(np.int64)
         if values.dtype.kind == "S":
             values = decoded(values, "ids")
-        if values.dtype.kind not in "iuUO":
-            raise PredictionsError(
-                f"ids must be integers or strings; they are {values.dtype}"
-            )
+        what = values.dtype if values.dtype.kind != "O" else "objects of several types"
         try:
             values = pa.array(values, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise PredictionsError(
-                "ids must be integers or strings; they are objects of several types"
-            ) from error
+            raise PredictionsError(f"{_MUST}; they are {what}") from error
     return _from_arrow(values)
 
 
 def _from_arrow(column: Any) -> np.ndarray:
     import pyarrow as pa
-    from pyarrow import compute
 
-    pc: Any = compute
-
+    pc = arrow_compute()
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not (text or pa.types.is_integer(kind) or pa.types.is_null(kind)):
-        raise PredictionsError(f"ids must be integers or strings; they are {kind}")
+        raise PredictionsError(f"{_MUST}; they are {kind}")
     missing = np.asarray(column.is_null())
     if text:
         missing = missing | np.asarray(pc.fill_null(pc.equal(column, ""), True))
@@ -73,11 +67,7 @@ def _from_arrow(column: Any) -> np.ndarray:
 
 
 def ids_without_space(ids: np.ndarray | None) -> np.ndarray | None:
-    """Ids without outer space.
-
-    Raises:
-        PredictionsError: two of them become equal.
-    """
+    """Ids without outer space."""
     if ids is None or ids.dtype.kind != "U":
         return ids
     ids = as_ids(np.array([stripped(text) for text in ids.tolist()]))

@@ -1,7 +1,7 @@
 """Two versions brought together: the same examples and classes, one set of labels."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ from churn_compare.reading.clusters import (
 )
 from churn_compare.reading.ids import counts_rows, ids_without_space
 from churn_compare.reading.labels import ExampleValues, read_labels, read_slices
+from churn_compare.reading.row_order import row_order_doubts
 from churn_compare.reading.spelling import similar_classes, similar_ids, stripped
 from churn_compare.store import sample_rows, sampled
 
@@ -52,25 +53,18 @@ def join(
     Args:
         old: the version in use.
         new: the one that is to replace it.
-        labels: separate labels, see `read_labels`: with ids, or in row order.
-            They must agree with those of the sides.
+        labels: separate labels, see `read_labels`, which must agree with the sides'.
         slices: separate slices, see `read_slices`.
-        clusters: `[N]` values or a mapping of ids to values: examples with the same
-            one belong together; an example without one is a cluster of its own.
+        clusters: `[N]` values or a mapping of ids to them; equal ones belong together.
         class_map: see `read_class_map`.
-        on_missing: "intersect" goes on with the examples that both sides and the labels
-            have; an example that the slices lack has no value there.
+        on_missing: "intersect" goes on with the examples that are everywhere.
         confirm: names of doubts that are right as they are.
         strip: leaves out space around ids and names of classes.
         id_column: name of the ids in the other files, if it is not a usual one.
         label_column: name of the labels in their file, if it is not a usual one.
 
-    Returns:
-        The `Pair`.
-
     Raises:
-        PredictionsError: examples, classes or labels do not fit together; says how many
-            and which.
+        PredictionsError: examples, classes or labels do not fit together.
 
     Example:
         >>> sides = (
@@ -94,7 +88,8 @@ def join(
 
     if strip:
         old, new = _without_space(old), _without_space(new)
-    rows = _Rows(old, new, on_missing == "intersect")
+    old, new = _named_numbers(old, new)
+    rows = _Rows(old, new, on_missing == "intersect", confirm)
     separate_labels = None
     if labels is not None:
         separate = tidy(read_labels(labels, id_column, label_column), "labels")
@@ -155,6 +150,24 @@ def join(
     )
 
 
+def _named_numbers(*sides: Side) -> list[Side]:
+    """The sides with names of classes where equal numbers have different ones."""
+    names = [side.class_names or side.number_names for side in sides]
+    if None in names or (
+        names[0] == names[1] and not any(s.class_names for s in sides)
+    ):
+        return list(sides)
+    found = []
+    for side in sides:
+        known = side.number_names or ()
+        fits = side.kind != "classes" or side.values.max() < len(known)
+        if side.class_names is None and fits and side.classes <= len(known):
+            labels = side.label_names or known
+            side = dataclasses.replace(side, class_names=known, label_names=labels)
+        found.append(side)
+    return found
+
+
 def _without_space(side: Side) -> Side:
     """The side without space around its ids and the names of its classes."""
     with errors_of(side.name):
@@ -179,8 +192,8 @@ def _without_space(side: Side) -> Side:
 class _Rows:
     """Which rows of the two sides belong together."""
 
-    def __init__(self, old: Side, new: Side, intersect: bool):
-        self._intersect, self.notes = intersect, []
+    def __init__(self, old: Side, new: Side, intersect: bool, confirm: Sequence[str]):
+        self._intersect, self.notes, self._confirm = intersect, [], confirm
         old_ids, new_ids = _ids(old, new), _ids(new, old)
         self._has_ids = old_ids is not None
         self._index = old.index and new.index
@@ -193,6 +206,8 @@ class _Rows:
                 f"of {lacking.name}, in the order of its rows"
             )
         if old_ids is None or new_ids is None:
+            self._others = old.account.columns if old.account else (), old.others()
+            self._check_order(new.others(), f"between {old.name} and {new.name}")
             if old.examples != new.examples:
                 raise PredictionsError(
                     f"{old.name} has {old.examples} examples and {new.name} "
@@ -220,6 +235,10 @@ class _Rows:
             self._one_order = False
             self._go_on("; ".join(parts) + similar_ids(found.only_a, found.only_b))
 
+    def _check_order(self, others: Mapping[str, Any], where: str) -> None:
+        doubts = row_order_doubts(*self._others, others, where)
+        self.notes += settle(doubts, self._confirm)
+
     def _go_on(self, why: str) -> None:
         """Continues with the remaining examples, if the user allows it."""
         if not len(self.ids):
@@ -236,7 +255,7 @@ class _Rows:
         count = len(separate.labels.numbers) if separate.labels else 0
         ids = self._ids_of(separate)
         if ids is None:
-            return self._in_row_order(count, what)
+            return self._in_row_order(count, what, separate.others)
         rows = self._found(ids, what)
         kept = rows >= 0
         if not kept.all():
@@ -280,7 +299,7 @@ class _Rows:
         """The row of each example in a separate file, -1 where it lacks one."""
         ids = self._ids_of(separate)
         if ids is None:
-            return self._in_row_order(count, what)
+            return self._in_row_order(count, what, getattr(separate, "slices", {}))
         rows = self._found(ids, what)
         missing = rows < 0
         if missing.any():
@@ -301,7 +320,9 @@ class _Rows:
         partly = found.any() and not counts_rows(separate.ids)
         return separate.ids if found.all() or partly else None
 
-    def _in_row_order(self, count: int, what: str) -> np.ndarray:
+    def _in_row_order(
+        self, count: int, what: str, others: Mapping[str, Any]
+    ) -> np.ndarray:
         """Rows of a file without ids, if it is clear what they belong to."""
         if not self._one_order:
             raise PredictionsError(
@@ -317,6 +338,8 @@ class _Rows:
             self.notes.append(
                 f"The {what} have no ids: they are matched by their rows."
             )
+        else:
+            self._check_order(others, f"in the {what}")
         return self.old
 
     def _found(self, ids: np.ndarray, what: str) -> np.ndarray:

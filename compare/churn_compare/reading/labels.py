@@ -17,6 +17,7 @@ from churn_compare.reading.class_values import (
     SCORES,
     ClassValues,
     all_numbers,
+    arrow_compute,
     as_class_values,
     find_column,
     plain,
@@ -38,6 +39,7 @@ class ExampleValues(NamedTuple):
     left_out: tuple[str, ...] = ()
     # whether the ids are only the index of a data frame, as in `Side`
     index: bool = False
+    others: Mapping[str, Any] = {}  # the columns of the file of labels
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
@@ -48,12 +50,11 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
         if contents.array is not None:
             values = contents.array
         else:
-            id_column = _if_there(id_column, columns)
-            name = find_column(columns, ID, id_column, "id")
+            name = id_name_in(columns, id_column)
             if name is None and contents.index is not None and len(columns) != 1:
                 values = contents.index
             else:
-                values = columns[_only(columns, ID, id_column, "id")]
+                values = columns[name or _only(columns, ID, None, "id")]
         ids = as_ids(values)
         check_unique(ids)
     return ids
@@ -71,13 +72,13 @@ def read_labels(
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             ids, values, named = index_ids(contents.index), contents.array, None
-            id_name = None
+            id_name, columns = None, {}
         else:
             columns = columns_of(contents)
-            id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
+            id_name = id_name_in(columns, id_column)
             others = [name for name in columns if name != id_name]
-            given_name = _if_there(label_column, others)
             known = LABEL if any(plain(n) in LABEL for n in others) else CLASS
+            given_name = label_column if label_column in others else None
             name = _only(others, known, given_name, "label")
             values, named = columns[name], _names_of_scores(columns)
             ids = _ids(contents, id_name)
@@ -98,7 +99,8 @@ def read_labels(
                     f"got {labels.numbers.max()}"
                 )
             labels = ClassValues(labels.numbers, named)
-    return ExampleValues(ids, labels, index=ids is not None and id_name is None)
+    index = ids is not None and id_name is None
+    return ExampleValues(ids, labels, index=index, others=columns)
 
 
 def read_slices(
@@ -116,7 +118,7 @@ def read_slices(
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
         columns = columns_of(contents)
-        id_name = find_column(columns, ID, _if_there(id_column, columns), "id")
+        id_name = id_name_in(columns, id_column)
         ids = _ids(contents, id_name)
         predictions = _prediction_columns(columns)
         slices = {
@@ -139,13 +141,7 @@ def read_slices(
 def read_columns(
     given: Any, names: Sequence[str], id_column: str | None = None
 ) -> ExampleValues:
-    """Columns of a file of predictions as slices.
-
-    Args:
-        given: as in `read_slices`.
-        names: of the columns.
-        id_column: name of the ids, if it is not a usual one.
-    """
+    """Columns of a file of predictions as slices."""
     found = read_slices(given, id_column)
     with errors_of(where(given, "slices")):
         for name in names:
@@ -160,9 +156,9 @@ def read_columns(
     return found._replace(slices=chosen, left_out=())
 
 
-def _if_there(name: str | None, columns: Collection[str]) -> str | None:
-    """The user's column name, unless the file only has the usual one."""
-    return name if name in columns else None
+def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
+    """The column of ids: the user's, unless the file only has the usual one."""
+    return find_column(names, ID, id_column if id_column in names else None, "id")
 
 
 def where(given: Any, what: str) -> str:
@@ -224,10 +220,7 @@ def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
 
 def _as_slices(values: Any, name: str) -> np.ndarray:
     """Values of a slice column as `[N]` strings."""
-    from pyarrow import compute
-
-    pc: Any = compute
-
+    pc = arrow_compute()
     text = as_text(values, f"column {name}")
     count = pc.count_distinct(text).as_py()
     if count > _MOST_VALUES:
@@ -241,10 +234,8 @@ def _as_slices(values: Any, name: str) -> np.ndarray:
 def as_text(values: Any, what: str) -> Any:
     """An Arrow array of `[N]` strings, "" where there is no value."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    pc: Any = compute
-
+    pc = arrow_compute()
     try:
         if not isinstance(values, pa.ChunkedArray):
             array = as_array(values, what)

@@ -8,51 +8,52 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from churn_compare.array_files import check_memory
 from churn_compare.example_ids import PredictionsError
-from churn_compare.reading.text_tables import encoding_of, opened_text
+from churn_compare.reading.text_tables import encoding_of, is_packed, opened_text
 
-# Files of other tools by some of their keys, and what to give in their place.
+_SPACE: Any = re.compile(r"\s*")
 _ROWS = (
     "write a row per example as .jsonl or .csv, with id and correct, score, answer or "
     "prediction"
 )
-_TOOLS: tuple[tuple[str, set[str], str], ...] = (
-    ("churn-jax compare --json", {"format", "passed", "verdict"}, "give predictions"),
-    ("the shards of predictions", {"format", "shards"}, "give their folder"),
-    (
+# Files of other tools: some of their keys to the tool, and what to give in their place.
+_TOOLS: dict[str, str | tuple[str, str]] = {
+    "format passed verdict": ("churn-jax compare --json", "give predictions"),
+    "format shards": ("the shards of predictions", "give their folder"),
+    "results configs versions": (
         "lm-evaluation-harness (averages)",
-        {"results", "configs", "versions"},
         "give samples_*.jsonl, which --log_samples writes",
     ),
-    (
+    "config_general results": (
         "lighteval (averages)",
-        {"config_general", "results"},
         "give details_*.parquet, which --save-details writes",
     ),
-    ("HELM", {"request_states", "adapter_spec"}, _ROWS),
-    ("HELM", {"instance_id", "stats"}, _ROWS),
-    ("HELM (averages)", {"name", "count", "sum", "sum_squared"}, _ROWS),
-    ("promptfoo", {"evalId", "results"}, _ROWS),
-    ("promptfoo", {"results", "stats", "version"}, _ROWS),
-    ("MLflow (a run)", {"info", "data"}, _ROWS),
-    ("Weights & Biases (a summary)", {"_step", "_runtime"}, _ROWS),
-    ("Weights & Biases (a summary)", {"_wandb"}, _ROWS),
-    ("SWE-bench", {"resolved_ids"}, _ROWS + " (correct: 1 for each of resolved_ids)"),
-    ("SWE-bench (patches)", {"instance_id", "model_patch"}, _ROWS),
-    ("DeepEval", {"testCases"}, _ROWS),
-    ("EvalPlus", {"eval", "hash"}, _ROWS),
-    ("MTEB (averages)", {"mteb_version", "scores"}, _ROWS),
-    ("Azure AI Evaluation", {"rows", "metrics"}, _ROWS),
-    ("Hugging Face's Trainer", {"log_history"}, _ROWS),
-    ("pytest-json-report", {"tests", "exitcode"}, _ROWS),
-    ("a COCO detector", {"image_id", "category_id", "bbox"}, _ROWS),
-)
+    "resolved_ids": ("SWE-bench", f"{_ROWS} (correct: 1 for each of resolved_ids)"),
+    "request_states adapter_spec": "HELM",
+    "instance_id stats": "HELM",
+    "name count sum sum_squared": "HELM (averages)",
+    "evalId results": "promptfoo",
+    "results stats version": "promptfoo",
+    "info data": "MLflow (a run)",
+    "_step _runtime": "Weights & Biases (a summary)",
+    "_wandb": "Weights & Biases (a summary)",
+    "instance_id model_patch": "SWE-bench (patches)",
+    "testCases": "DeepEval",
+    "eval hash": "EvalPlus",
+    "mteb_version scores": "MTEB (averages)",
+    "rows metrics": "Azure AI Evaluation",
+    "log_history": "Hugging Face's Trainer",
+    "tests exitcode": "pytest-json-report",
+    "image_id category_id bbox": "a COCO detector",
+}
 
 
-def _check_tool(found: Any) -> None:
+def _check_tool(found: dict[str, Any]) -> None:
     """Refuses what another tool has written and is not a table."""
-    for tool, keys, advice in _TOOLS:
-        if isinstance(found, dict) and keys <= found.keys():
+    for keys, of in _TOOLS.items():
+        if {*keys.split()} <= found.keys():
+            tool, advice = (of, _ROWS) if isinstance(of, str) else of
             raise PredictionsError(f"is a file of {tool}, not a table; {advice}")
 
 
@@ -64,7 +65,7 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
         file: Any = opened
         if encoding == "utf-16":
             file = io.TextIOWrapper(io.BufferedReader(opened), encoding)
-        elif path.suffix.lower() == ".gz":
+        elif is_packed(path):
             file = io.BufferedReader(opened)
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -72,9 +73,15 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 text = line if isinstance(line, str) else line.decode("utf-8-sig")
                 found = json.loads(text)
+                if first and isinstance(found, list):
+                    raise ValueError
             except UnicodeDecodeError as error:
                 raise PredictionsError(f"line {number} is not in UTF-8") from error
             except (ValueError, RecursionError) as error:
+                if first and (rows := _whole(path)):
+                    _check_tool(rows[0])
+                    yield from rows
+                    return
                 raise PredictionsError(f"line {number} is not JSON") from error
             if not isinstance(found, dict):
                 raise PredictionsError(f"line {number} is not a JSON object")
@@ -82,6 +89,23 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 _check_tool(found)
             first = False
             yield found
+
+
+def _whole(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file with an array of them, or with one over several lines."""
+    check_memory(path.stat().st_size)
+    with contextlib.closing(opened_text(path)) as file:
+        content = file.read()
+    found, at, decoder = [], 0, json.JSONDecoder()
+    try:
+        text = content.decode(encoding_of(path)).strip()
+        while at < len(text):
+            one, at = decoder.raw_decode(text, at)
+            at = _SPACE.match(text, at).end()
+            found += one if isinstance(one, list) else [one]
+    except (ValueError, RecursionError):
+        return []
+    return found if all(isinstance(one, dict) for one in found) else []
 
 
 def is_inspect(path: Path) -> bool:

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ import numpy as np
 from churn_compare.array_files import NpzArrays
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
 from churn_compare.pair import Kind, Side
+from churn_compare.reading.account import Doubt
 from churn_compare.reading.arrays import (
     KINDS,
     SCORES_ALONE,
@@ -30,7 +31,7 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.contents import as_table, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
-from churn_compare.reading.labels import read_ids
+from churn_compare.reading.labels import columns_of, read_ids
 from churn_compare.reading.tables import find_in_table, numeric_columns, read_columns
 from churn_compare.store import StoredLogits
 
@@ -47,39 +48,20 @@ def read_side(
 ) -> Side:
     """Reads one version's predictions.
 
-    A `.npz` file, or a mapping, has arrays `logits`, `probabilities` (`probs`) or
-    `predictions` (`preds`, `y_pred`), `[N, C]` or `[R, N, C]` scores, `[N]` or
-    `[R, N]` classes, and perhaps `ids`, `labels` (`y_true`, `target`), `class_names`.
-    A `.npy` file or an array has only the predictions and is mapped into memory. A
-    folder of `churn_compare.store` is one file in many, mapped too.
-
-    A table (`.csv`, `.csv.gz`, `.parquet`, a data frame) has a column per class called
-    `logit_<class>` or `prob_<class>` (`p_<class>`) with class numbers 0 to C - 1 or
-    names; or a column `logits` or `probabilities` of lists; or a column `prediction`
-    (`pred`, `y_pred`); and perhaps `id` (`example_id`), `label` (`y_true`, `target`)
-    and `run`, where several runs stand below each other. Predicted classes next to
-    scores are decisions: they count for churn, accuracy and flips. `class` is the label
-    next to a prediction. If `kind` is said and no column is called so, all other
-    columns are the scores of classes. Without a column of ids the index of a data frame
-    is taken, which pandas writes as an unnamed first column or as `__index_level_0__`.
+    A `.npz` file or a mapping has arrays, a table (`.csv`, `.parquet`, `.jsonl`, a data
+    frame) has columns; their names say what they are, see the page "File formats".
 
     Args:
-        given: a path, an array, a mapping of arrays, a data frame, an Arrow table or
-            `Predictions`.
+        given: a path, an array, a mapping, a frame, an Arrow table or `Predictions`.
         name: what to call the version; a path is called by its file name.
         ids: `[N]`, or a file of them, for predictions that hold none.
-        kind: "logits", "probabilities" or "classes" where it cannot be told or where
-            several are there, of which only those are read.
+        kind: "logits", "probabilities" or "classes", where several are there.
         id_column: name of the column or array of ids, if it is not a usual one.
         label_column: the same for the labels.
         prediction_column: the same for the predicted classes.
 
-    Returns:
-        A `Side`; its scores are not checked yet.
-
     Raises:
-        PredictionsError: it cannot be read, or is not consistent; begins with the path
-            or the name.
+        PredictionsError: it cannot be read, or is not consistent.
 
     Example:
         >>> side = read_side({"predictions": ["cat", "dog"], "ids": [7, 8]}, "v1")
@@ -131,9 +113,20 @@ def read_side(
             side = dataclasses.replace(side, ids=index, index=index is not None)
     notes = [f"{name}: {note}" for note in side.notes]
     account = side.account
-    if account is not None:
-        account = account._replace(read=(*account.read, *contents.read))
-    return dataclasses.replace(side, notes=(*contents.notes, *notes), account=account)
+    if account is None:
+        return dataclasses.replace(side, notes=(*contents.notes, *notes))
+    names_left = account.columns
+
+    def others() -> Mapping[str, Any]:
+        again = read_contents(given, wanted=set(names_left).intersection)
+        return columns_of(again)
+
+    return dataclasses.replace(
+        side,
+        notes=(*contents.notes, *notes),
+        account=account._replace(read=(*account.read, *contents.read)),
+        others=others if names_left else dict,
+    )
 
 
 def side_names(old: Any, new: Any) -> tuple[str, str]:
@@ -150,11 +143,16 @@ def side_names(old: Any, new: Any) -> tuple[str, str]:
     return f"{names[0]} (old)", f"{names[1]} (new)"
 
 
-def same_file(old: Any, new: Any) -> tuple[str, ...]:
-    """A note if two versions are read from one file."""
+def same_file(old: Any, new: Any) -> list[Doubt]:
+    """A doubt if two versions are read from one file."""
     paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
-    same = paths and os.path.samefile(old, new)
-    return ("Old and new are the same file.",) if same else ()
+    if not (paths and os.path.samefile(old, new)):
+        return []
+    said = (
+        "old and new are the same file, so nothing can differ; write one file for each "
+        "version, with its prediction in a column called prediction"
+    )
+    return [Doubt("same-file", said)]
 
 
 def _side(found: RawSide, name: str) -> Side:
@@ -176,7 +174,8 @@ def _side(found: RawSide, name: str) -> Side:
         named = own and not is_truth(own) and not all_numbers(own)
         if named and not label_names:
             raise PredictionsError(
-                f"predicted classes are names ({some(own)}), but labels are numbers"
+                f"predicted classes are names ({some(own)}), but labels are numbers; "
+                "write the labels as names"
             )
     decisions = None
     if found.decisions is not None:
@@ -193,6 +192,7 @@ def _side(found: RawSide, name: str) -> Side:
         notes=(*found.scores.notes, *found.notes),
         account=found.account,
         decisions=decisions,
+        number_names=found.number_names,
     )
 
 

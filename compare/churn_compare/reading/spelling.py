@@ -14,6 +14,7 @@ _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # of width zero
 _OUTER = re.compile(rf"^[\s{_INVISIBLE}]+|[\s{_INVISIBLE}]+$")
 _JOINTS = re.compile(r"[\s_]+|(?<=\w)-(?=\w)")
 _WHOLE = re.compile(r"^([+-]?\d+)\.0*$")
+_THOUSANDS = re.compile(r"(?<=\d)[,'’](?=\d{3}(?!\d))")
 _ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 
 
@@ -36,6 +37,10 @@ def _unspaced(text: str) -> str:
     return "".join(text.split())
 
 
+def _without_separators(text: str) -> str:
+    return _THOUSANDS.sub("", text)
+
+
 def _without_zeros(text: str) -> str:
     return _ZEROS.sub("", _WHOLE.sub(r"\1", text))
 
@@ -46,6 +51,7 @@ _DIFFERENCES: dict[str, Callable[[str], str]] = {
     "capitals": str.casefold,
     "zeros": _without_zeros,
     "the Unicode form": _visible,
+    "separators of thousands": _without_separators,
     "spaces, hyphens or underscores": lambda text: _JOINTS.sub("", text),
 }
 
@@ -66,13 +72,7 @@ def _plain(text: str) -> str:
 def similar_classes(
     names: Sequence[str], sides: Sequence[Collection[int]], labels: Collection[int]
 ) -> list[Doubt]:
-    """A doubt if classes look alike and one spelling is not known everywhere.
-
-    Args:
-        names: of the classes of the pair.
-        sides: classes that each side predicts or has scores of.
-        labels: classes that occur as labels.
-    """
+    """A doubt if classes look alike and one spelling is not known everywhere."""
     groups = collections.defaultdict(list)
     for number, name in enumerate(names):
         groups[_plain(name)].append(number)
@@ -87,7 +87,10 @@ def similar_classes(
     if not found:
         return []
     kinds = [difference(*pair) for pair in found]
-    repair = "write them in one way, or give a class map (--class-map)"
+    repair = (
+        "write them in one way, or give --class-map FILE.csv with the line old,new and "
+        f"one for each class, such as {found[0][1]},{found[0][0]}"
+    )
     if set(kinds) == {"outer space"}:
         repair = "--strip removes it"
     said = "; ".join(
@@ -104,7 +107,8 @@ def similar_ids(only_a: np.ndarray, only_b: np.ndarray, strip: bool = True) -> s
         return ""
 
     def plain(text: str) -> str:
-        return _without_zeros(_unspaced(_visible(text)).casefold())
+        text = _without_separators(_unspaced(_visible(text)))
+        return _without_zeros(text).casefold()
 
     there = {plain(text): text for text in only_a.astype(str).tolist()}
     pairs = [

@@ -1,6 +1,8 @@
 """Predictions in a table: a column per class, of lists, or of predicted classes."""
 
 import dataclasses
+import json
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
@@ -24,10 +26,12 @@ from churn_compare.reading.class_values import (
     ColumnNames,
     Roles,
     ScoreColumns,
+    arrow_compute,
     as_class_values,
     check_class_numbers,
     find_roles,
     is_truth,
+    paired_columns,
     plain,
     score_columns,
     score_of_label,
@@ -46,11 +50,19 @@ _WANTED: dict[Kind | None, str] = {
     "classes": "prediction",
 }
 _LISTED = 20  # columns that a message names
+_BRACKETS = re.compile(r"[\[\](),;]|(array|tensor|dtype=.*)")
 _NEAR = 0.02  # how near to one probabilities sum
 
 
 def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    pairs = [" and ".join(pair) for pair in paired_columns(names)]
+    if len(pairs) > 1:
+        return PredictionsError(
+            f"{some(pairs)} are several predictions; --label-column and "
+            "--prediction-column name one pair, and the names of all classes of an "
+            "example are compared as a list in a column set, with target"
+        )
     return PredictionsError(
         f"there is no column {_WANTED[kind]}, it has {', '.join(names[:_LISTED])}{more}"
         "; --prediction-column names the predicted classes (or --kind what all other "
@@ -72,10 +84,10 @@ def numeric_columns(
 ) -> Collection[str]:
     """Which columns of a `.csv` file hold scores."""
     roles = find_roles(names, kind, given)
-    if roles.scores is None or _doubtful(roles, kind):  # a cell holds no list
-        return ()
     scores = roles.scores
-    return (scores,) if isinstance(scores, str) else scores.columns
+    if isinstance(scores, ScoreColumns) and not _doubtful(roles, kind):
+        return scores.columns
+    return ()  # a text may be a list
 
 
 def read_columns(
@@ -88,29 +100,45 @@ def read_columns(
         raise _no_predictions(names, kind)
     scores = roles.scores
     of_classes = scores.columns if isinstance(scores, ScoreColumns) else (scores,)
-    return {name for name in (*roles[:4], *of_classes, *beside) if name is not None}
+    found = (*roles[:4], *of_classes, *beside, *_seeds(names))
+    return {name for name in found if name is not None}
+
+
+def _seeds(names: list[str]) -> list[str]:
+    """The column that tells runs apart where ids occur several times."""
+    return [name for name in names if plain(name) == "seed"][:1]
 
 
 def find_in_table(
-    table: Any,
-    kind: Kind | None,
-    names: ColumnNames,
-    columns: list[str] | None = None,
+    table: Any, kind: Kind | None, names: ColumnNames, columns: list[str] | None = None
 ) -> RawSide:
     """Predictions in a table that was read of a file with these `columns`."""
     columns = columns or table.column_names
     roles = find_roles(columns, kind, names)
     if not table.num_rows:
         raise PredictionsError("it has no rows")
+    if roles.run is None and roles.id is not None:
+        for seed in _seeds(columns):
+            if len(table.column(roles.id).unique()) < table.num_rows:
+                roles = roles._replace(run=seed)
     said: dict[str, str] = {}
+    table, number_names = _with_names(table, roles)
     if (beside := score_of_label(columns, roles, names)) is not None:
         label, score = beside
         found = _beside_label(table, label, score)
         if found == "unclear":
-            raise PredictionsError(_unclear(label, score))
+            raise PredictionsError(
+                f"it is not clear what column {score} next to {label} is: --kind "
+                f"probabilities --prediction-column {score} takes it for the "
+                f"probability of class 1 of two, --prediction-column {label} takes "
+                f"{label} for the prediction, --score-column {score} compares "
+                "numbers of which more is better"
+            )
         if found == "confidence":
             said[score] = "its confidence"
             roles = roles._replace(prediction=label, label=None)
+    if isinstance(roles.scores, str):
+        table = _parsed_lists(table, roles.scores, not _doubtful(roles, kind))
     table, roles = _without_doubtful(table, roles, kind, said)
     named, class_names, notes = roles.scores, None, ()
     if isinstance(named, ScoreColumns):
@@ -142,9 +170,36 @@ def find_in_table(
         None if roles.label is None else table.column(roles.label),
         notes=notes,
         decisions=decisions,
+        number_names=number_names,
         account=account_of(roles, columns, scores, said=said),
     )
     return found if roles.run is None else _by_run(found, table.column(roles.run))
+
+
+def _with_names(table: Any, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
+    """The table, and the names of class numbers as Hugging Face records them."""
+    import pyarrow as pa
+
+    pc = arrow_compute()
+    try:
+        features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+        named = {
+            name: tuple(features[name]["names"])
+            for name in (roles.label, roles.prediction)
+            if name in features and features[name].get("_type") == "ClassLabel"
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return table, None
+    columns = [name for name in (roles.label, roles.prediction) if name is not None]
+    texts = [n for n in columns if not pa.types.is_integer(table.schema.field(n).type)]
+    if len({*named.values()}) == 1 and not texts:
+        return table, next(iter(named.values()))
+    for name in named.keys() - {*texts}:
+        numbers = table.column(name).combine_chunks()
+        known = pc.if_else(pc.less(numbers, 0), None, numbers)
+        column = pa.array(named[name]).take(known)
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table, None
 
 
 def _predicted(column: Any, name: str) -> Scores:
@@ -223,10 +278,7 @@ def _are_probabilities(table: Any, scores: ScoreColumns, roles: Roles) -> bool:
 def of_classifier(
     names: list[str], scored: bool, read: Callable[[list[str]], Any]
 ) -> bool:
-    """Whether a table with columns of outcomes is about predicted classes.
-
-    `scored`: whether the only outcome is a score. `read` reads some columns.
-    """
+    """Whether a table with columns of outcomes is about predicted classes."""
     known = set(map(plain, names))
     if known & ({*PREDICTION, *SCORES} - {*OUTPUT}):
         return True
@@ -267,16 +319,6 @@ def _beside_label(
     shares = np.all((values >= 0) & (values <= 1)) and len(np.unique(values)) > 2
     two = len(np.unique(found)) <= 2 and (names is None or is_truth(names))
     return "unclear" if two and shares else "number"
-
-
-def _unclear(label: str, score: str) -> str:
-    """Why a score next to a label is refused."""
-    return (
-        f"it is not clear what column {score} next to {label} is: --kind probabilities "
-        f"--prediction-column {score} takes it for the probability of class 1 of two, "
-        f"--prediction-column {label} takes {label} for the prediction, "
-        f"--score-column {score} compares numbers of which more is better"
-    )
 
 
 def _by_run(found: RawSide, column: Any) -> RawSide:
@@ -347,10 +389,8 @@ def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
 def _dense(column: Any) -> Any:
     """Lists, also those in dense vectors of Spark; None for other structs."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    pc: Any = compute
-
+    pc = arrow_compute()
     if not pa.types.is_struct(column.type):
         return column
     fields = [column.type.field(i).name for i in range(column.type.num_fields)]
@@ -360,13 +400,32 @@ def _dense(column: Any) -> Any:
     return pc.struct_field(column, "values") if dense else None
 
 
+def _parsed_lists(table: Any, name: str, sure: bool) -> Any:
+    """The table with texts of numbers, or of lists of them in brackets, as such."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return table
+    lists = "[" in (column[0].as_py() or "")
+    try:
+        if lists:
+            rows = [_BRACKETS.sub(" ", of or "").split() for of in column.to_pylist()]
+            column = pa.array([[*map(float, row)] for row in rows])
+        elif sure:
+            column = column.cast(pa.float64())
+    except ValueError:
+        raise PredictionsError(
+            f"column {name} must hold numbers or lists of them, as [0.1, 0.9]"
+        ) from None
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
 def _lists(column: Any, name: str) -> np.ndarray:
     """A column of equally long lists as `[N, C]`, or of numbers as `[N]`."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    pc: Any = compute
-
+    pc = arrow_compute()
     if pa.types.is_struct(column.type):
         column = _dense(column)
         if column is None:
@@ -381,7 +440,10 @@ def _lists(column: Any, name: str) -> np.ndarray:
     if element is None or not (
         pa.types.is_floating(element) or pa.types.is_integer(element)
     ):
-        raise PredictionsError(f"column {name} must hold lists of numbers, not {kind}")
+        raise PredictionsError(
+            f"column {name} must hold lists of numbers, not {kind}; lists of names are "
+            "compared in a column set, with target"
+        )
     lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy()
     if lengths.min() != lengths.max():
         values, counts = np.unique(lengths, return_counts=True)

@@ -21,6 +21,7 @@ from churn_compare.reading.class_values import (
     SCORE_PREFIXES,
     SCORES,
     all_numbers,
+    arrow_compute,
     plain,
 )
 
@@ -45,12 +46,18 @@ class Layout(NamedTuple):
     encoding: str
     skipped: int  # lines before the names
     row_bytes: int  # of a long row, about
+    quote: str  # mark around texts
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is packed by gzip, whatever it is called."""
+    with open(path, "rb") as file:
+        return file.read(2) == b"\x1f\x8b"
 
 
 def opened_text(path: Path) -> Any:
-    """The bytes of a text file, unpacked if it is a `.gz`."""
-    packed = path.name.lower().endswith(".gz")
-    return UnpackedFile(path) if packed else open(path, "rb")
+    """The bytes of a text file, unpacked if it is packed by gzip."""
+    return UnpackedFile(path) if is_packed(path) else open(path, "rb")
 
 
 def encoding_of(path: Path) -> str:
@@ -60,11 +67,7 @@ def encoding_of(path: Path) -> str:
 
 
 def layout_of(path: Path) -> Layout:
-    """Finds out how a file is written.
-
-    Raises:
-        PredictionsError: the delimiter is not clear, or the first line is no header.
-    """
+    """Finds out how a file is written."""
     encoding = encoding_of(path)
     with contextlib.closing(opened_text(path)) as file:
         text = io.TextIOWrapper(io.BufferedReader(file), encoding, newline="")
@@ -74,6 +77,9 @@ def layout_of(path: Path) -> Layout:
             if told:
                 first, skipped = text.readline(), 1
             more = text.read(_SAMPLE_CHARACTERS)
+            while first.startswith("#") and not told and _is_comment(first, more):
+                first, _, more = more.partition("\n")
+                first, skipped = first + "\n", skipped + 1
         except UnicodeDecodeError as error:
             raise PredictionsError(_NOT_UTF8) from error
     tables = {
@@ -86,14 +92,27 @@ def layout_of(path: Path) -> Layout:
     if names:
         _check_header(names, rows)
     row_bytes = max(len(first.encode()), _CELL_BYTES * len(names))
-    return Layout(names, delimiter, encoding, skipped, row_bytes)
+    return Layout(names, delimiter, encoding, skipped, row_bytes, _quote(first))
+
+
+def _is_comment(line: str, more: str) -> bool:
+    """Whether a line has other columns than the next; savetxt writes "# id,label"."""
+    lines = (line for line in more.splitlines() if not line.startswith("#"))
+    following = next(lines, "")
+    return any(line.count(mark) != following.count(mark) for mark in _DELIMITERS)
 
 
 def _sample(text: str, delimiter: str) -> Iterator[list[str]]:
     """The first rows; the last may be cut."""
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = csv.reader(
+        io.StringIO(text, newline=""), delimiter=delimiter, quotechar=_quote(text)
+    )
     with contextlib.suppress(csv.Error):  # a long text, which is read all the same
         yield from filter(None, itertools.islice(rows, _SAMPLE_ROWS))
+
+
+def _quote(text: str) -> str:
+    return "'" if text.startswith("'") else '"'
 
 
 def _delimiter(tables: dict[str, list[list[str]]], path: Path) -> str:
@@ -199,12 +218,14 @@ def read_text(
 
     def read(newlines: bool, decimal: str) -> Any:
         parsed = arrow_csv.ParseOptions(
-            delimiter=layout.delimiter, newlines_in_values=newlines
+            delimiter=layout.delimiter,
+            quote_char=layout.quote,
+            newlines_in_values=newlines,
         )
         converted = arrow_csv.ConvertOptions(
             column_types=types, strings_can_be_null=False, decimal_point=decimal
         )
-        packed = path.name.lower().endswith(".gz")
+        packed = is_packed(path)
         with (
             pa.PythonFile(UnpackedFile(path), "r") if packed else pa.OSFile(str(path))
         ) as file:
@@ -241,9 +262,8 @@ def read_text(
 def _with_points(table: Any) -> tuple[Any, bool]:
     """Replaces decimal commas where a whole column has numbers only."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    pc: Any = compute
+    pc = arrow_compute()
     found = False
     for place, name in enumerate(table.column_names):
         column = table.column(place)
@@ -274,5 +294,5 @@ def check_columns(names: list[str]) -> None:
     if twice := sorted(name for name, count in counts.items() if count > 1):
         raise PredictionsError(
             f"{len(twice)} of {len(counts)} columns are there more than once, for "
-            f"example {some(twice)}"
+            f"example {some(twice)}; names of columns must differ, in one line"
         )

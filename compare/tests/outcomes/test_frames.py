@@ -36,7 +36,8 @@ def check(given):
     assert found.columns["answer"].to_pylist() == ["x", "z", "y", "w"]
     assert found.columns["set"].to_pylist() == ["p\x1fq", "", "p", "q"]
     assert found.others["task"].to_pylist() == ["t", "u"]
-    measures = compare_outcomes(given, given, on_missing="intersect", by=["task"])
+    same = {"confirm": ["same-file"], "on_missing": "intersect"}
+    measures = compare_outcomes(given, given, by=["task"], **same)
     assert measures["set"]["mean_distance"].value == 0.25  # a and its samples
     assert measures["answer"].slices[0].name == "t"
 

@@ -12,6 +12,17 @@ from churn_compare.store import PredictionsError
 N = 9
 
 
+class Frame:
+    """What is used of a pandas data frame."""
+
+    def __init__(self, columns, index=None):
+        self.columns, self._columns = list(columns), columns
+        self.index = None if index is None else np.asarray(index)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
 def classes_of(name, values, **more) -> Side:
     """A side of predicted classes."""
     return read_side({"predictions": np.asarray(values), **more}, name)

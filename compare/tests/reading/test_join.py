@@ -10,13 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
+from churn_compare import join, read_side, scan
 from churn_compare.example_ids import match_ids
 from churn_compare.reading.ids import as_ids
-from churn_compare.reading.join import join
-from churn_compare.reading.sides import read_side
-from churn_compare.scanning.scan import scan
 from churn_compare.store import PredictionsError
-from tests.reading.sides import N, classes_of, old_and_new, refused, scores_of
+from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
 
 
 def test_golden_case():
@@ -91,17 +89,6 @@ def test_an_id_is_what_it_is_written_as():
     assert (found.only_a.tolist(), found.only_b.tolist()) == (["12"], ["012"])
     signed, unsigned = np.array([-1, 2**53 + 1]), np.array([2**63 + 1, 2**53], "u8")
     assert not match_ids(as_ids(signed), as_ids(unsigned)).ids.size
-
-
-class Frame:
-    """What is used of a pandas data frame."""
-
-    def __init__(self, columns, index):
-        self.columns, self._columns = list(columns), columns
-        self.index = np.asarray(index)
-
-    def __getitem__(self, name):
-        return self._columns[name]
 
 
 def _frame(form, folder, name, index, columns, order=slice(None)):
@@ -328,6 +315,77 @@ def test_sides_must_match_without_ids():
     refused("a has ids and b has none; give the ids", ids, scores_of("b"))
     few = scores_of("b", N=8)
     refused("a has 9 examples and b 8; without ids", scores_of("a"), few)
+
+
+OTHERS = {  # columns of 40 examples without ids to what is said of another order
+    "image_id": "image_id names the examples, and .*: add --id-column image_id. If",
+    "text image_id": "add --id-column image_id",
+    "doc": "doc has the same values in another order .*: give ids.*--confirm row-order",
+    "doc sentence": "doc and sentence together name the examples, and their order",
+    "few": "",
+    "drawn": "",
+}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrays"])
+@pytest.mark.parametrize("names", OTHERS)
+def test_rows_in_another_order_are_refused(names, form, rng, tmp_path):
+    i, order = np.arange(40), rng.permutation(40)
+    known = {
+        "image_id": i * 3,
+        "text": i.astype("U2"),
+        "doc": i // 4,
+        "sentence": i % 4,
+    }
+    known |= {"few": i % 2, "drawn": rng.random(40)}
+    columns = {name: known[name] for name in names.split()} | {"label": i % 3}
+    moved = {name: of[order] for name, of in columns.items()}
+    if not OTHERS[names]:  # of two classes, or another for each file
+        other = known["few"][order] if names == "few" else rng.random(40)
+        moved = {"label": i % 3, names: other}
+    sides = [of | {"prediction": rng.integers(0, 3, 40)} for of in (columns, moved)]
+    if write := {"csv": csv.write_csv, "parquet": pq.write_table}.get(form):
+        paths = [tmp_path / f"{name}.{form}" for name in "ab"]
+        sides = [write(pa.table(of), path) or path for of, path in zip(sides, paths)]
+    old, new = map(read_side, sides)
+    join(old, old, labels=columns)
+    if not OTHERS[names]:
+        join(old, new)
+        return
+    refused(OTHERS[names], old, new)
+    refused("labels of .* differ", old, new, confirm=["row-order"])
+    if names == "image_id":
+        few = {name: of[3:] for name, of in columns.items()}
+        refused("names the examples", old, read_side(few | {"prediction": i[3:] % 3}))
+        refused("its order differs in the labels: add --id", old, old, labels=moved)
+
+
+def _of_hugging_face(path, columns, **named):
+    of = {n: {"names": [*names], "_type": "ClassLabel"} for n, names in named.items()}
+    facts = {b"huggingface": json.dumps({"info": {"features": of}}).encode()}
+    pq.write_table(pa.table(columns).replace_schema_metadata(facts), path)
+    return read_side(path)
+
+
+def test_names_of_numbers_that_hugging_face_records_decide(tmp_path):
+    file = functools.partial(_of_hugging_face, tmp_path / "a.parquet")
+    rows = {"id": [1, 2, 3], "label": [0, 1, 2], "prediction": [0, 1, 1]}
+    one = file(rows, label="abc", prediction="abc")
+    assert join(one, file(rows, label="abc")).class_names is None
+    turned = rows | {"label": [2, 1, 0], "prediction": [2, 1, 1]}
+    scores = {"id": [1, 2, 3], "label": [2, 1, 0], "logits": [*np.eye(3)[[2, 1, 1]]]}
+    for other in (
+        file(turned, label="cba", prediction="cba"),
+        file(turned | {"label": [0, 1, 2]}, label="abc", prediction="cba"),
+        file(turned | {"label": [*"abc"]}, prediction="cba"),
+        file(rows | {"prediction": [*"abb"]}, label="abc"),
+        file(scores, label="cba"),
+    ):
+        pair = join(one, other)
+        assert [pair.class_name(c) for c in pair.labels] == [*"abc"]
+        assert old_and_new(pair) == [[*"abb"], [*"abb"]]
+    with pytest.raises(PredictionsError, match="are missing for 1 of 3"):
+        file(rows | {"label": [-1, 1, 2]}, label="abc", prediction="cba")
 
 
 def test_labels_of_a_file_are_joined_by_id(tmp_path):
