@@ -32,7 +32,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from churn_compare.estimates import all_examples
-from churn_compare.intervals import ClassNumbers, intervals, mcnemar_test, ratios
+from churn_compare.intervals import ClassNumbers, intervals, mcnemar_of, ratios
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
 from churn_compare.outcomes.estimates import OutcomeNumbers
@@ -589,7 +589,7 @@ def counted(scanned, labels, clusters):
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     parts = partition(len(labels), 1, 0, clusters)
     found |= ratios(scanned, labels, parts, 0.95)
-    return found, mcnemar_test(numbers, every)
+    return found, mcnemar_of(numbers, every)
 
 
 def table_clusters(trials: int) -> None:

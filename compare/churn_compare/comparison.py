@@ -26,7 +26,7 @@ from churn_compare.intervals import (
     ClassNumbers,
     cluster_effect,
     estimates,
-    mcnemar_test,
+    mcnemar_of,
 )
 from churn_compare.noise import noise_test
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
@@ -231,7 +231,7 @@ def compare_pair(
         level=level,
         quantities=found,
         flow=class_flow(pair, scanned),
-        mcnemar=mcnemar_test(numbers, every),
+        mcnemar=mcnemar_of(numbers, every),
         noise=noise,
         groups=groups,
         regressions=listed,

@@ -174,12 +174,39 @@ class ClassNumbers(Numbers):
             yield (after == self.labels).astype(np.int8) - (before == self.labels)
 
 
-def mcnemar_test(numbers: ClassNumbers, every: Groups) -> McNemar | None:
+def mcnemar_test(
+    scanned: Scanned, labels: np.ndarray | None, clusters: np.ndarray | None = None
+) -> McNemar | None:
     """Are both versions equally accurate? The exact test of every pair of runs.
 
-    With clusters p is that of `sign_flip_exact` on their positive less negative flips.
-    The median over pairs of runs is that of a typical pair, not a test of all together.
+    Args:
+        scanned: both versions.
+        labels: `[N]` classes of the pair, or None.
+        clusters: `[N]` as in `intervals`; p is then that of `sign_flip_exact` on the
+            clusters' positive less negative flips.
+
+    Returns:
+        Mean counts and the median p over pairs of runs; None without labels. The median
+        is that of a typical pair, not a test of all runs together.
+
+    Example:
+        >>> from churn_compare.pair import ScannedSide
+        >>> old = ScannedSide(np.zeros((1, 7), int))
+        >>> new = ScannedSide(np.array([[1, 0, 0, 0, 0, 0, 0]]))
+        >>> mcnemar_test(Scanned(old, new), np.array([0, 1, 1, 1, 1, 1, 1]))
+        McNemar(negative_flips=1.0, positive_flips=0.0, p=1.0, pairs=1)
+
+    References:
+        [mcnemar] pp. 153-157 -- McNemar, Note on the sampling error of the difference
+        between correlated proportions or percentages, Psychometrika 1947.
+        https://doi.org/10.1007/BF02295996
     """
+    every = all_examples(scanned.old.predicted.shape[1], clusters, 0.95)
+    return mcnemar_of(ClassNumbers(scanned, labels), every)
+
+
+def mcnemar_of(numbers: ClassNumbers, every: Groups) -> McNemar | None:
+    """`mcnemar_test`, of what every example adds."""
     if not numbers.judged:
         return None
     lost, gained = (float(of.mean.sum()) for of in (numbers.worse, numbers.better))

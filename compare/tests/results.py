@@ -7,9 +7,9 @@ import numpy as np
 
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult
-from churn_compare.estimates import Groups, all_examples
+from churn_compare.estimates import Groups
 from churn_compare.gates import Gate
-from churn_compare.intervals import ClassNumbers, mcnemar_test
+from churn_compare.intervals import ClassNumbers
 from churn_compare.pair import Pair, Scanned, Side
 from churn_compare.result import Interval
 from churn_compare.scanning.scan import scan
@@ -36,12 +36,6 @@ def groups_of(scanned, labels, group, count, clusters=None):
     groups = Groups(np.asarray(group), count, clusters)
     numbers = ClassNumbers(scanned, labels)
     return numbers.intervals(groups), numbers.p(groups)
-
-
-def mcnemar(scanned, labels, clusters=None):
-    """The test of two versions' accuracy."""
-    every = all_examples(scanned.old.predicted.shape[1], clusters, 0.95)
-    return mcnemar_test(ClassNumbers(scanned, labels), every)
 
 
 def pair_of(old, new, labels=None, **fields) -> tuple[Pair, Scanned]:
