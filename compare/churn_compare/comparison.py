@@ -224,7 +224,7 @@ def compare_pair(
                 "benchmarks are pooled by accuracy; there are no labels"
             )
     listed, total = largest_regressions(pair, scanned, regressions)
-    return CompareResult(
+    result = CompareResult(
         old=_version(pair.old),
         new=_version(pair.new),
         examples=pair.examples,
@@ -243,13 +243,6 @@ def compare_pair(
         if pair.labels is not None and pair.scored
         else None,
         points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
-        gates=judge(
-            gates,
-            *counted_by_gates(found, groups, "negative_flip_rate", waived),
-            level=level,
-            noise=noise,
-            precision=precision,
-        ),
         notes=(
             *pair.old.notes,
             *pair.new.notes,
@@ -272,6 +265,14 @@ def compare_pair(
             *_decided(pair, scanned),
         ),
     )
+    judged = judge(
+        gates,
+        *counted_by_gates(result),
+        level=level,
+        noise=noise,
+        precision=precision,
+    )
+    return dataclasses.replace(result, gates=judged)
 
 
 def _groupings(pair: Pair) -> dict[str, tuple[list[str], np.ndarray]]:

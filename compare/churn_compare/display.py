@@ -1,9 +1,9 @@
 """The results that users hold: they print, show and save themselves."""
 
-import abc
 import dataclasses
 import importlib
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,16 +23,22 @@ from churn_compare.documents import (
     with_headings,
 )
 from churn_compare.exports import junit, rows_of_update
-from churn_compare.result import Findings, GateOutcome, VersionsFindings
+from churn_compare.result import (
+    Findings,
+    GateOutcome,
+    Judged,
+    VersionsFindings,
+)
 from churn_compare.verdict import sentences
 
 FORMAT = 1  # grows where a program that reads the file would have to change
 
 
-class Display(abc.ABC):
+class Display(Judged):
     """What both results have in common; `_report` is the module of their documents."""
 
     _report: ClassVar[Any]
+    examples: int
 
     def document(self, command: str = "") -> Document:
         """The report, which the page shows in full.
@@ -66,9 +72,21 @@ class Display(abc.ABC):
         document = self.document().at("summary")
         return html_fragment([Text((Strong(document.title),)), *document.blocks])
 
-    @abc.abstractmethod
+    # Of an update: both names; what each measure is called, its numbers and its groups;
+    # the verdict.
+    def _sides(self) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def _parts(self) -> Iterable[tuple]:
+        raise NotImplementedError
+
+    def _verdict(self) -> Any:
+        raise NotImplementedError
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
+        start = {"format": FORMAT, "passed": self.passed, "state": self.state}
+        return start | {"verdict": self._verdict()} | plain_values(self)
 
     def __str__(self) -> str:
         """The tables as they are printed in a terminal, without colours."""
@@ -82,13 +100,21 @@ class Display(abc.ABC):
         """
         return write_file(path, json_text(self.to_dict()))
 
-    @abc.abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each number: `quantity`, `value`, `low`, `high` and what of."""
+        """A row for each number of all examples and of every group.
 
-    @abc.abstractmethod
-    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+        It has `quantity`, `value`, `low`, `high` and says what of.
+        """
+        about = dict(zip(("old", "new"), self._sides(), strict=True))
+        return [
+            row
+            for named, numbers, groups in self._parts()
+            for row in rows_of_update(about | named, self.examples, numbers, groups)
+        ]
+
+    def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """The gates of each update."""
+        return [(" -> ".join(self._sides()), self.gates)]
 
     def junit(self) -> str:
         """JUnit XML for a CI: a test case for each gate, inconclusive ones skipped."""
@@ -166,22 +192,21 @@ class CompareResult(Display, Findings):
 
     _report = report
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each quantity, of all examples and of every class and slice."""
-        about = {"old": self.old.name, "new": self.new.name}
-        return [*rows_of_update(about, self.examples, self.quantities, self.groups)]
+    def _sides(self) -> tuple[str, str]:
+        return self.old.name, self.new.name
 
-    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
-        """The gates of the update."""
-        return [(f"{self.old.name} -> {self.new.name}", self.gates)]
+    def _parts(self) -> Iterable[tuple]:
+        return [({}, self.quantities, self.groups)]
+
+    def _verdict(self) -> list[str]:
+        return list(sentences(self))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
-        fields = plain_values(self)
+        found = super().to_dict()
         if self.curves is not None:
-            fields["curves"] = dict(zip(("old", "new"), fields["curves"], strict=True))
-        start = {"format": FORMAT, "passed": self.passed, "state": self.state}
-        return start | {"verdict": list(sentences(self))} | fields
+            found["curves"] = dict(zip(("old", "new"), found["curves"], strict=True))
+        return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -214,7 +239,7 @@ class VersionsResult(Display, VersionsFindings):
         """The rows of every step, one after another."""
         return [row for step in self.steps for row in step.rows()]
 
-    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
+    def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """The gates of every step."""
         return [suite for step in self.steps for suite in step.suites()]
 

@@ -19,10 +19,10 @@ from churn_compare.result import (
     GateOutcome,
     Group,
     Interval,
+    Measured,
     Noise,
     Precision,
     State,
-    Waived,
     state_of,
 )
 
@@ -76,17 +76,15 @@ def judge(
 
 
 def counted_by_gates(
-    quantities: Mapping[str, Interval],
-    groups: Sequence[Group],
-    worse: str,
-    waived: Waived | None,
+    measure: Measured,
 ) -> tuple[Mapping[str, Interval], Sequence[Group]]:
     """The numbers of all examples and of the groups, without what is waived."""
-    if waived is None:
-        return quantities, groups
-    return {**quantities, worse: waived.rate}, [
+    if measure.waived is None:
+        return measure.quantities, measure.groups
+    worse = measure.worse
+    return {**measure.quantities, worse: measure.waived.rate}, [
         dataclasses.replace(of, quantities={**of.quantities, worse: of.waived_rate})
-        for of in groups
+        for of in measure.groups
         if of.waived_rate is not None
     ]
 

@@ -7,24 +7,6 @@ from typing import Literal, Protocol
 import numpy as np
 
 
-class Numbered(Protocol):
-    """Whatever has quantities by name."""
-
-    @property
-    def level(self) -> float:
-        """Of all intervals."""
-        ...
-
-    @property
-    def quantities(self) -> Mapping[str, "Interval"]:
-        """Name to number and interval."""
-        ...
-
-    def __getitem__(self, name: str, /) -> "Interval":
-        """One of them."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A number with its confidence interval.
@@ -367,15 +349,86 @@ class Judged(Protocol):
         return state_of(outcome.state for outcome in self.gates)
 
 
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
+    """Numbers of one kind of outcome in two versions, and of groups of its examples."""
+
+    level: float
+    quantities: Mapping[str, Interval]
+    equivalent: float | None = None
+    waived: Waived | None = None
+    pooled: Pooled | None = None
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """Classes and slices."""
+        raise NotImplementedError
+
+    @property
+    def within(self) -> Interval | None:
+        """Interval of the change for two one-sided tests."""
+        raise NotImplementedError
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether less of the mean is better."""
+        return False
+
+    def __getitem__(self, name: str) -> Interval:
+        """The number called `name`, with its interval.
+
+        Raises:
+            KeyError: these outcomes do not allow it, or there is no such quantity.
+        """
+        if name not in self.quantities:
+            known = ", ".join(self.quantities)
+            raise KeyError(f"no quantity {name!r} in this comparison; it has {known}")
+        return self.quantities[name]
+
+    @property
+    def groupings(self) -> dict[str, list[Group]]:
+        """The groups of the classes and of every column of the slices."""
+        found: dict[str, list[Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.grouping, []).append(group)
+        return found
+
+    @property
+    def decided(self) -> bool:
+        """Whether outcomes are right or wrong."""
+        return "negative_flip_rate" in self.quantities
+
+    @property
+    def change(self) -> str:
+        """The name of the change of the mean; "" where nothing is judged."""
+        names = ("accuracy_gain", "score_change", "error_change")
+        return next((name for name in names if name in self.quantities), "")
+
+    @property
+    def judged(self) -> bool:
+        """Whether an outcome is better or worse than another."""
+        return self.change != ""
+
+    @property
+    def worse(self) -> str:
+        """The name of the share of examples that get worse."""
+        return "negative_flip_rate" if self.decided else "share_worse"
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether the change is shown to be smaller than the margin asked for."""
+        if self.within is None or self.equivalent is None:
+            return False
+        return max(-self.within.low, self.within.high) < self.equivalent
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Findings(Judged):
+class Findings(Measured, Judged):
     """The data of a `CompareResult`, which says what they are."""
 
     old: Version
     new: Version
     examples: int
-    level: float
-    quantities: Mapping[str, Interval]
     flow: Flow
     mcnemar: McNemar | None = None
     noise: Noise | None = None
@@ -389,18 +442,7 @@ class Findings(Judged):
     paired: bool = False
     clusters: Clusters | None = None
     precision: Precision | None = None
-    equivalent: float | None = None
-    waived: Waived | None = None
-    pooled: Pooled | None = None
     read: tuple[str, ...] = ()
-
-    @property
-    def groupings(self) -> dict[str, list[Group]]:
-        """The groups of the classes and of every column of the slices."""
-        found: dict[str, list[Group]] = {}
-        for group in self.groups:
-            found.setdefault(group.grouping, []).append(group)
-        return found
 
     @property
     def run_pairs(self) -> int:
@@ -413,23 +455,9 @@ class Findings(Judged):
         return "accuracy_gain" in self.quantities
 
     @property
-    def is_equivalent(self) -> bool:
-        """Whether accuracy is shown to change by less than the margin asked for."""
-        if self.precision is None or self.equivalent is None:
-            return False
-        within = self.precision.within
-        return max(-within.low, within.high) < self.equivalent
-
-    def __getitem__(self, name: str) -> Interval:
-        """The number called `name`, with its interval.
-
-        Raises:
-            KeyError: these predictions do not allow it, or there is no such quantity.
-        """
-        if name not in self.quantities:
-            known = ", ".join(self.quantities)
-            raise KeyError(f"no quantity {name!r} in this comparison; it has {known}")
-        return self.quantities[name]
+    def within(self) -> Interval | None:
+        """The interval of the accuracy gain for two one-sided tests."""
+        return None if self.precision is None else self.precision.within
 
     def __repr__(self) -> str:
         """One line; all numbers would fill screens, and `print` shows them."""

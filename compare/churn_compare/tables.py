@@ -27,8 +27,8 @@ from churn_compare.result import (
     Findings,
     Flow,
     Interval,
+    Measured,
     Noise,
-    Numbered,
     Regression,
 )
 
@@ -47,7 +47,7 @@ def number_cell(interval: Interval | None, unit: Unit) -> Cell:
     return Cell(value_text(interval, unit), below=range_text(interval, unit))
 
 
-def changes_table(result: Numbered) -> list[Block]:
+def changes_table(result: Measured) -> list[Block]:
     """Accuracy, NLL, Brier score and ECE of both versions, and their changes."""
     rows = []
     for name, quantity in QUANTITIES.items():
@@ -76,7 +76,7 @@ def changes_table(result: Numbered) -> list[Block]:
     return [Table(heads, rows, "", caption, "compare versions")] if rows else []
 
 
-def singles_table(result: Numbered, more: Sequence[tuple] = ()) -> Table:
+def singles_table(result: Measured, more: Sequence[tuple] = ()) -> Table:
     """Churn, flips and the other numbers of the two versions together."""
     both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if q.is_change}
     rows: list[tuple] = []

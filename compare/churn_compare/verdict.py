@@ -15,7 +15,8 @@ from churn_compare.number_text import (
     value_text,
     with_range,
 )
-from churn_compare.result import Findings, Interval, Judged, Pooled, Waived
+from churn_compare.quantities import QUANTITIES
+from churn_compare.result import Findings, Interval, Judged, Measured, Pooled, Waived
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
@@ -48,7 +49,7 @@ def sentences(result: Findings) -> tuple[str, ...]:
     if result.waived is not None:
         found += waived_sentence(result.waived, result["negative_flip_rate"])
     if result.labelled:
-        found += _groups(result)
+        found += group_sentences(result, result.level, "Accuracy")
     return tuple(found)
 
 
@@ -282,25 +283,29 @@ def _noise(result: Findings) -> list[str]:
     return [f"{start}: the update's churn is {size} {word} than that ({brackets})."]
 
 
-def _groups(result: Findings) -> list[str]:
-    """In which groups of each grouping accuracy falls."""
-    alpha = 1 - result.level
+def group_sentences(measure: Measured, level: float, what: str) -> list[str]:
+    """In which groups of each grouping the mean gets worse; `what` names it."""
+    alpha, change = 1 - level, measure.change
+    down = QUANTITIES[change].better == "higher" and not measure.lower_is_better
+    falls = f"{what} {'falls' if down else 'rises'} detectably in"
     found = []
-    for grouping, groups in result.groupings.items():
-        worse = [
-            g for g in groups if g.adjusted_p < alpha and g["accuracy_gain"].value < 0
-        ]
-        worse.sort(key=lambda group: (group.adjusted_p, group["accuracy_gain"].value))
-        what = "classes" if grouping == "class" else f"values of {grouping}"
-        total = count_text(len(groups))
+    for grouping, groups in measure.groupings.items():
         if len(groups) == 1:
             continue  # says nothing that the whole does not
+        worse = [
+            g
+            for g in groups
+            if g.adjusted_p < alpha and g[change].value * (-1 if down else 1) > 0
+        ]
+        worse.sort(key=lambda group: (group.adjusted_p, -abs(group[change].value)))
+        groups_of = "classes" if grouping == "class" else f"values of {grouping}"
+        total = count_text(len(groups))
         if not worse:
-            found.append(f"Accuracy falls detectably in none of the {total} {what}.")
+            found.append(f"{falls} none of the {total} {groups_of}.")
             continue
         names = listed([group.name for group in worse], _NAMED)
         found.append(
-            f"Accuracy falls detectably in {count_text(len(worse))} of {total} "
-            f"{what} (Holm-adjusted p below {alpha:.3g}): {names}."
+            f"{falls} {count_text(len(worse))} of {total} {groups_of} (Holm-adjusted p "
+            f"below {alpha:.3g}): {names}."
         )
     return found

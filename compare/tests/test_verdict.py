@@ -33,7 +33,8 @@ def result_of(runs=(1, 1), quantities=None, **fields):
     old, new = (Version(n, "logits", r, 3, 1000) for n, r in zip("ab", runs))
     fields = {"mcnemar": McNemar(11, 17, 0.0031, runs[0] * runs[1])} | fields
     found = QUANTITIES | (quantities or {})
-    return CompareResult(old, new, 1000, 0.95, found, Flow(*[()] * 5), **fields)
+    flow, numbers = Flow(*[()] * 5), {"level": 0.95, "quantities": found}
+    return CompareResult(old, new, 1000, flow, **numbers, **fields)
 
 
 def test_what_a_labelled_comparison_says():

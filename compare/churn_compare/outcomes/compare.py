@@ -1,15 +1,13 @@
 """Two versions compared by the outcomes of their examples."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from churn_compare.display import FORMAT, Display
-from churn_compare.documents import plain_values
+from churn_compare.display import Display
 from churn_compare.estimates import all_examples
-from churn_compare.exports import rows_of_update
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import counted_by_gates, judge
 from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
@@ -48,24 +46,14 @@ class OutcomesResult(Display, OutcomesFindings):
 
     _report: ClassVar[Any] = report
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each quantity of every measure, of all examples and each slice."""
-        found = []
-        for measure in self.measures:
-            about = {"old": self.old, "new": self.new, "measure": measure.name}
-            numbers = measure.quantities, measure.slices
-            found += rows_of_update(about, self.examples, *numbers)
-        return found
+    def _sides(self) -> tuple[str, str]:
+        return self.old, self.new
 
-    def suites(self) -> list[tuple[str, tuple[GateOutcome, ...]]]:
-        """The gates of the update."""
-        return [(f"{self.old} -> {self.new}", self.gates)]
+    def _parts(self) -> Iterable[tuple]:
+        return (({"measure": m.name}, m.quantities, m.slices) for m in self.measures)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; undefined numbers are None."""
-        said = {m.name: report.sentences(m, self.clusters) for m in self.measures}
-        start = {"format": FORMAT, "passed": self.passed, "state": self.state}
-        return start | {"verdict": said} | plain_values(self)
+    def _verdict(self) -> dict[str, list[str]]:
+        return {m.name: report.sentences(m, self.clusters) for m in self.measures}
 
 
 def compare_outcomes(
@@ -298,13 +286,10 @@ def _judged(
                 + "; --by makes slices of columns" * bool(gate.grouping)
             )
         for measure in about:
-            counted = counted_by_gates(
-                measure.quantities, measure.slices, measure.worse, measure.waived
-            )
-            within = measure.within
             precision = None
-            if within is not None:
-                precision = Precision(within, measure.detectable)
+            if measure.within is not None:
+                precision = Precision(measure.within, measure.detectable)
+            counted = counted_by_gates(measure)
             (outcome,) = judge([gate], *counted, level=level, precision=precision)
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import math
 import statistics
-from collections.abc import Iterator
 
 from churn_compare.documents import (
     Block,
@@ -27,7 +26,6 @@ from churn_compare.number_text import (
     equals_text,
     judgement,
     level_text,
-    listed,
     p_text,
     range_text,
     remark,
@@ -42,12 +40,23 @@ from churn_compare.outcomes.result import (
 )
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import quantity_terms, verdict, what_was_run
+from churn_compare.result import Group
 from churn_compare.tables import changes_table, number_cell, singles_table
-from churn_compare.verdict import detectable_sentence, pooled_sentence, waived_sentence
+from churn_compare.verdict import (
+    detectable_sentence,
+    group_sentences,
+    pooled_sentence,
+    waived_sentence,
+)
 
 _BRIEF, _LISTED, _NAMED = 10, 50, 3  # below full detail, on the page, in a sentence
 _WORDS = 40  # of a text that tables show; characters that need no more than a table
 _CHARACTERS = 4000  # of a text whose words are compared
+_MEANS = {
+    "accuracy_gain": "Accuracy",
+    "score_change": "The mean",
+    "error_change": "The mean error",
+}
 
 
 def document(result: OutcomesFindings, command: str = "") -> Document:
@@ -64,8 +73,8 @@ def document(result: OutcomesFindings, command: str = "") -> Document:
         floor = "runs_differ" in measure.quantities
         first = "the runs" if floor else "the update"
         parts: dict[str, list[Block]] = {first: _numbers(measure)}
-        for column in dict.fromkeys(s.grouping for s in measure.slices):
-            parts[f"slices by {column}"] = [_slices(measure, column)]
+        for column, of in measure.groupings.items():
+            parts[f"slices by {column}"] = [_slices(measure, column, of)]
         last = f"largest {_turn(measure)}s" if measure.judged else "largest changes"
         parts["least stable" if floor else last] = _changes(measure)
         for part, inside in parts.items():
@@ -109,17 +118,15 @@ def sentences(measure: MeasureFindings, clusters: int | None = None) -> list[str
     found.append(_average(measure, clusters))
     if measure.equivalent is not None:
         found.append(_equivalence(measure))
-    unit = QUANTITIES[measure.change].unit
+    unit, what = QUANTITIES[measure.change].unit, _MEANS[measure.change]
     group = "examples" if clusters is None else "clusters"
     found += detectable_sentence(measure.detectable, unit, group)
     if measure.pooled is not None:
-        what = "the mean error" if measure.change == "error_change" else "the mean"
-        what = "accuracy" if unit == "points" else what
-        found.append(pooled_sentence(measure.pooled, what, unit))
+        found.append(pooled_sentence(measure.pooled, what.lower(), unit))
     if measure.waived is not None:
-        what = "negative flips" if measure.decided else _turn(measure) + "s"
-        found += waived_sentence(measure.waived, measure[measure.worse], what)
-    return [*found, *_worse_slices(measure)]
+        falls = "negative flips" if measure.decided else _turn(measure) + "s"
+        found += waived_sentence(measure.waived, measure[measure.worse], falls)
+    return found + group_sentences(measure, measure.level, what)
 
 
 def _floor(measure: MeasureFindings) -> list[str]:
@@ -191,8 +198,7 @@ def _average(measure: MeasureFindings, clusters: int | None) -> str:
         value_text(dataclasses.replace(change, value=measure[name].value), sides)
         for name in (f"{stem}_old", f"{stem}_new")
     )
-    means = {"accuracy": "Accuracy", "score": "The mean", "error": "The mean error"}
-    what = means[stem]
+    what = _MEANS[name]
     test = "clusters' sign-flip " if clusters else "sign-flip "
     test = "exact McNemar " if measure.runs == (1, 1) and not clusters else test
     test = test if measure.decided else ""
@@ -224,29 +230,6 @@ def _equivalence(measure: MeasureFindings) -> str:
     )
 
 
-def _worse_slices(measure: MeasureFindings) -> Iterator[str]:
-    alpha = 1 - measure.level
-    for column in dict.fromkeys(s.grouping for s in measure.slices):
-        of = [s for s in measure.slices if s.grouping == column]
-        worse = [
-            s
-            for s in of
-            if s.adjusted_p < alpha
-            and judgement(
-                measure.change, s.quantities[measure.change], measure.lower_is_better
-            )
-            == "worse"
-        ]
-        if worse:
-            names = listed([s.name for s in worse], _NAMED)
-            yield (
-                f"It is detectably worse in {len(worse)} of {len(of)} values of "
-                f"{column} (Holm-adjusted p below {alpha:.3g}): {names}."
-            )
-        else:
-            yield f"In none of the {len(of)} values of {column} is it detectably worse."
-
-
 def _numbers(measure: MeasureFindings) -> list[Block]:
     more = []
     if EXCESS in measure.quantities:
@@ -261,20 +244,17 @@ def _numbers(measure: MeasureFindings) -> list[Block]:
     return blocks
 
 
-def _slices(measure: MeasureFindings, column: str) -> Table:
-    of = [s for s in measure.slices if s.grouping == column]
+def _slices(measure: MeasureFindings, column: str, of: list[Group]) -> Table:
     of.sort(key=lambda s: (2.0 if math.isnan(s.adjusted_p) else s.adjusted_p, s.name))
     heads: list[Column | str] = [Column(column, "left"), "Examples", "Changed"]
     heads += ["Worse", "Change", "Adjusted p"] if measure.judged else []
-    changed, worse = ("share_changed", "share_worse")
-    if measure.decided:
-        changed, worse = ("churn", "negative_flip_rate")
+    changed = "churn" if measure.decided else "share_changed"
     rows = []
     for s in of:
         row: list[Cell | str] = [s.name, Cell(count_text(s.examples), s.examples)]
         row.append(number_cell(s.quantities[changed], "share"))
         if measure.judged:
-            row.append(number_cell(s.quantities[worse], "share"))
+            row.append(number_cell(s.quantities[measure.worse], "share"))
             change = s.quantities[measure.change]
             row.append(number_cell(change, QUANTITIES[measure.change].unit))
             row.append(Cell(p_text(s.adjusted_p), s.adjusted_p))

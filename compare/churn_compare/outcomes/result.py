@@ -4,7 +4,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from churn_compare.outcomes.values import Kind
-from churn_compare.result import GateOutcome, Group, Interval, Judged, Pooled, Waived
+from churn_compare.result import (
+    GateOutcome,
+    Group,
+    Interval,
+    Judged,
+    Measured,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MeasureFindings:
+class MeasureFindings(Measured):
     """One measure of two versions.
 
     Attributes:
@@ -55,55 +61,20 @@ class MeasureFindings:
     name: str
     kind: Kind
     runs: tuple[int, int]
-    level: float
-    quantities: Mapping[str, Interval]
     quantiles: Mapping[float, float]
     p: float
     detectable: float
-    within: Interval | None
-    equivalent: float | None
+    within: Interval | None = None
     of_runs: tuple[float, ...] = ()
-    pooled: Pooled | None = None
     slices: tuple[Group, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_total: int = 0
-    waived: Waived | None = None
     lower_is_better: bool = False
 
-    def __getitem__(self, name: str) -> Interval:
-        """The number called `name`, with its interval."""
-        if name not in self.quantities:
-            known = ", ".join(self.quantities)
-            raise KeyError(f"no quantity {name!r} of {self.name}; it has {known}")
-        return self.quantities[name]
-
     @property
-    def decided(self) -> bool:
-        """Whether outcomes are right or wrong."""
-        return "negative_flip_rate" in self.quantities
-
-    @property
-    def judged(self) -> bool:
-        """Whether an outcome is better or worse than another."""
-        return self.within is not None
-
-    @property
-    def change(self) -> str:
-        """The name of the change of the mean; "" where nothing is judged."""
-        names = ("accuracy_gain", "score_change", "error_change")
-        return next((name for name in names if name in self.quantities), "")
-
-    @property
-    def worse(self) -> str:
-        """The name of the share of examples that get worse."""
-        return "negative_flip_rate" if self.decided else "share_worse"
-
-    @property
-    def is_equivalent(self) -> bool:
-        """Whether the change is shown to be smaller than the margin asked for."""
-        if self.within is None or self.equivalent is None:
-            return False
-        return max(-self.within.low, self.within.high) < self.equivalent
+    def groups(self) -> tuple[Group, ...]:
+        """The slices."""
+        return self.slices
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
