@@ -101,10 +101,7 @@ class Display(Judged):
         return write_file(path, json_text(self.to_dict()))
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each number of all examples and of every group.
-
-        It has `quantity`, `value`, `low`, `high` and says what of.
-        """
+        """A row for each number: `quantity`, `value`, `low`, `high` and what of."""
         about = dict(zip(("old", "new"), self._sides(), strict=True))
         return [
             row

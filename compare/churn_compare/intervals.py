@@ -7,6 +7,7 @@ import numpy as np
 from scipy import special
 
 from churn_compare.estimates import Groups, Numbers, PerExample, all_examples
+from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Clusters, Interval, McNemar
@@ -16,7 +17,6 @@ from churn_compare.sums import (
     bca_ends,
     bin_gaps,
     chance_sums,
-    outcome_sums,
     partition,
     resampled_sums,
     value_sums,
@@ -237,7 +237,10 @@ def ratios(
     scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
 ) -> dict[str, Interval]:
     """Kappa and shares of a part of the examples, which varies."""
-    flips = outcome_sums(scanned, labels, parts.group, parts.groups)
+    sides = scanned.old.predicted, scanned.new.predicted
+    flips = count_flips_by_group(
+        *sides, labels, parts.group, parts.groups, paired=scanned.paired
+    )
     size, changed = flips.examples[:, None, None], flips.changed
     chance = chance_sums(scanned, parts.group, parts.groups)
     beyond_chance = ratio(changed, size - chance, np.nan)  # 1 - kappa

@@ -316,11 +316,8 @@ def _interval(
 
 def _permuted(runs: np.ndarray, A: int, clusters: np.ndarray | None) -> np.ndarray:
     """Variance of each example's or cluster's excess if its runs are permuted."""
-
-    def differ(r: int, s: int) -> np.ndarray:
-        return runs[r] != runs[s]
-
-    return permuted_variance(differ, len(runs), A, runs.shape[1], clusters)
+    R, N = runs.shape
+    return permuted_variance(lambda r, s: runs[r] != runs[s], R, A, N, clusters)
 
 
 def permuted_variance(

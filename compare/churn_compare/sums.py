@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from churn_compare.flip_counts import Flips, count_flips_by_group
 from churn_compare.pair import Scanned, ScannedSide
 
 BINS = 15  # of the calibration error, as in `metrics.expected_calibration_error`
@@ -47,14 +46,6 @@ def partition(
     if clusters is None:
         return Partition(group, groups)
     return Partition(group[clusters], groups, units)
-
-
-def outcome_sums(
-    scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
-) -> Flips:
-    """Examples per outcome of every group and pair of runs, `[G, *scanned.shape]`."""
-    old, new = scanned.old.predicted, scanned.new.predicted
-    return count_flips_by_group(old, new, labels, group, groups, paired=scanned.paired)
 
 
 def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:

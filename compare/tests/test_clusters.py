@@ -6,11 +6,12 @@ from scipy import stats
 
 import churn_compare
 from churn_compare.example_ids import PredictionsError
+from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.intervals import intervals, mcnemar_test
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
-from churn_compare.sums import outcome_sums, partition
+from churn_compare.sums import partition
 from churn_compare.uncertainty import ratio
 from churn_compare.versions import compare_versions
 from tests.results import groups_of
@@ -31,7 +32,8 @@ def clustered(seed, runs=(1, 1), clusters=30, examples=400):
 def test_the_variance_equals_the_cluster_robust_one(runs):
     scanned, labels, clusters = clustered(0, runs)
     parts = partition(len(labels), 1, 0, clusters)
-    flips = outcome_sums(scanned, labels, parts.group, parts.groups)
+    sides = scanned.old.predicted, scanned.new.predicted
+    flips = count_flips_by_group(*sides, labels, parts.group, parts.groups)
     found = ratio(flips.changed, flips.examples[:, None, None], np.nan)
     known = found.uncertainty(parts.clusters)
     changed = np.mean([a != b for _, a, b in scanned.pairs()], axis=0)

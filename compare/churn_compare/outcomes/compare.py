@@ -201,6 +201,10 @@ def _findings(
     measure = numbers.measure
     every = all_examples(measure.examples, joined.clusters, level)
     found = numbers.estimates(every)
+    quantiles = {}
+    if measure.kind in ("score", "value"):
+        change = measure.new.mean(axis=0) - measure.old.mean(axis=0)
+        quantiles = {q: float(np.quantile(change, q)) for q in _QUANTILES}
     changes, total = _changes(measure, joined.ids, listed)
     waived, without, _ = waive(
         numbers, waivers if measure.judged else (), joined.ids, every
@@ -218,7 +222,7 @@ def _findings(
         runs=numbers.runs,
         level=level,
         quantities={n: found.quantities[n] for n in order if n in found.quantities},
-        quantiles=_quantiles(measure),
+        quantiles=quantiles,
         p=found.p,
         detectable=found.detectable,
         within=found.within,
@@ -230,13 +234,6 @@ def _findings(
         changes_total=total,
         waived=waived,
     )
-
-
-def _quantiles(measure: Measure) -> dict[float, float]:
-    if measure.kind not in ("score", "value"):
-        return {}
-    change = measure.new.mean(axis=0) - measure.old.mean(axis=0)
-    return {q: float(np.quantile(change, q)) for q in _QUANTILES}
 
 
 def _changes(

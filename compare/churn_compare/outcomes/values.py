@@ -121,15 +121,6 @@ class Measure:
         mark = " > " if self.kind == "ranking" else ", "
         return mark.join(self.things[outcome]) or "(none)"
 
-    def at(self, places: np.ndarray) -> "Measure":
-        """The measure on some of its examples."""
-        shown = {side: texts[:, places] for side, texts in (self.shown or {}).items()}
-        target = None if self.target is None else self.target[places]
-        old, new = self.old[:, places], self.new[:, places]
-        return dataclasses.replace(
-            self, old=old, new=new, target=target, shown=shown or None
-        )
-
 
 class _Items:
     """The items of many tuples, as numbers in one row after the other."""
