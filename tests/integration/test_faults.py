@@ -11,7 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from churn_compare import predictions
+from churn_compare import array_files
 from churn_compare.store import load_predictions
 from churn_jax.cli import main
 from churn_jax.training import loggers
@@ -81,14 +81,14 @@ def refuse_file(name):
     """Patches the writing of one file; the disk is full when it is replaced."""
 
     def patch(monkeypatch):
-        replace = predictions.os.replace
+        replace = array_files.os.replace
 
         def full(source, target):
             if str(target).endswith(name):
                 raise OSError(errno.ENOSPC, "No space left on device", str(target))
             return replace(source, target)
 
-        monkeypatch.setattr(predictions.os, "replace", full)
+        monkeypatch.setattr(array_files.os, "replace", full)
 
     return patch
 
