@@ -210,7 +210,12 @@ def compare_pair(
     if waivers and pair.labels is None:
         raise GateError("waivers are about negative flips, and there are no labels")
     waived, without, useless = waive(numbers, waivers, pair.ids, every)
-    groups = grouped(numbers, _groupings(pair), pair.clusters, level, without)
+    groupings = {}
+    if pair.labels is not None:
+        classes, group = np.unique(pair.labels, return_inverse=True)
+        groupings["class"] = [pair.class_name(of) for of in classes.tolist()], group
+    groupings |= {column: coded(values) for column, values in pair.slices.items()}
+    groups = grouped(numbers, groupings, pair.clusters, level, without)
     precision = None
     if pair.labels is not None:
         within = numbers.change(every, 2 * level - 1).of(0) if level > 0.5 else NONE
@@ -265,23 +270,9 @@ def compare_pair(
             *_decided(pair, scanned),
         ),
     )
-    judged = judge(
-        gates,
-        *counted_by_gates(result),
-        level=level,
-        noise=noise,
-        precision=precision,
-    )
+    about: dict[str, Any] = {"level": level, "noise": noise, "precision": precision}
+    judged = judge(gates, *counted_by_gates(result), **about)
     return dataclasses.replace(result, gates=judged)
-
-
-def _groupings(pair: Pair) -> dict[str, tuple[list[str], np.ndarray]]:
-    """The classes of the labels, then the values of each column of the slices."""
-    found = {}
-    if pair.labels is not None:
-        classes, group = np.unique(pair.labels, return_inverse=True)
-        found["class"] = [pair.class_name(of) for of in classes.tolist()], group
-    return found | {column: coded(values) for column, values in pair.slices.items()}
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:

@@ -131,6 +131,10 @@ class Groups:
 
     def known(self, of: PerExample, *, mean: bool = False) -> Uncertainty:
         """How well the means are known; `mean` estimates V as in a t-test."""
+        plain = self.cell is None and not self.pooled and not of.runs
+        if plain and of.mean.dtype == np.int8:  # -1, 0, 1: squares follow from sums
+            variance = self.value(np.abs(of.mean)) - np.square(self.value(of.mean))
+            return uncertainty(variance / self._sizes)
         _, moved = self._moved(of.mean)
         clustered = self.cell is not None
         factor = self.found / np.maximum(self.found - 1, 1)
@@ -232,9 +236,9 @@ class Groups:
         """Whether units differ in what they add, by more than rounding."""
         return known.total > np.square(1e-12 * span)
 
-    def span(self, numbers: np.ndarray) -> np.ndarray:
-        """How far `[R, N]` numbers of a group lie apart at most."""
-        low, high = (of(axis=0)[self.rows] for of in (numbers.min, numbers.max))
+    def span(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """How far numbers of a group lie apart at most; `[N]` least and largest."""
+        low, high = low[self.rows], high[self.rows]
         if self.count == 1:
             return np.array([high.max() - low.min()])
         order = np.argsort(self.group, kind="stable")

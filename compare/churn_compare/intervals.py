@@ -153,7 +153,8 @@ class ClassNumbers(Numbers):
         pairs = int(np.prod(shape))
         found = [
             PerExample(
-                of / pairs, tuple((runs[k], pairs // runs.shape[1]) for runs in of_runs)
+                of / pairs if pairs > 1 else of.astype(np.int8),
+                tuple((runs[k], pairs // runs.shape[1]) for runs in of_runs),
             )
             for k, of in enumerate(sums)
         ]
@@ -166,7 +167,8 @@ class ClassNumbers(Numbers):
     def _right(self, side: ScannedSide) -> PerExample:
         right = side.predicted == self.labels
         runs = ((right.view(np.int8), 1),) if len(right) > 1 else ()
-        return PerExample(right.mean(axis=0), runs)
+        mean = right.mean(axis=0) if runs else right[0].view(np.int8)
+        return PerExample(mean, runs)
 
     def nets(self) -> Iterator[np.ndarray]:
         """Of every pair of runs."""

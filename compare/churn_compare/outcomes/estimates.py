@@ -103,6 +103,7 @@ class OutcomeNumbers(Numbers):
             self.most = np.inf
         self.runs = (len(measure.old), len(measure.new))
         runs = np.concatenate([measure.old, measure.new])
+        self.low, self.high = runs.min(axis=0), runs.max(axis=0)
         A, R = len(measure.old), len(runs)
         self.differ: dict[tuple[int, int], np.ndarray] = {}
         distance = np.zeros(measure.examples)
@@ -200,4 +201,4 @@ class OutcomeNumbers(Numbers):
         """By how much what the mean is of may change in each group."""
         if np.isfinite(self.most):
             return self.most
-        return groups.span(np.concatenate([self.measure.old, self.measure.new]))
+        return groups.span(self.low, self.high)
