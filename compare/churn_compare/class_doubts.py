@@ -70,7 +70,7 @@ def _no_class(
     if 0 < len(odd) < len(names) - len(odd):
         return f"{some(odd)} has scores, and all other classes are numbers"
     rows = sample_rows(side.values)
-    if side.decisions is None and of.ties > of.predicted.size / 2:
+    if side.decisions is None and of.ties > max(0.9 * of.predicted.size, _FEW):
         highest = (rows == rows.max(axis=1, keepdims=True)).mean(axis=0)
         name = names[highest.argmax()] if names else str(highest.argmax())
         where = f"{of.ties:,} of {of.predicted.size:,} rows"

@@ -142,7 +142,6 @@ def test_settings_that_make_no_sense_are_refused(setting, message):
 
 @pytest.mark.parametrize("form", ["runs", "names", "columns"])
 def test_decisions_count_next_to_scores(form, tmp_path, rng):
-    """Two thresholds on the same scores of three runs."""
     shares = rng.beta(1, 2, size=(3, 300))
     labels = (rng.random(300) < shares.mean(axis=0)).astype(int)
     scores = np.stack([1 - shares, shares], axis=2)
@@ -233,7 +232,6 @@ def test_columns_that_options_use_count_as_read():
 
 
 def _named(seed, classes=("cat", "dog", "eel"), examples=60):
-    """Labels and predictions of which four in five are right."""
     rng = np.random.default_rng(seed)
     labels = np.array(classes)[np.arange(examples) % len(classes)]
     drawn = rng.choice(classes, examples)
@@ -330,3 +328,5 @@ def test_honest_classes_are_not_doubted(classes, examples, right):
         compare(*sides, labels=labels, **FEW)
     rare = np.where(np.arange(400) < 9, "rare", "usual")  # which nobody predicts
     compare(["usual"] * 400, ["usual"] * 400, labels=rare, **FEW)
+    tied = {"prob_a": [0.5, 0.5, 0.9], "prob_b": [0.5, 0.5, 0.1], "label": [*"aaa"]}
+    assert compare(tied, dict(reversed(tied.items())), **FEW)["churn"].value == 0
