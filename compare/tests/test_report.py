@@ -72,19 +72,6 @@ def test_the_page_is_whole_and_needs_nothing_else(text):
     assert all(len(set(rows)) == 1 for rows in page.tables)
 
 
-HEADINGS = (
-    "Both versions",
-    "The update",
-    "More than retraining?",
-    "Where changed predictions go",
-    "Probabilities",
-    "Classes",
-    "Slices by region",
-    "Largest regressions",
-    "What was run",
-)
-
-
 def test_every_part_of_a_whole_comparison_is_on_the_page(whole, text):
     page = Page(text)
     assert page.headings == [*HEADINGS[1:], "Glossary"]
