@@ -25,7 +25,8 @@ from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Flow, Interval, Regression
 from churn_compare.tables import changes_table, flow_map, singles_table
 from churn_compare.verdict import gate_sentence, sentences
-from tests.results import NAN, Page, pair_of, result_of
+from tests.html_page import Page
+from tests.results import NAN, pair_of, result_of
 
 COMMAND = "churn-jax compare a.npz b.npz --html c.html"
 HEADINGS = (

@@ -10,7 +10,7 @@ from churn_compare.documents import html_page, plain_text, print_document
 from churn_compare.gates import Gate
 from churn_compare.versions import compare_versions
 from churn_compare.versions_report import short_labels, versions_sentences
-from tests.results import Page
+from tests.html_page import Page
 
 NAMES = ("v0", "v1", "v2", "v3", "v4<script>alert(1)<_script>")
 
