@@ -32,12 +32,12 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from churn_compare.estimates import all_examples
+from churn_compare.groups import coded, pool
 from churn_compare.intervals import ClassNumbers, intervals, mcnemar_of, ratios
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.pooling import pool
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
@@ -780,16 +780,17 @@ def table_pooled(trials: int) -> None:
         ((40,) * 3, (200,) * 3, (40,) * 10, many), (0.02, 0.1)
     ):
         group = np.repeat(np.arange(len(size)), size)
-        labels, names = np.zeros(len(group), np.int64), {"of": group.astype(str)}
+        labels, of = np.zeros(len(group), np.int64), coded(group.astype(str))
         gain = flips * (np.arange(len(size)) % 3) / 2  # each has its own
         lost, gained = np.full(len(size), flips)[group], (flips + gain)[group]
         rng, found = np.random.default_rng(0), np.zeros(3)
+        every = all_examples(len(group), None, 0.95)
 
-        def pooled(*sides, labels=labels, names=names):
+        def pooled(*sides, labels=labels, every=every, of=of):
             read = (read_side({"predictions": side.astype(int)}) for side in sides)
-            pair = join(*read, labels=labels, slices=names)
+            pair = join(*read, labels=labels)
             numbers = ClassNumbers(scan(pair), labels)
-            return pool(numbers, "of", names["of"], None, 0.95)
+            return pool(numbers, every, "of", *of)
 
         for _ in range(trials):
             u = rng.random(len(group))
@@ -801,7 +802,7 @@ def table_pooled(trials: int) -> None:
             before = rng.standard_normal((1, len(group)))
             after = before + gain[group] + rng.standard_normal((1, len(group)))
             numbers = OutcomeNumbers(Measure("s", "score", before, after))
-            known = pool(numbers, "of", names["of"], None, 0.95).gain
+            known = pool(numbers, every, "of", *of).gain
             found[1] += known.low <= gain.mean() <= known.high
             turned = rng.random(len(group)) < 0.5  # of equal versions either is new
             null = pooled(np.where(turned, new, old), np.where(turned, old, new))

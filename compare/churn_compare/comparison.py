@@ -21,7 +21,7 @@ from churn_compare.findings import (
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import counted_by_gates, judge
 from churn_compare.gates import Gate, GateError, check_gates, closest, margin_of
-from churn_compare.groups import coded, grouped
+from churn_compare.groups import coded, parts_of
 from churn_compare.intervals import (
     ClassNumbers,
     cluster_effect,
@@ -30,15 +30,13 @@ from churn_compare.intervals import (
 )
 from churn_compare.noise import noise_test
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
-from churn_compare.pooling import pool as pool_benchmarks
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import read_columns
 from churn_compare.reading.sides import read_side, same_file, side_names
-from churn_compare.result import NONE, Precision, Version, Waiver
+from churn_compare.result import Precision, Version, Waiver
 from churn_compare.scanning.scan import scan
-from churn_compare.waivers import waive
 
 
 def compare(
@@ -198,6 +196,13 @@ def compare_pair(
         raise ValueError(f"seed must be at least 0; got {seed}")
     check_gates(gates, pair)  # before the long pass
     margin = margin_of(equivalent, gates, pair)
+    if pool is not None and pool not in pair.slices:
+        hint = closest(pool, pair.slices) or "it must be a column of the slices"
+        raise PredictionsError(f"there is no column {pool!r} to pool; {hint}")
+    if pool is not None and pair.labels is None:
+        raise PredictionsError("benchmarks are pooled by accuracy; there are no labels")
+    if waivers and pair.labels is None:
+        raise GateError("waivers are about negative flips, and there are no labels")
     if scanned is None:
         scanned = scan(pair)
     confirmed = settle(class_doubts(pair, scanned), confirm)
@@ -207,27 +212,13 @@ def compare_pair(
     every = all_examples(pair.examples, pair.clusters, level)
     found = estimates(numbers, every, resamples=resamples, seed=seed)
     noise = noise_test(scanned, clusters=pair.clusters, level=level, seed=seed)
-    if waivers and pair.labels is None:
-        raise GateError("waivers are about negative flips, and there are no labels")
-    waived, without, useless = waive(numbers, waivers, pair.ids, every)
     groupings = {}
     if pair.labels is not None:
         classes, group = np.unique(pair.labels, return_inverse=True)
         groupings["class"] = [pair.class_name(of) for of in classes.tolist()], group
     groupings |= {column: coded(values) for column, values in pair.slices.items()}
-    groups = grouped(numbers, groupings, pair.clusters, level, without)
-    precision = None
-    if pair.labels is not None:
-        within = numbers.change(every, 2 * level - 1).of(0) if level > 0.5 else NONE
-        precision = Precision(within, numbers.detectable(every))
-    if pool is not None:
-        if pool not in pair.slices:
-            hint = closest(pool, pair.slices) or "it must be a column of the slices"
-            raise PredictionsError(f"there is no column {pool!r} to pool; {hint}")
-        if pair.labels is None:
-            raise PredictionsError(
-                "benchmarks are pooled by accuracy; there are no labels"
-            )
+    parts = parts_of(numbers, every, groupings, pair.ids, waivers, pool)
+    precision = parts.within and Precision(parts.within, parts.detectable)
     listed, total = largest_regressions(pair, scanned, regressions)
     result = CompareResult(
         old=_version(pair.old),
@@ -238,7 +229,7 @@ def compare_pair(
         flow=class_flow(pair, scanned),
         mcnemar=mcnemar_of(numbers, every),
         noise=noise,
-        groups=groups,
+        groups=parts.groups,
         regressions=listed,
         regressions_total=total,
         curves=(
@@ -255,16 +246,14 @@ def compare_pair(
             *confirmed,
             *_ties(pair, scanned),
             *_pairing(pair, scanned),
-            *useless,
+            *parts.notes,
         ),
         paired=scanned.paired,
         clusters=cluster_effect(numbers, every, pair.cluster_column),
         precision=precision,
         equivalent=margin,
-        waived=waived,
-        pooled=None
-        if pool is None
-        else pool_benchmarks(numbers, pool, pair.slices[pool], pair.clusters, level),
+        waived=parts.waived,
+        pooled=parts.pooled,
         read=(
             *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
             *_decided(pair, scanned),

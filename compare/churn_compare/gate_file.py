@@ -1,5 +1,6 @@
 """Gates of a repository, in a TOML file."""
 
+import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,11 +18,11 @@ from churn_compare.gates import (
     limit_of,
 )
 from churn_compare.result import Waiver
-from churn_compare.waivers import waiver_of
 
 Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
 
 _WAIVE = "waive"
+_WAIVER = ("id", "reason", "until")
 _SETTINGS = ("on", "min-examples")
 _DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per class
 _TABLES = tuple(_DEPTHS)
@@ -109,8 +110,7 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
         if not isinstance(table, list):
             raise GateError(f"{_WAIVE} must be written [[{_WAIVE}]]")
         found = tuple(
-            waiver_of(given, f"waiver {number}")
-            for number, given in enumerate(table, 1)
+            _waiver(given, f"waiver {number}") for number, given in enumerate(table, 1)
         )
         ids = [waiver.id for waiver in found]
         if twice := [i for i in dict.fromkeys(ids) if ids.count(i) > 1]:
@@ -118,6 +118,29 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
     except GateError as error:
         raise GateError(f"{path}: {error}") from None
     return found
+
+
+def _waiver(given: Any, place: str) -> Waiver:
+    """A `[[waive]]` of a gate file."""
+    if not isinstance(given, Mapping):
+        raise GateError(f"{place} must be a table with {', '.join(_WAIVER)}")
+    for key in given:
+        if key not in _WAIVER:
+            hint = closest(key, _WAIVER) or f"known are {', '.join(_WAIVER)}"
+            raise GateError(f"{place}: unknown key {key!r}; {hint}")
+    if lacking := [key for key in _WAIVER if not str(given.get(key, "")).strip()]:
+        raise GateError(f"{place}: a waiver needs {' and '.join(lacking)}")
+    until = given["until"]
+    try:
+        if not isinstance(until, datetime.date):
+            until = datetime.date.fromisoformat(str(until))
+    except ValueError:
+        raise GateError(
+            f"{place}: until must be a date such as 2026-12-31; got {until!r}"
+        ) from None
+    if isinstance(until, datetime.datetime):
+        until = until.date()
+    return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
 
 
 def _table(path: Path) -> dict[str, Any]:

@@ -1,12 +1,15 @@
-"""Classes and slices: numbers and intervals of thousands of groups at once."""
+"""Classes, slices and benchmarks: thousands of groups at once, or one mean of all."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from churn_compare.estimates import Groups, Numbers, PerExample
-from churn_compare.result import Group
+from churn_compare.example_ids import PredictionsError
+from churn_compare.result import NONE, Group, Interval, Pooled, Waived, Waiver
 from churn_compare.significance import holm
+from churn_compare.waivers import waive
 
 NO_VALUE = "(none)"  # the slice of examples that have no value
 
@@ -25,9 +28,8 @@ def coded(values: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 def grouped(
     numbers: Numbers,
+    every: Groups,
     groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
-    clusters: np.ndarray | None,
-    level: float,
     without: PerExample | None = None,
 ) -> tuple[Group, ...]:
     """A group for each name of each grouping, of which the examples have codes `[N]`.
@@ -36,7 +38,7 @@ def grouped(
     """
     found: list[Group] = []
     for column, (names, group) in groupings.items():
-        groups = Groups(group, len(names), clusters, level)
+        groups = Groups(group, len(names), every.clusters, every.level)
         quantities, p = numbers.intervals(groups), numbers.p(groups)
         waived = None if without is None else groups.share(without)
         adjusted = holm(p)
@@ -53,3 +55,59 @@ def grouped(
             for g, name in enumerate(names)
         ]
     return tuple(found)
+
+
+class Parts(NamedTuple):
+    """What a measure has next to its numbers of all examples."""
+
+    groups: tuple[Group, ...]
+    within: Interval | None = None  # of the change, for two one-sided tests
+    detectable: float = float("nan")
+    waived: Waived | None = None
+    pooled: Pooled | None = None
+    notes: tuple[str, ...] = ()  # about waivers of no use
+
+
+def parts_of(
+    numbers: Numbers,
+    every: Groups,
+    groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
+    ids: np.ndarray,
+    waivers: Sequence[Waiver],
+    pooled: str | None,
+) -> Parts:
+    """Groups and, where something is judged, the rest of a measure."""
+    if not numbers.judged:
+        return Parts(grouped(numbers, every, groupings))
+    waived, without, notes = waive(numbers, waivers, ids, every)
+    within = NONE
+    if every.level > 0.5:
+        within = numbers.change(every, 2 * every.level - 1).of(0)
+    return Parts(
+        grouped(numbers, every, groupings, without),
+        within,
+        numbers.detectable(every),
+        waived,
+        pooled and pool(numbers, every, pooled, *groupings[pooled]),
+        notes,
+    )
+
+
+def pool(
+    numbers: Numbers, every: Groups, column: str, names: Sequence[str], of: np.ndarray
+) -> Pooled:
+    """The mean over benchmarks of their changes, each with the same weight.
+
+    It has the interval of its variance `sum_k V_k / K^2` (over clusters and runs where
+    there are) and a z-test of right answers, Student's of means, with runs or clusters.
+    """
+    if names[-1] == NO_VALUE:
+        of, names = np.where(of == len(names) - 1, -1, of), names[:-1]
+    if len(names) < 2:
+        raise PredictionsError(
+            f"{column} names {len(names)} benchmark; pooling needs several"
+        )
+    one = np.where(of < 0, -1, 0)
+    groups = Groups(one, 1, every.clusters, every.level, strata=of)
+    gain, p = numbers.change(groups).of(0), float(numbers.p(groups)[0])
+    return Pooled(column, len(names), gain, p)

@@ -1,42 +1,16 @@
 """Regressions that a repository accepts until a date."""
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from churn_compare.estimates import Groups, Numbers, PerExample
 from churn_compare.example_ids import rows_of
-from churn_compare.gates import GateError, closest
 from churn_compare.number_text import count_text, listed
 from churn_compare.result import Waived, Waiver
 
-_KEYS = ("id", "reason", "until")
 _NAMED = 5  # ids that a note names
-
-
-def waiver_of(given: Any, place: str) -> Waiver:
-    """A `[[waive]]` of a gate file."""
-    if not isinstance(given, Mapping):
-        raise GateError(f"{place} must be a table with {', '.join(_KEYS)}")
-    for key in given:
-        if key not in _KEYS:
-            hint = closest(key, _KEYS) or f"known are {', '.join(_KEYS)}"
-            raise GateError(f"{place}: unknown key {key!r}; {hint}")
-    if lacking := [key for key in _KEYS if not str(given.get(key, "")).strip()]:
-        raise GateError(f"{place}: a waiver needs {' and '.join(lacking)}")
-    until = given["until"]
-    try:
-        if not isinstance(until, datetime.date):
-            until = datetime.date.fromisoformat(str(until))
-    except ValueError:
-        raise GateError(
-            f"{place}: until must be a date such as 2026-12-31; got {until!r}"
-        ) from None
-    if isinstance(until, datetime.datetime):
-        until = until.date()
-    return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
 
 
 def waive(

@@ -11,19 +11,18 @@ from churn_compare.estimates import all_examples
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import counted_by_gates, judge
 from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
-from churn_compare.groups import coded, grouped
+from churn_compare.groups import coded, parts_of
 from churn_compare.outcomes import report
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
 from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesFindings
 from churn_compare.outcomes.values import Measure, Normalization
-from churn_compare.pooling import pool as pool_benchmarks
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.sides import same_file, side_names
 from churn_compare.result import GateOutcome, Precision, Waiver
-from churn_compare.waivers import waive, waived_rows
+from churn_compare.waivers import waived_rows
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -200,39 +199,32 @@ def _findings(
 ) -> MeasureFindings:
     measure = numbers.measure
     every = all_examples(measure.examples, joined.clusters, level)
-    found = numbers.estimates(every)
+    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     quantiles = {}
     if measure.kind in ("score", "value"):
         change = measure.new.mean(axis=0) - measure.old.mean(axis=0)
         quantiles = {q: float(np.quantile(change, q)) for q in _QUANTILES}
     changes, total = _changes(measure, joined.ids, listed)
-    waived, without, _ = waive(
-        numbers, waivers if measure.judged else (), joined.ids, every
-    )
-    pooled = None
-    if pool is not None and measure.judged:
-        pooled = pool_benchmarks(
-            numbers, pool, joined.slices[pool], joined.clusters, level
-        )
     slices = {column: coded(values) for column, values in joined.slices.items()}
+    parts = parts_of(numbers, every, slices, joined.ids, waivers, pool)
     order = (*QUANTITIES, EXCESS)
     return MeasureFindings(
         name=measure.name,
         kind=measure.kind,
         runs=numbers.runs,
         level=level,
-        quantities={n: found.quantities[n] for n in order if n in found.quantities},
+        quantities={n: found[n] for n in order if n in found},
         quantiles=quantiles,
-        p=found.p,
-        detectable=found.detectable,
-        within=found.within,
+        p=float(numbers.p(every)[0]),
+        detectable=parts.detectable,
+        within=parts.within,
         equivalent=equivalent,
         lower_is_better=measure.lower_is_better,
-        slices=grouped(numbers, slices, joined.clusters, level, without),
-        pooled=pooled,
+        slices=parts.groups,
+        pooled=parts.pooled,
         changes=changes,
         changes_total=total,
-        waived=waived,
+        waived=parts.waived,
     )
 
 

@@ -86,9 +86,14 @@ def estimate(
         generalized linear models, Biometrika 1986.
         https://doi.org/10.1093/biomet/73.1.13
     """
-    return OutcomeNumbers(measure).estimates(
-        all_examples(measure.examples, clusters, level)
-    )
+    numbers = OutcomeNumbers(measure)
+    every = all_examples(measure.examples, clusters, level)
+    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
+    if not measure.judged:
+        return Estimates(found)
+    within = numbers.change(every, 2 * level - 1).of(0)
+    p = float(numbers.p(every)[0])
+    return Estimates(found, p, numbers.detectable(every), within)
 
 
 class OutcomeNumbers(Numbers):
@@ -142,15 +147,6 @@ class OutcomeNumbers(Numbers):
         for apart in found:
             total += apart
         return PerExample(total / len(found))
-
-    def estimates(self, groups: Groups) -> Estimates:
-        """What is known of all examples."""
-        found = {name: of.of(0) for name, of in self.intervals(groups).items()}
-        if not self.measure.judged:
-            return Estimates(found)
-        within = self.change(groups, 2 * groups.level - 1).of(0)
-        p = float(self.p(groups)[0])
-        return Estimates(found, p, self.detectable(groups), within)
 
     def intervals(self, groups: Groups) -> dict[str, Intervals]:
         """All numbers of every group."""
