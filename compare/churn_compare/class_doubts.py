@@ -34,11 +34,16 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
         said = f"no prediction of either side is right on {len(labels):,} examples"
         return [*found, Doubt("below-chance", f"{said}: {_REPAIR}")]
     for side, predicted in sides:
-        said = _below_chance(pair, side, predicted, labels)
+        size = max(int(labels.max()), int(predicted.max())) + 1
+        counts = (
+            np.bincount(labels, minlength=size),
+            np.bincount(predicted.reshape(-1), minlength=size),
+        )
+        said = _below_chance(pair, side, predicted, labels, *counts)
         if said:
             found.append(Doubt("below-chance", f"{said}: {_REPAIR}"))
         elif side.kind == "classes":
-            found += _renamed(pair, side, predicted, labels)
+            found += _renamed(pair, side, predicted, labels, *counts)
     return found
 
 
@@ -88,13 +93,8 @@ def _no_class(
     return ""
 
 
-def _below_chance(
-    pair: Pair, side: Side, predicted: np.ndarray, labels: np.ndarray
-) -> str:
+def _below_chance(pair, side, predicted, labels, of_labels, of_predicted) -> str:
     """Says that a side is right less often than independent predictions would be."""
-    size = max(int(labels.max()), int(predicted.max())) + 1
-    of_labels = np.bincount(labels, minlength=size)
-    of_predicted = np.bincount(predicted.reshape(-1), minlength=size) / len(predicted)
     if not np.any((of_labels > 0) & (of_predicted > 0)):
         names = [
             some([*map(pair.class_name, np.flatnonzero(of)[:4])])
@@ -104,7 +104,7 @@ def _below_chance(
             f"no class that {side.name} predicts ({names[0]}) is a label ({names[1]})"
         )
     right = (predicted == labels).mean(axis=0).sum()
-    chance = float(of_labels @ of_predicted) / len(labels)
+    chance = float(of_labels @ of_predicted) / predicted.size
     if right >= chance / 2:
         return ""
     if chance - right > _WIDTHS * np.sqrt(chance) or (
@@ -126,20 +126,17 @@ def _purity(predicted: np.ndarray, labels: np.ndarray) -> float:
     return most.sum() / predicted.size
 
 
-def _renamed(
-    pair: Pair, side: Side, predicted: np.ndarray, labels: np.ndarray
-) -> list[Doubt]:
+def _renamed(pair, side, predicted, labels, of_labels, of_predicted) -> list[Doubt]:
     """A label that is never predicted, and a prediction in its place that is none."""
-    size = max(int(labels.max()), int(predicted.max())) + 1
-    of_labels = np.bincount(labels, minlength=size)
-    of_predicted = np.bincount(predicted.reshape(-1), minlength=size)
     # So many examples that some are right by the side's accuracy, in all classes.
     wrong = np.clip((predicted != labels).mean(), 0.01, 0.99)
     least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)
     found = []
     never = (of_labels >= max(least, _FEW)) & (of_predicted == 0)
     for label in np.flatnonzero(never).tolist():
-        instead = np.bincount(predicted[:, labels == label].reshape(-1), minlength=size)
+        instead = np.bincount(
+            predicted[:, labels == label].reshape(-1), minlength=len(of_labels)
+        )
         other = int(instead.argmax())
         half = max(instead.sum(), of_predicted[other]) / 2
         if of_labels[other] == 0 and instead[other] > half:

@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from churn_compare.number_text import listed
 from churn_compare.reading.contents import ENDINGS, parts_of
 from churn_compare.store import INDEX, PredictionsError
 
+_SHOWN = 5  # names that a message lists
 ABOUT_ALL = ("labels", "ids", "slices")  # files about all versions
 PREDICTIONS = "predictions"  # the file in a folder of its own
-_SHOWN = 5  # names that a message lists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,17 +139,15 @@ def _ordered(
         return tuple(sorted(natural, key=lambda n: place.get(n, len(place)))), ()
     order = tuple(order)
     if twice := sorted({name for name in order if order.count(name) > 1}):
-        raise PredictionsError(f"the order names {_some(twice)} more than once")
-    if lacking := [name for name in order if name not in found]:
+        raise PredictionsError(
+            f"the order names {listed([*map(repr, twice)], _SHOWN)} more than once"
+        )
+    if lacking := [repr(name) for name in order if name not in found]:
+        there = listed([*map(repr, natural)], _SHOWN) or "none"
         raise PredictionsError(
             f"{folder}: {len(lacking)} of the {len(order)} versions in the order are "
-            f"not there, for example {_some(lacking)}; it has {_some(natural)}"
+            f"not there, for example {listed(lacking, _SHOWN)}; it has {there}"
         )
-    left = [name for name in natural if name not in order]
-    notes = (f"Left out, since the order does not name them: {_some(left)}.",)
+    left = listed([repr(name) for name in natural if name not in order], _SHOWN)
+    notes = (f"Left out, since the order does not name them: {left}.",)
     return order, notes if left else ()
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more if names else "none"
