@@ -775,10 +775,8 @@ def table_outcomes(trials: int) -> None:
 def table_pooled(trials: int) -> None:
     """Coverage of the mean over benchmarks; its test where versions are equal."""
     header("pooled", ("classes", "scores", "p"))
-    many = (20, 50, 100, 500, 1000)
-    for size, flips in itertools.product(
-        ((40,) * 3, (200,) * 3, (40,) * 10, many), (0.02, 0.1)
-    ):
+    sizes = (40,) * 3, (200,) * 3, (40,) * 10, (20, 50, 100, 500, 1000)
+    for size, flips in itertools.product(sizes, (0.02, 0.1)):
         group = np.repeat(np.arange(len(size)), size)
         labels, of = np.zeros(len(group), np.int64), coded(group.astype(str))
         gain = flips * (np.arange(len(size)) % 3) / 2  # each has its own

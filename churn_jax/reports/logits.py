@@ -11,7 +11,7 @@ import numpy as np
 
 from churn_compare.array_files import write_file
 from churn_compare.comparison import compare_pair
-from churn_compare.display import CompareResult
+from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.documents import (
     html_page,
     plain_text,
@@ -23,7 +23,6 @@ from churn_compare.flip_counts import version_matrices
 from churn_compare.pair import Side
 from churn_compare.reading.contents import as_array
 from churn_compare.reading.join import join
-from churn_compare.result import VersionsFindings
 from churn_compare.store import Predictions, PredictionsError
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.record import RowRecord
@@ -398,7 +397,7 @@ def _rows(
 
 def _versions(
     rows: Mapping[str, Predictions], baseline: str, names: tuple[str, ...] | None
-) -> VersionsFindings | None:
+) -> VersionsResult | None:
     """Every row compared with the baseline; None without another one."""
     if len(rows) == 1:
         return None
@@ -422,7 +421,7 @@ def _versions(
         steps[0].old.name: steps[0].old,
         **{step.new.name: step.new for step in steps},
     }
-    return VersionsFindings(
+    return VersionsResult(
         versions=tuple(of[name] for name in rows),
         examples=len(labels),
         level=steps[0].level,

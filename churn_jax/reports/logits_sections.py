@@ -7,6 +7,7 @@ two versions, also where each row is one run.
 import dataclasses
 from collections.abc import Sequence
 
+from churn_compare.display import CompareResult
 from churn_compare.documents import (
     Cell,
     Facts,
@@ -19,7 +20,6 @@ from churn_compare.documents import (
 )
 from churn_compare.number_text import judgement
 from churn_compare.report import made, sections, terms
-from churn_compare.result import Findings
 from churn_compare.tables import number_cell
 from churn_compare.verdict import sentences
 from churn_compare.versions_report import matrix_tables
@@ -73,7 +73,7 @@ def _counted(word: str, counts: Sequence[int]) -> str:
     return f"{number} {word}{'' if counts[-1] == 1 else plural}{each}"
 
 
-def _updates(report: Report) -> dict[str, Findings]:
+def _updates(report: Report) -> dict[str, CompareResult]:
     """Name of the row to its comparison with the baseline."""
     steps = () if report.versions is None else report.versions.steps
     return {step.new.name: step for step in steps}
@@ -94,7 +94,7 @@ def logits_verdicts(report: Report) -> list[Text]:
     ]
 
 
-def _said(row: Row, step: Findings) -> str:
+def _said(row: Row, step: CompareResult) -> str:
     """What changes, then what is tested of several runs."""
     # The intervals are of other examples and runs, the tests of other runs alone.
     tested = (

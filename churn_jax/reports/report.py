@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from churn_compare.result import VersionsFindings
+from churn_compare.display import VersionsResult
 from churn_jax.analysis.significance import Difference
 from churn_jax.configuration.record import RowRecord, Stopped
 from churn_jax.reports.artefacts import (
@@ -190,7 +190,7 @@ class Report:
     unreadable: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
     updates: Updates | None = None
-    versions: VersionsFindings | None = None
+    versions: VersionsResult | None = None
     class_names: tuple[str, ...] | None = None
 
     def class_name(self, number: int) -> str:

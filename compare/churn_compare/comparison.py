@@ -218,7 +218,9 @@ def compare_pair(
         groupings["class"] = [pair.class_name(of) for of in classes.tolist()], group
     groupings |= {column: coded(values) for column, values in pair.slices.items()}
     parts = parts_of(numbers, every, groupings, pair.ids, waivers, pool)
-    precision = parts.within and Precision(parts.within, parts.detectable)
+    precision = None
+    if parts.within is not None:
+        precision = Precision(parts.within, parts.detectable)
     listed, total = largest_regressions(pair, scanned, regressions)
     result = CompareResult(
         old=_version(pair.old),

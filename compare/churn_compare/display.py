@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from churn_compare import report, versions_report
+import numpy as np
+
 from churn_compare.array_files import write_file
 from churn_compare.documents import (
     Document,
@@ -24,21 +25,29 @@ from churn_compare.documents import (
 )
 from churn_compare.exports import junit, rows_of_update
 from churn_compare.result import (
-    Findings,
+    Clusters,
+    Curve,
+    Flow,
     GateOutcome,
+    Group,
+    Interval,
     Judged,
-    VersionsFindings,
+    McNemar,
+    Measured,
+    Noise,
+    Points,
+    Precision,
+    Regression,
+    Version,
 )
-from churn_compare.verdict import sentences
 
 FORMAT = 1  # grows where a program that reads the file would have to change
 
 
 class Display(Judged):
-    """What both results have in common; `_report` is the module of their documents."""
+    """What results have in common; `_report` names the module of their documents."""
 
-    _report: ClassVar[Any]
-    examples: int
+    _report: ClassVar[str]
 
     def document(self, command: str = "") -> Document:
         """The report, which the page shows in full.
@@ -46,7 +55,7 @@ class Display(Judged):
         Args:
             command: shown under the title of a page.
         """
-        return self._report.document(self, command)
+        return importlib.import_module(self._report).document(self, command)
 
     def terminal(self, *, full: bool = False) -> Document:
         """The document that is printed.
@@ -72,7 +81,7 @@ class Display(Judged):
         document = self.document().at("summary")
         return html_fragment([Text((Strong(document.title),)), *document.blocks])
 
-    # Of an update: both names; what each measure is called, its numbers and its groups;
+    # Of an update: both names; of each measure its name, examples, numbers and groups;
     # the verdict.
     def _sides(self) -> tuple[str, str]:
         raise NotImplementedError
@@ -105,8 +114,8 @@ class Display(Judged):
         about = dict(zip(("old", "new"), self._sides(), strict=True))
         return [
             row
-            for named, numbers, groups in self._parts()
-            for row in rows_of_update(about | named, self.examples, numbers, groups)
+            for named, *numbers in self._parts()
+            for row in rows_of_update(about | named, *numbers)
         ]
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
@@ -157,7 +166,7 @@ def _frame(library: str, rows: list[dict[str, Any]]) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class CompareResult(Display, Findings):
+class CompareResult(Display, Measured):
     """Everything that `compare` finds; shows itself in a notebook and a terminal.
 
     Attributes:
@@ -187,15 +196,56 @@ class CompareResult(Display, Findings):
         read: what was read of each side and what was left out, a line each.
     """
 
-    _report = report
+    old: Version
+    new: Version
+    examples: int
+    flow: Flow
+    mcnemar: McNemar | None = None
+    noise: Noise | None = None
+    groups: tuple[Group, ...] = ()
+    regressions: tuple[Regression, ...] = ()
+    regressions_total: int = 0
+    curves: tuple[Curve, Curve] | None = None
+    points: Points | None = None
+    gates: tuple[GateOutcome, ...] = ()
+    notes: tuple[str, ...] = ()
+    paired: bool = False
+    clusters: Clusters | None = None
+    precision: Precision | None = None
+    read: tuple[str, ...] = ()
+
+    @property
+    def run_pairs(self) -> int:
+        """How many pairs of runs were compared."""
+        return self.old.runs if self.paired else self.old.runs * self.new.runs
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there were labels."""
+        return "accuracy_gain" in self.quantities
+
+    @property
+    def within(self) -> Interval | None:
+        """The interval of the accuracy gain for two one-sided tests."""
+        return None if self.precision is None else self.precision.within
+
+    def __repr__(self) -> str:
+        """One line; all numbers would fill screens, and `print` shows them."""
+        sides = f"{self.old.name} -> {self.new.name}"
+        churn = f"churn {self['churn'].value:.4g}"
+        return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {churn}>"
+
+    _report = "churn_compare.report"
 
     def _sides(self) -> tuple[str, str]:
         return self.old.name, self.new.name
 
     def _parts(self) -> Iterable[tuple]:
-        return [({}, self.quantities, self.groups)]
+        return [({}, self.examples, self.quantities, self.groups)]
 
     def _verdict(self) -> list[str]:
+        from churn_compare.verdict import sentences
+
         return list(sentences(self))
 
     def to_dict(self) -> dict[str, Any]:
@@ -207,7 +257,7 @@ class CompareResult(Display, Findings):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class VersionsResult(Display, VersionsFindings):
+class VersionsResult(Display):
     """Every version against every other, and every update on its own.
 
     Attributes:
@@ -228,9 +278,52 @@ class VersionsResult(Display, VersionsFindings):
         notes: sentences about what was read and joined.
     """
 
+    versions: tuple[Version, ...]
+    examples: int
+    level: float
+    accuracy: tuple[Interval, ...]
+    churn: np.ndarray
+    negative_flip_rate: np.ndarray | None
+    relative_negative_flip_rate: np.ndarray | None
+    ambiguity: float
+    discrepancy: float
     steps: tuple[CompareResult, ...]
     whole: CompareResult
-    _report = versions_report
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the versions, the oldest first."""
+        return tuple(version.name for version in self.versions)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there were labels."""
+        return self.negative_flip_rate is not None
+
+    @property
+    def gates(self) -> tuple[GateOutcome, ...]:
+        """Those of every step."""
+        return tuple(outcome for step in self.steps for outcome in step.gates)
+
+    def step_sum(self, name: str) -> float:
+        """What the steps add up to, of the quantity `name`.
+
+        Of churn and of flips this is at least what they are from the first version to
+        the last: an example that flips and flips back counts in two steps and not in
+        the whole.
+
+        Args:
+            name: a quantity that every step has.
+        """
+        return float(sum(step[name].value for step in self.steps))
+
+    def __repr__(self) -> str:
+        """One line; all numbers would fill screens, and `print` shows them."""
+        names = ", ".join(self.names)
+        return f"<{type(self).__name__} of {names}: {self.examples:,} examples>"
+
+    _report = "churn_compare.versions_report"
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of every step, one after another."""

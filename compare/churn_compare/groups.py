@@ -88,7 +88,7 @@ def parts_of(
         within,
         numbers.detectable(every),
         waived,
-        pooled and pool(numbers, every, pooled, *groupings[pooled]),
+        pool(numbers, every, pooled, *groupings[pooled]) if pooled else None,
         notes,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from churn_compare.display import CompareResult
 from churn_compare.documents import (
     Block,
     Document,
@@ -32,7 +33,7 @@ from churn_compare.figures import (
 from churn_compare.group_tables import group_blocks, group_title
 from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Findings, GateOutcome, Judged, Version
+from churn_compare.result import GateOutcome, Judged, Version
 from churn_compare.tables import (
     changes_table,
     flow_map,
@@ -48,7 +49,7 @@ _LISTED, _REGRESSIONS = 50, 2000  # on the page: shown openly, and at all
 KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
 
 
-def document(result: Findings, command: str = "") -> Document:
+def document(result: CompareResult, command: str = "") -> Document:
     """The report of an update; drawing its figures takes a while."""
     facts = {
         side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
@@ -90,7 +91,7 @@ def what_was_run(facts: dict[str, str], level: float) -> Section:
     return Section("What was run", [Facts(facts)], detail="full")
 
 
-def sections(result: Findings) -> list[Section]:
+def sections(result: CompareResult) -> list[Section]:
     """The numbers, figures and tables of an update."""
     noise: list[Block] = []
     if result.noise is not None:
@@ -117,7 +118,7 @@ def sections(result: Findings) -> list[Section]:
     ]
 
 
-def about(result: Findings) -> str:
+def about(result: CompareResult) -> str:
     """What was compared, in one line."""
     old, new = _side(result.old), _side(result.new)
     sides = f"each: {old}" if old == new else f"old: {old}; new: {new}"
@@ -138,7 +139,7 @@ def _side(version: Version) -> str:
     return f"{kind}, {classes}, {_counted(version.runs, 'run')}"
 
 
-def _flow(result: Findings) -> list[Block]:
+def _flow(result: CompareResult) -> list[Block]:
     flow = result.flow
     if not sum(flow.examples):
         return [Text("No prediction changes.")]
@@ -155,7 +156,7 @@ def _flow(result: Findings) -> list[Block]:
     return [Text(f"{said}.", "soft"), flow_map(flow)]
 
 
-def _probabilities(result: Findings) -> list[Block]:
+def _probabilities(result: CompareResult) -> list[Block]:
     """Reliability and displacement: figures, and what can be told in tables."""
     figures: list[Block] = []
     tables: list[Block] = (
@@ -188,7 +189,7 @@ def _probabilities(result: Findings) -> list[Block]:
     return [Grid(figures), *folded] if figures else []
 
 
-def _regressions(result: Findings) -> list[Block]:
+def _regressions(result: CompareResult) -> list[Block]:
     if not result.labelled:
         return []
     listed, total = len(result.regressions), result.regressions_total
@@ -242,7 +243,7 @@ def quantity_terms(names: Iterable[str], level: float, runs: str) -> dict[str, s
     return found
 
 
-def terms(result: Findings) -> list[Term]:
+def terms(result: CompareResult) -> list[Term]:
     """Every quantity and test that this comparison has."""
     runs = (
         "Several runs are taken as a sample, too. Both versions are always compared on "

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from churn_compare.display import CompareResult
 from churn_compare.documents import Block, Cell, Column, Table
 from churn_compare.figures import shades
 from churn_compare.noise import least_p
@@ -24,7 +25,6 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import (
     Curve,
-    Findings,
     Flow,
     Interval,
     Measured,
@@ -111,7 +111,7 @@ def noise_table(noise: Noise) -> Table:
     return Table(("Churn", ""), rows, kind="compare")
 
 
-def regressions_table(result: Findings, shown: Sequence[Regression]) -> Table:
+def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Table:
     """Examples that were right and are wrong now, worst first."""
     scored = "classes" not in (result.old.kind, result.new.kind)
     runs = result.run_pairs > 1

@@ -1,5 +1,6 @@
 """What a comparison says, in sentences."""
 
+from churn_compare.display import CompareResult
 from churn_compare.gates import margin_text
 from churn_compare.noise import TESTED_RUNS, least_p
 from churn_compare.number_text import (
@@ -16,13 +17,13 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Findings, Interval, Judged, Measured, Pooled, Waived
+from churn_compare.result import Interval, Judged, Measured, Pooled, Waived
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
 
 
-def sentences(result: Findings) -> tuple[str, ...]:
+def sentences(result: CompareResult) -> tuple[str, ...]:
     """The findings in plain words, the most important first."""
     # A change is called one only where its interval leaves out zero.
     found = [_churn(result)]
@@ -76,7 +77,7 @@ def _holds(failed: int) -> str:
     return ("holds", "does not hold")[failed] if failed < 2 else "do not hold"
 
 
-def _churn(result: Findings) -> str:
+def _churn(result: CompareResult) -> str:
     churn = result["churn"]
     runs = result.old.runs, result.new.runs
     over = ""
@@ -95,7 +96,7 @@ def _churn(result: Findings) -> str:
     return f"The update changes {what}{within}{over}."
 
 
-def _flips(result: Findings) -> str:
+def _flips(result: CompareResult) -> str:
     negative, positive = result["negative_flip_rate"], result["positive_flip_rate"]
     if negative.value == 0:
         first = "No example that was right is wrong now"
@@ -111,7 +112,7 @@ def _flips(result: Findings) -> str:
     return f"{first}; {with_range(positive, 'share')} were wrong and are right now."
 
 
-def _accuracy(result: Findings) -> str:
+def _accuracy(result: CompareResult) -> str:
     gain = result["accuracy_gain"]
     verdict = judgement("accuracy_gain", gain)
     old, new = (
@@ -135,7 +136,7 @@ def _accuracy(result: Findings) -> str:
     return f"Accuracy {verb} by {size.lstrip('+-')}, from {old} to {new}{said}."
 
 
-def _clusters(result: Findings) -> str:
+def _clusters(result: CompareResult) -> str:
     clusters = result.clusters
     assert clusters is not None
     of = f" of {clusters.column}" if clusters.column else ""
@@ -149,7 +150,7 @@ def _clusters(result: Findings) -> str:
     )
 
 
-def _precision(result: Findings) -> list[str]:
+def _precision(result: CompareResult) -> list[str]:
     """What is shown of the change of accuracy, and what would be seen of one."""
     precision = result.precision
     if precision is None:
@@ -213,7 +214,7 @@ def waived_sentence(
     ]
 
 
-def _probabilities(result: Findings) -> list[str]:
+def _probabilities(result: CompareResult) -> list[str]:
     found = []
     for version in ("old", "new"):
         nll = result.quantities.get(f"nll_{version}")
@@ -238,7 +239,7 @@ def _probabilities(result: Findings) -> list[str]:
     return found
 
 
-def _noise(result: Findings) -> list[str]:
+def _noise(result: CompareResult) -> list[str]:
     """Compares churn with that of retraining; p decides, not the interval."""
     # A side's only run is given for the interval, but one of many for p.
     noise = result.noise

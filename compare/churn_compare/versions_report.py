@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.documents import (
     Block,
     Cell,
@@ -28,7 +29,7 @@ from churn_compare.number_text import (
 )
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import verdict, what_was_run
-from churn_compare.result import Findings, Interval, VersionsFindings
+from churn_compare.result import Interval
 from churn_compare.tables import (
     changes_table,
     flow_map,
@@ -54,7 +55,7 @@ _REGRESSIONS = 20  # of each update
 _WHOLE = "first-to-last"
 
 
-def document(result: VersionsFindings, command: str = "") -> Document:
+def document(result: VersionsResult, command: str = "") -> Document:
     """The report of a folder of versions."""
     examples = f"{count_text(result.examples)} examples"
     examples += "" if result.labelled else " without labels"
@@ -89,12 +90,12 @@ def document(result: VersionsFindings, command: str = "") -> Document:
     return Document(title, counts, blocks, command)
 
 
-def title_of(step: Findings) -> str:
+def title_of(step: CompareResult) -> str:
     """`v1 → v2`."""
     return f"{step.old.name} → {step.new.name}"
 
 
-def _update(step: Findings) -> list[Block]:
+def _update(step: CompareResult) -> list[Block]:
     """One update; its classes and slices are only on a page of its own."""
     blocks: list[Block] = [
         *map(Text, sentences(step)),
@@ -109,7 +110,7 @@ def _update(step: Findings) -> list[Block]:
     return blocks
 
 
-def short_labels(result: VersionsFindings) -> tuple[str, ...]:
+def short_labels(result: VersionsResult) -> tuple[str, ...]:
     """Short names of the versions for figures and narrow tables."""
     # Names, or numbers from 1 where names would take the room.
     names = result.names
@@ -118,7 +119,7 @@ def short_labels(result: VersionsFindings) -> tuple[str, ...]:
     return tuple(str(i + 1) for i in range(len(names)))
 
 
-def versions_sentences(result: VersionsFindings) -> tuple[str, ...]:
+def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
     """The finding in plain words; of two versions what `compare` says."""
     if len(result.steps) == 1:
         return sentences(result.whole)
@@ -143,7 +144,7 @@ def versions_sentences(result: VersionsFindings) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _accuracy(result: VersionsFindings) -> str:
+def _accuracy(result: VersionsResult) -> str:
     """Accuracy of the first and the last version."""
     whole, gain = result.whole, result.whole["accuracy_gain"]
     old, new = (
@@ -156,7 +157,7 @@ def _accuracy(result: VersionsFindings) -> str:
     )
 
 
-def _changes(result: VersionsFindings) -> str:
+def _changes(result: VersionsResult) -> str:
     """The updates that change least and most."""
     ordered = sorted(result.steps, key=lambda step: step["churn"].value)
     least, most = (
@@ -169,7 +170,7 @@ def _changes(result: VersionsFindings) -> str:
     )
 
 
-def _added(result: VersionsFindings, name: str, what: str, back: str) -> str:
+def _added(result: VersionsResult, name: str, what: str, back: str) -> str:
     """Whether the changes of the updates accumulate or cancel."""
     added, there = result.step_sum(name), result.whole[name].value
     start = (
@@ -182,7 +183,7 @@ def _added(result: VersionsFindings, name: str, what: str, back: str) -> str:
     return f"{start}. {share_text(gone / added)} cancel out, in examples that {back}."
 
 
-def versions_gate_sentence(result: VersionsFindings) -> str:
+def versions_gate_sentence(result: VersionsResult) -> str:
     """How many gates hold, of all updates together; "" without gates."""
     states = [gate.state for gate in result.gates]
     if not states:
@@ -197,7 +198,7 @@ def versions_gate_sentence(result: VersionsFindings) -> str:
     return f"{word}: {count} of {len(states)} gates, of all updates together, {what}."
 
 
-def version_table(result: VersionsFindings, labels: Sequence[str]) -> Table:
+def version_table(result: VersionsResult, labels: Sequence[str]) -> Table:
     """One row per version: runs, classes, accuracy, churn of retraining."""
     numbered = tuple(labels) != result.names  # then names have a column of their own
     heads = [*([""] if numbered else []), Column("Version", "left"), "Runs", "Classes"]
@@ -216,7 +217,7 @@ def version_table(result: VersionsFindings, labels: Sequence[str]) -> Table:
     return Table(heads, rows, "", caption, "compare history")
 
 
-def step_table(result: VersionsFindings, links: Sequence[str]) -> Table:
+def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
     """One row per update, then the last version against the first, then the sum."""
     names = [name for name in _IN_STEPS if name in result.whole.quantities]
     heads = ["Update", *(_IN_STEPS[name] for name in names)]
@@ -239,7 +240,7 @@ def step_table(result: VersionsFindings, links: Sequence[str]) -> Table:
     return Table(heads, rows, "", caption, "compare history")
 
 
-def matrix_tables(result: VersionsFindings, labels: Sequence[str]) -> list[Table]:
+def matrix_tables(result: VersionsResult, labels: Sequence[str]) -> list[Table]:
     """Churn and, with labels, NFR and relative NFR of every two versions."""
     # None for two versions: the table of updates has their numbers.
     if len(result.names) == 2:
@@ -280,7 +281,7 @@ def _shaded(digits: int, value: float, shade: float) -> Cell:
     return Cell(text, shade=shade)
 
 
-def _several(result: VersionsFindings) -> bool:
+def _several(result: VersionsResult) -> bool:
     return any(version.runs > 1 for version in result.versions)
 
 
@@ -290,5 +291,5 @@ def _cell(interval: Interval, name: str) -> Cell:
     return Cell(cell.text.removesuffix(" points"), below=cell.below.removesuffix(" %"))
 
 
-def _interval_note(result: VersionsFindings) -> str:
+def _interval_note(result: VersionsResult) -> str:
     return f"Below each number its {level_text(result.level)} interval."

@@ -1,22 +1,20 @@
 """Two versions compared by the outcomes of their examples."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.display import Display
 from churn_compare.estimates import all_examples
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import counted_by_gates, judge
 from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
 from churn_compare.groups import coded, parts_of
-from churn_compare.outcomes import report
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
-from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesFindings
+from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesResult
 from churn_compare.outcomes.values import Measure, Normalization
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import account_lines, settle
@@ -25,34 +23,6 @@ from churn_compare.result import GateOutcome, Precision, Waiver
 from churn_compare.waivers import waived_rows
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class OutcomesResult(Display, OutcomesFindings):
-    """Everything that `compare_outcomes` finds; shows itself as a `CompareResult` does.
-
-    Attributes:
-        old: name of the version in use.
-        new: name of the one that is to replace it.
-        examples: N, those that both have.
-        level: of all confidence intervals, 0.95 for 95 %.
-        measures: each compared on its own.
-        clusters: how many there are; None where examples are independent.
-        gates: the outcome of each condition.
-        notes: sentences about what was read and joined.
-        read: what was read of each side and what was left out, a line each.
-    """
-
-    _report: ClassVar[Any] = report
-
-    def _sides(self) -> tuple[str, str]:
-        return self.old, self.new
-
-    def _parts(self) -> Iterable[tuple]:
-        return (({"measure": m.name}, m.quantities, m.slices) for m in self.measures)
-
-    def _verdict(self) -> dict[str, list[str]]:
-        return {m.name: report.sentences(m, self.clusters) for m in self.measures}
 
 
 def compare_outcomes(

@@ -11,7 +11,6 @@ import numpy as np
 
 from churn_compare.estimates import Groups, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of
-from churn_compare.outcomes.compare import OutcomesResult
 from churn_compare.outcomes.joining import equal, join_outcomes, target_of
 from churn_compare.outcomes.reading import (
     Outcomes,
@@ -19,7 +18,7 @@ from churn_compare.outcomes.reading import (
     has_outcomes,
     read_outcomes,
 )
-from churn_compare.outcomes.result import Change, MeasureFindings
+from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesResult
 from churn_compare.outcomes.values import Measure, Normalization
 from churn_compare.pair import Side, class_order
 from churn_compare.reading.account import account_lines

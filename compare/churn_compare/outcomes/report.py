@@ -36,7 +36,7 @@ from churn_compare.number_text import (
 from churn_compare.outcomes.result import (
     Change,
     MeasureFindings,
-    OutcomesFindings,
+    OutcomesResult,
 )
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import quantity_terms, verdict, what_was_run
@@ -59,7 +59,7 @@ _MEANS = {
 }
 
 
-def document(result: OutcomesFindings, command: str = "") -> Document:
+def document(result: OutcomesResult, command: str = "") -> Document:
     """The report of an update."""
     several = len(result.measures) > 1
     said = []
@@ -90,7 +90,7 @@ def document(result: OutcomesFindings, command: str = "") -> Document:
     return Document(arrow, [about(result)], blocks, command)
 
 
-def about(result: OutcomesFindings) -> str:
+def about(result: OutcomesResult) -> str:
     """What was compared, in one sentence."""
     said = f"{count_text(result.examples)} examples"
     if result.clusters is not None:

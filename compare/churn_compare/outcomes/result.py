@@ -1,14 +1,14 @@
 """What a comparison of outcomes finds: plain values."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from churn_compare.display import Display
 from churn_compare.outcomes.values import Kind
 from churn_compare.result import (
     GateOutcome,
     Group,
     Interval,
-    Judged,
     Measured,
 )
 
@@ -78,8 +78,20 @@ class MeasureFindings(Measured):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class OutcomesFindings(Judged):
-    """The data of an `OutcomesResult`, which says what they are."""
+class OutcomesResult(Display):
+    """Everything that `compare_outcomes` finds; shows itself as a `CompareResult` does.
+
+    Attributes:
+        old: name of the version in use.
+        new: name of the one that is to replace it.
+        examples: N, those that both have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        measures: each compared on its own.
+        clusters: how many there are; None where examples are independent.
+        gates: the outcome of each condition.
+        notes: sentences about what was read and joined.
+        read: what was read of each side and what was left out, a line each.
+    """
 
     old: str
     new: str
@@ -104,3 +116,17 @@ class OutcomesFindings(Judged):
         names = ", ".join(measure.name for measure in self.measures)
         sides = f"{self.old} -> {self.new}"
         return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {names}>"
+
+    _report = "churn_compare.outcomes.report"
+
+    def _sides(self) -> tuple[str, str]:
+        return self.old, self.new
+
+    def _parts(self) -> Iterable[tuple]:
+        for m in self.measures:
+            yield {"measure": m.name}, self.examples, m.quantities, m.slices
+
+    def _verdict(self) -> dict[str, list[str]]:
+        from churn_compare.outcomes.report import sentences
+
+        return {m.name: sentences(m, self.clusters) for m in self.measures}
