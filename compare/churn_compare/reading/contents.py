@@ -75,6 +75,13 @@ class Contents:
     notes: tuple[str, ...] = ()  # sentences that a user should know
     read: tuple[str, ...] = ()  # of the account: what is unusual about the file
 
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Columns or arrays by name."""
+        if self.table is None:
+            return self.arrays or {}
+        return {name: self.table.column(name) for name in self.table.column_names}
+
 
 def read_contents(
     given: Any,
@@ -209,9 +216,20 @@ def as_table(given: Mapping[str, Any]) -> Any:
 
 def _without_index(found: Contents, id_column: str | None) -> Contents:
     """The table without its index, which is kept separately."""
-    table, index = split_index(found.table, id_column)
-    index = found.index if index is None else index
-    return dataclasses.replace(found, table=table, index=index)
+    # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
+    # by its name, or as a range in the metadata (Parquet). One of several levels stays.
+    table, metadata = found.table, found.table.schema.metadata
+    if names := _index_names(table.column_names, metadata, id_column):
+        rest, index = table.drop_columns(names), table.column(names[0])
+        return dataclasses.replace(found, table=rest, index=index)
+    recorded = _recorded_index(metadata)
+    try:
+        index = range(recorded["start"], recorded["stop"], recorded["step"])
+        if len(index) == table.num_rows:
+            return dataclasses.replace(found, index=np.array(index, np.int64))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        pass  # there is none, or it is damaged
+    return found
 
 
 def _frame_index(frame: Any) -> Any:
@@ -539,24 +557,6 @@ class ParquetTable:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.read(), name)
-
-
-def split_index(table: Any, id_column: str | None = None) -> tuple[Any, Any]:
-    """A table without the index of its data frame, and that index."""
-    # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
-    # by its name, or as a range in the metadata (Parquet). One of several levels stays.
-    metadata = table.schema.metadata
-    names = _index_names(table.column_names, metadata, id_column)
-    if names:
-        return table.drop_columns(names), table.column(names[0])
-    recorded = _recorded_index(metadata)
-    try:
-        index = range(recorded["start"], recorded["stop"], recorded["step"])
-        if len(index) == table.num_rows:
-            return table, np.array(index, np.int64)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        pass  # there is none, or it is damaged
-    return table, None
 
 
 def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:

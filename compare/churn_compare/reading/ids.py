@@ -70,9 +70,7 @@ def ids_without_space(ids: np.ndarray | None) -> np.ndarray | None:
     """Ids without outer space."""
     if ids is None or ids.dtype.kind != "U":
         return ids
-    ids = as_ids(np.array([stripped(text) for text in ids.tolist()]))
-    check_unique(ids)
-    return ids
+    return check_unique(as_ids(np.array([stripped(text) for text in ids.tolist()])))
 
 
 def index_ids(index: Any) -> np.ndarray | None:
@@ -86,11 +84,9 @@ def index_ids(index: Any) -> np.ndarray | None:
             index = pa.array(np.asarray(index), from_pandas=True)
         if pa.types.is_floating(index.type) or pa.types.is_temporal(index.type):
             index = index.cast(pa.string())
-        ids = as_ids(index)
-        check_unique(ids)
+        return check_unique(as_ids(index))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
-    return ids
 
 
 def counts_rows(ids: np.ndarray) -> bool:

@@ -31,7 +31,7 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.contents import as_table, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
-from churn_compare.reading.labels import columns_of, read_ids
+from churn_compare.reading.labels import read_ids
 from churn_compare.reading.tables import find_in_table, numeric_columns, read_columns
 from churn_compare.store import StoredLogits
 
@@ -118,8 +118,7 @@ def read_side(
     names_left = account.columns
 
     def others() -> Mapping[str, Any]:
-        again = read_contents(given, wanted=set(names_left).intersection)
-        return columns_of(again)
+        return read_contents(given, wanted=set(names_left).intersection).columns
 
     return dataclasses.replace(
         side,
