@@ -1,5 +1,6 @@
 """What is in a file or an object that a user gives: arrays by name, or a table."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -83,6 +84,20 @@ class Contents:
         return {name: self.table.column(name) for name in self.table.column_names}
 
 
+@contextlib.contextmanager
+def _parsing() -> Iterator[None]:
+    """Makes one sentence of the error of a parser, which may raise anything."""
+    try:
+        yield
+    except (PredictionsError, ArrayFileError):
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        if isinstance(error, UnicodeDecodeError):
+            why = "it is not in UTF-8"
+        raise PredictionsError(f"cannot be read, {why}") from error
+
+
 def read_contents(
     given: Any,
     numeric: Callable[[list[str]], Collection[str]] = lambda names: (),
@@ -92,15 +107,8 @@ def read_contents(
     """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):
         path = Path(given)
-        try:
+        with _parsing():
             found = _read_file(path, numeric, wanted, id_column)
-        except (PredictionsError, ArrayFileError):
-            raise
-        except Exception as error:  # a damaged file may raise anything in a parser
-            why = " ".join(str(error).split())[:200] or type(error).__name__
-            if isinstance(error, UnicodeDecodeError):
-                why = "it is not in UTF-8"
-            raise PredictionsError(f"cannot be read, {why}") from error
         return found if found.table is None else _without_index(found, id_column)
     if isinstance(given, Predictions):
         return Contents(arrays=vars(given))
@@ -198,10 +206,8 @@ def as_table(given: Mapping[str, Any]) -> Any:
             flat = values.reshape(-1) if values.ndim == 2 else values
             columns[name] = pa.array(flat, from_pandas=True)
             if values.ndim == 2:  # a list in each row
-                lists = pa.FixedSizeListArray.from_arrays(
-                    columns[name], values.shape[1]
-                )
-                columns[name] = lists
+                lists = pa.FixedSizeListArray.from_arrays
+                columns[name] = lists(columns[name], values.shape[1])
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise PredictionsError(
                 f"column {name} of shape {values.shape} and type {values.dtype} is no "
@@ -530,14 +536,10 @@ class ParquetTable:
 
     def to_batches(self, max_chunksize: int) -> Iterator[Any]:
         """Rows after rows."""
-        try:
-            for batch in self._file.iter_batches(
-                batch_size=max_chunksize, columns=self.column_names
-            ):
-                yield batch.select(self.column_names)
-        except Exception as error:  # a damaged file may raise anything in a parser
-            why = " ".join(str(error).split())[:200]
-            raise PredictionsError(f"cannot be read, {why}") from error
+        names = self.column_names
+        with _parsing():
+            for batch in self._file.iter_batches(max_chunksize, columns=names):
+                yield batch.select(names)
 
     def slice(self, start: int, length: int) -> Any:
         """Some rows as a table."""
