@@ -105,13 +105,14 @@ def repeated(ids: np.ndarray) -> np.ndarray:
     return np.unique(ids[1:][ids[1:] == ids[:-1]])
 
 
-def check_unique(ids: np.ndarray) -> None:
-    """Refuses ids that occur twice."""
+def check_unique(ids: np.ndarray) -> np.ndarray:
+    """The ids, if none occurs twice."""
     if (again := repeated(ids)).size:
         raise PredictionsError(
             f"ids must be unique; {again.size} of {ids.size} occur more than once, for "
             f"example {some(again)}"
         )
+    return ids
 
 
 def some(values: Any) -> str:

@@ -1,17 +1,16 @@
 """The classes of two versions as one list, and labels as numbers in that list."""
 
-import collections
 import csv
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import some
+from churn_compare.example_ids import PredictionsError, some
 from churn_compare.pair import Side
 from churn_compare.reading.class_values import (
     ClassValues,
@@ -19,8 +18,7 @@ from churn_compare.reading.class_values import (
     as_number,
     is_truth,
 )
-from churn_compare.reading.spelling import composed, stripped
-from churn_compare.store import PredictionsError
+from churn_compare.reading.spelling import composed, stripped, twice
 
 
 def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
@@ -28,7 +26,7 @@ def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
     if given is None or (isinstance(given, str) and given == "identity"):
         return given
     if isinstance(given, Mapping):
-        return _checked(list(given.items()), "class map")
+        return _checked(list(given.items()))
     if not isinstance(given, str | os.PathLike):
         raise PredictionsError(
             "a class map is 'identity', a mapping or a file; got "
@@ -50,7 +48,7 @@ def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
             isinstance(pair, tuple) and len(pair) == 2 for pair in pairs
         ):
             raise PredictionsError("a class map must be one object, old class: new")
-        return _checked(pairs, "class map")
+        return _checked(pairs)
     except PredictionsError as error:
         raise PredictionsError(f"{path}: {error}") from error
     except (ValueError, RecursionError, csv.Error) as error:
@@ -68,26 +66,20 @@ def _from_csv(text: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows[1:] if row]
 
 
-def _checked(pairs: list[tuple[Any, Any]], what: str) -> dict[str, str]:
+def _checked(pairs: list[tuple[Any, Any]]) -> dict[str, str]:
     text = [(_text(old), _text(new)) for old, new in pairs]
     if not text:
-        raise PredictionsError(f"the {what} is empty")
+        raise PredictionsError("the class map is empty")
     found = dict(text)
     if len({stripped(old) for old in found}) < len(text):
-        twice = _twice(stripped(old) for old, _ in text)
-        raise PredictionsError(f"the {what} maps old classes {some(twice)} twice")
-    if twice := _twice(found.values()):
-        olds = [old for old, new in text if new == twice[0]]
+        again = sorted(twice(stripped(old) for old, _ in text))
+        raise PredictionsError(f"the class map maps old classes {some(again)} twice")
+    if again := sorted(twice(found.values())):
+        olds = " and ".join(old for old, new in text if new == again[0])
         raise PredictionsError(
-            f"the {what} maps two old classes to one new class: {' and '.join(olds)} "
-            f"to {twice[0]}"
+            f"the class map maps two old classes to one new class: {olds} to {again[0]}"
         )
     return found
-
-
-def _twice(values: Iterable[str]) -> list[str]:
-    counts = collections.Counter(values)
-    return sorted(value for value, count in counts.items() if count > 1)
 
 
 def _text(value: Any) -> str:
@@ -190,18 +182,16 @@ def _by_number(
                 "class numbers without names; write both in one way"
             )
         if not (_open(old) or _open(new)):
-            _refuse(found.numbers[found.numbers >= classes], found, classes)
+            wrong = found.numbers[found.numbers >= classes]
+            if wrong.size:
+                raise PredictionsError(
+                    f"labels of {wrong.size} of {found.numbers.size} examples are of "
+                    f"no class, for example {some(np.unique(wrong))}; there are "
+                    f"{classes} classes"
+                )
         classes = max(classes, int(found.numbers.max(initial=-1)) + 1)
     numbers = (None if found is None else found.numbers for found in labels)
     return Alignment(classes, None, None, *numbers)
-
-
-def _refuse(wrong: np.ndarray, found: ClassValues, classes: int) -> None:
-    if wrong.size:
-        raise PredictionsError(
-            f"labels of {wrong.size} of {found.numbers.size} examples are of no class, "
-            f"for example {some(np.unique(wrong))}; there are {classes} classes"
-        )
 
 
 def _with_names_of_other(old: Side, new: Side, mapping: Any) -> tuple[Side, Side]:

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import some
+from churn_compare.example_ids import PredictionsError, some
 from churn_compare.pair import Kind
-from churn_compare.reading.spelling import composed, stripped
-from churn_compare.store import PredictionsError
+from churn_compare.reading.spelling import composed, stripped, twice
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 _LONGEST_NAME = 10_000
 MOST_CLASSES = 1_000_000
+_CLASSLESS = "; leave these examples out, or give them a class of their own"
 _TRUTH = ("False", "True")  # names of the classes of booleans
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBERED = re.compile(r"LABEL_(\d{1,6})")  # as transformers names classes
@@ -101,7 +101,7 @@ def _from_arrow(column: Any, what: str) -> np.ndarray:
     import pyarrow as pa
 
     if column.null_count:
-        _refuse_missing(np.asarray(column.is_null()), what)
+        refuse_missing(np.asarray(column.is_null()), what, _CLASSLESS)
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -110,12 +110,12 @@ def _from_arrow(column: Any, what: str) -> np.ndarray:
     return column.to_numpy()
 
 
-def _refuse_missing(missing: np.ndarray, what: str) -> None:
+def refuse_missing(missing: np.ndarray, what: str, hint: str = "") -> None:
+    """Refuses examples without a value."""
     if count := int(missing.sum()):
         raise PredictionsError(
             f"{what} are missing for {count} of {missing.size} examples, for example "
-            f"rows {some(np.flatnonzero(missing))} (the first is 0); leave these "
-            "examples out, or give them a class of their own"
+            f"rows {some(np.flatnonzero(missing))} (the first is 0){hint}"
         )
 
 
@@ -141,7 +141,7 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
         missing = missing | (
             encoded.indices.fill_null(-1).to_numpy() == found.index("")
         )
-    _refuse_missing(missing, what)
+    refuse_missing(missing, what, _CLASSLESS)
     places = encoded.indices.to_numpy()
     spelled = list(map(composed, found))
     if spelled != found:  # decomposed letters; equal names become one
@@ -182,7 +182,7 @@ def _numbered(values: np.ndarray, what: str, hint: str = "") -> ClassValues:
 def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
     """Checked class numbers, as int64."""
     if values.dtype.kind == "f":
-        _refuse_missing(np.isnan(values).reshape(-1), what)
+        refuse_missing(np.isnan(values).reshape(-1), what, _CLASSLESS)
         wrong = values[values != np.floor(values)]
         if wrong.size:
             raise PredictionsError(
@@ -283,8 +283,8 @@ def find_roles(
     """What columns or arrays are for; a column that a user names has that role only."""
     names = list(names)
     chosen = [name for name in given if name is not None]
-    if twice := [name for name in chosen if chosen.count(name) > 1]:
-        raise PredictionsError(f"column {twice[0]} is named for two roles")
+    if again := twice(chosen):
+        raise PredictionsError(f"column {again[0]} is named for two roles")
     free = [name for name in names if name not in chosen]
     usual = [name for name in free if plain(name) in _USUAL]
 

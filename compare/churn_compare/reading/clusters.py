@@ -1,7 +1,6 @@
 """Which examples belong together: values of a column, or as they are given."""
 
 import os
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +8,11 @@ import numpy as np
 from churn_compare.example_ids import PredictionsError, errors_of, some
 from churn_compare.pair import Side
 from churn_compare.reading.contents import read_contents
-from churn_compare.reading.ids import as_ids, index_ids
 from churn_compare.reading.labels import (
     as_text,
-    columns_of,
-    has_arrays,
+    by_id,
     id_name_in,
+    ids_in,
     read_slices,
     where,
 )
@@ -39,14 +37,12 @@ def read_clusters(
         return given
     if isinstance(given, str):
         return _of_column(given, sources, id_column)
-    if isinstance(given, Mapping) and not has_arrays(given):
-        given = {"id": list(given.keys()), "cluster": list(given.values())}
     with errors_of(where(given, "clusters")):
-        contents = read_contents(given, id_column=id_column)
+        contents = read_contents(by_id(given, "cluster"), id_column=id_column)
         if contents.array is not None:
             numbers = numbers_of(contents.array, "clusters")
-            return ClusterValues(index_ids(contents.index), numbers, index=True)
-        names = list(columns_of(contents))
+            return ClusterValues(ids_in(contents, None), numbers, index=True)
+        names = list(contents.columns)
         others = [n for n in names if n != id_name_in(names, id_column)]
         if len(others) != 1:
             raise PredictionsError(
@@ -96,7 +92,7 @@ def _of_column(column: str, sources: tuple[Any, ...], id_column: str | None):
             contents = read_contents(given, wanted=wanted, id_column=id_column)
             if contents.array is not None:
                 continue
-            if column in columns_of(contents):
+            if column in contents.columns:
                 return _from(contents, column, id_column)
             if isinstance(given, str | os.PathLike):
                 seen.append(str(given))
@@ -105,10 +101,10 @@ def _of_column(column: str, sources: tuple[Any, ...], id_column: str | None):
 
 
 def _from(contents: Any, column: str, id_column: str | None) -> ClusterValues:
-    columns = columns_of(contents)
+    columns = contents.columns
     numbers = numbers_of(columns[column], f"column {column}")
-    id_name = id_name_in(list(columns), id_column)
-    ids = index_ids(contents.index) if id_name is None else as_ids(columns[id_name])
+    id_name = id_name_in(columns, id_column)
+    ids = ids_in(contents, id_name, unique=False)
     if ids is None:
         return ClusterValues(None, numbers, column)
     if len(ids) != len(numbers):

@@ -1,5 +1,6 @@
 """What is in a file or an object that a user gives: arrays by name, or a table."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -75,6 +76,27 @@ class Contents:
     notes: tuple[str, ...] = ()  # sentences that a user should know
     read: tuple[str, ...] = ()  # of the account: what is unusual about the file
 
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Columns or arrays by name."""
+        if self.table is None:
+            return self.arrays or {}
+        return {name: self.table.column(name) for name in self.table.column_names}
+
+
+@contextlib.contextmanager
+def _parsing() -> Iterator[None]:
+    """Makes one sentence of the error of a parser, which may raise anything."""
+    try:
+        yield
+    except (PredictionsError, ArrayFileError):
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        if isinstance(error, UnicodeDecodeError):
+            why = "it is not in UTF-8"
+        raise PredictionsError(f"cannot be read, {why}") from error
+
 
 def read_contents(
     given: Any,
@@ -85,15 +107,8 @@ def read_contents(
     """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):
         path = Path(given)
-        try:
+        with _parsing():
             found = _read_file(path, numeric, wanted, id_column)
-        except (PredictionsError, ArrayFileError):
-            raise
-        except Exception as error:  # a damaged file may raise anything in a parser
-            why = " ".join(str(error).split())[:200] or type(error).__name__
-            if isinstance(error, UnicodeDecodeError):
-                why = "it is not in UTF-8"
-            raise PredictionsError(f"cannot be read, {why}") from error
         return found if found.table is None else _without_index(found, id_column)
     if isinstance(given, Predictions):
         return Contents(arrays=vars(given))
@@ -191,10 +206,8 @@ def as_table(given: Mapping[str, Any]) -> Any:
             flat = values.reshape(-1) if values.ndim == 2 else values
             columns[name] = pa.array(flat, from_pandas=True)
             if values.ndim == 2:  # a list in each row
-                lists = pa.FixedSizeListArray.from_arrays(
-                    columns[name], values.shape[1]
-                )
-                columns[name] = lists
+                lists = pa.FixedSizeListArray.from_arrays
+                columns[name] = lists(columns[name], values.shape[1])
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise PredictionsError(
                 f"column {name} of shape {values.shape} and type {values.dtype} is no "
@@ -209,9 +222,20 @@ def as_table(given: Mapping[str, Any]) -> Any:
 
 def _without_index(found: Contents, id_column: str | None) -> Contents:
     """The table without its index, which is kept separately."""
-    table, index = split_index(found.table, id_column)
-    index = found.index if index is None else index
-    return dataclasses.replace(found, table=table, index=index)
+    # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
+    # by its name, or as a range in the metadata (Parquet). One of several levels stays.
+    table, metadata = found.table, found.table.schema.metadata
+    if names := _index_names(table.column_names, metadata, id_column):
+        rest, index = table.drop_columns(names), table.column(names[0])
+        return dataclasses.replace(found, table=rest, index=index)
+    recorded = _recorded_index(metadata)
+    try:
+        index = range(recorded["start"], recorded["stop"], recorded["step"])
+        if len(index) == table.num_rows:
+            return dataclasses.replace(found, index=np.array(index, np.int64))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        pass  # there is none, or it is damaged
+    return found
 
 
 def _frame_index(frame: Any) -> Any:
@@ -512,14 +536,10 @@ class ParquetTable:
 
     def to_batches(self, max_chunksize: int) -> Iterator[Any]:
         """Rows after rows."""
-        try:
-            for batch in self._file.iter_batches(
-                batch_size=max_chunksize, columns=self.column_names
-            ):
-                yield batch.select(self.column_names)
-        except Exception as error:  # a damaged file may raise anything in a parser
-            why = " ".join(str(error).split())[:200]
-            raise PredictionsError(f"cannot be read, {why}") from error
+        names = self.column_names
+        with _parsing():
+            for batch in self._file.iter_batches(max_chunksize, columns=names):
+                yield batch.select(names)
 
     def slice(self, start: int, length: int) -> Any:
         """Some rows as a table."""
@@ -539,24 +559,6 @@ class ParquetTable:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.read(), name)
-
-
-def split_index(table: Any, id_column: str | None = None) -> tuple[Any, Any]:
-    """A table without the index of its data frame, and that index."""
-    # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
-    # by its name, or as a range in the metadata (Parquet). One of several levels stays.
-    metadata = table.schema.metadata
-    names = _index_names(table.column_names, metadata, id_column)
-    if names:
-        return table.drop_columns(names), table.column(names[0])
-    recorded = _recorded_index(metadata)
-    try:
-        index = range(recorded["start"], recorded["stop"], recorded["step"])
-        if len(index) == table.num_rows:
-            return table, np.array(index, np.int64)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        pass  # there is none, or it is damaged
-    return table, None
 
 
 def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:

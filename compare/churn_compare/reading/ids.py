@@ -4,8 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, check_unique, some
-from churn_compare.reading.class_values import arrow_compute, check_lengths, decoded
+from churn_compare.example_ids import PredictionsError, check_unique
+from churn_compare.reading.class_values import (
+    arrow_compute,
+    check_lengths,
+    decoded,
+    refuse_missing,
+)
 from churn_compare.reading.spelling import stripped
 
 _MUST = "ids must be integers or strings"
@@ -46,11 +51,7 @@ def _from_arrow(column: Any) -> np.ndarray:
     missing = np.asarray(column.is_null())
     if text:
         missing = missing | np.asarray(pc.fill_null(pc.equal(column, ""), True))
-    if count := int(missing.sum()):
-        raise PredictionsError(
-            f"ids are missing for {count} of {missing.size} examples, for example rows "
-            f"{some(np.flatnonzero(missing))} (the first is 0)"
-        )
+    refuse_missing(missing, "ids")
     if not text:
         numbers = column.to_numpy()
         if numbers.dtype == np.uint64 and numbers.max(initial=0) > 2**63 - 1:
@@ -70,9 +71,7 @@ def ids_without_space(ids: np.ndarray | None) -> np.ndarray | None:
     """Ids without outer space."""
     if ids is None or ids.dtype.kind != "U":
         return ids
-    ids = as_ids(np.array([stripped(text) for text in ids.tolist()]))
-    check_unique(ids)
-    return ids
+    return check_unique(as_ids(np.array([stripped(text) for text in ids.tolist()])))
 
 
 def index_ids(index: Any) -> np.ndarray | None:
@@ -86,11 +85,9 @@ def index_ids(index: Any) -> np.ndarray | None:
             index = pa.array(np.asarray(index), from_pandas=True)
         if pa.types.is_floating(index.type) or pa.types.is_temporal(index.type):
             index = index.cast(pa.string())
-        ids = as_ids(index)
-        check_unique(ids)
+        return check_unique(as_ids(index))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
-    return ids
 
 
 def counts_rows(ids: np.ndarray) -> bool:

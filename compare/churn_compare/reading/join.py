@@ -95,8 +95,8 @@ def join(
         separate = tidy(read_labels(labels, id_column, label_column), "labels")
         truth = separate.labels
         truth = without_space(truth, "labels") if strip else truth
-        numbers = truth.numbers[rows.keep_those_of(separate, "labels")]
-        separate_labels = ClassValues(numbers, truth.names)
+        of = rows.rows_in(separate, len(truth.numbers), "labels", drop=True)
+        separate_labels = ClassValues(truth.numbers[of], truth.names)
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
@@ -250,31 +250,12 @@ class _Rows:
             )
         self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
-    def keep_those_of(self, separate: ExampleValues, what: str) -> np.ndarray:
-        """Drops examples that a separate file lacks; returns rows of that file."""
-        count = len(separate.labels.numbers) if separate.labels else 0
-        ids = self._ids_of(separate)
-        if ids is None:
-            return self._in_row_order(count, what, separate.others)
-        rows = self._found(ids, what)
-        kept = rows >= 0
-        if not kept.all():
-            lacking = self.ids[~kept]
-            self.ids, self.old = self.ids[kept], self.old[kept]
-            self.new = self.new[kept]
-            self._one_order = False
-            self._go_on(
-                f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
-                f"{some(lacking)}){similar_ids(lacking, ids)}"
-            )
-        return rows[kept]
-
     def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
         """Slices of the examples; the value is "" where the file lacks an example."""
         count = len(next(iter(separate.slices.values()), ()))
         if not count:  # its only column is that of the clusters
             return {}
-        rows = self._rows_in(separate, count, "slices")
+        rows = self.rows_in(separate, count, "slices")
         if separate.left_out:
             self.notes.append(
                 f"{len(separate.left_out)} of the slices' columns are called like "
@@ -287,26 +268,34 @@ class _Rows:
 
     def clusters_of(self, separate: ClusterValues) -> np.ndarray:
         """The cluster of each example, from 0; those without a value are alone."""
-        rows = self._rows_in(separate, len(separate.numbers), "clusters")
+        rows = self.rows_in(separate, len(separate.numbers), "clusters")
         found = np.where(rows < 0, NO_CLUSTER, separate.numbers[rows])
         found, notes = from_zero(found)
         self.notes += notes
         return found
 
-    def _rows_in(
-        self, separate: ExampleValues | ClusterValues, count: int, what: str
+    def rows_in(
+        self,
+        separate: ExampleValues | ClusterValues,
+        count: int,
+        what: str,
+        drop: bool = False,
     ) -> np.ndarray:
-        """The row of each example in a separate file, -1 where it lacks one."""
+        """The row of each example in a separate file; one it lacks has -1, or goes."""
         ids = self._ids_of(separate)
         if ids is None:
-            return self._in_row_order(count, what, getattr(separate, "slices", {}))
+            return self._in_row_order(count, what, getattr(separate, "others", {}))
         rows = self._found(ids, what)
-        missing = rows < 0
-        if missing.any():
+        kept = rows >= 0
+        if not kept.all():
+            lacking = self.ids[~kept]
+            if drop:
+                self.ids, self.old = self.ids[kept], self.old[kept]
+                self.new, rows = self.new[kept], rows[kept]
+                self._one_order = False
             self._go_on(
-                f"the {what} lack {int(missing.sum()):,} of {len(rows):,} ids (for "
-                f"example {some(self.ids[missing])})"
-                f"{similar_ids(self.ids[missing], ids)}"
+                f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
+                f"{some(lacking)}){similar_ids(lacking, ids)}"
             )
         return rows
 

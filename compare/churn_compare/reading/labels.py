@@ -39,25 +39,20 @@ class ExampleValues(NamedTuple):
     left_out: tuple[str, ...] = ()
     # whether the ids are only the index of a data frame, as in `Side`
     index: bool = False
-    others: Mapping[str, Any] = {}  # the columns of the file of labels
+    others: Mapping[str, Any] = {}  # the columns of labels' file, or the slices
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
     """Ids of examples."""
     with errors_of(where(given, "ids")):
         contents = read_contents(given, id_column=id_column)
-        columns = columns_of(contents)
-        if contents.array is not None:
-            values = contents.array
-        else:
+        columns, values = contents.columns, contents.array
+        if values is None:
             name = id_name_in(columns, id_column)
-            if name is None and contents.index is not None and len(columns) != 1:
-                values = contents.index
-            else:
+            values = contents.index
+            if name is not None or values is None or len(columns) == 1:
                 values = columns[name or _only(columns, ID, None, "id")]
-        ids = as_ids(values)
-        check_unique(ids)
-    return ids
+        return check_unique(as_ids(values))
 
 
 def read_labels(
@@ -66,22 +61,17 @@ def read_labels(
     """Labels, with ids or in row order."""
     if isinstance(given, ExampleValues):
         return given
-    if isinstance(given, Mapping) and not has_arrays(given):
-        given = {"id": list(given.keys()), "label": list(given.values())}
     with errors_of(where(given, "labels")):
-        contents = read_contents(given, id_column=id_column)
-        if contents.array is not None:
-            ids, values, named = index_ids(contents.index), contents.array, None
-            id_name, columns = None, {}
-        else:
-            columns = columns_of(contents)
-            id_name = id_name_in(columns, id_column)
+        contents = read_contents(by_id(given, "label"), id_column=id_column)
+        columns, values, named = contents.columns, contents.array, None
+        id_name = id_name_in(columns, id_column)
+        if values is None:
             others = [name for name in columns if name != id_name]
             known = LABEL if any(plain(n) in LABEL for n in others) else CLASS
             given_name = label_column if label_column in others else None
             name = _only(others, known, given_name, "label")
             values, named = columns[name], _names_of_scores(columns)
-            ids = _ids(contents, id_name)
+        ids = ids_in(contents, id_name)
         if not hasattr(values, "null_count") and np.ndim(values) != 1:
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
@@ -99,8 +89,7 @@ def read_labels(
                     f"got {labels.numbers.max()}"
                 )
             labels = ClassValues(labels.numbers, named)
-    index = ids is not None and id_name is None
-    return ExampleValues(ids, labels, index=index, others=columns)
+    return ExampleValues(ids, labels, index=id_name is None, others=columns)
 
 
 def read_slices(
@@ -117,9 +106,9 @@ def read_slices(
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
-        columns = columns_of(contents)
+        columns = contents.columns
         id_name = id_name_in(columns, id_column)
-        ids = _ids(contents, id_name)
+        ids = ids_in(contents, id_name)
         predictions = _prediction_columns(columns)
         slices = {
             name: _as_slices(columns[name], name)
@@ -135,7 +124,7 @@ def read_slices(
                 f"columns have different lengths, {some([*lengths])}"
             )
     left = tuple(name for name in columns if name in predictions)
-    return ExampleValues(ids, None, slices, left, ids is not None and id_name is None)
+    return ExampleValues(ids, None, slices, left, id_name is None, slices)
 
 
 def read_columns(
@@ -153,7 +142,7 @@ def read_columns(
                 there = some([*found.slices])
                 raise PredictionsError(f"there is no column {name!r}, it has {there}")
     chosen = {name: found.slices[name] for name in names}
-    return found._replace(slices=chosen, left_out=())
+    return found._replace(slices=chosen, others=chosen, left_out=())
 
 
 def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
@@ -164,15 +153,6 @@ def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
 def where(given: Any, what: str) -> str:
     """What a message calls it: its path, or what it is."""
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
-
-
-def columns_of(contents: Contents) -> Mapping[str, Any]:
-    """Columns or arrays by name."""
-    if contents.table is not None:
-        return {
-            name: contents.table.column(name) for name in contents.table.column_names
-        }
-    return contents.arrays or {}
 
 
 def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) -> str:
@@ -186,18 +166,19 @@ def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) ->
     return found
 
 
-def _ids(contents: Contents, id_name: str | None) -> np.ndarray | None:
-    """The column of ids, or else the index."""
+def ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any:
+    """The column of ids `[N]`, or else the index, or None."""
     if id_name is None:
         return index_ids(contents.index)
-    ids = as_ids(columns_of(contents)[id_name])
-    check_unique(ids)
-    return ids
+    ids = as_ids(contents.columns[id_name])
+    return check_unique(ids) if unique else ids
 
 
-def has_arrays(given: Mapping) -> bool:
-    """Whether it maps names to columns, and not ids to values."""
-    return any(np.ndim(value) > 0 for value in given.values())
+def by_id(given: Any, what: str) -> Any:
+    """Two columns, if it maps ids to values and not names to columns."""
+    if not isinstance(given, Mapping) or any(np.ndim(v) > 0 for v in given.values()):
+        return given
+    return {"id": list(given.keys()), what: list(given.values())}
 
 
 def _names_of_scores(columns: Mapping[str, Any]) -> tuple[str, ...] | None:

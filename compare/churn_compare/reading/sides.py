@@ -1,6 +1,5 @@
 """One version's predictions, from a file or an object of any framework."""
 
-import collections
 import dataclasses
 import os
 from collections.abc import Collection, Mapping
@@ -31,7 +30,8 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.contents import as_table, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
-from churn_compare.reading.labels import columns_of, read_ids
+from churn_compare.reading.labels import read_ids
+from churn_compare.reading.spelling import twice
 from churn_compare.reading.tables import find_in_table, numeric_columns, read_columns
 from churn_compare.store import StoredLogits
 
@@ -118,8 +118,7 @@ def read_side(
     names_left = account.columns
 
     def others() -> Mapping[str, Any]:
-        again = read_contents(given, wanted=set(names_left).intersection)
-        return columns_of(again)
+        return read_contents(given, wanted=set(names_left).intersection).columns
 
     return dataclasses.replace(
         side,
@@ -234,11 +233,9 @@ def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | No
         raise PredictionsError(
             f"class_names must name {classes} classes; there are {len(names)} names"
         )
-    if len(set(names)) < len(names):
-        counts = collections.Counter(names)
-        twice = [name for name, count in counts.items() if count > 1]
+    if again := twice(names):
         raise PredictionsError(
-            f"class names must differ; {some(twice)} occur more than once"
+            f"class names must differ; {some(again)} occur more than once"
         )
     if "" in names:
         raise PredictionsError("a class has an empty name")

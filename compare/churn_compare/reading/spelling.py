@@ -3,7 +3,7 @@
 import collections
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,11 @@ _ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 def composed(text: str) -> str:
     """The composed form; canonically equivalent texts are equal in it."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def twice(texts: Iterable[str]) -> list[str]:
+    """The texts that occur more than once, each once."""
+    return [text for text, count in collections.Counter(texts).items() if count > 1]
 
 
 def stripped(text: str) -> str:

@@ -258,7 +258,7 @@ def _parsed(table: Any, columns: Sequence[str]) -> Any:
             except pa.ArrowInvalid:
                 return None
             table = table.set_column(place, name, numbers)
-        elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        elif not _is_number(kind):
             return None
     return table
 
@@ -366,13 +366,17 @@ def _by_run(found: RawSide, column: Any) -> RawSide:
     )
 
 
-def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
-    """Columns as one array `[N, C]` in their own precision; missing values are NaN."""
+def _is_number(kind: Any) -> bool:
     import pyarrow as pa
 
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
+
+
+def _matrix(table: Any, columns: tuple[str, ...]) -> np.ndarray:
+    """Columns as one array `[N, C]` in their own precision; missing values are NaN."""
     for name in columns:
         kind = table.schema.field(name).type
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        if not _is_number(kind):
             raise PredictionsError(f"column {name} must hold numbers; it holds {kind}")
     kinds = {table.schema.field(name).type.to_pandas_dtype() for name in columns}
     dtype = np.result_type(np.float32, *kinds)
@@ -426,20 +430,17 @@ def _lists(column: Any, name: str) -> np.ndarray:
     import pyarrow as pa
 
     pc = arrow_compute()
-    if pa.types.is_struct(column.type):
-        column = _dense(column)
-        if column is None:
-            raise PredictionsError(
-                f"column {name} holds structs, not dense vectors; write lists of "
-                "numbers (vector_to_array in Spark), or --kind classes"
-            )
+    column = _dense(column)
+    if column is None:
+        raise PredictionsError(
+            f"column {name} holds structs, not dense vectors; write lists of "
+            "numbers (vector_to_array in Spark), or --kind classes"
+        )
     kind = column.type
     if not pa.types.is_nested(kind):
         return column.to_numpy()
     element = getattr(kind, "value_type", None)
-    if element is None or not (
-        pa.types.is_floating(element) or pa.types.is_integer(element)
-    ):
+    if element is None or not _is_number(element):
         raise PredictionsError(
             f"column {name} must hold lists of numbers, not {kind}; lists of names are "
             "compared in a column set, with target"
@@ -455,17 +456,7 @@ def _lists(column: Any, name: str) -> np.ndarray:
         )
     if lengths[0] < 0:
         raise PredictionsError(f"column {name} is empty")
-    half = pa.types.is_float16(element)
-    least = np.float16 if half else np.float32
+    least = np.float16 if pa.types.is_float16(element) else np.float32
     dtype = np.result_type(least, element.to_pandas_dtype())
-    out = np.empty((len(column), int(lengths[0])), dtype)
-    start = 0
-    for chunk in column.chunks:
-        stop = start + len(chunk)
-        out[start:stop] = (
-            chunk.flatten()
-            .to_numpy(zero_copy_only=False)
-            .reshape(len(chunk), out.shape[1])
-        )
-        start = stop
-    return out
+    values = [of.flatten().to_numpy(zero_copy_only=False) for of in column.chunks]
+    return np.concatenate(values, dtype=dtype).reshape(len(column), lengths[0])

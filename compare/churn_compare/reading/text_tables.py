@@ -1,6 +1,5 @@
 """Tables of delimited text: comma, semicolon, tab or bar; decimal points or commas."""
 
-import collections
 import contextlib
 import csv
 import io
@@ -24,6 +23,7 @@ from churn_compare.reading.class_values import (
     arrow_compute,
     plain,
 )
+from churn_compare.reading.spelling import twice
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 1000, 1 << 20
@@ -290,9 +290,8 @@ def check_columns(names: list[str]) -> None:
     """Refuses a table without columns or with two of the same name."""
     if not names:
         raise PredictionsError("the file is empty")
-    counts = collections.Counter(names)
-    if twice := sorted(name for name, count in counts.items() if count > 1):
+    if again := sorted(twice(names)):
         raise PredictionsError(
-            f"{len(twice)} of {len(counts)} columns are there more than once, for "
-            f"example {some(twice)}; names of columns must differ, in one line"
+            f"{len(again)} of {len(set(names))} columns are there more than once, for "
+            f"example {some(again)}; names of columns must differ, in one line"
         )
