@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from churn_compare.gate_outcomes import judge
-from churn_compare.gates import (
-    Gate,
-    GateError,
-    check_gates,
-    combined,
-    gates_by_name,
-)
+from churn_compare.gates import Gate, GateError, check_gates, combined, gates_by_name
 from churn_compare.pair import Pair, Side
 from churn_compare.result import Group, Interval, Noise, Precision
 
@@ -251,10 +245,7 @@ def test_a_later_gate_takes_the_place_of_one_about_the_same():
         ({"limit": math.nan}, "must be finite"),
         ({"limit": "0.1"}, "must be a number"),
         ({"bound": "most"}, "bound must be 'max' or 'min'; got 'most'"),
-        (
-            {"on": "upper"},
-            "or 'interval'; got 'upper'",
-        ),
+        ({"on": "upper"}, "or 'interval'; got 'upper'"),
         ({"group": "north"}, "of which grouping is the group 'north'"),
         ({"quantity": "equivalent", "limit": 0}, "takes a margin above 0"),
         ({"quantity": "equivalent", "bound": "min"}, "takes a margin above 0"),

@@ -628,10 +628,7 @@ VALUES = {  # what a user gives
     "at least 0; 1 of 2 are not": {"predictions": [1, -2]},
     "must be below 1,000,000, or names": {"predictions": [1, 2**40]},
     "prob_<class> or prediction, it has ids; --pre": {"ids": [1, 2]},
-    "unique; 2 of 5 occur .* 4, 5": {
-        "ids": [4, 4, 5, 5, 5],
-        "classes": [1] * 5,
-    },
+    "unique; 2 of 5 occur .* 4, 5": {"ids": [4, 4, 5, 5, 5], "classes": [1] * 5},
     "they are double": {"ids": [0.5], "classes": [1]},
     "ids are bytes that are not in UTF-8": {"ids": [b"\xff", b"a"], "classes": [1, 1]},
     "labels are bytes that are not": {"labels": [b"\xff", b"a"], "classes": [1, 1]},
