@@ -15,21 +15,14 @@ from churn_compare import store
 from churn_compare.array_files import replace_file
 from churn_compare.reading.sides import read_side
 from churn_compare.store import (
-    INDEX,
     Predictions,
     PredictionsError,
     ShardWriter,
     StoredLogits,
-    TooLargeError,
-    check_comparable,
-    fits_whole,
-    is_stored,
     load_predictions,
     read_shards,
     save_predictions,
-    shard_folder,
     write_index,
-    write_order,
 )
 from churn_compare.versions import compare_versions
 
@@ -210,9 +203,9 @@ def test_an_interrupt_while_writing_leaves_the_old_file(tmp_path):
 def test_comparison_counts_what_differs(rng, change, message):
     labels = np.zeros(7, int)
     a = _predictions(rng, labels=labels)
-    check_comparable(a, _predictions(rng, R=1, C=9, labels=labels))
+    store.check_comparable(a, _predictions(rng, R=1, C=9, labels=labels))
     with pytest.raises(PredictionsError, match=message):
-        check_comparable(a, _predictions(rng, **{"labels": labels, **change}))
+        store.check_comparable(a, _predictions(rng, **{"labels": labels, **change}))
 
 
 def _drawn(rng, runs=R):
@@ -231,7 +224,7 @@ def _write(folder, ids, labels, logits, parts, dtype="float32", meta=None, order
             for start in range(0, len(rows), 4):
                 writer.write(logits[:, rows[start : start + 4]])
     if order:
-        write_order(folder, len(parts), ids)
+        store.write_order(folder, len(parts), ids)
     return write_index(folder, len(parts), meta).parent
 
 
@@ -360,8 +353,8 @@ def written(rng, tmp_path):
 
 def _index(**fields):
     def change(folder):
-        index = json.loads((folder / INDEX).read_text())
-        (folder / INDEX).write_text(json.dumps({**index, **fields}))
+        index = json.loads((folder / store.INDEX).read_text())
+        (folder / store.INDEX).write_text(json.dumps({**index, **fields}))
 
     return change
 
@@ -396,7 +389,10 @@ def _logits(shape, dtype=np.float32):
 
 LOGITS = _name("logits", 1)
 DAMAGED = [
-    (lambda d: (d / INDEX).unlink(), "no index.json, so these predictions are not th"),
+    (
+        lambda d: (d / store.INDEX).unlink(),
+        "no index.json, so these predictions are not th",
+    ),
     (lambda d: (d / LOGITS).unlink(), r"shard 1 of 2: is missing \(logits-00001-of-"),
     (
         _bytes(LOGITS, lambda c: c[:-5]),
@@ -414,8 +410,11 @@ DAMAGED = [
     (_shard("ids", np.arange(11).astype("U3")), "ids are <U3, but int64 in shard 0"),
     (_twice, "11 ids occur more than once, for example .*in shard 0 and 1"),
     (_shard("labels", np.full(11, -1)), "labels must be at least 0; 11 are negative"),
-    (_bytes(INDEX, lambda c: b"{"), "index.json is damaged"),
-    (_bytes(INDEX, lambda c: b"[1]"), "index.json is not one of prediction shards"),
+    (_bytes(store.INDEX, lambda c: b"{"), "index.json is damaged"),
+    (
+        _bytes(store.INDEX, lambda c: b"[1]"),
+        "index.json is not one of prediction shards",
+    ),
     (_index(format="x"), "index.json is not one of prediction shards"),
     (_index(version=2), "has version 2; this release reads version 1"),
     (_flip("logits"), "logits-00001-of-00002.npy is damaged or of another writing"),
@@ -435,7 +434,7 @@ DAMAGED = [
 def test_what_cannot_be_read_is_said_in_one_sentence(written, damage, message):
     damage(written)
     for read in (read_shards, read_side):
-        if not (written / INDEX).exists() and read is read_side:
+        if not (written / store.INDEX).exists() and read is read_side:
             continue  # then the folder is none of shards
         with pytest.raises(PredictionsError, match=message) as error:
             read(written)
@@ -558,9 +557,9 @@ def write_shared(folder, of, shards=2):
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_shards_in_place_of_a_file_are_what_the_file_would_be(rng, tmp_path, shards):
     path, expected = tmp_path / "predictions.npz", Predictions(*_drawn(rng), {"a": 1})
-    assert not is_stored(path)
+    assert not store.is_stored(path)
     write_shared(tmp_path / "predictions", expected, shards)
-    assert is_stored(path) and is_stored(tmp_path / "predictions")
+    assert store.is_stored(path) and store.is_stored(tmp_path / "predictions")
     assert_same(load_predictions(path), expected)
     assert_same(load_predictions(tmp_path / "predictions", whole=True), expected)
     other = Predictions(expected.ids, expected.labels, 2 * expected.logits, {"a": 1})
@@ -574,7 +573,7 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
     expected = Predictions(*_drawn(rng), {"a": 1})
     write_shared(tmp_path / "p", expected)
     monkeypatch.setattr(store, "WHOLE_BYTES", 4 * R * N * C)
-    assert fits_whole(R * N * C) and not fits_whole(R * N * C + 1)
+    assert store.fits_whole(R * N * C) and not store.fits_whole(R * N * C + 1)
     assert load_predictions(tmp_path / "p").in_memory
     monkeypatch.setattr(store, "WHOLE_BYTES", 4 * R * N * C - 1)
     found = load_predictions(tmp_path / "p")
@@ -592,7 +591,9 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
     (one, *_) = found.blocks([0], numbers=1)
     assert one[1].shape == (1, 1, C)  # never less than one example
     assert_same(found, expected)
-    with pytest.raises(TooLargeError, match=r"p: this needs all logits .* 2 runs, 23"):
+    with pytest.raises(
+        store.TooLargeError, match=r"p: this needs all logits .* 2 runs, 23"
+    ):
         load_predictions(tmp_path / "p", whole=True)
 
 
@@ -605,7 +606,7 @@ def test_stopped_runs_are_read_from_the_facts():
 
 def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):
     expected, path = Predictions(*_drawn(rng), {"a": 1}), tmp_path / "predictions.npz"
-    folder = shard_folder(path)
+    folder = store.shard_folder(path)
     with pytest.raises(PredictionsError, match=r"predictions.npz: .* does not exist"):
         load_predictions(path)
     write_shared(folder, expected)
@@ -624,11 +625,11 @@ def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):
         load_predictions(path)
     for ids in (expected.ids + 1, expected.ids[1:]):
         with pytest.raises(PredictionsError, match=f"23 .* are not the {len(ids)}"):
-            write_order(folder, 2, ids)
+            store.write_order(folder, 2, ids)
     write_shared(folder, expected)
     # Another writing begins: the order and the index spoke of the last one.
     ShardWriter(folder, 0, 1, expected.ids, expected.labels, R, C).discard()
-    assert not (folder / "order.npy").exists() and not is_stored(path)
+    assert not (folder / "order.npy").exists() and not store.is_stored(path)
     nothing = np.full((R, N, C), np.nan, np.float32)
     _write(folder, expected.ids, expected.labels, nothing, [np.arange(N)])
     with pytest.raises(PredictionsError, match=r"predictions: logits of run 0 are NaN"):

@@ -694,14 +694,6 @@ def test_accounts_say_how_a_file_is_written(tmp_path):
     assert found.account.read[-1] == "with decimal commas"
 
 
-def test_parquet_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(array_files, "_free_memory", lambda: 1_000_000)
-    same = {f"prob_{c}": np.full(50_000, 0.5) for c in range(2)}
-    path = tmp_path / "p.parquet"
-    pq.write_table(pa.table(same), path)
-    _refused(path, "more than half of the")
-
-
 def test_partitions_are_columns_and_parts_have_the_same(tmp_path):
     for label in (0, 1):
         (tmp_path / f"label={label}").mkdir()
