@@ -86,14 +86,11 @@ def test_numbers_are_those_of_float64(kinds, dtype):
     for side, values, kind in ((found.old, old, kinds[0]), (found.new, new, kinds[1])):
         for name, value in reference_side(values, kind, labels).items():
             assert_close(getattr(side, name), value)
-    ratios = [
-        np.exp(v - v.max(-1, keepdims=True))
-        for v in (log_probs(old, kinds[0]), log_probs(new, kinds[1]))
-    ]
-    apart = np.abs(ratios[0][:, None] - ratios[1][None]).sum(-1) / 2
+    p, q = log_probs(old, kinds[0])[:, None], log_probs(new, kinds[1])[None]
+    ratios = [np.exp(v - v.max(-1, keepdims=True)) for v in (p, q)]
+    apart = np.abs(ratios[0] - ratios[1]).sum(-1) / 2
     assert_close(found.surrogate, apart)
     assert_close(found.displacement, reference_displacement(old, new, kinds))
-    p, q = log_probs(old, kinds[0])[:, None], log_probs(new, kinds[1])[None]
     kl = np.sum(np.exp(p) * (p - np.maximum(q, -30)), axis=-1)  # 0 is e^-30
     np.testing.assert_allclose(found.kl, kl, rtol=1e-4, atol=1e-5)
 
@@ -356,18 +353,12 @@ def test_the_order_of_reading_changes_nothing(case, rng):
         assert moved.new_rows is None
     np.testing.assert_array_equal(moved.ids[place], pair.ids)
     np.testing.assert_array_equal(moved.labels[place], pair.labels)
-    sorted_sides = {
-        name: dataclasses.replace(
-            side,
-            values=side.values if rows is None else side.values[:, rows],
-            ids=pair.ids,
-        )
-        for name, side, rows in (
-            ("old", pair.old, pair.old_rows),
-            ("new", pair.new, pair.new_rows),
-        )
-    }
-    plain = dataclasses.replace(pair, **sorted_sides, old_rows=None, new_rows=None)
+    picked = {}
+    for name in ("old", "new"):
+        side, rows = getattr(pair, name), getattr(pair, f"{name}_rows")
+        values = side.values if rows is None else side.values[:, rows]
+        picked[name] = dataclasses.replace(side, values=values, ids=pair.ids)
+    plain = dataclasses.replace(pair, **picked, old_rows=None, new_rows=None)
     got, want = scan(pair), scan(plain)
     for name in ("surrogate", "kl", "displacement"):
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
