@@ -37,19 +37,15 @@ def groups_of(scanned, labels, group, count, clusters=None):
     return numbers.intervals(groups), numbers.p(groups)
 
 
-def pair_of(old, new, labels=None, **fields) -> tuple[Pair, Scanned]:
+def pair_of(old, new, labels=None, kinds=None, **fields) -> tuple[Pair, Scanned]:
     """The pair and what a pass over it keeps; `old` and `new` as in `random_logits`.
 
     Whole numbers `[R, N]` are predicted classes.
     """
+    kinds = kinds or ["logits" if np.ndim(v) == 3 else "classes" for v in (old, new)]
     old, new = (
-        Side(
-            name,
-            "logits" if np.ndim(values) == 3 else "classes",
-            np.asarray(values),
-            runs=tuple(range(len(values))),
-        )
-        for name, values in (("old", old), ("new", new))
+        Side(name, kind, np.asarray(values), runs=tuple(range(len(values))))
+        for name, kind, values in zip(("old", "new"), kinds, (old, new))
     )
     classes = max(old.classes, new.classes)
     if labels is not None:

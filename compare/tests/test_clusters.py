@@ -92,12 +92,8 @@ def test_clusters_of_one_example_each_change_next_to_nothing():
 
 def test_copies_of_each_example_are_one_cluster():
     scanned, labels, _ = clustered(4, (3, 3), examples=300)
-    copied = Scanned(
-        *(
-            ScannedSide(np.repeat(s.predicted, 5, axis=1))
-            for s in (scanned.old, scanned.new)
-        )
-    )
+    sides = (scanned.old.predicted, scanned.new.predicted)
+    copied = Scanned(*(ScannedSide(np.repeat(side, 5, axis=1)) for side in sides))
     clusters = np.repeat(np.arange(300), 5)
     single = intervals(scanned, labels, clusters=np.arange(300))
     found = intervals(copied, np.repeat(labels, 5), clusters=clusters)
@@ -162,16 +158,9 @@ def test_clusters_as_values_as_a_mapping_and_as_a_column(tmp_path):
     old, new = ({"prediction": p, "id": ids, "label": LABELS} for p in (OLD, NEW))
     mapped = dict(zip(ids, DOCUMENTS, strict=True))
     table = {"id": ids[::-1], "doc": DOCUMENTS[::-1], "part": list("mmmnnn")}
-    text = "\n".join(
-        [
-            "id,prediction,label,doc",
-            *(
-                f"{i},{p},{label},{d}"
-                for i, p, label, d in zip(ids, OLD, LABELS, DOCUMENTS, strict=True)
-            ),
-        ]
-    )
-    (tmp_path / "old.csv").write_text(text)
+    rows = zip(ids, OLD, LABELS, DOCUMENTS, strict=True)
+    lines = (",".join(map(str, row)) for row in rows)
+    (tmp_path / "old.csv").write_text("\n".join(["id,prediction,label,doc", *lines]))
     for given, options in (
         (old, {"clusters": mapped}),
         (old, {"clusters": "doc", "slices": table}),

@@ -15,12 +15,7 @@ from churn_compare.intervals import intervals
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sums import bca_ends, partition, resampled_sums
-from churn_compare.uncertainty import (
-    difference_ends,
-    run_part,
-    share_ends,
-    uncertainty,
-)
+from churn_compare.uncertainty import difference_ends, run_part, share_ends, uncertainty
 from tests.results import groups_of
 
 Z = special.ndtri(0.975)

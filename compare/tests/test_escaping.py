@@ -39,26 +39,25 @@ def test_html_keeps_lines_and_loses_controls():
     assert escape("<a>\n\x1b\u202e") == "&lt;a&gt;\n  "
 
 
+def table(path, *heads, rows):
+    with open(path, "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["id", *heads])
+        lines.writerows([f"{NAMES[i % len(NAMES)]}{i}", *row] for i, *row in rows)
+
+
 def test_every_output_of_compare_is_clean(tmp_path, capsys):
     classes = ("::notice::c", "\x1b[2Jd", "[red]e<script>alert(2)</script>")
     sides = []
     for side, shift in (("old<img src=x onerror=alert(3)>", 0), ("::add-mask::new", 1)):
         sides.append(tmp_path / f"{side}.csv")
-        with open(sides[-1], "w", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(["id", "label", "prediction"])
-            for i in range(30):
-                changed = (i + shift * (i % 2)) % 3
-                rows.writerow(
-                    [f"{NAMES[i % len(NAMES)]}{i}", classes[i % 3], classes[changed]]
-                )
-    slices = tmp_path / "slices.csv"
-    with open(slices, "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["id", "::stop-commands::x\x1b[1m<img src=x>"])
-        rows.writerows(
-            [f"{NAMES[i % len(NAMES)]}{i}", NAMES[i % len(NAMES)]] for i in range(30)
+        rows = (
+            (i, classes[i % 3], classes[(i + shift * (i % 2)) % 3]) for i in range(30)
         )
+        table(sides[-1], "label", "prediction", rows=rows)
+    slices = tmp_path / "slices.csv"
+    rows = ((i, NAMES[i % len(NAMES)]) for i in range(30))
+    table(slices, "::stop-commands::x\x1b[1m<img src=x>", rows=rows)
     page, comment = tmp_path / "page.html", tmp_path / "comment.md"
     options = ["--slices", slices, "--html", page, "--markdown", comment]
     gates = ["--max-churn", "1%", "--max-slice-nfr", "2%"]

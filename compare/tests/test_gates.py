@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from churn_compare.gate_outcomes import judge
-from churn_compare.gates import (
-    Gate,
-    GateError,
-    check_gates,
-    combined,
-    gates_by_name,
-)
+from churn_compare.gates import Gate, GateError, check_gates, combined, gates_by_name
 from churn_compare.pair import Pair, Side
 from churn_compare.result import Group, Interval, Noise, Precision
 
@@ -29,14 +23,11 @@ FOUND = {
 
 def group(grouping, name, examples=100, nfr=0.01, gain=0.0, new=0.9):
     """A class or a slice; intervals are a percentage point wide to either side."""
-    intervals = {
-        "accuracy_old": Interval(0.9, math.nan, math.nan),
-        "accuracy_new": Interval(new, math.nan, math.nan),
-        "accuracy_gain": Interval(gain, gain - 0.01, gain + 0.01),
-        "churn": Interval(2 * nfr, 2 * nfr - 0.01, 2 * nfr + 0.01),
-        "negative_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
-        "positive_flip_rate": Interval(nfr, nfr - 0.01, nfr + 0.01),
-    }
+    ends = {"accuracy_gain": gain, "churn": 2 * nfr}
+    ends |= {"negative_flip_rate": nfr, "positive_flip_rate": nfr}
+    intervals = {n: Interval(x, x - 0.01, x + 0.01) for n, x in ends.items()}
+    for side, accuracy in (("old", 0.9), ("new", new)):
+        intervals[f"accuracy_{side}"] = Interval(accuracy, math.nan, math.nan)
     return Group(grouping, name, examples, intervals, p=1.0, adjusted_p=1.0)
 
 
@@ -251,10 +242,7 @@ def test_a_later_gate_takes_the_place_of_one_about_the_same():
         ({"limit": math.nan}, "must be finite"),
         ({"limit": "0.1"}, "must be a number"),
         ({"bound": "most"}, "bound must be 'max' or 'min'; got 'most'"),
-        (
-            {"on": "upper"},
-            "or 'interval'; got 'upper'",
-        ),
+        ({"on": "upper"}, "or 'interval'; got 'upper'"),
         ({"group": "north"}, "of which grouping is the group 'north'"),
         ({"quantity": "equivalent", "limit": 0}, "takes a margin above 0"),
         ({"quantity": "equivalent", "bound": "min"}, "takes a margin above 0"),

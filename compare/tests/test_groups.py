@@ -26,14 +26,11 @@ def reference(old, new, labels, inside):
     }
 
 
-def class_groups(pair, scanned):
+def groups_of(pair, scanned):
+    """Those of the classes, and those of the slices."""
     found = compare_pair(pair, scanned=scanned, resamples=100).groups
-    return [g for g in found if g.grouping == "class"]
-
-
-def slice_groups(pair, scanned):
-    found = compare_pair(pair, scanned=scanned, resamples=100).groups
-    return [g for g in found if g.grouping != "class"]
+    of_classes = [g for g in found if g.grouping == "class"]
+    return of_classes, [g for g in found if g.grouping != "class"]
 
 
 def check(groups, insides, old, new, labels):
@@ -59,14 +56,13 @@ def test_classes_and_slices_are_those_of_a_loop(seed, runs):
         np.random.default_rng(seed).integers(0, 3, 90)
     ]
     pair, scanned = pair_of(old, new, labels, slices={"region": values})
-    groups = class_groups(pair, scanned)
+    groups, of_slices = groups_of(pair, scanned)
     assert [(g.grouping, g.name) for g in groups] == [("class", c) for c in "0123"]
     check(groups, [labels == c for c in range(4)], old, new, labels)
-    groups = slice_groups(pair, scanned)
     names = ["north", "south", "(none)"]
-    assert [(g.grouping, g.name) for g in groups] == [("region", n) for n in names]
+    assert [(g.grouping, g.name) for g in of_slices] == [("region", n) for n in names]
     insides = [values == n for n in ("north", "south", "")]
-    check(groups, insides, old, new, labels)
+    check(of_slices, insides, old, new, labels)
 
 
 def test_a_case_by_hand():
@@ -76,7 +72,7 @@ def test_a_case_by_hand():
     new = [[0, 1, 0, 0, 1, 0]]
     slices = {"kind": np.array(["a", "a", "a", "a", "b", "b"])}
     pair, scanned = pair_of(old, new, labels, slices=slices, class_names=("x", "y"))
-    a, b = slice_groups(pair, scanned)
+    of_classes, (a, b) = groups_of(pair, scanned)
     assert (a.name, a.examples, b.name, b.examples) == ("a", 4, "b", 2)
     values = {name: interval.value for name, interval in a.quantities.items()}
     assert values == {
@@ -90,20 +86,20 @@ def test_a_case_by_hand():
     assert (a.p, a.adjusted_p) == (1.0, 1.0)  # 2 (1 + 3) / 8
     assert (b["accuracy_old"].value, b["churn"].value) == (0.5, 0.0)
     assert b["churn"].high > 0  # two examples do not show that there is none
-    assert [g.name for g in class_groups(pair, scanned)] == ["x", "y"]
+    assert [g.name for g in of_classes] == ["x", "y"]
 
 
 def test_classes_without_examples_are_no_groups():
-    pair, scanned = pair_of([[0, 5]], [[0, 1]], [3, 3], class_names=tuple("abcdef"))
-    (group,) = class_groups(pair, scanned)
+    made = pair_of([[0, 5]], [[0, 1]], [3, 3], class_names=tuple("abcdef"))
+    (group,), _ = groups_of(*made)
     assert (group.name, group.examples, group["accuracy_old"].value) == ("d", 2, 0.0)
 
 
 def test_without_labels_only_churn_is_a_number():
     slices = {"kind": np.array(["a", "b", "a"])}
     pair, scanned = pair_of([[0, 1, 1]], [[0, 1, 0]], slices=slices)
-    assert class_groups(pair, scanned) == []
-    a, b = slice_groups(pair, scanned)
+    of_classes, (a, b) = groups_of(pair, scanned)
+    assert of_classes == []
     assert (a["churn"].value, b["churn"].value) == (0.5, 0.0)
     for group in (a, b):
         assert list(group.quantities) == ["churn"]
@@ -113,7 +109,7 @@ def test_without_labels_only_churn_is_a_number():
 def test_examples_without_a_value_and_the_value_none_are_one_group():
     slices = {"kind": np.array(["(none)", "", "(a)"])}
     pair, scanned = pair_of([[0, 1, 1]], [[0, 1, 0]], slices=slices)
-    groups = slice_groups(pair, scanned)
+    _, groups = groups_of(pair, scanned)
     assert [(g.name, g.examples) for g in groups] == [("(a)", 1), ("(none)", 2)]
 
 
@@ -125,7 +121,7 @@ def test_columns_keep_their_order_and_holm_stays_within_them():
         for name in ("second", "first")
     }
     pair, scanned = pair_of(old, new, labels, slices=slices)
-    groups = slice_groups(pair, scanned)
+    _, groups = groups_of(pair, scanned)
     assert [g.grouping for g in groups] == ["second"] * 3 + ["first"] * 3
     for part in (groups[:3], groups[3:]):
         expected = holm([g.p for g in part])

@@ -10,10 +10,7 @@ import churn_compare
 
 PACKAGE = Path(churn_compare.__file__).resolve().parent
 # Imported only where a user has the library: figures, a fixture, frames to return.
-OPTIONAL = {
-    "documents/plotting.py": {"matplotlib"},
-    "pytest_plugin.py": {"pytest"},
-}
+OPTIONAL = {"documents/plotting.py": {"matplotlib"}, "pytest_plugin.py": {"pytest"}}
 
 
 def _imports(path):

@@ -15,21 +15,14 @@ from churn_compare import store
 from churn_compare.array_files import replace_file
 from churn_compare.reading.sides import read_side
 from churn_compare.store import (
-    INDEX,
     Predictions,
     PredictionsError,
     ShardWriter,
     StoredLogits,
-    TooLargeError,
-    check_comparable,
-    fits_whole,
-    is_stored,
     load_predictions,
     read_shards,
     save_predictions,
-    shard_folder,
     write_index,
-    write_order,
 )
 from churn_compare.versions import compare_versions
 
@@ -45,14 +38,18 @@ def _predictions(rng, R=3, N=7, C=4, ids=None, labels=None, meta=None):
     )
 
 
+def assert_same(found, predictions):
+    np.testing.assert_array_equal(found.ids, predictions.ids)
+    np.testing.assert_array_equal(found.labels, predictions.labels)
+    np.testing.assert_array_equal(found.logits, predictions.logits)
+    assert found.meta == predictions.meta and found.shape == predictions.shape
+
+
 @pytest.mark.parametrize("ids", [np.arange(7) * 3, [f"test/{i}é" for i in range(7)]])
 def test_a_saved_file_loads_as_it_was(rng, tmp_path, ids):
     saved = _predictions(rng, ids=np.asarray(ids), meta={"method": "erm", "n": [1, 2]})
     loaded = load_predictions(save_predictions(tmp_path / "a" / "p.npz", saved))
-    np.testing.assert_array_equal(loaded.ids, saved.ids)
-    np.testing.assert_array_equal(loaded.labels, saved.labels)
-    np.testing.assert_array_equal(loaded.logits, saved.logits)
-    assert loaded.meta == saved.meta
+    assert_same(loaded, saved)
     assert loaded.logits.dtype == np.float32
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["p.npz"]
 
@@ -206,9 +203,9 @@ def test_an_interrupt_while_writing_leaves_the_old_file(tmp_path):
 def test_comparison_counts_what_differs(rng, change, message):
     labels = np.zeros(7, int)
     a = _predictions(rng, labels=labels)
-    check_comparable(a, _predictions(rng, R=1, C=9, labels=labels))
+    store.check_comparable(a, _predictions(rng, R=1, C=9, labels=labels))
     with pytest.raises(PredictionsError, match=message):
-        check_comparable(a, _predictions(rng, **{"labels": labels, **change}))
+        store.check_comparable(a, _predictions(rng, **{"labels": labels, **change}))
 
 
 def _drawn(rng, runs=R):
@@ -217,15 +214,17 @@ def _drawn(rng, runs=R):
     return ids, rng.integers(0, C, N), logits
 
 
-def _write(folder, ids, labels, logits, parts, dtype="float32", batch=4, meta=None):
+def _write(folder, ids, labels, logits, parts, dtype="float32", meta=None, order=False):
     """A shard per array of rows in `parts`, as many processes would write them."""
     for shard, rows in enumerate(parts):
         runs, _, classes = logits.shape
         with ShardWriter(
             folder, shard, len(parts), ids[rows], labels[rows], runs, classes, dtype
         ) as writer:
-            for start in range(0, len(rows), batch):
-                writer.write(logits[:, rows[start : start + batch]])
+            for start in range(0, len(rows), 4):
+                writer.write(logits[:, rows[start : start + 4]])
+    if order:
+        store.write_order(folder, len(parts), ids)
     return write_index(folder, len(parts), meta).parent
 
 
@@ -354,8 +353,8 @@ def written(rng, tmp_path):
 
 def _index(**fields):
     def change(folder):
-        index = json.loads((folder / INDEX).read_text())
-        (folder / INDEX).write_text(json.dumps({**index, **fields}))
+        index = json.loads((folder / store.INDEX).read_text())
+        (folder / store.INDEX).write_text(json.dumps({**index, **fields}))
 
     return change
 
@@ -390,7 +389,10 @@ def _logits(shape, dtype=np.float32):
 
 LOGITS = _name("logits", 1)
 DAMAGED = [
-    (lambda d: (d / INDEX).unlink(), "no index.json, so these predictions are not th"),
+    (
+        lambda d: (d / store.INDEX).unlink(),
+        "no index.json, so these predictions are not th",
+    ),
     (lambda d: (d / LOGITS).unlink(), r"shard 1 of 2: is missing \(logits-00001-of-"),
     (
         _bytes(LOGITS, lambda c: c[:-5]),
@@ -408,8 +410,11 @@ DAMAGED = [
     (_shard("ids", np.arange(11).astype("U3")), "ids are <U3, but int64 in shard 0"),
     (_twice, "11 ids occur more than once, for example .*in shard 0 and 1"),
     (_shard("labels", np.full(11, -1)), "labels must be at least 0; 11 are negative"),
-    (_bytes(INDEX, lambda c: b"{"), "index.json is damaged"),
-    (_bytes(INDEX, lambda c: b"[1]"), "index.json is not one of prediction shards"),
+    (_bytes(store.INDEX, lambda c: b"{"), "index.json is damaged"),
+    (
+        _bytes(store.INDEX, lambda c: b"[1]"),
+        "index.json is not one of prediction shards",
+    ),
     (_index(format="x"), "index.json is not one of prediction shards"),
     (_index(version=2), "has version 2; this release reads version 1"),
     (_flip("logits"), "logits-00001-of-00002.npy is damaged or of another writing"),
@@ -429,7 +434,7 @@ DAMAGED = [
 def test_what_cannot_be_read_is_said_in_one_sentence(written, damage, message):
     damage(written)
     for read in (read_shards, read_side):
-        if not (written / INDEX).exists() and read is read_side:
+        if not (written / store.INDEX).exists() and read is read_side:
             continue  # then the folder is none of shards
         with pytest.raises(PredictionsError, match=message) as error:
             read(written)
@@ -465,12 +470,15 @@ def test_a_writer_refuses_what_does_not_fit(tmp_path, change, message):
         ((1, 3, C), 0, r"shape \[2, b, 4\]; got \(1, 3, 4\)"),
         ((R, 2, C), 0, "shard 0 of 1 has 3 examples, but only 2 rows were written"),
         ((R, 3, C), 7e4, "a logit of 70000 does not fit into float16"),
+        ((R, 3, C), "a", "logits must be real numbers; got"),
+        ((R, 3, C), 1j, "logits must be real numbers; got"),
     ],
 )
 def test_a_shard_that_fails_leaves_nothing(tmp_path, shape, value, message):
     with pytest.raises(PredictionsError, match=message):
         with ShardWriter(tmp_path, 0, 1, [3, 1, 2], [0, 1, 0], R, C, "float16") as w:
-            w.write(np.full(shape, value, np.float32))
+            logits = np.full(shape, value)
+            w.write(logits.astype(np.float32) if logits.dtype.kind in "if" else logits)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -487,8 +495,7 @@ def _of_ids(folder, *parts):
         one = ids, np.zeros(len(ids), int), 1, 2
         with ShardWriter(folder, shard, len(parts), *one) as writer:
             writer.write(np.zeros((1, len(ids), 2)))
-    write_index(folder, len(parts))
-    return read_shards(folder).ids
+    return read_shards(write_index(folder, len(parts)).parent).ids
 
 
 def test_ids_of_signed_and_unsigned_integers_are_joined_without_rounding(tmp_path):
@@ -508,16 +515,6 @@ def test_a_shard_without_examples_has_ids_of_any_type(tmp_path):
         assert _of_ids(tmp_path, empty, names).tolist() == ["a", "bb"]
     with pytest.raises(PredictionsError, match="shard 2 of 3: ids are int64, but <U2"):
         _of_ids(tmp_path, np.empty(0, int), names, np.array([1]))
-
-
-@pytest.mark.parametrize("values", [[["a", "b"]], [[1j, 2]]])
-def test_logits_are_real_numbers(tmp_path, values):
-    with (
-        pytest.raises(PredictionsError, match="logits must be real numbers; got"),
-        ShardWriter(tmp_path, 0, 1, [1], [0], 1, 2) as writer,
-    ):
-        writer.write(np.array([values]))
-    assert not list(tmp_path.iterdir())
 
 
 def test_an_index_needs_facts_of_json_and_every_shard(rng, written):
@@ -550,35 +547,19 @@ def test_a_killed_writer_leaves_no_shard(tmp_path):
         read_shards(tmp_path)
 
 
-def drawn(rng):
-    return Predictions(*_drawn(rng), {"a": 1})
-
-
-def write_shared(folder, predictions, shards=2):
+def write_shared(folder, of, shards=2):
     """As processes do that take turns with the examples."""
-    for shard in range(shards):
-        rows = slice(shard, None, shards)
-        ids, labels = predictions.ids[rows], predictions.labels[rows]
-        with ShardWriter(folder, shard, shards, ids, labels, R, C) as writer:
-            writer.write(predictions.logits[:, rows])
-    if shards > 1:
-        write_order(folder, shards, predictions.ids)
-    write_index(folder, shards, predictions.meta)
-
-
-def assert_same(found, predictions):
-    np.testing.assert_array_equal(found.ids, predictions.ids)
-    np.testing.assert_array_equal(found.labels, predictions.labels)
-    np.testing.assert_array_equal(found.logits, predictions.logits)
-    assert found.meta == predictions.meta and found.shape == (R, N, C)
+    parts = [np.arange(shard, N, shards) for shard in range(shards)]
+    order = shards > 1
+    _write(folder, of.ids, of.labels, of.logits, parts, meta=of.meta, order=order)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_shards_in_place_of_a_file_are_what_the_file_would_be(rng, tmp_path, shards):
-    path, expected = tmp_path / "predictions.npz", drawn(rng)
-    assert not is_stored(path)
+    path, expected = tmp_path / "predictions.npz", Predictions(*_drawn(rng), {"a": 1})
+    assert not store.is_stored(path)
     write_shared(tmp_path / "predictions", expected, shards)
-    assert is_stored(path) and is_stored(tmp_path / "predictions")
+    assert store.is_stored(path) and store.is_stored(tmp_path / "predictions")
     assert_same(load_predictions(path), expected)
     assert_same(load_predictions(tmp_path / "predictions", whole=True), expected)
     other = Predictions(expected.ids, expected.labels, 2 * expected.logits, {"a": 1})
@@ -589,10 +570,10 @@ def test_shards_in_place_of_a_file_are_what_the_file_would_be(rng, tmp_path, sha
 def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
     rng, tmp_path, monkeypatch
 ):
-    expected = drawn(rng)
+    expected = Predictions(*_drawn(rng), {"a": 1})
     write_shared(tmp_path / "p", expected)
     monkeypatch.setattr(store, "WHOLE_BYTES", 4 * R * N * C)
-    assert fits_whole(R * N * C) and not fits_whole(R * N * C + 1)
+    assert store.fits_whole(R * N * C) and not store.fits_whole(R * N * C + 1)
     assert load_predictions(tmp_path / "p").in_memory
     monkeypatch.setattr(store, "WHOLE_BYTES", 4 * R * N * C - 1)
     found = load_predictions(tmp_path / "p")
@@ -610,7 +591,9 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
     (one, *_) = found.blocks([0], numbers=1)
     assert one[1].shape == (1, 1, C)  # never less than one example
     assert_same(found, expected)
-    with pytest.raises(TooLargeError, match=r"p: this needs all logits .* 2 runs, 23"):
+    with pytest.raises(
+        store.TooLargeError, match=r"p: this needs all logits .* 2 runs, 23"
+    ):
         load_predictions(tmp_path / "p", whole=True)
 
 
@@ -622,8 +605,8 @@ def test_stopped_runs_are_read_from_the_facts():
 
 
 def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):
-    expected, path = drawn(rng), tmp_path / "predictions.npz"
-    folder = shard_folder(path)
+    expected, path = Predictions(*_drawn(rng), {"a": 1}), tmp_path / "predictions.npz"
+    folder = store.shard_folder(path)
     with pytest.raises(PredictionsError, match=r"predictions.npz: .* does not exist"):
         load_predictions(path)
     write_shared(folder, expected)
@@ -640,17 +623,15 @@ def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):
     (folder / "order.npy").unlink()
     with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
         load_predictions(path)
-    with pytest.raises(PredictionsError, match="23 examples, which are not the 23"):
-        write_order(folder, 2, expected.ids + 1)
-    with pytest.raises(PredictionsError, match="23 examples, which are not the 22"):
-        write_order(folder, 2, expected.ids[1:])
+    for ids in (expected.ids + 1, expected.ids[1:]):
+        said = f"23 examples, which are not the {len(ids)}"
+        with pytest.raises(PredictionsError, match=said):
+            store.write_order(folder, 2, ids)
     write_shared(folder, expected)
     # Another writing begins: the order and the index spoke of the last one.
     ShardWriter(folder, 0, 1, expected.ids, expected.labels, R, C).discard()
-    assert not (folder / "order.npy").exists() and not is_stored(path)
+    assert not (folder / "order.npy").exists() and not store.is_stored(path)
     nothing = np.full((R, N, C), np.nan, np.float32)
-    with ShardWriter(folder, 0, 1, expected.ids, expected.labels, R, C) as writer:
-        writer.write(nothing)
-    write_index(folder, 1)
+    _write(folder, expected.ids, expected.labels, nothing, [np.arange(N)])
     with pytest.raises(PredictionsError, match=r"predictions: logits of run 0 are NaN"):
         load_predictions(path)

@@ -102,6 +102,9 @@ def test_probabilities_are_judged_where_they_change():
 
 WITHIN = Interval(0.039, 0.036, 0.042)
 MORE = Interval(0.012, 0.008, 0.016)
+FEW = "; there are too few runs to test the update against that."
+MUCH = ": the update's churn is 1.2 points "
+SURE, UNSURE = " {}; p < 0.05).", " {}; p = 0.12)."
 SAME = ": the update's churn is not detectably different from that, "
 OF_RUN = "Retraining the old version alone changes 3.9 % (3.6 to 4.2 %) of predictions"
 
@@ -114,33 +117,11 @@ def noise_said(runs, excess, p, **more):
 @pytest.mark.parametrize(
     ("excess", "p", "end"),
     [
-        (
-            (0.003, -0.001, 0.007),
-            0.12,
-            SAME + "+0.3 points (-0.1 to +0.7 {}; p = 0.12).",
-        ),
-        (
-            (0.003, 0.001, 0.005),
-            0.12,
-            SAME + "+0.30 points (+0.10 to +0.50 {}; p = 0.12).",
-        ),
-        (
-            (0.012, 0.008, 0.016),
-            0.05,
-            ": the update's churn is 1.2 points more than that (+0.8 to +1.6 {}; "
-            "p < 0.05).",
-        ),
-        (
-            (-0.012, -0.016, -0.008),
-            0.05,
-            ": the update's churn is 1.2 points less than that (-1.6 to -0.8 {}; "
-            "p < 0.05).",
-        ),
-        (
-            (0.012, 0.008, 0.016),
-            NAN,
-            "; there are too few runs to test the update against that.",
-        ),
+        ((0.003, -0.001, 0.007), 0.12, SAME + "+0.3 points (-0.1 to +0.7" + UNSURE),
+        ((0.003, 0.001, 0.005), 0.12, SAME + "+0.30 points (+0.10 to +0.50" + UNSURE),
+        ((0.012, 0.008, 0.016), 0.05, MUCH + "more than that (+0.8 to +1.6" + SURE),
+        ((-0.012, -0.016, -0.008), 0.05, MUCH + "less than that (-1.6 to -0.8" + SURE),
+        ((0.012, 0.008, 0.016), NAN, FEW),
     ],
 )
 def test_churn_is_compared_with_retraining(excess, p, end):
@@ -153,7 +134,7 @@ def test_churn_is_compared_with_retraining(excess, p, end):
 
 def test_where_retraining_cannot_be_tested_the_reason_is_said():
     ends = {
-        (2, 2): "; there are too few runs to test the update against that.",
+        (2, 2): FEW,
         (3, 3): "; runs disagree on too few examples to test the update against that.",
     }
     for runs, end in ends.items():
@@ -209,22 +190,15 @@ def test_gates_are_counted():
 
 
 def test_inconclusive_is_a_state_of_its_own():
+    more = "does not hold, 1 more inconclusive."
     end = "neither kept nor broken by the whole interval."
     for states, state, sentence in (
-        (["inconclusive"], "inconclusive", f"INCONCLUSIVE: the gate is {end}"),
-        (
-            ["pass", "inconclusive"],
-            "inconclusive",
-            f"INCONCLUSIVE: 1 of 2 gates is {end}",
-        ),
-        (
-            ["fail", "inconclusive"],
-            "fail",
-            "FAILED: 1 of 2 gates does not hold, 1 more inconclusive.",
-        ),
+        ("inconclusive", "inconclusive", f"INCONCLUSIVE: the gate is {end}"),
+        ("pass inconclusive", "inconclusive", f"INCONCLUSIVE: 1 of 2 gates is {end}"),
+        ("fail inconclusive", "fail", f"FAILED: 1 of 2 gates {more}"),
     ):
         gates = tuple(
-            GateOutcome("g", "", 1.0, 1.0, s == "pass", "g", s) for s in states
+            GateOutcome("g", "", 1.0, 1.0, s == "pass", "g", s) for s in states.split()
         )
         result = result_of(gates=gates)
         assert gate_sentence(result) == sentence

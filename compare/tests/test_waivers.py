@@ -5,13 +5,7 @@ import datetime
 import numpy as np
 import pytest
 
-from churn_compare import (
-    Gate,
-    GateError,
-    compare,
-    compare_outcomes,
-    compare_versions,
-)
+from churn_compare import Gate, GateError, compare, compare_outcomes, compare_versions
 from churn_compare.gate_file import read_gates, read_waivers
 from churn_compare.result import Waiver
 
@@ -70,13 +64,9 @@ def test_what_has_no_effect_is_noted():
 def test_outcomes_that_get_worse_can_be_waived(kind, tmp_path):
     path = tmp_path / "gates.toml"
     name = {"correct": "nfr", "score": "share-worse"}[kind]
-    path.write_text(
-        f'max-{name} = "8%"\n[slices.half]\nmax-{name} = "17%"\n'
-        + "".join(
-            f'[[waive]]\nid = {i}\nreason = "known"\nuntil = {LATER}\n'
-            for i in (3, 5, 70)
-        )
-    )
+    text = f'max-{name} = "8%"\n[slices.half]\nmax-{name} = "17%"\n'
+    waive = '[[waive]]\nid = {}\nreason = "known"\nuntil = {}\n'
+    path.write_text(text + "".join(waive.format(i, LATER) for i in (3, 5, 70)))
     half = ["first"] * 50 + ["second"] * 50
     old, new = (
         {"id": np.arange(100), kind: worth, "half": half}

@@ -7,6 +7,8 @@ import struct
 import zipfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from churn_compare import array_files, read_side
@@ -67,9 +69,14 @@ def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "a.csv.gz", "wb") as file:
         file.write(b"id,prediction\n" + b"0,1\n" * 200_000)
     np.savez_compressed(tmp_path / "a.npz", logits=np.zeros((1000, 1000)))
-    for name in ("a.csv.gz", "a.npz"):
+    same = {f"prob_{c}": np.full(50_000, 0.5) for c in range(2)}
+    pq.write_table(pa.table(same), tmp_path / "a.parquet")
+    for name in ("a.csv.gz", "a.npz", "a.parquet"):
         assert (tmp_path / name).stat().st_size < 10_000
-        with pytest.raises(PredictionsError, match=f"{name}.* more than half of the"):
+        with pytest.raises(
+            PredictionsError,
+            match=f"^{tmp_path / name}: .* more than half of the[^\n]*$",
+        ):
             read_side(tmp_path / name)
 
 

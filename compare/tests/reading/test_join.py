@@ -331,13 +331,8 @@ OTHERS = {  # columns of 40 examples without ids to what is said of another orde
 @pytest.mark.parametrize("names", OTHERS)
 def test_rows_in_another_order_are_refused(names, form, rng, tmp_path):
     i, order = np.arange(40), rng.permutation(40)
-    known = {
-        "image_id": i * 3,
-        "text": i.astype("U2"),
-        "doc": i // 4,
-        "sentence": i % 4,
-    }
-    known |= {"few": i % 2, "drawn": rng.random(40)}
+    known = {"image_id": i * 3, "text": i.astype("U2"), "doc": i // 4}
+    known |= {"sentence": i % 4, "few": i % 2, "drawn": rng.random(40)}
     columns = {name: known[name] for name in names.split()} | {"label": i % 3}
     moved = {name: of[order] for name, of in columns.items()}
     if not OTHERS[names]:  # of two classes, or another for each file
@@ -419,10 +414,8 @@ def test_values_without_ids_need_one_order_of_rows():
     np.testing.assert_array_equal(pair.labels, values[::-1])  # in the order of the ids
     assert pair.notes[0] == "The labels have no ids: they are matched by their rows."
     assert pair.slices["a"].tolist() == [str(v) for v in values[::-1]]
-    turned, few = (
-        scores_of("new", ids=ids[::-1]),
-        scores_of("new", N=N - 1, ids=ids[1:]),
-    )
+    turned = scores_of("new", ids=ids[::-1])
+    few = scores_of("new", N=N - 1, ids=ids[1:])
     for more in ({"labels": values}, {"slices": {"a": values}}):
         refused("have no ids, but the two sides", old, turned, **more)
         refused("are of 9 examples, the predictions of 8", few, few, **more)

@@ -80,10 +80,6 @@ def _text(path, delimiter, decimal=".", encoding="utf-8", start=""):
     return _json(path, start + text.replace(".", decimal), encoding)
 
 
-def _records():
-    return pa.table(_columns(LOGITS.astype(np.float64), "logit_")).to_pylist()
-
-
 def _json(path, written, encoding="utf-8"):
     content = written.encode(encoding)
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
@@ -92,20 +88,6 @@ def _json(path, written, encoding="utf-8"):
 
 def _quoted(path):
     return re.sub(r"[^,\n]+", r"'\g<0>'", path.read_text())
-
-
-def _lines():
-    return "\n".join(map(json.dumps, _records()))
-
-
-def _json_columns():
-    rows = _records()
-    return {n: {str(i): row[n] for i, row in enumerate(rows)} for n in rows[0]}
-
-
-def _json_split():
-    rows = [list(row.values()) for row in _records()]
-    return {"columns": [*_records()[0]], "index": [*range(N)], "data": rows}
 
 
 def _arrow(path, writer):
@@ -129,9 +111,15 @@ def _parts(folder, write, ending, keys=("", "")):
     return folder
 
 
+RECORDS = pa.table(_columns(LOGITS, "logit_")).to_pylist()
+LINES = "\n".join(map(json.dumps, RECORDS))
+IN_COLUMNS = {n: {str(i): row[n] for i, row in enumerate(RECORDS)} for n in RECORDS[0]}
+SPLIT = {"columns": [*RECORDS[0]], "index": [*range(N)]}
+SPLIT["data"] = [[*row.values()] for row in RECORDS]
 ZIPPED = {"savez": np.savez_compressed, "id": IDS, "y_true": LABELS}
 FIELDS = [("id", int), ("target", int), ("logits", float, C)]
 LISTS = {"id": IDS, "target": LABELS, "logits": list(LOGITS)}
+ROWS = np.array([*zip(*LISTS.values())], FIELDS)
 FIXED = {"logits": pa.FixedSizeListArray.from_arrays(pa.array(LOGITS.reshape(-1)), C)}
 WITH_IDS = {  # what to give to `read_side`, written into a folder
     "npz": lambda d: _npz(d / "p.npz", **OWN),
@@ -149,12 +137,12 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "utf-16": lambda d: _text(d / "p.csv", "\t", ",", "utf-16"),
     "bars": lambda d: _text(d / "p.csv", "|"),
     "savetxt": lambda d: _text(d / "p.csv", ",", start="# "),
-    "jsonl.gz": lambda d: _json(d / "p.jsonl.gz", _lines()),
-    "ndjson": lambda d: _json(d / "p.ndjson", _lines(), "utf-16"),
-    "json of lines": lambda d: _json(d / "p.json", _lines()),
-    "json of records": lambda d: _json(d / "p.json", json.dumps(_records())),
-    "json of columns": lambda d: _json(d / "p.json", json.dumps(_json_columns())),
-    "json split": lambda d: _json(d / "p.json.gz", json.dumps(_json_split())),
+    "jsonl.gz": lambda d: _json(d / "p.jsonl.gz", LINES),
+    "ndjson": lambda d: _json(d / "p.ndjson", LINES, "utf-16"),
+    "json of lines": lambda d: _json(d / "p.json", LINES),
+    "json of records": lambda d: _json(d / "p.json", json.dumps(RECORDS)),
+    "json of columns": lambda d: _json(d / "p.json", json.dumps(IN_COLUMNS)),
+    "json split": lambda d: _json(d / "p.json.gz", json.dumps(SPLIT)),
     "feather": lambda d: _arrow(d / "p.feather", pa.ipc.new_file),
     "arrow": lambda d: _arrow(d / "p.arrow", pa.ipc.new_stream),
     "spark parquet": lambda d: _parts(d / "p.parquet", _parquet, ".snappy.parquet"),
@@ -163,14 +151,12 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "comments": lambda d: _text(d / "p.csv", ",", start="# v1\n#\n# a, b\n"),
     "single quotes": lambda d: _json(d / "p.csv", _quoted(_text(d / "a.csv", ","))),
     "packed csv": lambda d: _text(d / "p.csv.gz", ",").rename(d / "p.csv"),
-    "packed lines": lambda d: _json(d / "p.json.gz", _lines()).rename(d / "p.jsonl"),
+    "packed lines": lambda d: _json(d / "p.json.gz", LINES).rename(d / "p.jsonl"),
     "not packed": lambda d: _text(d / "p.csv", ",").rename(d / "p.csv.gz"),
-    "array in lines": lambda d: _json(d / "p.jsonl", json.dumps(_records())),
-    "indented": lambda d: _json(d / "p.jsonl", json.dumps(_records(), indent=1)),
-    "objects": lambda d: _json(d / "p.jsonl", _lines().replace(", ", ",\n")),
-    "structured": lambda d: _npy(
-        d / "p.npy", np.array([*zip(*LISTS.values())], FIELDS)
-    ),
+    "array in lines": lambda d: _json(d / "p.jsonl", json.dumps(RECORDS)),
+    "indented": lambda d: _json(d / "p.jsonl", json.dumps(RECORDS, indent=1)),
+    "objects": lambda d: _json(d / "p.jsonl", LINES.replace(", ", ",\n")),
+    "structured": lambda d: _npy(d / "p.npy", ROWS),
     "mapping": lambda d: OWN,
     "mapping of columns": lambda d: _columns(LOGITS, "logit_"),
     "arrow table": lambda d: pa.table(_columns(LOGITS, "logit_")),
@@ -628,10 +614,7 @@ VALUES = {  # what a user gives
     "at least 0; 1 of 2 are not": {"predictions": [1, -2]},
     "must be below 1,000,000, or names": {"predictions": [1, 2**40]},
     "prob_<class> or prediction, it has ids; --pre": {"ids": [1, 2]},
-    "unique; 2 of 5 occur .* 4, 5": {
-        "ids": [4, 4, 5, 5, 5],
-        "classes": [1] * 5,
-    },
+    "unique; 2 of 5 occur .* 4, 5": {"ids": [4, 4, 5, 5, 5], "classes": [1] * 5},
     "they are double": {"ids": [0.5], "classes": [1]},
     "ids are bytes that are not in UTF-8": {"ids": [b"\xff", b"a"], "classes": [1, 1]},
     "labels are bytes that are not": {"labels": [b"\xff", b"a"], "classes": [1, 1]},
@@ -695,14 +678,6 @@ def test_accounts_say_how_a_file_is_written(tmp_path):
     assert found.columns["score"].tolist() == [[1.5, 3.0]]
     assert found.columns["set"].to_pylist() == ["1,2", "2,4"]
     assert found.account.read[-1] == "with decimal commas"
-
-
-def test_parquet_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(array_files, "_free_memory", lambda: 1_000_000)
-    same = {f"prob_{c}": np.full(50_000, 0.5) for c in range(2)}
-    path = tmp_path / "p.parquet"
-    pq.write_table(pa.table(same), path)
-    _refused(path, "more than half of the")
 
 
 def test_partitions_are_columns_and_parts_have_the_same(tmp_path):

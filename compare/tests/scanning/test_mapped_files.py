@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from churn_compare import store
-from churn_compare.pair import Pair, Side
-from churn_compare.scanning.scan import scan
+from tests.results import pair_of
 
 # The package has a function of the same name.
 scan_module = importlib.import_module("churn_compare.scanning.scan")
@@ -16,12 +15,6 @@ scan_module = importlib.import_module("churn_compare.scanning.scan")
 
 def scores(seed, shape, dtype=np.float32):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
-
-
-def pair_of(old, new, **rows):
-    """Of one run `[N, C]` a side."""
-    sides = (Side(name, "logits", v[None]) for name, v in (("old", old), ("new", new)))
-    return Pair(*sides, np.arange(len(old)), old.shape[-1], **rows)
 
 
 def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
@@ -33,8 +26,8 @@ def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
         np.save(tmp_path / f"{name}.npy", values)
         mapped.append(np.load(tmp_path / f"{name}.npy", mmap_mode="r"))
     rows = np.random.default_rng(0).permutation(400)
-    a = scan(pair_of(old, new, old_rows=rows))
-    b = scan(pair_of(*mapped, old_rows=rows))
+    _, a = pair_of(old[None], new[None], old_rows=rows)
+    _, b = pair_of(*(side[None] for side in mapped), old_rows=rows)
     assert np.array_equal(a.old.predicted, b.old.predicted)
     assert np.array_equal(a.displacement, b.displacement)
     assert np.array_equal(mapped[0], old)
@@ -59,7 +52,7 @@ def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
     mapped = np.load(path, mmap_mode="r")
     float(mapped.max())
     assert mapped_bytes(path) > 30e6  # what a pass leaves that does not care
-    scan(pair_of(mapped, mapped))
+    pair_of(mapped[None], mapped[None])
     assert mapped_bytes(path) < 8e6
 
 
@@ -68,5 +61,6 @@ def test_changes_in_a_private_mapping_survive(tmp_path, monkeypatch):
     np.save(tmp_path / "old.npy", scores(0, (60, 7)))
     private = np.load(tmp_path / "old.npy", mmap_mode="c")
     private[:, 3] = 99.0
-    found = [scan(pair_of(private, scores(1, (60, 7)))) for _ in range(2)]
+    other = scores(1, (1, 60, 7))
+    found = [pair_of(private[None], other)[1] for _ in range(2)]
     assert all(np.all(each.old.predicted == 3) for each in found)

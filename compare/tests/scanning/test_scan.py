@@ -14,6 +14,7 @@ from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import in_file_order, scan
 from churn_compare.store import PredictionsError
+from tests.results import pair_of
 
 # The package has a function of the same name.
 scan_module = importlib.import_module("churn_compare.scanning.scan")
@@ -27,17 +28,6 @@ def softmax(values):
 def scores(seed, shape=(1, 60, 7), kind="logits", dtype=np.float32):
     values = 3 * np.random.default_rng(seed).normal(size=shape)
     return (values if kind == "logits" else softmax(values)).astype(dtype)
-
-
-def pair_of(old, new, kinds=("logits", "logits"), labels=None, **more):
-    old, new = np.asarray(old), np.asarray(new)
-    sides = (
-        Side(f"{name}.npy", kind, values, runs=tuple(range(len(values))))
-        for name, kind, values in zip(("old", "new"), kinds, (old, new))
-    )
-    ids = more.pop("ids", np.arange(old.shape[1]))
-    classes = more.pop("classes", max(old.shape[-1], new.shape[-1]))
-    return Pair(*sides, ids, classes, labels=labels, **more)
 
 
 def log_probs(values, kind):
@@ -92,18 +82,15 @@ def test_numbers_are_those_of_float64(kinds, dtype):
     old = scores(0, (2, 60, 7), kinds[0], dtype)
     new = scores(1, (3, 60, 7), kinds[1], dtype)
     labels = np.random.default_rng(2).integers(0, 9, 60)  # two classes nobody knows
-    found = scan(pair_of(old, new, kinds, labels, classes=9))
+    _, found = pair_of(old, new, labels, kinds)
     for side, values, kind in ((found.old, old, kinds[0]), (found.new, new, kinds[1])):
         for name, value in reference_side(values, kind, labels).items():
             assert_close(getattr(side, name), value)
-    ratios = [
-        np.exp(v - v.max(-1, keepdims=True))
-        for v in (log_probs(old, kinds[0]), log_probs(new, kinds[1]))
-    ]
-    apart = np.abs(ratios[0][:, None] - ratios[1][None]).sum(-1) / 2
+    p, q = log_probs(old, kinds[0])[:, None], log_probs(new, kinds[1])[None]
+    ratios = [np.exp(v - v.max(-1, keepdims=True)) for v in (p, q)]
+    apart = np.abs(ratios[0] - ratios[1]).sum(-1) / 2
     assert_close(found.surrogate, apart)
     assert_close(found.displacement, reference_displacement(old, new, kinds))
-    p, q = log_probs(old, kinds[0])[:, None], log_probs(new, kinds[1])[None]
     kl = np.sum(np.exp(p) * (p - np.maximum(q, -30)), axis=-1)  # 0 is e^-30
     np.testing.assert_allclose(found.kl, kl, rtol=1e-4, atol=1e-5)
 
@@ -112,7 +99,7 @@ def test_a_case_worked_out_by_hand():
     log = np.log
     old = [[[log(2.0), 0.0, 0.0]]]  # 1/2, 1/4, 1/4
     new = [[[0.0, log(3.0), 0.0]]]  # 1/5, 3/5, 1/5
-    found = scan(pair_of(old, new, labels=np.array([0])))
+    _, found = pair_of(old, new, labels=np.array([0]))
     assert found.old.predicted[0, 0] == 0 and found.new.predicted[0, 0] == 1
     assert_close(found.old.confidence, [[0.5]])
     assert_close(found.new.label_log_prob, [[log(0.2)]])
@@ -125,7 +112,7 @@ def test_a_case_worked_out_by_hand():
 
 def test_near_certainty_nothing_cancels():
     sure = np.array([[[20.0, 0.0, 1.0]]])
-    found = scan(pair_of(sure, sure, labels=np.array([0])))
+    _, found = pair_of(sure, sure, labels=np.array([0]))
     logs = log_probs(sure, "logits")[0, 0]
     p = np.exp(logs)
     wanted = -np.log1p((p[1] + p[2]) / p[0])
@@ -136,7 +123,7 @@ def test_near_certainty_nothing_cancels():
 
 def test_the_label_far_below_the_top_is_told_exactly():
     far = np.array([[[0.0, -90.0, -300.0]] * 3])
-    found = scan(pair_of(far, -far, labels=np.array([0, 1, 2])))
+    _, found = pair_of(far, -far, labels=np.array([0, 1, 2]))
     assert_close(found.old.label_log_prob, [[0.0, -90.0, -300.0]])
     assert_close(found.old.brier, [[0.0, 2.0, 2.0]])
     assert_close(found.surrogate, [[[1.0] * 3]])
@@ -145,8 +132,7 @@ def test_the_label_far_below_the_top_is_told_exactly():
 def test_blocks_of_rows_change_nothing(monkeypatch):
     old, new = scores(0, (2, 103, 7)), scores(1, (1, 103, 7), "probabilities")
     labels = np.random.default_rng(2).integers(0, 7, 103)
-    pair = pair_of(old, new, KINDS, labels)
-    whole = scan(pair)
+    pair, whole = pair_of(old, new, labels, KINDS)
     for size in (1, 1000, 5000):
         monkeypatch.setattr(scan_module, "_BLOCK_BYTES", size)
         parts = scan(pair)
@@ -160,7 +146,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
 
 def test_ties_go_to_the_lowest_class_at_full_precision():
     close = np.array([[[1.0, 1.0 + 1e-12, 0.0], [2.0, 2.0, 2.0]]])
-    found = scan(pair_of(close, close.astype(np.float32)))
+    _, found = pair_of(close, close.astype(np.float32))
     assert found.old.predicted.tolist() == [[1, 0]]
     assert found.new.predicted.tolist() == [[0, 0]]
     assert (found.old.ties, found.new.ties) == (1, 2)
@@ -195,18 +181,9 @@ def test_rows_and_classes_are_taken_where_the_pair_says():
     rng = np.random.default_rng(3)
     old_rows, new_rows = rng.permutation(40)[:30], rng.permutation(50)[:30]
     old_columns, new_columns = np.array([5, 0, 2, 3]), np.array([2, 1, 0, 4, 5])
-    pair = pair_of(
-        old,
-        new,
-        labels=labels,
-        ids=np.arange(30),
-        classes=6,
-        old_rows=old_rows,
-        new_rows=new_rows,
-        old_columns=old_columns,
-        new_columns=new_columns,
-    )
-    found = scan(pair)
+    columns = {"old_columns": old_columns, "new_columns": new_columns}
+    rows = {"ids": np.arange(30), "old_rows": old_rows, "new_rows": new_rows}
+    _, found = pair_of(old, new, labels, **rows, **columns)
     wide = [np.full((1, 30, 6), -np.inf) for _ in range(2)]
     wide[0][..., old_columns] = old[:, old_rows]
     wide[1][..., new_columns] = new[:, new_rows]
@@ -221,7 +198,7 @@ def test_rows_and_classes_are_taken_where_the_pair_says():
 
 def test_a_new_class_counts_in_the_surrogate_and_not_in_the_displacement():
     old, new = [[[0.0, 0.0]]], [[[1.0, 1.0, 3.0]]]
-    found = scan(pair_of(old, new, labels=np.array([2])))
+    _, found = pair_of(old, new, labels=np.array([2]))
     e = np.exp(-2.0)
     assert_close(found.surrogate, [[[(2 * (1 - e) + 1) / 2]]])
     assert found.kl is not None  # of a class that only the new side has
@@ -234,7 +211,7 @@ def test_a_new_class_counts_in_the_surrogate_and_not_in_the_displacement():
 def test_classes_that_a_row_excludes_are_unknown_there(nothing):
     old = np.array([[[1.0, 2.0, 0.0], [1.0, 2.0, nothing]]], np.float32)
     new = np.array([[[2.0, 1.0, 3.0], [2.0, 1.0, 3.0]]], np.float32)
-    found = scan(pair_of(old, new, labels=np.array([2, 2])))
+    _, found = pair_of(old, new, labels=np.array([2, 2]))
     assert found.old.label_log_prob[0, 1] == -np.inf
     assert np.isfinite(found.old.label_log_prob[0, 0])
     d = np.array([1.0, -1.0, 3.0])
@@ -245,7 +222,7 @@ def test_classes_that_a_row_excludes_are_unknown_there(nothing):
 def test_probabilities_of_zero_move_from_the_floor():
     old = np.array([[[1.0, 0.0]]])
     new = np.array([[[0.5, 0.5]]])
-    found = scan(pair_of(old, new, ("probabilities",) * 2, labels=np.array([1])))
+    _, found = pair_of(old, new, kinds=("probabilities",) * 2, labels=np.array([1]))
     assert found.old.label_log_prob[0, 0] == -np.inf
     assert_close(found.displacement, [30 / np.sqrt(2)])
     assert_close(found.surrogate, [[[0.5]]])
@@ -253,7 +230,7 @@ def test_probabilities_of_zero_move_from_the_floor():
 
 def test_float16_at_its_limits():
     old = np.array([[[65504, -65504, -np.inf]]], np.float16)
-    found = scan(pair_of(old, old, labels=np.array([0])))
+    _, found = pair_of(old, old, labels=np.array([0]))
     assert found.old.confidence[0, 0] == 1 and found.old.brier[0, 0] < 1e-30
     assert found.displacement[0] == 0
 
@@ -261,7 +238,7 @@ def test_float16_at_its_limits():
 def test_bfloat16_and_whole_numbers_are_read():
     values = scores(0, dtype=np.float32)
     half = np.asarray(jnp.asarray(values, jnp.bfloat16))
-    found = scan(pair_of(half, np.round(values).astype(np.int64)))
+    _, found = pair_of(half, np.round(values).astype(np.int64))
     rounded = softmax(half.astype(np.float64)).max(-1)
     assert_close(found.old.confidence, rounded)
     assert_close(found.new.confidence, softmax(np.round(values)).max(-1))
@@ -305,8 +282,8 @@ def test_bad_scores_are_counted_and_named(kind, row, message, monkeypatch):
     new[0, [5, 55]] = row
     ids = np.array([f"image {i}" for i in range(60)])
     with pytest.raises(PredictionsError, match=message) as raised:
-        scan(pair_of(scores(1, (1, 60, 3)), new, ("logits", kind), ids=ids))
-    assert str(raised.value).startswith("new.npy: ")
+        pair_of(scores(1, (1, 60, 3)), new, kinds=("logits", kind), ids=ids)
+    assert str(raised.value).startswith("new: ")
     assert str(raised.value).endswith("for example ids image 5, image 55")
 
 
@@ -314,10 +291,10 @@ def test_every_fault_of_both_sides_is_told_with_its_run():
     old, new = scores(0, (2, 60, 3)), scores(1, (1, 60, 3))
     old[1, 7, 0], old[:, 9, 0], new[0, :, 0] = np.nan, np.nan, np.inf
     with pytest.raises(PredictionsError) as raised:
-        scan(pair_of(old, new))
+        pair_of(old, new)
     assert str(raised.value) == (
-        "old.npy: 2 of 60 examples have NaN logits, for example ids 7 (run 1), "
-        "9 (run 0); new.npy: 60 of 60 examples have infinite logits, for example ids "
+        "old: 2 of 60 examples have NaN logits, for example ids 7 (run 1), "
+        "9 (run 0); new: 60 of 60 examples have infinite logits, for example ids "
         "0, 1, 2, ..."
     )
 
@@ -326,7 +303,7 @@ def test_every_fault_of_both_sides_is_told_with_its_run():
 def test_rounded_probabilities_still_sum_to_one(dtype):
     probs = softmax(np.random.default_rng(0).normal(size=(1, 20, 2000)))
     rounded = np.asarray(jnp.asarray(probs, dtype))
-    scan(pair_of(rounded, rounded, ("probabilities",) * 2))
+    pair_of(rounded, rounded, kinds=("probabilities",) * 2)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -335,12 +312,10 @@ def test_probabilities_of_a_few_digits_still_sum_to_one(digits, classes, dtype):
     probs = np.round(scores(0, (1, 2000, classes), "probabilities"), digits)
     off = np.abs(probs.sum(-1) - 1).max()
     assert off > 1e-3 or digits == 4
-    pair = pair_of(probs.astype(dtype), probs, ("probabilities",) * 2)
-    scan(pair)
+    pair_of(probs.astype(dtype), probs, kinds=("probabilities",) * 2)
     probs[0, 7, 0] += round(off + classes * 10.0**-digits, digits)
-    pair = pair_of(probs.astype(dtype), probs, ("probabilities",) * 2)
-    with pytest.raises(PredictionsError, match=r"^old.npy: 1 of 2000 .* sum to one"):
-        scan(pair)
+    with pytest.raises(PredictionsError, match=r"^old: 1 of 2000 .* sum to one"):
+        pair_of(probs.astype(dtype), probs, kinds=("probabilities",) * 2)
 
 
 def test_predicted_classes_that_do_not_exist():
@@ -378,18 +353,12 @@ def test_the_order_of_reading_changes_nothing(case, rng):
         assert moved.new_rows is None
     np.testing.assert_array_equal(moved.ids[place], pair.ids)
     np.testing.assert_array_equal(moved.labels[place], pair.labels)
-    sorted_sides = {
-        name: dataclasses.replace(
-            side,
-            values=side.values if rows is None else side.values[:, rows],
-            ids=pair.ids,
-        )
-        for name, side, rows in (
-            ("old", pair.old, pair.old_rows),
-            ("new", pair.new, pair.new_rows),
-        )
-    }
-    plain = dataclasses.replace(pair, **sorted_sides, old_rows=None, new_rows=None)
+    picked = {}
+    for name in ("old", "new"):
+        side, rows = getattr(pair, name), getattr(pair, f"{name}_rows")
+        values = side.values if rows is None else side.values[:, rows]
+        picked[name] = dataclasses.replace(side, values=values, ids=pair.ids)
+    plain = dataclasses.replace(pair, **picked, old_rows=None, new_rows=None)
     got, want = scan(pair), scan(plain)
     for name in ("surrogate", "kl", "displacement"):
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
