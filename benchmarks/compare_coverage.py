@@ -805,7 +805,8 @@ def table_pooled(trials: int) -> None:
             turned = rng.random(len(group)) < 0.5  # of equal versions either is new
             null = pooled(np.where(turned, new, old), np.where(turned, old, new))
             found[2] += null.p < 0.05
-        heading = f"{len(size)} of {min(size)}" + f" to {max(size)}" * (size == many)
+        several = f" to {max(size)}" * (len(set(size)) > 1)
+        heading = f"{len(size)} of {min(size)}{several}"
         row(f"{heading}, flips {100 * flips:.0f} %", 100 * found / trials)
 
 
