@@ -55,10 +55,8 @@ def print_document(
     from rich.console import Console
 
     class Printing(Console):
-        def on_broken_pipe(
-            self,
-        ) -> None:  # Rich would exit with 1, a failed gate's code
-            raise BrokenPipeError
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # Rich would exit with 1, a failed gate's code
 
     of_machine = console is None and not Console().is_terminal
     console = console or Printing()
@@ -106,7 +104,10 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
         case Rows(items, ordered, kind):
             for i, item in enumerate(items, 1):
                 mark = f"{i}. " if ordered else "- " if kind == "list" else ""
-                _print(_marked(item, mark), console, of_machine)
+                if mark:
+                    words = [item.text] if isinstance(item.text, str) else item.text
+                    item = Text((mark, *words), item.kind)
+                _print(item, console, of_machine)
         case Table():
             kinds = block.kind.split()
             if "aligned" in kinds:
@@ -128,18 +129,10 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
         _print(inner, console, of_machine)
 
 
-def _marked(item: Text, mark: str) -> Text:
-    if not mark:
-        return item
-    words = (item.text,) if isinstance(item.text, str) else item.text
-    return Text((mark, *words), item.kind)
-
-
 def _text(block: Text) -> "RichText":
     from rich.text import Text as RichText
 
-    styles = [_STYLES[word] for word in block.kind.split() if word in _STYLES]
-    style = " ".join(styles)
+    style = " ".join(_STYLES[word] for word in block.kind.split() if word in _STYLES)
     if isinstance(block.text, str):
         return terminal_text(block.text, style)
     out = RichText(style=style)
@@ -167,10 +160,8 @@ def _framed(table: Table, width: int) -> "RichTable":
     )
     columns = _columns(table, width)
     for _, column in columns:
-        heading = (
-            f"{column.group}, {column.heading}" if column.group else column.heading
-        )
-        out.add_column(terminal_text(heading), justify=column.align or "left")
+        heading = terminal_text(column.full_heading)
+        out.add_column(heading, justify=column.align or "left")
     for row in table.cells:
         out.add_row(*(_cell(row[i]) for i, _ in columns))
     return out
