@@ -1,7 +1,6 @@
 """A document in a terminal, or as plain text of a given width."""
 
 import io
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from churn_compare.documents.blocks import (
@@ -130,12 +129,10 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
 
 
 def _text(block: Text) -> "RichText":
-    from rich.text import Text as RichText
-
     style = " ".join(_STYLES[word] for word in block.kind.split() if word in _STYLES)
     if isinstance(block.text, str):
         return terminal_text(block.text, style)
-    out = RichText(style=style)
+    out = terminal_text("", style)
     for part in block.text:
         if isinstance(part, Strong):
             out.append(printable(part.text), f"bold {_STYLES.get(part.tone, '')}")
@@ -175,7 +172,6 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table as RichTable
-    from rich.text import Text as RichText
 
     out = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
     rows = [[_cell(cell) for cell in row] for row in table.cells]
@@ -199,7 +195,7 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
         )
     for row in rows:
         out.add_row(*(row[i] for i, _ in columns))
-    heading = RichText(printable(table.title), style="bold")
+    heading = terminal_text(table.title, "bold")
     if not table.caption:
         return Padding(Group(heading, out), (1, 0, 0, 0)) if table.title else out
     out.title, out.title_justify, out.title_style = heading, "left", ""
@@ -231,18 +227,10 @@ def _aligned(table: Table) -> list[str]:
     """Lines of a Markdown table whose columns are aligned, for a terminal to show."""
     rows = [[c.heading for c in table.heads]]
     rows += [[cell.text for cell in row] for row in table.cells]
-    sides = [column.align for column in table.heads]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def line(cells: Sequence[str]) -> str:
-        parts = [
-            cell.rjust(width) if side == "right" else cell.ljust(width)
-            for cell, width, side in zip(cells, widths, sides, strict=True)
-        ]
-        return f"| {' | '.join(parts)} |"
-
-    rule = [
-        "-" * (width - 1) + ":" if side == "right" else "-" * width
-        for width, side in zip(widths, sides, strict=True)
-    ]
-    return [line(rows[0]), line(rule), *map(line, rows[1:])]
+    columns = []
+    for head, texts in zip(table.heads, zip(*rows, strict=True), strict=True):
+        width, right = max(map(len, texts)), head.align == "right"
+        rule = "-" * (width - 1) + ":" if right else "-" * width
+        first, *rest = (t.rjust(width) if right else t.ljust(width) for t in texts)
+        columns.append([first, rule, *rest])
+    return [f"| {' | '.join(line)} |" for line in zip(*columns, strict=True)]
