@@ -38,18 +38,25 @@ class SidePass:
         side: Side,
         rows: np.ndarray | None,
         columns: np.ndarray | None,
-        labels: np.ndarray | None,
-        examples: int,
-        ranks: np.ndarray | None = None,
+        pair: Pair,
     ):
-        self.side, self.columns, self._rows, self._ranks = side, columns, rows, ranks
+        self.side, self.columns, self._rows = side, columns, rows
         self.reader = StoredLogits.of(side.values, rows)
-        self._labels = None if labels is None else _own_classes(side, columns, labels)
+        own = np.arange(side.classes)
+        places = own if columns is None else columns
+        order = class_order(pair.class_names or map(str, range(pair.classes)))
+        ranks = order.argsort()[places]  # by name; where they ascend, ties do so too
+        self._ranks = None if np.all(ranks[:-1] < ranks[1:]) else ranks
+        self._labels = labels = pair.labels
+        if labels is not None:  # as classes of the side; -1 where it does not know one
+            known = np.full(1 + max(int(places.max()), int(labels.max(initial=0))), -1)
+            known[places] = own
+            self._labels = known[labels]
         self._tolerance = 0.0
         if side.kind == "probabilities":
             sample = sample_rows(side.values)
             self._tolerance = sum_tolerance(sample, side.values.dtype)
-        shape = len(side.values), examples
+        shape = len(side.values), pair.examples
         self.faults = np.zeros(shape, np.uint8)
         self.tied = np.zeros(shape, bool)
         numbers = (
@@ -112,23 +119,6 @@ class SidePass:
             self.tied[run, start + block.tied] = True
             found.append(block)
         return found
-
-
-def _ranks(pair: Pair, side: Side, columns: np.ndarray | None) -> np.ndarray | None:
-    """Ranks of a side's classes by name; None where they ascend, as ties do."""
-    ranks = class_order(pair.class_names or map(str, range(pair.classes))).argsort()
-    ranks = ranks[: side.classes] if columns is None else ranks[columns]
-    return None if np.all(ranks[:-1] < ranks[1:]) else ranks
-
-
-def _own_classes(side: Side, columns: np.ndarray | None, labels: np.ndarray):
-    """Labels as classes of the side; -1 where it does not know the class."""
-    own = np.arange(side.classes)
-    places = own if columns is None else columns
-    size = 1 + max(int(places.max()), int(labels.max(initial=0)))
-    known = np.full(size, -1)
-    known[places] = own
-    return known[labels]
 
 
 class PairPass:
@@ -248,9 +238,7 @@ def scan(pair: Pair) -> Scanned:
     old, new = (
         _classes(side, rows, columns, pair.ids)
         if side.kind == "classes"
-        else SidePass(
-            side, rows, columns, pair.labels, pair.examples, _ranks(pair, side, columns)
-        )
+        else SidePass(side, rows, columns, pair)
         for side, rows, columns in (
             (pair.old, pair.old_rows, pair.old_columns),
             (pair.new, pair.new_rows, pair.new_columns),
