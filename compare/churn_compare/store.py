@@ -115,8 +115,7 @@ class StoredLogits:
         self.nbytes = self.size * self.dtype.itemsize
         exact = np.can_cast(self.dtype, np.float32)
         self.wide = np.dtype(np.float32 if exact else np.float64)
-        found = map(_mapped_file, self.parts)
-        self._mappings = [mapping for mapping in found if mapping is not None]
+        self._mappings = [m for m in map(_mapped_file, self.parts) if m is not None]
         # With several runs a read touches one of them only.
         row_bytes = self.shape[2] * self.dtype.itemsize
         self._row_bytes = row_bytes if order is None else row_bytes + _PAGES_BYTES
@@ -166,8 +165,8 @@ class StoredLogits:
             np.copyto(out[first - start : last - start], rows, casting="same_kind")
             with self._lock:
                 self._touched += (last - first) * self._row_bytes
-                full = self._touched >= _MAPPED_BYTES
-                self._touched = 0 if full else self._touched
+                if full := self._touched >= _MAPPED_BYTES:
+                    self._touched = 0
             if full:
                 self.give_back()
         return out
@@ -226,9 +225,9 @@ def sample_rows(values: np.ndarray | StoredLogits) -> np.ndarray:
         return logits.read(0, 0, len(rows), room).astype(np.float64)
 
 
-def _mapped_file(values: np.ndarray) -> mmap.mmap | None:
+def _mapped_file(base: Any) -> mmap.mmap | None:
     """The file behind an array; None where its pages must not be dropped."""
-    base, file = values, False
+    file = False
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap):
             file = base.mode in ("r", "r+", "w+")  # "c" holds changes of its own
@@ -274,19 +273,18 @@ class Predictions:
             raise PredictionsError(
                 f"meta must be a dict; got {type(self.meta).__name__}"
             )
-        for name, value in (
-            ("ids", as_ids(self.ids)),
-            ("labels", as_labels(self.labels)),
-            ("logits", _as_logits(self.logits)),
-            ("meta", dict(self.meta)),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            ids=as_ids(self.ids),
+            labels=as_labels(self.labels),
+            logits=_as_logits(self.logits),
+            meta=dict(self.meta),
+        )
         check_unique(self.ids)
-        for name in ("ids", "labels"):
-            if len(getattr(self, name)) != self.shape[1]:
+        for name, value in (("ids", self.ids), ("labels", self.labels)):
+            if len(value) != self.shape[1]:
                 raise PredictionsError(
                     f"{name} and logits must have the same number of examples; got "
-                    f"{name} {getattr(self, name).shape} and logits {self.shape}"
+                    f"{name} {value.shape} and logits {self.shape}"
                 )
         for run in sorted({*range(self.shape[0])} - {*self.stopped}):
             top = self.logits[run].max(axis=-1)  # NaN wins, so one pass sees every NaN
@@ -496,11 +494,11 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
             )
         found = match_ids(a.ids, b.ids)
         parts = [
-            f"{only.size} of {total} ids only on the {side} side (for example "
+            f"{only.size} of {of.ids.size} ids only on the {side} side (for example "
             f"{some(only)})"
-            for only, total, side in (
-                (found.only_a, a.ids.size, "first"),
-                (found.only_b, b.ids.size, "second"),
+            for only, of, side in (
+                (found.only_a, a, "first"),
+                (found.only_b, b, "second"),
             )
             if only.size
         ]
@@ -590,13 +588,13 @@ class ShardWriter:
             self._dtype, descr = np.dtype(dtype), f"<f{np.dtype(dtype).itemsize}"
         self._shape = runs, len(self._ids), classes
         folder, self._name = Path(folder), f"shard {shard} of {shards}"
-        self._paths = {p: _shard_path(folder, p, shard, shards) for p in _PARTS}
+        self._paths = _shard_paths(folder, shard, shards)
         folder.mkdir(parents=True, exist_ok=True)
         for name in (INDEX, _ORDER):
             (folder / name).unlink(missing_ok=True)
         self._done = 0
         self._open = contextlib.ExitStack()
-        self._file = self._open.enter_context(replace_file(self._paths["logits"]))
+        self._file = self._open.enter_context(replace_file(self._paths[-1]))
         header = {"descr": descr, "fortran_order": False, "shape": self._shape}
         np.lib.format.write_array_header_1_0(self._file, header)
         self._start = self._file.tell()
@@ -642,9 +640,8 @@ class ShardWriter:
                 "rows were written"
             )
         self._open.close()
-        for part, values in (("ids", self._ids), ("labels", self._labels)):
-            with replace_file(self._paths[part]) as file:
-                np.save(file, values, allow_pickle=False)
+        for path, values in zip(self._paths, (self._ids, self._labels)):
+            _save(path, values)
 
     def discard(self) -> None:
         """Removes a shard that could not be written."""
@@ -657,8 +654,14 @@ class ShardWriter:
         self.close() if kind is None else self.discard()
 
 
-def _shard_path(folder: Path, part: str, shard: int, shards: int) -> Path:
-    return folder / f"{part}-{shard:05d}-of-{shards:05d}.npy"
+def _shard_paths(folder: Path, shard: int, shards: int) -> list[Path]:
+    return [folder / f"{part}-{shard:05d}-of-{shards:05d}.npy" for part in _PARTS]
+
+
+def _save(path: Path, values: np.ndarray) -> Path:
+    with replace_file(path) as file:
+        np.save(file, values, allow_pickle=False)
+    return path
 
 
 def write_index(
@@ -697,7 +700,7 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
     with it; predictions that are joined by id do not need it.
     """
     folder, ids = Path(folder), as_ids(ids)
-    paths = [_shard_path(folder, "ids", shard, shards) for shard in range(shards)]
+    paths = [_shard_paths(folder, shard, shards)[0] for shard in range(shards)]
     there = _joined_ids([as_ids(_read_array(path)) for path in paths])
     order = rows_of(ids, there)
     if len(there) != len(ids) or np.any(order < 0):
@@ -705,9 +708,7 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
             f"{folder}: the shards have {len(there)} examples, which are not the "
             f"{len(ids)} that were shared"
         )
-    with replace_file(folder / _ORDER) as file:
-        np.save(file, order, allow_pickle=False)
-    return folder / _ORDER
+    return _save(folder / _ORDER, order)
 
 
 def read_shards(folder: str | os.PathLike) -> Predictions:
@@ -730,22 +731,20 @@ def read_shards(folder: str | os.PathLike) -> Predictions:
                     "they are of two writings"
                 )
         there, sums = _file_names(folder, index["shards"]), index["checksums"]
-        names = sorted({*there, *sums})
-        large = [name for name in names if name.startswith("logits")]
 
-        def check(names: Sequence[str]) -> None:
-            for name in names:
+        def check(large: bool) -> None:
+            names = sorted({*there, *sums})
+            for name in (n for n in names if n.startswith("logits") == large):
                 if name not in there or file_crc32(folder / name) != sums.get(name):
                     raise PredictionsError(
                         f"{name} is damaged or of another writing: its CRC-32 is not "
                         f"the one in {INDEX}"
                     )
 
-        check([name for name in names if name not in large])
-        done = errors_of(folder)(start_check(lambda: check(large), logits.nbytes))
-    return Predictions(
-        ids, labels, StoredLogits(logits.parts, check=done), index["meta"]
-    )
+        check(large=False)
+        done = start_check(lambda: check(large=True), logits.nbytes)
+        logits = StoredLogits(logits.parts, check=errors_of(folder)(done))
+    return Predictions(ids, labels, logits, index["meta"])
 
 
 def _read_index(path: Path) -> dict[str, Any]:
@@ -773,13 +772,13 @@ def _read_index(path: Path) -> dict[str, Any]:
 
 
 def _facts(logits: StoredLogits) -> dict[str, Any]:
-    sizes = dict(zip(("runs", "examples", "classes"), logits.shape, strict=True))
-    return {**sizes, "dtype": logits.dtype.name}
+    facts = *logits.shape, logits.dtype.name
+    return dict(zip(("runs", "examples", "classes", "dtype"), facts))
 
 
 def _file_names(folder: Path, shards: int) -> list[str]:
     """Of all files that a CRC-32 is kept of."""
-    paths = [_shard_path(folder, p, i, shards) for i in range(shards) for p in _PARTS]
+    paths = [path for i in range(shards) for path in _shard_paths(folder, i, shards)]
     order = [_ORDER] if (folder / _ORDER).is_file() else []
     return [path.name for path in paths] + order
 
@@ -799,7 +798,7 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Stored
     ids, labels, logits = [], [], []
     for shard in range(shards):
         with errors_of(f"shard {shard} of {shards}"):
-            paths = [_shard_path(folder, part, shard, shards) for part in _PARTS]
+            paths = _shard_paths(folder, shard, shards)
             if missing := [path.name for path in paths if not path.is_file()]:
                 raise PredictionsError(f"is missing ({', '.join(missing)})")
             ids.append(as_ids(_read_array(paths[0])))

@@ -1,6 +1,7 @@
 """What a report says, as plain data that any writer can show."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -120,9 +121,7 @@ class Cell:
             return None
         if math.isnan(self.value):
             return ""
-        if math.isinf(self.value):
-            return "-Infinity" if self.value < 0 else "Infinity"
-        return f"{self.value:.12g}"
+        return f"{self.value:.12g}".replace("inf", "Infinity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +145,11 @@ class Column:
     from_width: int = 0
     first: Literal["ascending", "descending"] = "descending"
     detail: Detail = "verdict"
+
+    @property
+    def full_heading(self) -> str:
+        """The heading after that of the group."""
+        return f"{self.group}, {self.heading}" if self.group else self.heading
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,12 +179,11 @@ class Table:
     @property
     def heads(self) -> tuple[Column, ...]:
         """All columns as `Column`, each with its alignment."""
-        found = []
-        for i, column in enumerate(self.columns):
-            column = Column(column) if isinstance(column, str) else column
-            align = column.align or ("right" if i else "left")
-            found.append(dataclasses.replace(column, align=align))
-        return tuple(found)
+        columns = (Column(c) if isinstance(c, str) else c for c in self.columns)
+        return tuple(
+            dataclasses.replace(c, align=c.align or ("right" if i else "left"))
+            for i, c in enumerate(columns)
+        )
 
     @property
     def cells(self) -> tuple[tuple[Cell, ...], ...]:
@@ -205,13 +208,9 @@ class Table:
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
         """Headings of groups, each with how many columns it has; empty without."""
-        found: list[tuple[str, int]] = []
-        for column in self.heads:
-            if found and found[-1][0] == column.group:
-                found[-1] = (column.group, found[-1][1] + 1)
-            else:
-                found.append((column.group, 1))
-        return tuple(found) if any(name for name, _ in found) else ()
+        groups = itertools.groupby(column.group for column in self.heads)
+        found = tuple((name, len(list(columns))) for name, columns in groups)
+        return found if any(name for name, _ in found) else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -382,32 +381,26 @@ def visible_blocks(
     """
     found: list[Block] = []
     for block in blocks:
-        if isinstance(block, Only):
-            fits = block.from_width <= width and not 0 < block.below_width <= width
-            if writer in block.writers and (fits or writer != TERMINAL):
-                found += visible_blocks(block.blocks, writer, width)
-        elif isinstance(block, Section | Grid | Card | Fold):
-            if inside := visible_blocks(block.blocks, writer, width):
-                found.append(dataclasses.replace(block, blocks=inside))
-        elif isinstance(block, Figure):
-            if writer == HTML and ((drawn := block.draw()).svg or drawn.image):
-                found.append(drawn)
-        elif not _is_empty(block):
-            found.append(block)
+        match block:
+            case Only():
+                fits = block.from_width <= width and not 0 < block.below_width <= width
+                if writer in block.writers and (fits or writer != TERMINAL):
+                    found += visible_blocks(block.blocks, writer, width)
+            case Section() | Grid() | Card() | Fold():
+                if inside := visible_blocks(block.blocks, writer, width):
+                    found.append(dataclasses.replace(block, blocks=inside))
+            case Figure():
+                if writer == HTML and ((drawn := block.draw()).svg or drawn.image):
+                    found.append(drawn)
+            case Text() if not plain(block.text):
+                pass
+            case Facts() if not block.known:
+                pass
+            case Rows([]) | Terms([]):
+                pass
+            case _:
+                found.append(block)
     return found
-
-
-def _is_empty(block: "Block") -> bool:
-    match block:
-        case Text(text):
-            return not plain(text)
-        case Rows(items):
-            return not items
-        case Facts():
-            return not block.known
-        case Terms(terms):
-            return not terms
-    return False
 
 
 Block = (

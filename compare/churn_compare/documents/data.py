@@ -73,16 +73,13 @@ def plain_values(value: Any) -> Any:
         {'a': [None, 1], '2': 'b'}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        return {
-            field.name: plain_values(getattr(value, field.name)) for field in fields
-        }
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    elif hasattr(value, "tolist"):  # of NumPy
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): plain_values(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [plain_values(item) for item in value]
-    if hasattr(value, "tolist"):  # of NumPy
-        return plain_values(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

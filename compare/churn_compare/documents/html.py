@@ -1,8 +1,8 @@
 """A document as one HTML page that needs nothing else: screen, phone, paper, dark.
 
 The page loads nothing, which its Content-Security-Policy makes the browser enforce, and
-runs one script, which sorts tables, where it has a table to sort. All text is escaped
-here: Jinja2 escapes whatever is no `Markup`, and only drawings are.
+runs one script, which sorts tables, where it has a table to sort. All text is escaped:
+Jinja2 does it unless a template says `safe`, as of drawings, or a value is `Markup`.
 """
 
 import base64
@@ -43,26 +43,18 @@ def html_page(document: Document) -> str:
         >>> "<h1>A &amp; B</h1>" in page, "<p>x &lt; y</p>" in page
         (True, True)
     """
-    from markupsafe import Markup
-
     blocks = visible_blocks(document.blocks, HTML)
     script = _file("page.js") if _any_sortable(blocks) else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     run = f"; script-src 'sha256-{digest}'" if script else ""
-    return (
-        _templates()
-        .get_template("page.html.j2")
-        .render(
-            title=document.title,
-            facts=[fact for fact in document.facts if fact],
-            command=document.command,
-            blocks=blocks,
-            style=Markup(_file("page.css")),
-            script=Markup(script),
-            policy=Markup(
-                f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{run}"
-            ),
-        )
+    return _render(
+        "page",
+        blocks,
+        title=document.title,
+        facts=[fact for fact in document.facts if fact],
+        command=document.command,
+        script=script,
+        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{run}",
     )
 
 
@@ -75,15 +67,12 @@ def html_fragment(blocks: Sequence[Block]) -> str:
     Returns:
         A `div`.
     """
-    from markupsafe import Markup
+    return _render("fragment", visible_blocks(blocks, HTML))
 
-    return (
-        _templates()
-        .get_template("fragment.html.j2")
-        .render(
-            blocks=visible_blocks(blocks, HTML), style=Markup(_file("fragment.css"))
-        )
-    )
+
+def _render(name: str, blocks: Sequence[Block], **values: Any) -> str:
+    template = _templates().get_template(f"{name}.html.j2")
+    return template.render(blocks=blocks, style=_file(f"{name}.css"), **values)
 
 
 def _any_sortable(blocks: Sequence[Block]) -> bool:
@@ -103,7 +92,6 @@ def _file(name: str) -> str:
 @functools.cache
 def _templates() -> "Environment":
     import jinja2
-    from markupsafe import Markup
 
     found = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
@@ -116,8 +104,7 @@ def _templates() -> "Environment":
     found.filters |= {
         "inline": _inline,
         "kind": lambda block: type(block).__name__,
-        "drawn": Markup,  # SVG that `drawing` or `element` has made
-        "data_uri": _data_uri,
+        "base64": lambda data: base64.b64encode(data).decode(),
     }
     return found
 
@@ -145,7 +132,3 @@ def _inline(text: Inline) -> "Markup":
             shown = Markup("<strong{}>{}</strong>").format(tone, shown)
         out += shown
     return out
-
-
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

@@ -9,7 +9,6 @@ from churn_compare.documents.blocks import (
     Card,
     Cell,
     Code,
-    Column,
     Document,
     Facts,
     Fold,
@@ -72,7 +71,10 @@ def _block(block: Block, level: int) -> list[str]:
         case Table():
             title = [markdown_text(block.title)] if block.title else []
             caption = [_inline(block.caption)] if block.caption else []
-            return [*title, _table(block), *caption]
+            sides = "|".join(_SIDES[column.align] for column in block.heads)
+            rows = [list(map(_cell, row)) for row in block.cells]
+            head, *rows = map(_line, [[c.full_heading for c in block.heads], *rows])
+            return [*title, "\n".join([head, f"|{sides}|", *rows]), *caption]
         case Facts():
             facts = block.known.items()
             return [
@@ -98,23 +100,8 @@ def _block(block: Block, level: int) -> list[str]:
     return []  # a figure
 
 
-def _table(table: Table) -> str:
-    sides = "|".join(_SIDES[column.align] for column in table.heads)
-    return "\n".join(
-        [
-            _line([_head(column) for column in table.heads]),
-            f"|{sides}|",
-            *(_line(list(map(_cell, row))) for row in table.cells),
-        ]
-    )
-
-
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(markdown_text, cells))} |"
-
-
-def _head(column: Column) -> str:
-    return f"{column.group}, {column.heading}" if column.group else column.heading
 
 
 def _cell(cell: Cell) -> str:

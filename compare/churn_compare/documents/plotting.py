@@ -61,15 +61,12 @@ def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict
     return style
 
 
-def shortened(text: str) -> str:
-    """A label on one line, not too long."""
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
-
-
 def short_label(text: str) -> str:
     """A label as Matplotlib takes it: no mathematics, never hidden, not too long."""
-    text = shortened(text).replace("$", r"\$")
+    text = " ".join(text.split())
+    if len(text) > LONGEST_LABEL:
+        text = text[: LONGEST_LABEL - 1] + "…"
+    text = text.replace("$", r"\$")
     return "\u200b" + text if text.startswith("_") else text
 
 

@@ -1,7 +1,6 @@
 """A document in a terminal, or as plain text of a given width."""
 
 import io
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from churn_compare.documents.blocks import (
@@ -55,10 +54,8 @@ def print_document(
     from rich.console import Console
 
     class Printing(Console):
-        def on_broken_pipe(
-            self,
-        ) -> None:  # Rich would exit with 1, a failed gate's code
-            raise BrokenPipeError
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # Rich would exit with 1, a failed gate's code
 
     of_machine = console is None and not Console().is_terminal
     console = console or Printing()
@@ -106,7 +103,10 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
         case Rows(items, ordered, kind):
             for i, item in enumerate(items, 1):
                 mark = f"{i}. " if ordered else "- " if kind == "list" else ""
-                _print(_marked(item, mark), console, of_machine)
+                if mark:
+                    words = [item.text] if isinstance(item.text, str) else item.text
+                    item = Text((mark, *words), item.kind)
+                _print(item, console, of_machine)
         case Table():
             kinds = block.kind.split()
             if "aligned" in kinds:
@@ -128,21 +128,11 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
         _print(inner, console, of_machine)
 
 
-def _marked(item: Text, mark: str) -> Text:
-    if not mark:
-        return item
-    words = (item.text,) if isinstance(item.text, str) else item.text
-    return Text((mark, *words), item.kind)
-
-
 def _text(block: Text) -> "RichText":
-    from rich.text import Text as RichText
-
-    styles = [_STYLES[word] for word in block.kind.split() if word in _STYLES]
-    style = " ".join(styles)
+    style = " ".join(_STYLES[word] for word in block.kind.split() if word in _STYLES)
     if isinstance(block.text, str):
         return terminal_text(block.text, style)
-    out = RichText(style=style)
+    out = terminal_text("", style)
     for part in block.text:
         if isinstance(part, Strong):
             out.append(printable(part.text), f"bold {_STYLES.get(part.tone, '')}")
@@ -167,10 +157,8 @@ def _framed(table: Table, width: int) -> "RichTable":
     )
     columns = _columns(table, width)
     for _, column in columns:
-        heading = (
-            f"{column.group}, {column.heading}" if column.group else column.heading
-        )
-        out.add_column(terminal_text(heading), justify=column.align or "left")
+        heading = terminal_text(column.full_heading)
+        out.add_column(heading, justify=column.align or "left")
     for row in table.cells:
         out.add_row(*(_cell(row[i]) for i, _ in columns))
     return out
@@ -184,7 +172,6 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table as RichTable
-    from rich.text import Text as RichText
 
     out = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
     rows = [[_cell(cell) for cell in row] for row in table.cells]
@@ -208,7 +195,7 @@ def _without_frame(table: Table, width: int) -> "RenderableType":
         )
     for row in rows:
         out.add_row(*(row[i] for i, _ in columns))
-    heading = RichText(printable(table.title), style="bold")
+    heading = terminal_text(table.title, "bold")
     if not table.caption:
         return Padding(Group(heading, out), (1, 0, 0, 0)) if table.title else out
     out.title, out.title_justify, out.title_style = heading, "left", ""
@@ -240,18 +227,10 @@ def _aligned(table: Table) -> list[str]:
     """Lines of a Markdown table whose columns are aligned, for a terminal to show."""
     rows = [[c.heading for c in table.heads]]
     rows += [[cell.text for cell in row] for row in table.cells]
-    sides = [column.align for column in table.heads]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def line(cells: Sequence[str]) -> str:
-        parts = [
-            cell.rjust(width) if side == "right" else cell.ljust(width)
-            for cell, width, side in zip(cells, widths, sides, strict=True)
-        ]
-        return f"| {' | '.join(parts)} |"
-
-    rule = [
-        "-" * (width - 1) + ":" if side == "right" else "-" * width
-        for width, side in zip(widths, sides, strict=True)
-    ]
-    return [line(rows[0]), line(rule), *map(line, rows[1:])]
+    columns = []
+    for head, texts in zip(table.heads, zip(*rows, strict=True), strict=True):
+        width, right = max(map(len, texts)), head.align == "right"
+        rule = "-" * (width - 1) + ":" if right else "-" * width
+        first, *rest = (t.rjust(width) if right else t.ljust(width) for t in texts)
+        columns.append([first, rule, *rest])
+    return [f"| {' | '.join(line)} |" for line in zip(*columns, strict=True)]

@@ -11,10 +11,11 @@ from churn_compare.example_ids import some
 from churn_compare.pair import Pair, Scanned, ScannedSide, Side, class_order
 from churn_compare.scanning.score_block import (
     Block,
+    Classes,
+    Part,
     check_faults,
     displacement,
     kl_divergence,
-    log_probabilities,
     read_scores,
     sum_tolerance,
     surrogate_churn,
@@ -37,31 +38,31 @@ class SidePass:
         side: Side,
         rows: np.ndarray | None,
         columns: np.ndarray | None,
-        labels: np.ndarray | None,
-        examples: int,
-        ranks: np.ndarray | None = None,
+        pair: Pair,
     ):
         self.side, self.columns, self._rows = side, columns, rows
-        self._ranks = ranks
         self.reader = StoredLogits.of(side.values, rows)
-        self._labels = None if labels is None else _own_classes(side, columns, labels)
+        own = np.arange(side.classes)
+        places = own if columns is None else columns
+        order = class_order(pair.class_names or map(str, range(pair.classes)))
+        ranks = order.argsort()[places]  # by name; where they ascend, ties do so too
+        self._ranks = None if np.all(ranks[:-1] < ranks[1:]) else ranks
+        self._labels = labels = pair.labels
+        if labels is not None:  # as classes of the side; -1 where it does not know one
+            known = np.full(1 + max(int(places.max()), int(labels.max(initial=0))), -1)
+            known[places] = own
+            self._labels = known[labels]
         self._tolerance = 0.0
         if side.kind == "probabilities":
             sample = sample_rows(side.values)
             self._tolerance = sum_tolerance(sample, side.values.dtype)
-        shape = len(side.values), examples
-
-        def of_labels() -> np.ndarray | None:
-            return None if labels is None else np.empty(shape, np.float32)
-
+        shape = len(side.values), pair.examples
         self.faults = np.zeros(shape, np.uint8)
         self.tied = np.zeros(shape, bool)
-        self.kept = ScannedSide(
-            np.empty(shape, np.int32),
-            np.empty(shape, np.float32),
-            of_labels(),
-            of_labels(),
+        numbers = (
+            np.empty(shape, np.float32) for _ in range(1 if labels is None else 3)
         )
+        self.kept = ScannedSide(np.empty(shape, np.int32), *numbers)
 
     def done(self) -> ScannedSide:
         """What the pass has kept; decisions replace the most probable classes."""
@@ -92,54 +93,32 @@ class SidePass:
 
     def blocks(self, start: int, stop: int, room: Room) -> list[Block]:
         """Reads rows `start` to `stop` of each run and stores their results."""
-        return [self._block(run, start, stop, *of) for run, of in enumerate(room)]
-
-    def _block(self, run: int, start: int, stop: int, scores, ratios) -> Block:
-        labels, kept = self._labels, self.kept
-        block = read_scores(
-            self.reader.read(run, start, stop, scores),
-            ratios[: stop - start],
-            self.side.kind,
-            None if labels is None else labels[start:stop],
-            self._tolerance,
-            self._ranks,
-        )
-        place = run, slice(start, stop)
-        kept.predicted[place] = (
-            block.predicted if self.columns is None else self.columns[block.predicted]
-        )
-        for into, values in (
-            (kept.confidence, 1 / block.total),
-            (kept.label_log_prob, block.label_log_prob),
-            (kept.brier, block.brier),
-        ):
-            if into is not None:
-                into[place] = values
-        self.faults[place] = block.faults
-        self.tied[run, start + block.tied] = True
-        return block
-
-
-def _ranks(pair: Pair, side: Side, columns: np.ndarray | None) -> np.ndarray | None:
-    """Ranks of a side's classes by name; None where they ascend, as ties do."""
-    order = class_order(pair.class_names or map(str, range(pair.classes)))
-    ranks = np.empty_like(order)
-    ranks[order] = np.arange(len(order))
-    ranks = ranks[: side.classes] if columns is None else ranks[columns]
-    return None if np.all(ranks[:-1] < ranks[1:]) else ranks
-
-
-def _own_classes(side: Side, columns: np.ndarray | None, labels: np.ndarray):
-    """Labels as classes of the side; -1 where it does not know the class."""
-    own = np.arange(side.classes)
-    places = own if columns is None else columns
-    size = 1 + max(int(places.max()), int(labels.max(initial=0)))
-    known = np.full(size, -1)
-    known[places] = own
-    return known[labels]
-
-
-Classes = slice | np.ndarray
+        kept, columns, found = self.kept, self.columns, []
+        labels = None if self._labels is None else self._labels[start:stop]
+        for run, (scores, ratios) in enumerate(room):
+            block = read_scores(
+                self.reader.read(run, start, stop, scores),
+                ratios[: stop - start],
+                self.side.kind,
+                labels,
+                self._tolerance,
+                self._ranks,
+            )
+            for into, values in (
+                (
+                    kept.predicted,
+                    block.predicted if columns is None else columns[block.predicted],
+                ),
+                (kept.confidence, 1 / block.total),
+                (kept.label_log_prob, block.label_log_prob),
+                (kept.brier, block.brier),
+                (self.faults, block.faults),
+            ):
+                if into is not None:
+                    into[run, start:stop] = values
+            self.tied[run, start + block.tied] = True
+            found.append(block)
+        return found
 
 
 class PairPass:
@@ -147,10 +126,10 @@ class PairPass:
 
     def __init__(self, old: SidePass, new: SidePass):
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
-        self.surrogate = np.empty((runs, new_runs, examples), np.float32)
+        self._surrogate = np.empty((runs, new_runs, examples), np.float32)
         self._kl = np.empty((runs, new_runs, examples), np.float32)
-        self.displacement = np.empty(examples, np.float32)
-        self.own_displacement = (
+        self._displacement = np.empty(examples, np.float32)
+        self._own_displacement = (
             np.empty(examples, np.float32) if runs == new_runs else None
         )
         self._kinds = old.side.kind, new.side.kind
@@ -163,14 +142,14 @@ class PairPass:
         """Stores the results of each pair of runs."""
         rows = slice(start, start + len(old[0].top))
         work = work[: len(old[0].top)]
-        before = [_Part(block, *self._old, self._kinds[0]) for block in old]
-        after = [_Part(block, *self._new, self._kinds[1]) for block in new]
+        before = [Part(block, *self._old, self._kinds[0]) for block in old]
+        after = [Part(block, *self._new, self._kinds[1]) for block in new]
         moved = own = 0.0
         for i, a in enumerate(before):
             for j, b in enumerate(after):
                 # The last use of a new run's numbers may overwrite them, in the cache.
                 last = i == len(before) - 1
-                self.surrogate[i, j, rows] = surrogate_churn(
+                self._surrogate[i, j, rows] = surrogate_churn(
                     a.ratios, b.ratios, b.ratios if last else work, a.alone + b.alone
                 )
                 tops = (a.top, b.top) if a.unknown or b.unknown else None
@@ -181,27 +160,15 @@ class PairPass:
                 moved = moved + of_pair
                 if i == j:
                     own = own + of_pair
-        self.displacement[rows] = moved / (len(old) * len(new))
-        if self.own_displacement is not None:
-            self.own_displacement[rows] = own / len(old)
+        self._displacement[rows] = moved / (len(old) * len(new))
+        if self._own_displacement is not None:
+            self._own_displacement[rows] = own / len(old)
 
-    @property
-    def kl(self) -> np.ndarray | None:
-        """None where the old side has a class that the new one does not know."""
-        return None if self._lost or np.isnan(self._kl).any() else self._kl
-
-
-class _Part:
-    """A block, divided into the classes that both sides know and the others."""
-
-    def __init__(self, block: Block, shared: Classes, alone: Classes, kind: str):
-        top = block.top if kind == "logits" else np.log(block.top)
-        self.total, self.log_sum = block.total, top + np.log(block.total)
-        if kind == "probabilities":
-            log_probabilities(block)
-        self.top, self.unknown = block.top, block.unknown
-        self.ratios, self.scores = block.ratios[:, shared], block.scores[:, shared]
-        self.alone = block.ratios[:, alone].sum(axis=1, dtype=np.float64)
+    def done(self) -> tuple[np.ndarray | None, ...]:
+        """What the pass has found, as `Scanned` has it."""
+        # KL is infinite where the new side does not know a class of the old one.
+        kl = None if self._lost or np.isnan(self._kl).any() else self._kl
+        return self._surrogate, kl, self._displacement, self._own_displacement
 
 
 def _split(
@@ -271,9 +238,7 @@ def scan(pair: Pair) -> Scanned:
     old, new = (
         _classes(side, rows, columns, pair.ids)
         if side.kind == "classes"
-        else SidePass(
-            side, rows, columns, pair.labels, pair.examples, _ranks(pair, side, columns)
-        )
+        else SidePass(side, rows, columns, pair)
         for side, rows, columns in (
             (pair.old, pair.old_rows, pair.old_columns),
             (pair.new, pair.new_rows, pair.new_columns),
@@ -286,14 +251,8 @@ def scan(pair: Pair) -> Scanned:
         for side in sides:
             side.reader.check()  # first: damage is the reason of what is wrong
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
-    scanned = Scanned(
-        old.done() if isinstance(old, SidePass) else old,
-        new.done() if isinstance(new, SidePass) else new,
-        together.surrogate if together else None,
-        together.kl if together else None,
-        together.displacement if together else None,
-        together.own_displacement if together else None,
-    )
+    done = (side.done() if isinstance(side, SidePass) else side for side in (old, new))
+    scanned = Scanned(*done, *(together.done() if together else ()))
     return scanned if place is None else in_order_of(scanned, place)
 
 

@@ -1,7 +1,6 @@
 """What is kept of a block of scores, of one run and of two, and what is wrong."""
 
 import dataclasses
-from typing import Protocol
 
 import numpy as np
 
@@ -85,14 +84,6 @@ def _sentence(side: Side, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
         f"{side.name}: {len(examples)} of {codes.shape[1]} examples "
         f"{_WHAT[code].format(kind=side.kind)}, for example ids {some(named)}"
     )
-
-
-class Normed(Protocol):
-    """Scores with what makes probabilities of them."""
-
-    ratios: np.ndarray  # `[n, C]`, each probability over the row's largest one
-    total: np.ndarray  # `[n]`, their sum
-    log_sum: np.ndarray  # `[n]`, of the exponentials of the scores
 
 
 _LOG_FLOOR = -30.0  # of log-probabilities, so that a probability of 0 can be moved from
@@ -201,12 +192,24 @@ def surrogate_churn(
     return 0.5 * (_sums(work) + rest)
 
 
-def log_probabilities(block: Block) -> None:
-    """Replaces probabilities in a block by their floored logarithms."""
-    least = np.exp(_LOG_FLOOR) * block.total * block.top
-    least = least.astype(block.scores.dtype)  # one type, or NumPy converts everything
-    np.maximum(block.scores, least[:, None], out=block.scores)
-    np.log(block.scores, out=block.scores)
+Classes = slice | np.ndarray
+
+
+class Part:
+    """A block, divided into the classes that both sides know and the others."""
+
+    def __init__(self, block: Block, shared: Classes, alone: Classes, kind: Kind):
+        scores, top = block.scores, block.top
+        if kind == "probabilities":  # which are replaced by their floored logarithms
+            least = np.exp(_LOG_FLOOR) * block.total * top
+            least = least.astype(scores.dtype)  # one type, or NumPy converts everything
+            np.maximum(scores, least[:, None], out=scores)
+            np.log(scores, out=scores)
+            top = np.log(top)
+        self.total, self.log_sum = block.total, top + np.log(block.total)
+        self.top, self.unknown = block.top, block.unknown
+        self.ratios, self.scores = block.ratios[:, shared], scores[:, shared]
+        self.alone = block.ratios[:, alone].sum(axis=1, dtype=np.float64)
 
 
 def displacement(
@@ -230,7 +233,7 @@ def displacement(
     return np.sqrt(np.vecdot(work, work).astype(np.float64))
 
 
-def kl_divergence(old: Normed, new: Normed, change: np.ndarray) -> np.ndarray:
+def kl_divergence(old: Part, new: Part, change: np.ndarray) -> np.ndarray:
     """`KL(old || new)` of each row in nats, `[n]` float64, of `change` = new - old."""
     # sum_c p_c (z_c - z'_c) - log sum exp z + log sum exp z'
     moved = np.vecdot(old.ratios, change).astype(np.float64) / old.total
