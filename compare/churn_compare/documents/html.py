@@ -104,9 +104,13 @@ def _templates() -> "Environment":
     found.filters |= {
         "inline": _inline,
         "kind": lambda block: type(block).__name__,
-        "base64": lambda data: base64.b64encode(data).decode(),
+        "base64": _base64,
     }
     return found
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _clean(value: Any) -> Any:

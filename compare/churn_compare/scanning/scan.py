@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import os
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class SidePass:
         shape = len(side.values), pair.examples
         self.faults = np.zeros(shape, np.uint8)
         self.tied = np.zeros(shape, bool)
-        numbers = (
+        numbers: Any = (
             np.empty(shape, np.float32) for _ in range(1 if labels is None else 3)
         )
         self.kept = ScannedSide(np.empty(shape, np.int32), *numbers)
@@ -114,7 +115,7 @@ class SidePass:
                 (kept.brier, block.brier),
                 (self.faults, block.faults),
             ):
-                if into is not None:
+                if into is not None and values is not None:
                     into[run, start:stop] = values
             self.tied[run, start + block.tied] = True
             found.append(block)
@@ -251,8 +252,8 @@ def scan(pair: Pair) -> Scanned:
         for side in sides:
             side.reader.check()  # first: damage is the reason of what is wrong
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
-    done = (side.done() if isinstance(side, SidePass) else side for side in (old, new))
-    scanned = Scanned(*done, *(together.done() if together else ()))
+    done = [side.done() if isinstance(side, SidePass) else side for side in (old, new)]
+    scanned = Scanned(done[0], done[1], *(together.done() if together else ()))
     return scanned if place is None else in_order_of(scanned, place)
 
 
