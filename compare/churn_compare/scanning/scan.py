@@ -253,7 +253,8 @@ def scan(pair: Pair) -> Scanned:
             side.reader.check()  # first: damage is the reason of what is wrong
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
     done = [side.done() if isinstance(side, SidePass) else side for side in (old, new)]
-    scanned = Scanned(done[0], done[1], *(together.done() if together else ()))
+    found: Any = together.done() if together else ()
+    scanned = Scanned(done[0], done[1], *found)
     return scanned if place is None else in_order_of(scanned, place)
 
 
