@@ -105,18 +105,17 @@ class SidePass:
                 self._tolerance,
                 self._ranks,
             )
-            for into, values in (
-                (
-                    kept.predicted,
-                    block.predicted if columns is None else columns[block.predicted],
-                ),
+            place, predicted = (run, slice(start, stop)), block.predicted
+            kept.predicted[place] = predicted if columns is None else columns[predicted]
+            of_scores: Any = (
                 (kept.confidence, 1 / block.total),
                 (kept.label_log_prob, block.label_log_prob),
                 (kept.brier, block.brier),
-                (self.faults, block.faults),
-            ):
-                if into is not None and values is not None:
-                    into[run, start:stop] = values
+            )
+            for into, values in of_scores:
+                if into is not None:
+                    into[place] = values
+            self.faults[place] = block.faults
             self.tied[run, start + block.tied] = True
             found.append(block)
         return found
