@@ -33,12 +33,10 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
     if not any((predicted == labels).any() for _, predicted in sides):
         said = f"no prediction of either side is right on {len(labels):,} examples"
         return [*found, Doubt("below-chance", f"{said}: {_REPAIR}")]
+    size = 1 + max(int(of.max()) for of in (labels, *(of for _, of in sides)))
+    of_labels = np.bincount(labels, minlength=size)
     for side, predicted in sides:
-        size = max(int(labels.max()), int(predicted.max())) + 1
-        counts = (
-            np.bincount(labels, minlength=size),
-            np.bincount(predicted.reshape(-1), minlength=size),
-        )
+        counts = of_labels, np.bincount(predicted.reshape(-1), minlength=size)
         said = _below_chance(pair, side, predicted, labels, *counts)
         if said:
             found.append(Doubt("below-chance", f"{said}: {_REPAIR}"))
