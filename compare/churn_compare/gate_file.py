@@ -17,6 +17,7 @@ from churn_compare.gates import (
     gates_by_name,
     limit_of,
 )
+from churn_compare.reading.spelling import twice
 from churn_compare.result import Waiver
 
 Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
@@ -112,9 +113,8 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
         found = tuple(
             _waiver(given, f"waiver {number}") for number, given in enumerate(table, 1)
         )
-        ids = [waiver.id for waiver in found]
-        if twice := [i for i in dict.fromkeys(ids) if ids.count(i) > 1]:
-            raise GateError(f"the id {twice[0]!r} is waived twice")
+        if again := twice(waiver.id for waiver in found):
+            raise GateError(f"the id {again[0]!r} is waived twice")
     except GateError as error:
         raise GateError(f"{path}: {error}") from None
     return found

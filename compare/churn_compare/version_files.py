@@ -9,6 +9,7 @@ from pathlib import Path
 
 from churn_compare.number_text import listed
 from churn_compare.reading.contents import ENDINGS, parts_of
+from churn_compare.reading.spelling import twice
 from churn_compare.store import INDEX, PredictionsError
 
 _SHOWN = 5  # names that a message lists
@@ -138,10 +139,9 @@ def _ordered(
         place = {name: i for i, name in enumerate(rows or ())}
         return tuple(sorted(natural, key=lambda n: place.get(n, len(place)))), ()
     order = tuple(order)
-    if twice := sorted({name for name in order if order.count(name) > 1}):
-        raise PredictionsError(
-            f"the order names {listed([*map(repr, twice)], _SHOWN)} more than once"
-        )
+    if again := [repr(name) for name in sorted(twice(order))]:
+        said = listed(again, _SHOWN)
+        raise PredictionsError(f"the order names {said} more than once")
     if lacking := [repr(name) for name in order if name not in found]:
         there = listed([*map(repr, natural)], _SHOWN) or "none"
         raise PredictionsError(
