@@ -284,7 +284,9 @@ class _Rows:
         """The row of each example in a separate file; one it lacks has -1, or goes."""
         ids = self._ids_of(separate)
         if ids is None:
-            return self._in_row_order(count, what, getattr(separate, "others", {}))
+            named = isinstance(separate, ExampleValues)
+            others = (separate.slices or separate.others) if named else {}
+            return self._in_row_order(count, what, others)
         rows = self._found(ids, what)
         kept = rows >= 0
         if not kept.all():

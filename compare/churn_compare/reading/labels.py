@@ -39,7 +39,7 @@ class ExampleValues(NamedTuple):
     left_out: tuple[str, ...] = ()
     # whether the ids are only the index of a data frame, as in `Side`
     index: bool = False
-    others: Mapping[str, Any] = {}  # the columns of labels' file, or the slices
+    others: Mapping[str, Any] = {}  # the columns of the file of labels
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
@@ -124,7 +124,7 @@ def read_slices(
                 f"columns have different lengths, {some([*lengths])}"
             )
     left = tuple(name for name in columns if name in predictions)
-    return ExampleValues(ids, None, slices, left, id_name is None, slices)
+    return ExampleValues(ids, None, slices, left, id_name is None)
 
 
 def read_columns(
@@ -142,7 +142,7 @@ def read_columns(
                 there = some([*found.slices])
                 raise PredictionsError(f"there is no column {name!r}, it has {there}")
     chosen = {name: found.slices[name] for name in names}
-    return found._replace(slices=chosen, others=chosen, left_out=())
+    return found._replace(slices=chosen, left_out=())
 
 
 def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
