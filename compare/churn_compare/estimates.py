@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from churn_compare.result import Interval
+from churn_compare.result import NONE, Interval
 from churn_compare.significance import mcnemar_exact, sign_flip_exact
 from churn_compare.uncertainty import (
     Uncertainty,
@@ -329,6 +329,11 @@ class Numbers:
         if self.sign > 0:
             return found
         return Intervals(-found.value, -found.high, -found.low)
+
+    def equivalence(self, groups: Groups) -> Interval:
+        """Interval of the change of all examples for two one-sided tests."""
+        level = 2 * groups.level - 1
+        return self.change(groups, level).of(0) if level > 0 else NONE
 
     def p(self, groups: Groups) -> np.ndarray:
         """Of "no change on average"; NaN where nothing is judged."""

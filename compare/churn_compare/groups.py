@@ -7,7 +7,7 @@ import numpy as np
 
 from churn_compare.estimates import Groups, Numbers, PerExample
 from churn_compare.example_ids import PredictionsError
-from churn_compare.result import NONE, Group, Interval, Pooled, Waived, Waiver
+from churn_compare.result import Group, Interval, Pooled, Waived, Waiver
 from churn_compare.significance import holm
 from churn_compare.waivers import waive
 
@@ -58,7 +58,7 @@ def grouped(
 
 
 class Parts(NamedTuple):
-    """What a measure has next to its numbers of all examples."""
+    """Groups of a measure, what is known of its change, what is waived and pooled."""
 
     groups: tuple[Group, ...]
     within: Interval | None = None  # of the change, for two one-sided tests
@@ -80,15 +80,12 @@ def parts_of(
     if not numbers.judged:
         return Parts(grouped(numbers, every, groupings))
     waived, without, notes = waive(numbers, waivers, ids, every)
-    within = NONE
-    if every.level > 0.5:
-        within = numbers.change(every, 2 * every.level - 1).of(0)
     return Parts(
         grouped(numbers, every, groupings, without),
-        within,
+        numbers.equivalence(every),
         numbers.detectable(every),
         waived,
-        pool(numbers, every, pooled, *groupings[pooled]) if pooled else None,
+        None if pooled is None else pool(numbers, every, pooled, *groupings[pooled]),
         notes,
     )
 

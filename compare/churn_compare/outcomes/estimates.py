@@ -91,9 +91,8 @@ def estimate(
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     if not measure.judged:
         return Estimates(found)
-    within = numbers.change(every, 2 * level - 1).of(0)
     p = float(numbers.p(every)[0])
-    return Estimates(found, p, numbers.detectable(every), within)
+    return Estimates(found, p, numbers.detectable(every), numbers.equivalence(every))
 
 
 class OutcomeNumbers(Numbers):
