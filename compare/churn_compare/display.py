@@ -45,7 +45,7 @@ FORMAT = 1  # grows where a program that reads the file would have to change
 
 
 class Display(Judged):
-    """What results have in common; `_report` names the module of their documents."""
+    """Base of the results; `_report` names the module of their documents."""
 
     _report: ClassVar[str]
 
@@ -213,6 +213,7 @@ class CompareResult(Display, Measured):
     clusters: Clusters | None = None
     precision: Precision | None = None
     read: tuple[str, ...] = ()
+    _report = "churn_compare.report"
 
     @property
     def run_pairs(self) -> int:
@@ -221,7 +222,7 @@ class CompareResult(Display, Measured):
 
     @property
     def labelled(self) -> bool:
-        """Whether there were labels."""
+        """True if there were labels."""
         return "accuracy_gain" in self.quantities
 
     @property
@@ -234,8 +235,6 @@ class CompareResult(Display, Measured):
         sides = f"{self.old.name} -> {self.new.name}"
         churn = f"churn {self['churn'].value:.4g}"
         return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {churn}>"
-
-    _report = "churn_compare.report"
 
     def _sides(self) -> tuple[str, str]:
         return self.old.name, self.new.name
@@ -290,24 +289,25 @@ class VersionsResult(Display):
     steps: tuple[CompareResult, ...]
     whole: CompareResult
     notes: tuple[str, ...] = ()
+    _report = "churn_compare.versions_report"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the versions, the oldest first."""
+        """Names of the versions, the oldest first."""
         return tuple(version.name for version in self.versions)
 
     @property
     def labelled(self) -> bool:
-        """Whether there were labels."""
+        """True if there were labels."""
         return self.negative_flip_rate is not None
 
     @property
     def gates(self) -> tuple[GateOutcome, ...]:
-        """Those of every step."""
+        """Outcomes of the gates of every step."""
         return tuple(outcome for step in self.steps for outcome in step.gates)
 
     def step_sum(self, name: str) -> float:
-        """What the steps add up to, of the quantity `name`.
+        """Sum of the quantity `name` over the steps.
 
         Of churn and of flips this is at least what they are from the first version to
         the last: an example that flips and flips back counts in two steps and not in
@@ -322,8 +322,6 @@ class VersionsResult(Display):
         """One line; all numbers would fill screens, and `print` shows them."""
         names = ", ".join(self.names)
         return f"<{type(self).__name__} of {names}: {self.examples:,} examples>"
-
-    _report = "churn_compare.versions_report"
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of every step, one after another."""

@@ -102,6 +102,7 @@ class OutcomesResult(Display):
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
+    _report = "churn_compare.outcomes.report"
 
     def __getitem__(self, name: str) -> MeasureFindings:
         """The measure called `name`."""
@@ -116,8 +117,6 @@ class OutcomesResult(Display):
         names = ", ".join(measure.name for measure in self.measures)
         sides = f"{self.old} -> {self.new}"
         return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {names}>"
-
-    _report = "churn_compare.outcomes.report"
 
     def _sides(self) -> tuple[str, str]:
         return self.old, self.new
