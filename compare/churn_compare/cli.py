@@ -155,13 +155,13 @@ _PYTHON = ("old-kind", "new-kind", "top", "ids", "resamples", "seed", "regressio
 _SUMMARY = "GITHUB_STEP_SUMMARY"  # a file, as GitHub's runners name it
 
 _KINDS = ("kind", "prediction_column", "class_map")
-_CLASSES = ("labels", *_KINDS, "strip", "order")
+_CLASSES = ("labels", *_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance")
 # What is compared, options that would be without effect, and why.
 _REFUSED = (
     (
         "noise",
-        (*_CLASSES, "slices", "by", "pool", "equivalent", "lower_is_better"),
+        (*_CLASSES, "strip", "slices", "by", "pool", "equivalent", "lower_is_better"),
         "is for OLD and NEW, not for --noise",
     ),
     ("outcomes", _CLASSES, "is for predicted classes; here are outcomes"),
@@ -339,11 +339,11 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
             if of == what and given[name]:
                 raise ValueError(f"--{name.replace('_', '-')} {why}")
     shared = {name: given[name] for name in ("id_column", "confirm", "level")}
+    shared["clusters"] = given["cluster"]
     if what in ("classes", "folder"):
         names = ("labels", "slices", "kind", "class_map", "on_missing", "strip", "pool")
         names += ("label_column", "prediction_column", "equivalent")
         shared |= judged | {name: given[name] for name in names}
-        shared["clusters"] = given["cluster"]
         if what == "classes":
             return compare_classes(old, new, **shared, by=given["by"])
         return compare_versions(old, **shared, order=given["order"] or None)
@@ -351,7 +351,6 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     shared |= {
         "score_columns": given["score_column"],
         "target_column": given["label_column"],
-        "cluster": given["cluster"],
         "grades": _grades(given["grades"]),
         "normalize": given["normalize"] or "text",
         "tolerance": gates.limit_of(tolerance, "--tolerance"),
@@ -359,7 +358,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     }
     if what == "noise":
         return noise_floor(*given["noise"], **shared)
-    names = ("slices", "by", "pool", "lower_is_better", "on_missing")
+    names = ("slices", "by", "pool", "lower_is_better", "on_missing", "strip")
     margin = None if margin is None else gates.limit_of(margin, "--equivalent")
     shared |= judged | {name: given[name] for name in names}
     return compare_outcomes(old, new, **shared, equivalent=margin)

@@ -48,6 +48,12 @@ class Side:
     decisions: np.ndarray | None = None
     others: Callable[[], Mapping[str, Any]] = dict
     number_names: tuple[str, ...] | None = None
+    repeats = False  # an id stands in one row, unless a column tells runs apart
+
+    @property
+    def truth(self) -> str:
+        """What its truths are called, on which both versions must agree; "" without."""
+        return "" if self.labels is None else "labels"
 
     @property
     def examples(self) -> int:

@@ -52,7 +52,7 @@ def test_right_and_wrong_have_the_answer_of_their_classes(clustered):
     found = pooled(old, new, task, clusters=groups if clustered else None)
     sides = ({"correct": 1 - x, "task": task, "of": groups} for x in (old, new))
     clusters = "of" if clustered else None
-    other = compare_outcomes(*sides, pool="task", cluster=clusters)["correct"]
+    other = compare_outcomes(*sides, pool="task", clusters=clusters)["correct"]
     gain, p = dataclasses.astuple(other.pooled)[2:]
     assert gain == pytest.approx(dataclasses.astuple(found.pooled.gain))
     assert p == pytest.approx(found.pooled.p)

@@ -36,13 +36,14 @@ def compare_outcomes(
     slices: Any = None,
     by: Sequence[str] = (),
     pool: str | None = None,
-    cluster: str | None = None,
+    clusters: Any = None,
     tolerance: float = 0.0,
     relative: bool = False,
     equivalent: float | None = None,
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
+    strip: bool = False,
     id_column: str | None = None,
     target_column: str | None = None,
     gates: Gating = (),
@@ -68,14 +69,14 @@ def compare_outcomes(
         slices: a file or a mapping of groupings, as in `compare`.
         by: columns of the outcomes' own files to group the examples by.
         pool: a column of benchmarks, whose changes have the same weight each.
-        cluster: a column of documents, users or conversations, whose examples are not
-            independent.
+        clusters: examples that belong together, as in `compare`.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
         equivalent: a margin that the change is tested to be smaller than.
         top: also compares the first `top` items of rankings, as sets.
         on_missing: "intersect" compares the examples that both sides have.
         confirm: names of doubts about what was read that are right as they are.
+        strip: leaves out space around ids.
         id_column: column of ids, if its name is not a usual one.
         target_column: column of what is right, in the same case.
         gates: conditions, as in `compare`, for every measure that has the number.
@@ -116,17 +117,18 @@ def compare_outcomes(
         *sides,
         slices=slices,
         by=by,
-        cluster=cluster,
+        clusters=clusters,
         tolerance=tolerance,
         relative=relative,
         normalize=normalize,
         top=top,
         on_missing=on_missing,
         confirm=confirm,
+        strip=strip,
         id_column=id_column,
     )
     used = dict.fromkeys(by, "slices")
-    used |= {} if cluster is None else {cluster: "clusters"}
+    used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     waivers = (*waivers, *waivers_of(gates))
     numbers = [OutcomeNumbers(measure) for measure in joined.measures]
     useless = ()
@@ -139,14 +141,13 @@ def compare_outcomes(
         _findings(of, joined, equivalent, regressions, pool, waivers, level)
         for of in numbers
     )
-    clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
     return OutcomesResult(
         old=sides[0].name,
         new=sides[1].name,
         examples=len(joined.ids),
         level=level,
         measures=measures,
-        clusters=clusters,
+        clusters=joined.cluster_count,
         gates=_judged(wanted, measures, level),
         notes=(*joined.notes, *same, *useless),
         read=(

@@ -118,7 +118,8 @@ def read_side(
     names_left = account.columns
 
     def others() -> Mapping[str, Any]:
-        return read_contents(given, wanted=set(names_left).intersection).columns
+        found = read_contents(given, wanted=set(names_left).intersection).columns
+        return {name: found[name] for name in names_left if name in found}
 
     return dataclasses.replace(
         side,

@@ -211,10 +211,10 @@ def test_slices_and_clusters():
     ids = np.arange(60)
     old, new = ({"id": ids, "correct": of} for of in (ids % 3 > 0, ids % 4 > 0))
     slices = {"id": ids, "topic": np.where(ids < 30, "a", "b"), "user": ids // 6}
-    found = compare_outcomes(old, new, slices=slices, cluster="user")
+    found = compare_outcomes(old, new, slices=slices, clusters="user")
     assert found.clusters == 10
     users = ["", *slices["user"][1:]]
-    alone = compare_outcomes(old, new, slices={"user": users}, cluster="user")
+    alone = compare_outcomes(old, new, slices={"user": users}, clusters="user")
     assert alone.clusters == 11 and "1 of" in alone.notes[-1]
     (a, b) = found["correct"].slices
     assert (a.name, a.examples, b.examples) == ("a", 30, 30)
@@ -289,7 +289,7 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
         ({"score": [1]}, {"correct": [1]}, "no outcome is on both sides"),
         ({"id": [1], "score": [1]}, {"id": [2], "score": [1]}, "only in old"),
         ({"id": ["a"], "score": [1]}, {"id": ["a "], "score": [1]}, "only in outer"),
-        ({"id": [1], "score": [1]}, {"score": [1]}, "has no ids"),
+        ({"id": [1], "score": [1]}, {"score": [1]}, "new has none; give the ids"),
         ({"score": [1, 2]}, {"score": [1]}, "cannot be matched"),
         (ROWS, {name: of[::-1] for name, of in ROWS.items()}, "add --id-column task"),
         ({"id": [1, 1, 2], "score": [1, 2, 3]}, {"score": [1]}, "as many rows as runs"),
@@ -480,7 +480,7 @@ def test_noise_of_classes_in_clusters(tmp_path):
     for name, lines in (("a", rows), ("b", other[::-1])):
         text = "\n".join(["id,user,prediction", *lines])
         (tmp_path / f"{name}.csv").write_text(text + "\n")
-    found = noise_floor(tmp_path / "a.csv", tmp_path / "b.csv", cluster="user")
+    found = noise_floor(tmp_path / "a.csv", tmp_path / "b.csv", clusters="user")
     assert found.clusters == 9  # the one without a user is alone
     assert "1 of 40 examples have no cluster: each is one of its own." in found.notes
     assert found["prediction"]["runs_differ"].value == 6 / 40
