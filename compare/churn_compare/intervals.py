@@ -9,8 +9,8 @@ from scipy import special
 from churn_compare.estimates import Groups, Numbers, PerExample, all_examples
 from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Clusters, Interval, McNemar
+from churn_compare.quantities import in_order
+from churn_compare.result import Interval, McNemar
 from churn_compare.sums import (
     BINS,
     Partition,
@@ -128,7 +128,7 @@ def estimates(
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     found |= ratios(scanned, labels, parts, every.level)
     found |= resampled(scanned, labels, parts, every.level, resamples, drawing)
-    return {name: found[name] for name in QUANTITIES if name in found}
+    return in_order(found)
 
 
 class ClassNumbers(Numbers):
@@ -214,25 +214,6 @@ def mcnemar_of(numbers: ClassNumbers, every: Groups) -> McNemar | None:
     lost, gained = (float(of.mean.sum()) for of in (numbers.worse, numbers.better))
     pairs = int(np.prod(numbers.scanned.shape))
     return McNemar(lost, gained, float(numbers.p(every)[0]), pairs)
-
-
-def cluster_effect(
-    numbers: ClassNumbers, every: Groups, column: str
-) -> Clusters | None:
-    """How many clusters there are and how much wider they make an interval."""
-    if every.clusters is None:
-        return None
-    of = numbers.gain if numbers.judged else numbers.changed
-    alone = all_examples(len(of.mean), None, every.level).known(of)
-    clustered = every.known(of)
-    effect = wider = np.nan
-    if alone.examples[0] > 0:
-        effect = (clustered.examples / alone.examples)[0]
-        wider = np.sqrt(clustered.total / alone.total)
-        wider *= clustered.quantile(every.level) / alone.quantile(every.level)
-        wider = wider[0]
-    sizes = np.bincount(every.clusters)
-    return Clusters(len(sizes), int(sizes.max()), float(effect), float(wider), column)
 
 
 def ratios(
