@@ -26,9 +26,8 @@ from churn_compare.intervals import (
     ClassNumbers,
     estimates,
 )
-from churn_compare.noise import noise_test
+from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
-from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
@@ -210,10 +209,8 @@ def compare_pair(
     numbers = ClassNumbers(scanned, pair.labels)
     every = all_examples(pair.examples, pair.clusters, level)
     found = estimates(numbers, every, resamples=resamples, seed=seed)
-    noise = noise_test(scanned, clusters=pair.clusters, level=level, seed=seed)
+    noise = noise_of(numbers, every)
     if noise is not None:
-        within = {"within_old": noise.within_old, "within_new": noise.within_new}
-        found |= {name: of for name, of in within.items() if of.value == of.value}
         found[EXCESS] = noise.excess
     groupings = {}
     if pair.labels is not None:
@@ -229,7 +226,7 @@ def compare_pair(
         new=_version(pair.new),
         examples=pair.examples,
         level=level,
-        quantities=in_order(found),
+        quantities=found,
         **fields,
         flow=class_flow(pair, scanned),
         noise=noise,

@@ -14,18 +14,28 @@ from churn_compare.pair import Pair
 from churn_compare.quantities import QUANTITIES
 from churn_compare.suggestions import did_you_mean
 
-EXCESS = "excess_churn"  # `Noise.excess`
 EQUIVALENT = "equivalent"  # `Measured.within`
 On = Literal["estimate", "bound", "interval"]
 ON: tuple[On, ...] = ("estimate", "bound", "interval")
 ALL_SLICES = "*"
 CLASSES = "class"
 
+EXCESS = "excess_churn"  # `Noise.excess`
+OF_RUNS = (
+    "within_old",
+    "within_new",
+    EXCESS,
+    "expected_nfr",
+    "excess_nfr",
+    "excess_pfr",
+)
+
 # What classes and slices have.
 GROUP_QUANTITIES = (
     *(name for name, of in QUANTITIES.items() if of.outcomes),
     *("accuracy_old", "accuracy_new", "accuracy_gain"),
     *("churn", "negative_flip_rate", "positive_flip_rate"),
+    *OF_RUNS,
 )
 
 
@@ -150,10 +160,8 @@ def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
 
 def _unanswerable(gate: Gate, pair: Pair) -> str:
     """The reason, or ""."""
-    if gate.quantity == EXCESS:
-        if max(len(pair.old.runs), len(pair.new.runs)) < 2:
-            return "noise is measured between runs, and both versions have one run"
-        return ""
+    if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
+        return "noise is measured between runs, and both versions have one run"
     if gate.quantity == EQUIVALENT:
         return "" if pair.labels is not None else "there are no labels"
     quantity = QUANTITIES[gate.quantity]

@@ -79,6 +79,7 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
     flips = (
         ("Negative flips", "Positive flips") if found.decided else ("Worse", "Better")
     )
+    beyond = ["excess_nfr"] if "excess_nfr" in found.quantities else []
     columns += [
         Column("Finding", "left", detail="full"),
         Column(
@@ -90,6 +91,7 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         Column(changed),
         Column(flips[0]),
         Column(flips[1], detail="full"),
+        *(Column("Beyond retraining", detail="full") for _ in beyond),
         Column("p", first="ascending", detail="full"),
         Column("Adjusted p", first="ascending"),
     ]
@@ -97,7 +99,7 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
     for group in groups:
         finding = found.finding(group)
         numbers = [f"{found.mean}_old", f"{found.mean}_new"]
-        numbers += [found.changed, found.worse, found.better]
+        numbers += [found.changed, found.worse, found.better, *beyond]
         rows.append(
             (
                 group.name,

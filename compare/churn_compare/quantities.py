@@ -225,6 +225,25 @@ _ALL = (
         "lower",
         labels=False,
     ),
+    Quantity(
+        "expected_nfr",
+        "NFR of retraining alone",
+        "right in one run and wrong in another of one version, mean of the versions",
+    ),
+    Quantity(
+        "excess_nfr",
+        "NFR beyond retraining",
+        "NFR less that of retraining alone",
+        "points",
+        "lower",
+    ),
+    Quantity(
+        "excess_pfr",
+        "PFR beyond retraining",
+        "PFR less that of retraining alone, which breaks as much as it mends",
+        "points",
+        "higher",
+    ),
     *_two_versions("nll", "NLL", "mean -log p(label), nats"),
     *_two_versions("brier", "Brier score", "mean of sum_c (p_c - [c = label])^2"),
     *_two_versions(

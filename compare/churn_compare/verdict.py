@@ -56,6 +56,8 @@ def sentences(found: Measured) -> tuple[str, ...]:
             )
     elif EXCESS in found.quantities:
         said.append(_excess(found))
+    if "excess_nfr" in found.quantities:
+        said.append(_excess_flips(found))
     if found.judged:
         said += [*_pooled(found), *_waived(found), *_groups(found)]
     return tuple(said)
@@ -301,6 +303,20 @@ def _excess(found: Measured) -> str:
         return f"{said}: the update changes not detectably more than that, {size}."
     more = "more" if excess.value > 0 else "less"
     return f"{said}: the update changes {size.lstrip('+-')} {more} than that."
+
+
+def _excess_flips(found: Measured) -> str:
+    """Compares negative flips with those that another run of one version gives."""
+    expected, excess = found["expected_nfr"], found["excess_nfr"]
+    start = (
+        f"Another run of one version gets {with_range(expected, 'share')} of all "
+        "examples wrong that were right"
+    )
+    size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
+    if excess.low <= 0 <= excess.high:
+        return f"{start}: the update not detectably more, {size}."
+    more = "more" if excess.value > 0 else "less"
+    return f"{start}: the update {size.lstrip('+-')} {more}."
 
 
 def _pooled(found: Measured) -> list[str]:
