@@ -19,7 +19,8 @@ intervals of classes where examples flip together in clusters, and how often the
 sign-flip test rejects equal versions at 5 %; `precision` how often a change of accuracy
 as large as the detectable one is found, and one as large as the margin is taken for
 equivalent. `pooled` has the mean change over several benchmarks, and how often tests of
-it reject equal versions at 5 %.
+it reject equal versions at 5 %. `labels` has flips by the labels of some of the changed
+examples (rows: examples, churn, shares of it that get worse and better, labels).
 """
 
 import argparse
@@ -34,12 +35,14 @@ from scipy import optimize, special, stats
 from churn_compare.estimates import all_examples
 from churn_compare.groups import coded, pool
 from churn_compare.intervals import ClassNumbers, intervals, mcnemar_of, ratios
+from churn_compare.labelling import NAMES, confidence_sequence, ends_of
 from churn_compare.noise import noise_of, noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
+from churn_compare.result import Sampled, Stratum
 from churn_compare.scanning.scan import scan
 from churn_compare.sums import partition
 
@@ -824,6 +827,47 @@ def table_pooled(trials: int) -> None:
         row(f"{heading}, flips {100 * flips:.0f} %", 100 * found / trials)
 
 
+def table_labels(trials: int) -> None:
+    """Flips by the labels of a part of the changed examples, and a look after each."""
+    names = ("NFR", "PFR", "gain")
+    header("labels", (*names, *(f"{n} new" for n in names), "any time"))
+    for N, churn, (lost, gained), labels in itertools.product(
+        (200, 2000, 20_000),
+        (0.005, 0.04, 0.2),
+        ((0.1, 0.3), (0.4, 0.5), (0.8, 0.1)),
+        (10, 50, 200, 10**9),
+    ):
+        if N * churn <= labels < 10**9:
+            continue
+        rng, held, tried = np.random.default_rng(0), np.zeros(7), 0
+        for _ in range(trials):
+            rows, fate = np.flatnonzero(rng.random(N) < churn), rng.random(N)
+            worse = 1.0 * (fate[rows] < lost)
+            better = (fate[rows] >= lost) * 1.0 * (fate[rows] < lost + gained)
+            if not len(rows):
+                continue
+            tried += 1
+            few = worse[:labels], better[:labels]
+            parts = (*few, few[1] - few[0])
+            squares = tuple(float(np.mean(np.square(of))) for of in parts)
+            means = float(few[0].mean()), float(few[1].mean())
+            stratum = Stratum("", len(rows), len(few[0]), *means, squares)
+            sampled = Sampled(N, (stratum,), 0.95)
+            here = (worse.sum() / N, better.sum() / N)
+            there = (churn * lost, churn * gained)
+            for k, name in enumerate(NAMES):
+                these, new = (ends_of(sampled, name, population=p) for p in (0, 1))
+                truth = (*here, here[1] - here[0])[k]
+                held[k] += these.low - 1e-12 <= truth <= these.high + 1e-12
+                truth = (*there, there[1] - there[0])[k]
+                held[3 + k] += new.low <= truth <= new.high
+            low, high = confidence_sequence(few[0][:400], len(rows), 0.95)
+            held[6] += low - 1e-12 <= worse.mean() <= high + 1e-12
+        count = "all" if labels == 10**9 else labels
+        heading = f"{N}, {100 * churn:g} %, {lost:g} and {gained:g}, {count}"
+        row(heading, 100 * held / max(tried, 1))
+
+
 TABLES = {
     "one": table_one,
     "runs": table_runs,
@@ -836,6 +880,7 @@ TABLES = {
     "clusters": table_clusters,
     "precision": table_precision,
     "pooled": table_pooled,
+    "labels": table_labels,
 }
 
 

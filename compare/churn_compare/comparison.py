@@ -26,8 +26,10 @@ from churn_compare.intervals import (
     ClassNumbers,
     estimates,
 )
+from churn_compare.labelling import check_labelled, known_flips, sampled_flips
 from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
+from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
@@ -64,6 +66,7 @@ def compare(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    any_time: bool = False,
 ) -> CompareResult:
     """What changes when the version `new` of a classifier replaces `old`.
 
@@ -76,7 +79,8 @@ def compare(
             a data frame, or `Predictions`; see `read_side`.
         new: the same for the version that is to replace it.
         labels: a file, `[N]` classes, or a mapping of ids to classes, if the
-            predictions hold none.
+            predictions hold none. Examples that do not change need none, and of those
+            that do a part is enough which `label_queue` has drawn.
         slices: a file or a mapping of groupings, name to `[N]` values.
         by: columns of the predictions themselves to take as slices.
         clusters: examples that belong together (one document's or user's) in every
@@ -105,6 +109,8 @@ def compare(
         level: confidence level of the intervals.
         resamples: number of bootstrap samples.
         seed: of the bootstrap.
+        any_time: whether intervals hold at every number of labels, for those who look
+            after each; where a part of the changed examples has labels.
 
     Returns:
         The `CompareResult`; `result.passed` says whether all gates hold.
@@ -162,6 +168,7 @@ def compare(
         resamples=resamples,
         seed=seed,
         confirm=confirm,
+        any_time=any_time,
     )
 
 
@@ -178,6 +185,7 @@ def compare_pair(
     seed: int = 0,
     scanned: Scanned | None = None,
     confirm: Sequence[str] = (),
+    any_time: bool = False,
 ) -> CompareResult:
     """Compares two sides that are already joined.
 
@@ -197,18 +205,34 @@ def compare_pair(
     if pool is not None and pool not in pair.slices:
         hint = closest(pool, pair.slices) or "it must be a column of the slices"
         raise PredictionsError(f"there is no column {pool!r} to pool; {hint}")
-    if pool is not None and pair.labels is None:
+    unlabelled = pair.labels is None and not pair.partial
+    if pool is not None and unlabelled:
         raise PredictionsError("benchmarks are pooled by accuracy; there are no labels")
-    if waivers and pair.labels is None:
+    if waivers and unlabelled:
         raise GateError("waivers are about negative flips, and there are no labels")
     if scanned is None:
         scanned = scan(pair)
     confirmed = settle(class_doubts(pair, scanned), confirm)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
-    numbers = ClassNumbers(scanned, pair.labels)
     every = all_examples(pair.examples, pair.clusters, level)
+    labels, sampled, flips = pair.labels, None, {}
+    if pair.partial:
+        known = known_flips(pair, scanned)
+        check_labelled(pair.ids, pair.drawn, known)
+        if known.judged or np.any(known.changed & ~known.known):
+            if waivers or pool or equivalent is not None or pair.clusters is not None:
+                raise PredictionsError(
+                    "waivers, pool, equivalent and clusters need a label for every "
+                    "example that changes"
+                )
+            sampled, flips = sampled_flips(pair.drawn, known, level, any_time)
+        else:
+            labels = pair.some_labels
+    numbers = ClassNumbers(scanned, labels)
+    numbers.all_labelled = not pair.partial
     found = estimates(numbers, every, resamples=resamples, seed=seed)
+    found = in_order(found | flips)
     noise = noise_of(numbers, every)
     if noise is not None:
         found[EXCESS] = noise.excess
@@ -220,7 +244,8 @@ def compare_pair(
     fields, said = parts_of(
         numbers, every, groupings, pair.ids, waivers, pool, pair.cluster_column
     )
-    listed, total = largest_regressions(pair, scanned, regressions)
+    some = dataclasses.replace(pair, labels=pair.some_labels) if pair.partial else pair
+    listed, total = largest_regressions(some, scanned, regressions)
     result = CompareResult(
         old=_version(pair.old),
         new=_version(pair.new),
@@ -228,7 +253,8 @@ def compare_pair(
         level=level,
         quantities=found,
         **fields,
-        flow=class_flow(pair, scanned),
+        sampled=sampled,
+        flow=class_flow(pair if sampled else some, scanned),
         noise=noise,
         regressions=listed,
         regressions_total=total,

@@ -346,6 +346,7 @@ class Numbers:
     beyond_flips: PerExample
     judged = True
     decided = True  # whether an outcome is right or wrong
+    all_labelled = True  # not only those that change
     sign = 1.0  # -1 where less of the reported number is better
     most = 1.0  # that the mean may change by
 
@@ -392,8 +393,9 @@ class Numbers:
         """Churn and, where right and wrong are known, accuracy and flips."""
         found = {"churn": groups.share(self.changed), **self.beyond_runs(groups)}
         if self.judged:
-            found["accuracy_old"] = groups.share(self.old)
-            found["accuracy_new"] = groups.share(self.new)
+            if self.all_labelled:
+                found["accuracy_old"] = groups.share(self.old)
+                found["accuracy_new"] = groups.share(self.new)
             found["accuracy_gain"] = self.change(groups)
             found["negative_flip_rate"] = groups.share(self.worse)
             found["positive_flip_rate"] = groups.share(self.better)

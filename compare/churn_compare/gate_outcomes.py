@@ -12,6 +12,7 @@ from churn_compare.gates import (
     GateError,
     limit_text,
 )
+from churn_compare.labelling import more_labels
 from churn_compare.number_text import count_text, listed, value_text, with_range
 from churn_compare.result import (
     NONE,
@@ -19,6 +20,7 @@ from churn_compare.result import (
     Group,
     Interval,
     Measured,
+    Sampled,
     State,
     state_of,
 )
@@ -64,6 +66,10 @@ def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
         if gate.grouping
         else _judge_equivalence(gate, found.within, level)
         if gate.quantity == EQUIVALENT and found.within is not None
+        else _judge_sampled(gate, found.sampled)
+        if found.sampled is not None
+        and gate.quantity in found.sampled.these
+        and gate.on == "estimate"
         else _judge_whole(gate, quantities, level)
         for gate in gates
     )
@@ -77,6 +83,18 @@ def _judge_whole(
     interval = quantities[gate.quantity]
     line = f"{gate.text}: {_measured_text(gate, interval, level)}"
     return _outcome(gate, "", interval, _state(gate, interval), line)
+
+
+def _judge_sampled(gate: Gate, sampled: Sampled) -> GateOutcome:
+    """Whether these examples keep a limit, as far as labels of a part of them tell."""
+    interval = sampled.these[gate.quantity]
+    state = _state(dataclasses.replace(gate, on="interval"), interval)
+    size = with_range(interval, gate.unit, sampled.level)
+    line = f"{gate.text}: {size} of these examples"
+    if state == "inconclusive":
+        more = more_labels(sampled, gate.quantity, gate.limit)
+        line += f"; about {count_text(more)} more labels would decide"
+    return _outcome(gate, "", interval, state, line)
 
 
 def _judge_equivalence(gate: Gate, within: Interval, level: float) -> GateOutcome:

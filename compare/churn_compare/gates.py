@@ -21,6 +21,7 @@ ALL_SLICES = "*"
 CLASSES = "class"
 
 EXCESS = "excess_churn"  # `Noise.excess`
+OF_CHANGED = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 OF_RUNS = (
     "within_old",
     "within_new",
@@ -162,12 +163,18 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
     """The reason, or ""."""
     if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
         return "noise is measured between runs, and both versions have one run"
+    if gate.quantity == EQUIVALENT and pair.partial:
+        return ""
     if gate.quantity == EQUIVALENT:
         return "" if pair.labels is not None else "there are no labels"
     quantity = QUANTITIES[gate.quantity]
     if quantity.outcomes:
         return "there are predicted classes, and it is of other outcomes"
-    if (quantity.labels or gate.grouping == CLASSES) and pair.labels is None:
+    of_changed = gate.quantity in OF_CHANGED or quantity.name.endswith("_nfr")
+    if pair.partial and not of_changed and quantity.labels:
+        return "only examples that change have labels"
+    needed = quantity.labels and not (pair.partial and of_changed)
+    if (needed or gate.grouping == CLASSES) and pair.labels is None:
         return "there are no labels"
     for name, side in (("old", pair.old), ("new", pair.new)):
         if quantity.scores in ("both", name) and side.kind == "classes":
@@ -285,7 +292,7 @@ def margin_of(
         return min(found, default=None)
     margin = limit_of(given, EQUIVALENT, EQUIVALENT)
     Gate(EQUIVALENT, margin)  # checks it
-    if pair.labels is None:
+    if pair.labels is None and not pair.partial:
         raise GateError("equivalent is about accuracy, and there are no labels")
     return margin
 

@@ -25,7 +25,7 @@ def group_blocks(
     """One grouping on the page: the most changed groups, and all of them folded."""
 
     def by_evidence(group: Group) -> tuple[float, ...]:
-        if not found.judged:  # the most changed first; the maximum is 0 for NaN
+        if not found.groups_judged:  # the most changed first; the maximum is 0 for NaN
             return (-max(0.0, group[found.changed].value),)
         p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
         change = group[found.change].value
@@ -34,7 +34,7 @@ def group_blocks(
     ordered = sorted(groups, key=by_evidence)
     total = count_text(len(ordered))
     said: list[str | Strong] = [f"{total} groups, the most changed first."]
-    if found.judged:
+    if found.groups_judged:
         words = [found.finding(group) for group in ordered]
         worse, better = (
             Strong(f"{count_text(words.count(word))} {word}")
@@ -63,7 +63,7 @@ def group_blocks(
 def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
     columns = [Column(first, "left", first="ascending")]
     changed = "Churn" if found.changed == "churn" else "Changed"
-    if not found.judged:
+    if not found.groups_judged:
         columns += [Column("Examples"), Column(changed)]
         rows: list[tuple] = [
             (

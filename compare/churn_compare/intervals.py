@@ -132,7 +132,8 @@ def estimates(
     numbers: "ClassNumbers", every: Groups, *, resamples: int, seed: int
 ) -> dict[str, Interval]:
     """`intervals`, of what every example adds."""
-    scanned, labels = numbers.scanned, numbers.labels
+    scanned = numbers.scanned
+    labels = numbers.labels if numbers.all_labelled else None
     grouping, drawing = np.random.default_rng(seed).spawn(2)
     runs = int(np.prod(scanned.shape))
     parts = partition(scanned.old.predicted.shape[1], runs, grouping, every.clusters)

@@ -277,6 +277,59 @@ class Waived:
     rate: Interval
 
 
+@dataclasses.dataclass(frozen=True)
+class Stratum:
+    """Changed examples of which some are labelled.
+
+    Attributes:
+        name: value of the slice; "" where all are one stratum.
+        changed: how many there are.
+        labelled: how many have a label.
+        worse: share of the labelled that get worse, mean over pairs of runs.
+        better: share that get better.
+        squares: means of the squares of what gets worse, better, and of the difference.
+    """
+
+    name: str
+    changed: int
+    labelled: int
+    worse: float
+    better: float
+    squares: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """Flips that are known from the labels of a part of the changed examples.
+
+    Attributes:
+        examples: N, changed or not.
+        strata: what was drawn from apart.
+        level: of the intervals.
+        any_time: whether they hold at every number of labels.
+        preferred: whether some are known by which answer is better, not by a label.
+        these: NFR, PFR and gain of these very examples; `quantities` has the intervals
+            for the population that they come from.
+    """
+
+    examples: int
+    strata: tuple[Stratum, ...]
+    level: float
+    any_time: bool = False
+    preferred: bool = False
+    these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        """How many examples change."""
+        return sum(stratum.changed for stratum in self.strata)
+
+    @property
+    def labelled(self) -> int:
+        """How many of them are labelled."""
+        return sum(stratum.labelled for stratum in self.strata)
+
+
 State = Literal["pass", "fail", "inconclusive"]
 
 
@@ -360,6 +413,7 @@ class Measured:
         noise: None unless a side has several runs that all examples share.
         kind: "class", or "correct", "score", "answer", "value", "set" or "ranking".
         lower_is_better: whether less of a score is better.
+        sampled: what is known of flips where some changed examples have no label.
     """
 
     level: float
@@ -377,6 +431,7 @@ class Measured:
     noise: Noise | None = None
     kind: str = "class"
     lower_is_better: bool = False
+    sampled: Sampled | None = None
 
     def __getitem__(self, name: str) -> Interval:
         """The number called `name`, with its interval.
@@ -432,6 +487,11 @@ class Measured:
     def changed(self) -> str:
         """The name of the share of examples that change."""
         return "churn" if "churn" in self.quantities else "share_changed"
+
+    @property
+    def groups_judged(self) -> bool:
+        """Whether it is known of groups which get worse."""
+        return self.judged and self.sampled is None
 
     @property
     def worse(self) -> str:

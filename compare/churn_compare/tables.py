@@ -50,7 +50,7 @@ def changes_table(result: Measured) -> list[Block]:
     for name, quantity in QUANTITIES.items():
         stem = name.rpartition("_")[0]
         sides = [f"{stem}_{side}" for side in ("old", "new")]
-        if not quantity.is_change or not {*sides} & {*result.quantities}:
+        if not quantity.is_change or not {*sides, name} & {*result.quantities}:
             continue
         lower = name == "score_change" and result.lower_is_better
         change = result.quantities.get(name)

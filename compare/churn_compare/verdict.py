@@ -18,7 +18,7 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Interval, Judged, Measured, Noise
+from churn_compare.result import Interval, Judged, Measured, Noise, Sampled
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
@@ -42,7 +42,12 @@ def sentences(found: Measured) -> tuple[str, ...]:
             f"{start}: whether the changes are for better or worse is not known."
         )
     else:
-        said += [_flips(found), _average(found), *_precision(found)]
+        said += [_flips(found), _average(found)]
+        if found.sampled is not None:
+            said += _sampled(found, found.sampled)
+        elif f"{found.mean}_old" not in found.quantities:
+            said.append("Accuracy itself is not known: only what changes has labels.")
+        said += _precision(found)
         said += _probabilities(found)
     if found.clusters is not None:
         said.append(_clusters(found))
@@ -58,7 +63,7 @@ def sentences(found: Measured) -> tuple[str, ...]:
         said.append(_excess(found))
     if "excess_nfr" in found.quantities:
         said.append(_excess_flips(found))
-    if found.judged:
+    if found.groups_judged:
         said += [*_pooled(found), *_waived(found), *_groups(found)]
     return tuple(said)
 
@@ -131,7 +136,8 @@ def _flips(found: Measured) -> str:
     worse, better = found[found.worse], found[found.better]
     none, some = "that was right is wrong now", "were right and are wrong now"
     others = ("was wrong and is right now", "were wrong and are right now")
-    if not found.decided:
+    preferred = found.sampled is not None and found.sampled.preferred
+    if not found.decided or preferred:
         none, some, others = "gets worse", "get worse", ("gets better", "get better")
     if worse.value == 0:
         first = f"No example {none}"
@@ -147,13 +153,19 @@ def _flips(found: Measured) -> str:
 def _average(found: Measured) -> str:
     name = found.change
     change, unit, what = found[name], QUANTITIES[name].unit, _MEANS[name]
-    old, new = (
-        value_text(
-            Interval(found[f"{found.mean}_{side}"].value, change.low, change.high),
-            "share" if unit == "points" else "number",
+    if found.sampled is not None and found.sampled.preferred:
+        what = "The balance of better and worse"
+    sides = [f"{found.mean}_{side}" for side in ("old", "new")]
+    ends = ""
+    if {*sides} <= {*found.quantities}:
+        old, new = (
+            value_text(
+                Interval(found[side].value, change.low, change.high),
+                "share" if unit == "points" else "number",
+            )
+            for side in sides
         )
-        for side in ("old", "new")
-    )
+        ends = f", from {old} to {new}"
     brackets = [range_text(change, unit)] if has_range(change) else []
     if found.p == found.p:  # not NaN
         test = "clusters' sign-flip "
@@ -166,13 +178,30 @@ def _average(found: Measured) -> str:
     said = f" ({'; '.join(brackets)})" if brackets else ""
     size = value_text(change, unit)
     if not has_range(change):
-        return f"{what} goes from {old} to {new}, {size}{said}."
+        goes = f"goes{ends[1:]}, {size}" if ends else f"changes by {size}"
+        return f"{what} {goes}{said}."
     judged = judgement(name, change, found.lower_is_better)
     if judged == "unclear":
-        return f"{what} does not change detectably, from {old} to {new}: {size}{said}."
+        return f"{what} does not change detectably{ends}: {size}{said}."
     verb = "rises" if change.value > 0 else "falls"
     less = f", which is {judged}" if found.lower_is_better else ""
-    return f"{what} {verb} by {size.lstrip('+-')}, from {old} to {new}{said}{less}."
+    return f"{what} {verb} by {size.lstrip('+-')}{ends}{said}{less}."
+
+
+def _sampled(found: Measured, sampled: Sampled) -> list[str]:
+    """What the labels of a part of the changed examples tell."""
+    worse, gain = (sampled.these[name] for name in (found.worse, found.change))
+    what = "were right and are wrong now, and accuracy changes by"
+    if sampled.preferred:
+        what = "get worse, and the balance changes by"
+    always = ", at every number of labels" if sampled.any_time else ""
+    return [
+        f"These intervals are for new examples. {count_text(sampled.labelled)} of the "
+        f"{count_text(sampled.changed)} that change are labelled: of these "
+        f"{count_text(sampled.examples)} examples {with_range(worse, 'share')} {what} "
+        f"{with_range(gain, 'points')}{always}.",
+        "Accuracy itself is not known: only what changes has labels.",
+    ]
 
 
 def _clusters(found: Measured) -> str:

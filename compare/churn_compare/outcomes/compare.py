@@ -7,10 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.estimates import all_examples
+from churn_compare.example_ids import PredictionsError, rows_of
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import judge
 from churn_compare.gates import ALL_SLICES, EQUIVALENT, Gate, GateError
 from churn_compare.groups import coded, parts_of
+from churn_compare.labelling import Flips, check_labelled, read_drawn, sampled_flips
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
@@ -18,6 +20,8 @@ from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesResul
 from churn_compare.outcomes.values import Measure, Normalization
 from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
+from churn_compare.reading.contents import read_contents
+from churn_compare.reading.labels import read_ids
 from churn_compare.reading.sides import same_file, side_names
 from churn_compare.result import GateOutcome, Waiver
 from churn_compare.waivers import waived_rows
@@ -50,6 +54,8 @@ def compare_outcomes(
     waivers: Sequence[Waiver] = (),
     regressions: int = 20,
     level: float = 0.95,
+    labels: Any = None,
+    any_time: bool = False,
 ) -> OutcomesResult:
     """What changes in the outcomes of examples when `new` replaces `old`.
 
@@ -83,6 +89,9 @@ def compare_outcomes(
         waivers: falls that gates on their share do not count, as in `compare`.
         regressions: how many changed examples to list.
         level: of the confidence intervals.
+        labels: a queue of `label_queue` whose column `better` says, for some of the
+            answers that change, which of the two is better.
+        any_time: whether intervals hold at every number of these, as in `compare`.
 
     Returns:
         The `OutcomesResult`; `result.passed` says whether all gates hold.
@@ -141,6 +150,11 @@ def compare_outcomes(
         _findings(of, joined, equivalent, regressions, pool, waivers, level)
         for of in numbers
     )
+    if labels is not None:
+        measures = (
+            _preferred(measures[0], numbers[0], joined, labels, any_time),
+            *measures[1:],
+        )
     return OutcomesResult(
         old=sides[0].name,
         new=sides[1].name,
@@ -192,6 +206,30 @@ def _findings(
         changes_total=total,
         **fields,
     )
+
+
+def _preferred(
+    found: MeasureFindings,
+    numbers: OutcomeNumbers,
+    joined: Joined,
+    labels: Any,
+    any_time: bool,
+) -> MeasureFindings:
+    """The measure with flips by which answer is better, of some that change."""
+    if found.judged:
+        raise PredictionsError(f"{found.name} is judged already; no queue is needed")
+    columns = read_contents(labels).columns
+    rows = rows_of(joined.ids, read_ids(labels))
+    drawn = read_drawn(labels, columns, rows)
+    if drawn is None:
+        raise PredictionsError("labels of outcomes are a queue with the column better")
+    known = drawn.better != ""
+    worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
+    flips = Flips(numbers.changed.mean > 0, known, worse, better, True)
+    check_labelled(joined.ids, drawn, flips)
+    sampled, more = sampled_flips(drawn, flips, found.level, any_time)
+    quantities = in_order({**found.quantities, **more})
+    return dataclasses.replace(found, quantities=quantities, sampled=sampled)
 
 
 def _changes(

@@ -152,7 +152,8 @@ def of_classes(side: Side) -> Outcomes:
     target = None
     if side.labels is not None:
         right = side.label_names or names
-        known = np.minimum(side.labels, len(right))
+        known = np.where(side.labels < 0, len(right), side.labels)
+        known = np.minimum(known, len(right))
         target = pa.array([*right, "(unknown)"]).take(pa.array(known))
     return Outcomes(
         name=side.name,

@@ -7,10 +7,11 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, some
+from churn_compare.labelling import DRAWN_FROM, read_drawn
 from churn_compare.pair import Pair, Side
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import Alignment, align_classes
-from churn_compare.reading.class_values import ClassValues, without_space
+from churn_compare.reading.class_values import NO_LABEL, ClassValues, without_space
 from churn_compare.reading.clusters import from_zero, read_clusters
 from churn_compare.reading.ids import ids_without_space
 from churn_compare.reading.labels import read_labels, read_slices
@@ -79,13 +80,17 @@ def join(
         old, new = _without_space(old), _without_space(new)
     old, new = _named_numbers(old, new)
     rows = Rows(old, new, on_missing == "intersect", confirm)
-    separate_labels = None
+    separate_labels, drawn = None, None
     if labels is not None:
         separate = tidy(read_labels(labels, id_column, label_column), "labels")
         truth = separate.labels
         truth = without_space(truth, "labels") if strip else truth
-        of = rows.rows_in(separate, len(truth.numbers), "labels", drop=True)
-        separate_labels = ClassValues(truth.numbers[of], truth.names)
+        drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
+        count = len(truth.numbers)
+        of = rows.rows_in(separate, count, "labels", drop=drop, allow=not drop)
+        numbers = np.append(truth.numbers, NO_LABEL)[of]
+        separate_labels = ClassValues(numbers, truth.names)
+        drawn = read_drawn(labels, separate.others, of)
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
@@ -95,12 +100,15 @@ def join(
         belonging, notes = from_zero(rows.clusters_of(found))
         rows.notes += notes
         cluster_column = found.column
+    given = (_labels(old, rows.old), _labels(new, rows.new), separate_labels)
+    known_labels = [found and found.numbers != NO_LABEL for found in given]
+    own, others, separate = map(_known, given, known_labels)
     aligned = align_classes(
         old,
         new,
-        old_labels=_labels(old, rows.old),
-        new_labels=_labels(new, rows.new),
-        labels=separate_labels,
+        old_labels=own,
+        new_labels=others,
+        labels=separate,
         class_map=class_map,
     )
     known = (
@@ -108,6 +116,10 @@ def join(
         np.arange(new.classes),
     )
     sources = (aligned.old_labels, aligned.new_labels, aligned.labels)
+    of_all = map(_spread, sources, known_labels)
+    names_of = (old.name, new.name, "the separate labels")
+    truth = _agreed(*zip(names_of, of_all, strict=True), ids=rows.ids)
+    partial = truth is not None and bool((truth == NO_LABEL).any())
     labelled = {c for of in sources if of is not None for c in np.unique(of).tolist()}
     names = aligned.class_names or ()
     similar = similar_classes(names, [of.tolist() for of in known], labelled)
@@ -123,18 +135,16 @@ def join(
         old_rows=old.rows_or_none(rows.old),
         new_rows=new.rows_or_none(rows.new),
         old_columns=aligned.old_columns,
-        labels=_agreed(
-            (old.name, aligned.old_labels),
-            (new.name, aligned.new_labels),
-            ("the separate labels", aligned.labels),
-            ids=rows.ids,
-        ),
+        labels=None if partial else truth,
+        some_labels=truth if partial else None,
+        drawn=drawn,
         class_names=aligned.class_names,
         slices=groupings,
         clusters=belonging,
         cluster_column=cluster_column,
         notes=(
             *rows.notes,
+            *_partly(truth, drawn is None),
             *_classes_of_one(old, new, aligned),
             *settle(doubts, confirm),
         ),
@@ -221,6 +231,31 @@ def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]
     )
 
 
+def _partly(truth: np.ndarray | None, said: bool) -> list[str]:
+    """The note if only some examples have labels."""
+    count = 0 if truth is None else int((truth != NO_LABEL).sum())
+    if truth is None or not said or count == len(truth):
+        return []
+    return [
+        f"{count:,} of {len(truth):,} examples have a label: those that change need "
+        "one, and only NFR, PFR and their difference are known."
+    ]
+
+
+def _known(labels: ClassValues | None, known: Any) -> ClassValues | None:
+    """The labels of the examples that have one."""
+    return labels and ClassValues(labels.numbers[known], labels.names)
+
+
+def _spread(numbers: np.ndarray | None, known: Any) -> np.ndarray | None:
+    """Labels of all examples, `NO_LABEL` for those without one."""
+    if numbers is None or known.all():
+        return numbers
+    found = np.full(len(known), NO_LABEL, np.int64)
+    found[known] = numbers
+    return found
+
+
 def _agreed(
     *labels: tuple[str, np.ndarray | None], ids: np.ndarray
 ) -> np.ndarray | None:
@@ -230,10 +265,12 @@ def _agreed(
         return None
     first, labels_of_first = given[0]
     for name, found in given[1:]:
-        differ = found != labels_of_first
+        both = (found != NO_LABEL) & (labels_of_first != NO_LABEL)
+        differ = both & (found != labels_of_first)
         if differ.any():
             raise PredictionsError(
                 f"labels of {int(differ.sum()):,} of {len(ids):,} examples differ "
                 f"between {first} and {name}, for example ids {some(ids[differ])}"
             )
+        labels_of_first = np.where(labels_of_first != NO_LABEL, labels_of_first, found)
     return labels_of_first

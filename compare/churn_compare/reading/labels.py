@@ -19,10 +19,10 @@ from churn_compare.reading.class_values import (
     ClassValues,
     all_numbers,
     arrow_compute,
-    as_class_values,
     find_column,
     plain,
     score_columns,
+    with_missing,
 )
 from churn_compare.reading.contents import Contents, as_array, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
@@ -77,7 +77,7 @@ def read_labels(
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
             )
-        labels = as_class_values(values, "labels")
+        labels = with_missing(values, "labels", "drawn_from" in columns)
         if ids is not None and len(ids) != len(labels.numbers):
             raise PredictionsError(
                 f"there are {len(ids)} ids and {len(labels.numbers)} labels"

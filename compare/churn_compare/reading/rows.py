@@ -111,6 +111,7 @@ class Rows:
         count: int,
         what: str,
         drop: bool = False,
+        allow: bool = False,
     ) -> np.ndarray:
         """The row of each example in a separate file; one it lacks has -1, or goes."""
         ids = self._ids_of(separate)
@@ -120,7 +121,7 @@ class Rows:
             return self._in_row_order(count, what, others)
         rows = self._found(ids, what)
         kept = rows >= 0
-        if not kept.all():
+        if not kept.all() and not (allow and kept.any()):
             lacking = self.ids[~kept]
             if drop:
                 self.ids, self.old = self.ids[kept], self.old[kept]

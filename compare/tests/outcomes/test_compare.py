@@ -305,7 +305,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
     classes = tmp_path / "a.csv"
     classes.write_text("id,prediction\n1,0\n2,1\n")
     for words, says in (
-        ([old, old, "--labels", old], "--labels is for predicted classes"),
+        ([old, old, "--labels", old], "correct is judged already; no queue is needed"),
         ([classes, classes, "--tolerance", "1"], "--tolerance is for outcomes"),
         ([old, old, "--max-share-worse", "0.5"], "no such number here"),
     ):
