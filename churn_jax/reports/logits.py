@@ -232,7 +232,7 @@ class LogitsReport:
 
     def __str__(self) -> str:
         """The table and the sentences as a terminal shows them."""
-        return plain_text(study_document(self.found))
+        return plain_text(study_document(self.found).as_lines())
 
     def _repr_html_(self) -> str:
         return html_table(self.found)

@@ -13,7 +13,6 @@ from churn_compare.documents import (
     Strong,
     Table,
     Text,
-    bullets,
     csv_text,
     markdown,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "updates_markdown",
     "updates_section",
     "updates_table",
-    "updates_terminal",
 ]
 
 _WIDE = 150  # columns of a terminal that has room for every rate
@@ -88,33 +86,20 @@ _FIGURES = (
 
 
 def updates_section(report: Report) -> Section:
-    """Tables and figures of the page; without blocks for a study without updates."""
+    """Tables and figures; without blocks for a study without updates."""
     updates = report.updates
     if updates is None:
         return Section("", [])
-    notes = [Text(remark, "note") for remark in updates.remarks]
-    if not updates.results:
-        return Section("Updates", notes)
-    blocks = [
-        *notes,
-        Text(" ".join(_sentences(updates)), "soft"),
-        updates_table(updates),
-        *_gains(report),
-        Fold(
-            (Strong(_EVERY),),
-            flip_tables(updates),
-            open=len(updates.versions) <= _MOST_OPEN,
-        ),
-        Grid(drawn_later(_FIGURES, updates)),
-    ]
+    blocks: list[Block] = [Text(remark, "note") for remark in updates.remarks]
+    if updates.results:
+        few = len(updates.versions) <= _MOST_OPEN
+        blocks += [
+            updates_table(updates, " ".join(_sentences(updates))),
+            *_gains(report),
+            Fold((Strong(_EVERY),), flip_tables(updates), open=few),
+            Grid(drawn_later(_FIGURES, updates)),
+        ]
     return Section("Updates", blocks)
-
-
-def updates_terminal(report: Report) -> list[Table]:
-    """The rates, with the updates that are left out below, and what was gained."""
-    updates = _updates(report)
-    lines = (*_sentences(updates), *updates.remarks)
-    return [updates_table(updates, "Updates", " ".join(lines)), *_gains(report)]
 
 
 def _gains(report: Report) -> list[Table]:
@@ -124,13 +109,7 @@ def _gains(report: Report) -> list[Table]:
 
 def updates_markdown(report: Report) -> str:
     """The text of `updates.md`."""
-    updates = _updates(report)
-    blocks: list[Block] = []
-    if updates.results:
-        blocks += [updates_table(updates), *map(Text, _sentences(updates))]
-        blocks += _gains(report)
-        blocks.append(Section(_EVERY, flip_tables(updates)))
-    blocks.append(bullets(updates.remarks))
+    blocks = [updates_section(report)]
     if paper := paper_updates(report):
         blocks.append(paper_section(paper, "Update"))
     return markdown(Document(f"{report.study.config.title}: updates", blocks=blocks))
@@ -200,7 +179,7 @@ def _sentences(updates: Updates) -> tuple[str, ...]:
     return tuple(out)
 
 
-def updates_table(updates: Updates, title: str = "", caption: str = "") -> Table:
+def updates_table(updates: Updates, caption: str = "") -> Table:
     """The rates, one row per update and set of examples."""
     second = [q for q in RATES if q.name in _SECOND]
     if not any(result.second for result in updates.results):
@@ -224,7 +203,7 @@ def updates_table(updates: Updates, title: str = "", caption: str = "") -> Table
             for q in second
         ]
         rows.append(cells)
-    return Table(columns, rows, title, caption)
+    return Table(columns, rows, caption=caption)
 
 
 def flip_tables(updates: Updates) -> list[Table]:
