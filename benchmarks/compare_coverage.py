@@ -34,7 +34,7 @@ from scipy import optimize, special, stats
 from churn_compare.estimates import all_examples
 from churn_compare.groups import coded, pool
 from churn_compare.intervals import ClassNumbers, intervals, mcnemar_of, ratios
-from churn_compare.noise import noise_test, retraining_p
+from churn_compare.noise import noise_of, noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.pair import Scanned, ScannedSide
@@ -185,7 +185,7 @@ class Runs:
         """Churn within the sides, and what the update adds."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(61)
         weights = weights / weights.sum()
-        within = []
+        within, flips = [], []
         for offset in (self.offset, self.offset + self.gain):
             # two runs of a version share its own part of the difficulty as well
             spread = np.hypot(self.shared, self.own)
@@ -194,12 +194,17 @@ class Runs:
             differ = 2 * SAME_WRONG * (1 - SAME_WRONG)
             churn = 2 * right * (1 - right) + differ * (1 - right) ** 2
             within.append(float(weights @ churn))
-        expected = sum(within) / 2
+            flips.append(float(weights @ (right * (1 - right))))
+        expected, truth = sum(within) / 2, self.truth()
+        expected_nfr = sum(flips) / 2
         return {
             "within_old": within[0],
             "within_new": within[1],
             "expected": expected,
-            "excess": self.truth()["churn"] - expected,
+            "excess": truth["churn"] - expected,
+            "expected_nfr": expected_nfr,
+            "excess_nfr": truth["negative_flip_rate"] - expected_nfr,
+            "excess_pfr": truth["positive_flip_rate"] - expected_nfr,
         }
 
 
@@ -324,7 +329,9 @@ def table_scores(trials: int) -> None:
 
 def table_noise(trials: int) -> None:
     names = ("within_old", "within_new", "expected", "excess")
-    header("noise", ("rejects", "old", "new", "expect", "excess"))
+    of_flips = ("expected_nfr", "excess_nfr", "excess_pfr")
+    heads = ("rejects", "old", "new", "expect", "excess", "NFR rej", "expect", "excess")
+    header("noise", (*heads, "PFR"))
     updates = (("equal", 0.0, 0.0), ("small", 0.3, 0.3), ("large", 0.5, 1.0))
     for label, gain, own in updates:
         for shift in (0.05, 0.15):
@@ -333,17 +340,24 @@ def table_noise(trials: int) -> None:
             for examples in (200, 2000):
                 for old, new in ((2, 2), (3, 3), (5, 5)):
                     rng = np.random.default_rng(0)
-                    rejected, held = 0, np.zeros(4)
+                    found = np.zeros(9)
                     for _ in range(trials):
-                        found = noise_test(model.draw(rng, examples, old, new)[0])
-                        assert found is not None
-                        rejected += found.p < 0.05
-                        for k, name in enumerate(names):
-                            part = getattr(found, name)
-                            held[k] += part.low <= truth[name] <= part.high
+                        numbers = ClassNumbers(*model.draw(rng, examples, old, new))
+                        every = all_examples(examples, None, 0.95)
+                        noise = noise_of(numbers, every)
+                        parts = [getattr(noise, name) for name in names]
+                        beyond = numbers.beyond_runs(every)
+                        parts += [beyond[name].of(0) for name in of_flips]
+                        nfr = parts[5]
+                        held = [
+                            part.low <= truth[name] <= part.high
+                            for name, part in zip((*names, *of_flips), parts)
+                        ]
+                        rejects = not nfr.low <= 0 <= nfr.high
+                        found += [noise.p < 0.05, *held[:4], rejects, *held[4:]]
                     row(
                         f"{label}, shift {shift}, N {examples}, R {old}, {new}",
-                        100 * np.array([rejected, *held]) / trials,
+                        100 * found / trials,
                     )
 
 

@@ -133,7 +133,7 @@ def version_sections(report: Report) -> list[Section]:
             Text("\n".join(step.notes), "note remark"),
             *(
                 Fold(part.title, part.blocks, open=True, heading=True)
-                for part in sections(step)
+                for part in sections("", step)
             ),
         ]
         title = f"{step.old.name} → {step.new.name}"
@@ -166,7 +166,7 @@ def logits_glossary(report: Report, entries: Sequence[Term]) -> list[Term]:
     ]
     names = {name.strip() for term in kept for name in term.name.split(",")}
     for step in _updates(report).values():
-        for term in terms(step):
+        for term in terms([step]):
             if term.name not in names:
                 names.add(term.name)
                 kept.append(term)

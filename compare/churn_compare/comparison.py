@@ -19,23 +19,21 @@ from churn_compare.findings import (
     scatter_points,
 )
 from churn_compare.gate_file import Gating, as_gates, waivers_of
-from churn_compare.gate_outcomes import counted_by_gates, judge
-from churn_compare.gates import Gate, GateError, check_gates, closest, margin_of
+from churn_compare.gate_outcomes import judge
+from churn_compare.gates import EXCESS, Gate, GateError, check_gates, closest, margin_of
 from churn_compare.groups import coded, parts_of
 from churn_compare.intervals import (
     ClassNumbers,
-    cluster_effect,
     estimates,
-    mcnemar_of,
 )
-from churn_compare.noise import noise_test
+from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
-from churn_compare.reading.labels import read_columns
+from churn_compare.reading.labels import read_slices
 from churn_compare.reading.sides import read_side, same_file, side_names
-from churn_compare.result import Precision, Version, Waiver
+from churn_compare.result import Version, Waiver
 from churn_compare.scanning.scan import scan
 
 
@@ -133,7 +131,7 @@ def compare(
     if by:
         if slices is not None:
             raise ValueError("slices are given, so `by` has nothing to choose from")
-        slices = read_columns(old, by, id_column)
+        slices = read_slices(old, id_column, only=by)
     read = functools.partial(
         _side, used, ids=ids, prediction_column=prediction_column, **columns
     )
@@ -211,16 +209,17 @@ def compare_pair(
     numbers = ClassNumbers(scanned, pair.labels)
     every = all_examples(pair.examples, pair.clusters, level)
     found = estimates(numbers, every, resamples=resamples, seed=seed)
-    noise = noise_test(scanned, clusters=pair.clusters, level=level, seed=seed)
+    noise = noise_of(numbers, every)
+    if noise is not None:
+        found[EXCESS] = noise.excess
     groupings = {}
     if pair.labels is not None:
         classes, group = np.unique(pair.labels, return_inverse=True)
         groupings["class"] = [pair.class_name(of) for of in classes.tolist()], group
     groupings |= {column: coded(values) for column, values in pair.slices.items()}
-    parts = parts_of(numbers, every, groupings, pair.ids, waivers, pool)
-    precision = None
-    if parts.within is not None:
-        precision = Precision(parts.within, parts.detectable)
+    fields, said = parts_of(
+        numbers, every, groupings, pair.ids, waivers, pool, pair.cluster_column
+    )
     listed, total = largest_regressions(pair, scanned, regressions)
     result = CompareResult(
         old=_version(pair.old),
@@ -228,10 +227,9 @@ def compare_pair(
         examples=pair.examples,
         level=level,
         quantities=found,
+        **fields,
         flow=class_flow(pair, scanned),
-        mcnemar=mcnemar_of(numbers, every),
         noise=noise,
-        groups=parts.groups,
         regressions=listed,
         regressions_total=total,
         curves=(
@@ -248,22 +246,17 @@ def compare_pair(
             *confirmed,
             *_ties(pair, scanned),
             *_pairing(pair, scanned),
-            *parts.notes,
+            *said,
         ),
+        runs=(len(scanned.old.predicted), len(scanned.new.predicted)),
         paired=scanned.paired,
-        clusters=cluster_effect(numbers, every, pair.cluster_column),
-        precision=precision,
         equivalent=margin,
-        waived=parts.waived,
-        pooled=parts.pooled,
         read=(
             *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
             *_decided(pair, scanned),
         ),
     )
-    about: dict[str, Any] = {"level": level, "noise": noise, "precision": precision}
-    judged = judge(gates, *counted_by_gates(result), **about)
-    return dataclasses.replace(result, gates=judged)
+    return dataclasses.replace(result, gates=judge(gates, result))
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:

@@ -229,8 +229,7 @@ def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
         row = [Cell(title_of(step), link=link)]
         row += [_cell(step[name], name) for name in names]
         if step.labelled:
-            p = NOTHING if step.mcnemar is None else p_text(step.mcnemar.p)
-            row.append(Cell(p))
+            row.append(Cell(p_text(step.p)))
         rows.append(row)
     if several:
         nan = float("nan")

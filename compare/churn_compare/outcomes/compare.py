@@ -8,18 +8,18 @@ import numpy as np
 
 from churn_compare.estimates import all_examples
 from churn_compare.gate_file import Gating, as_gates, waivers_of
-from churn_compare.gate_outcomes import counted_by_gates, judge
-from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
+from churn_compare.gate_outcomes import judge
+from churn_compare.gates import ALL_SLICES, EQUIVALENT, Gate, GateError
 from churn_compare.groups import coded, parts_of
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
 from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesResult
 from churn_compare.outcomes.values import Measure, Normalization
-from churn_compare.quantities import QUANTITIES
+from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.sides import same_file, side_names
-from churn_compare.result import GateOutcome, Precision, Waiver
+from churn_compare.result import GateOutcome, Waiver
 from churn_compare.waivers import waived_rows
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -147,8 +147,7 @@ def compare_outcomes(
         examples=len(joined.ids),
         level=level,
         measures=measures,
-        clusters=joined.cluster_count,
-        gates=_judged(wanted, measures, level),
+        gates=_judged(wanted, measures),
         notes=(*joined.notes, *same, *useless),
         read=(
             *account_lines(
@@ -177,25 +176,21 @@ def _findings(
         quantiles = {q: float(np.quantile(change, q)) for q in _QUANTILES}
     changes, total = _changes(measure, joined.ids, listed)
     slices = {column: coded(values) for column, values in joined.slices.items()}
-    parts = parts_of(numbers, every, slices, joined.ids, waivers, pool)
-    order = (*QUANTITIES, EXCESS)
+    fields, _ = parts_of(
+        numbers, every, slices, joined.ids, waivers, pool, joined.cluster_column
+    )
     return MeasureFindings(
         name=measure.name,
         kind=measure.kind,
         runs=numbers.runs,
         level=level,
-        quantities={n: found[n] for n in order if n in found},
+        quantities=in_order(found),
         quantiles=quantiles,
-        p=float(numbers.p(every)[0]),
-        detectable=parts.detectable,
-        within=parts.within,
         equivalent=equivalent,
         lower_is_better=measure.lower_is_better,
-        slices=parts.groups,
-        pooled=parts.pooled,
         changes=changes,
         changes_total=total,
-        waived=parts.waived,
+        **fields,
     )
 
 
@@ -232,7 +227,7 @@ def _changes(
 
 
 def _judged(
-    gates: Sequence[Gate], measures: Sequence[MeasureFindings], level: float
+    gates: Sequence[Gate], measures: Sequence[MeasureFindings]
 ) -> tuple[GateOutcome, ...]:
     """Every gate on every measure that has its number."""
     outcomes = []
@@ -246,11 +241,7 @@ def _judged(
                 + "; --by makes slices of columns" * bool(gate.grouping)
             )
         for measure in about:
-            precision = None
-            if measure.within is not None:
-                precision = Precision(measure.within, measure.detectable)
-            counted = counted_by_gates(measure)
-            (outcome,) = judge([gate], *counted, level=level, precision=precision)
+            (outcome,) = judge([gate], measure)
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"
                 where = f"{measure.name} {outcome.where}".strip()
@@ -294,5 +285,5 @@ def _has(measure: MeasureFindings, gate: Gate) -> bool:
         return gate.quantity in measure.quantities
     return any(
         gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
-        for of in measure.slices
+        for of in measure.groups
     )

@@ -74,11 +74,7 @@ class Joined:
     clusters: np.ndarray | None
     slices: Mapping[str, np.ndarray]
     notes: tuple[str, ...]
-
-    @property
-    def cluster_count(self) -> int | None:
-        """How many clusters there are; None where examples are independent."""
-        return None if self.clusters is None else int(self.clusters.max()) + 1
+    cluster_column: str = ""  # that the clusters are from, "" if from none
 
 
 def join_outcomes(
@@ -111,11 +107,8 @@ def join_outcomes(
     if old.ids is not None and not inputs and len(ids) > 1 and counts_rows(ids):
         notes.append("Ids count the rows: both files must keep the same order.")
     sides = ((old, rows_old), (new, rows_new))
-    column_of = any(
-        isinstance(clusters, str) and clusters in s.rest for s in (old, new)
-    )
-    belonging = None
-    if column_of or (isinstance(clusters, str) and slices is None):
+    belonging, column = None, isinstance(clusters, str)
+    if column and (slices is None or clusters in {**old.rest, **new.rest}):
         belonging = numbers_of_clusters(_column(clusters, notes, *sides), clusters)
     elif clusters is not None:
         found = read_clusters(clusters, (slices,), id_column)
@@ -179,7 +172,8 @@ def join_outcomes(
         notes += said
     notes += settle(_never_right(measures, old, new, normalize), confirm)
     groupings = {name: values[keep] for name, values in groupings.items()}
-    return Joined(tuple(measures), ids, belonging, groupings, tuple(notes))
+    named = clusters if column else ""
+    return Joined(tuple(measures), ids, belonging, groupings, tuple(notes), named)
 
 
 def _never_right(measures, old, new, normalize) -> list[Doubt]:

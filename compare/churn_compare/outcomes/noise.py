@@ -11,7 +11,7 @@ import numpy as np
 
 from churn_compare.estimates import Groups, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
-from churn_compare.outcomes.joining import equal, join_outcomes, target_of
+from churn_compare.outcomes.joining import Joined, equal, join_outcomes, target_of
 from churn_compare.outcomes.reading import (
     Outcomes,
     answers_of,
@@ -25,6 +25,7 @@ from churn_compare.reading.account import account_lines
 from churn_compare.reading.clusters import NO_CLUSTER, read_clusters
 from churn_compare.reading.rows import Rows
 from churn_compare.reading.sides import read_side
+from churn_compare.result import Clusters
 
 _ROWS = 2**16  # of scores at once
 
@@ -91,8 +92,7 @@ def noise_floor(
     joined = join_outcomes(whole, whole, on_missing="intersect", **joining)
     groups = all_examples(len(joined.ids), joined.clusters, level)
     measures = [
-        _findings(measure, groups, joined.ids, regressions)
-        for measure in joined.measures
+        _findings(measure, groups, joined, regressions) for measure in joined.measures
     ]
     used = {clusters: "clusters"} if isinstance(clusters, str) else {}
     return OutcomesResult(
@@ -101,7 +101,6 @@ def noise_floor(
         examples=len(joined.ids),
         level=level,
         measures=tuple(measures),
-        clusters=joined.cluster_count,
         notes=tuple(dict.fromkeys((*notes, *joined.notes))),
         read=account_lines(
             [(of.name, of.account and of.account.using(used)) for of in sides]
@@ -216,7 +215,7 @@ def _with_runs(
 
 
 def _findings(
-    measure: Measure, groups: Groups, ids: np.ndarray, listed: int
+    measure: Measure, groups: Groups, joined: Joined, listed: int
 ) -> MeasureFindings:
     runs = measure.old
     pairs = list(itertools.combinations(runs, 2))
@@ -241,18 +240,19 @@ def _findings(
             two = dataclasses.replace(two, shown=texts)
         before, after = two.text("old", i), two.text("new", i)
         target = "" if measure.target is None else measure.text("target", i)
-        rows.append(Change(str(ids[i]), before, after, target, float(differ[i])))
+        rows.append(Change(str(joined.ids[i]), before, after, target, float(differ[i])))
+    clusters = None
+    if joined.clusters is not None:
+        sizes = np.bincount(joined.clusters)
+        named = len(sizes), int(sizes.max()), np.nan, np.nan, joined.cluster_column
+        clusters = Clusters(*named)
     return MeasureFindings(
+        clusters=clusters,
         name=measure.name,
         kind=measure.kind,
         runs=(len(runs), len(runs)),
         level=groups.level,
         quantities=found,
-        quantiles={},
-        p=np.nan,
-        detectable=np.nan,
-        within=None,
-        equivalent=None,
         of_runs=tuple(means),
         changes=tuple(rows),
         changes_total=len(unstable),

@@ -39,7 +39,7 @@ def check(given):
     same = {"confirm": ["same-file"], "on_missing": "intersect"}
     measures = compare_outcomes(given, given, by=["task"], **same)
     assert measures["set"]["mean_distance"].value == 0.25  # a and its samples
-    assert measures["answer"].slices[0].name == "t"
+    assert measures["answer"].groups[0].name == "t"
 
 
 def test_lists_records_and_arrow():
