@@ -141,7 +141,8 @@ def version_sections(report: Report) -> list[Section]:
             found.append(Section(title, blocks, detail="full"))
         else:
             found.append(Section("", [Fold(title, blocks, heading=True)]))
-    every = matrix_tables(report.versions, report.versions.names)
+    several = len(steps) > 1  # else the update has their numbers
+    every = matrix_tables(report.versions, report.versions.names) if several else []
     return [Section("Every row against every other", every, detail="full"), *found]
 
 

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 __all__ = [
     "csv_table",
     "html_table",
+    "in_terminal",
     "markdown_table",
     "print_report",
     "render",
@@ -300,9 +301,14 @@ def print_report(report: Report, console: Console | None = None) -> None:
         report: what `write` returned.
         console: where to; the standard output by default.
     """
+    print_document(in_terminal(report), console)
+
+
+def in_terminal(report: Report) -> Document:
+    """The verdict as lines, and where the page is."""
     found, page = study_document(report).as_lines(), report.files.get("report.html")
     written = Text(f"Report: {page}" if page else "")
-    print_document(Document("", blocks=[*found.blocks, written]), console)
+    return Document(found.title, blocks=[*found.blocks, written])
 
 
 def study_document(report: Report) -> Document:

@@ -1,7 +1,5 @@
 """Model updates as blocks of a document, as Markdown and as CSV."""
 
-from collections.abc import Sequence
-
 from churn_compare.documents import (
     Block,
     Column,
@@ -17,8 +15,9 @@ from churn_compare.documents import (
     markdown,
 )
 from churn_compare.documents.plotting import drawn_later
+from churn_compare.versions_report import heat_map, matrix_tables
 from churn_jax.reports import updates_figures
-from churn_jax.reports.cells import ABSENT, estimate_fields, share
+from churn_jax.reports.cells import ABSENT, estimate_fields
 from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,
@@ -207,32 +206,15 @@ def updates_table(updates: Updates, caption: str = "") -> Table:
 
 
 def flip_tables(updates: Updates) -> list[Table]:
-    """Mean NFR of every two models, on all examples and, if they differ, on known."""
-    heads = ("Old, new", *updates.labels)
-    out = []
-    if len(updates.flips):
-        caption = (
-            "NFR % of every model (columns) in place of every other (rows), mean over "
-            "all pairs of runs; on the diagonal, over different runs of one model."
-        )
-        rows = _percentages(updates.labels, updates.flips)
-        out.append(Table(heads, rows, caption=caption))
-    if updates.known_flips is not None:
-        caption = (
-            "The same on the examples whose class the old model knows, where it does "
-            "not know all of them."
-        )
-        whole = _percentages(updates.labels, updates.flips)
-        rows = _percentages(updates.labels, updates.known_flips)
-        rows = [row for row, other in zip(rows, whole, strict=True) if row != other]
-        out.append(Table(heads, rows, caption=caption))
-    return out
-
-
-def _percentages(labels: Sequence[str], matrix) -> list[tuple[str, ...]]:
-    return [
-        (label, *map(share, row)) for label, row in zip(labels, matrix, strict=True)
-    ]
+    """Every two models, on all examples and, if they know other classes, on known."""
+    if updates.matrices is None:
+        return []
+    found = matrix_tables(updates.matrices, updates.labels)
+    if (known := updates.known_flips) is not None:
+        title = "Negative flips (NFR) %, known"
+        caption = "NFR on the examples whose class the old model knows."
+        found.append(heat_map(updates.labels, 100 * known, title, caption, 2))
+    return found
 
 
 def paper_updates(report: Report) -> PaperNumbers | None:

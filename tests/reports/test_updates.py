@@ -157,15 +157,17 @@ def test_the_numbers_are_those_of_cross_pairs(written):
 def test_every_model_against_every_other(written):
     updates = written.updates
     assert updates.versions == ("baseline", "none", "kd", "half")
-    np.testing.assert_allclose(updates.flips[0, :2], [0.1, 0.1])
-    np.testing.assert_allclose(updates.flips[1, 0], 0.05)
+    flips = updates.matrices.negative_flip_rate
+    np.testing.assert_allclose(flips[0, :2], [0.1, 0.1])
+    np.testing.assert_allclose(flips[1, 0], 0.05)
     # Known classes are half of the examples, and flips are on these alone.
-    np.testing.assert_allclose(updates.known_flips[3], 2 * updates.flips[3])
-    np.testing.assert_array_equal(updates.known_flips[:3], updates.flips[:3])
-    whole, known = flip_tables(updates)
+    np.testing.assert_allclose(updates.known_flips[3], 2 * flips[3])
+    np.testing.assert_array_equal(updates.known_flips[:3], flips[:3])
+    churn, whole, relative, known = flip_tables(updates)
     assert whole.columns == ("Old, new", "Baseline", "None", "Kd", "Half")
-    assert whole.rows[0][:3] == ("Baseline", "10.00", "10.00")
-    assert [cells[0] for cells in known.rows] == ["Half"]
+    assert [cell.text for cell in whole.cells[0][:3]] == ["Baseline", "10.00", "10.00"]
+    assert [cells[0] for cells in known.rows] == ["Baseline", "None", "Kd", "Half"]
+    assert churn.cells[0][2].text == "15.00" and relative.cells[0][2].text == "0.694"
 
 
 def test_the_section_on_the_page_in_markdown_and_in_the_terminal(written, undrawn):

@@ -134,20 +134,16 @@ def test_a_document_in_markdown():
 
 
 def test_a_level_of_detail_decides_what_a_writer_shows():
-    blocks = [
-        Text("verdict"),
-        Section("S", [Text("summary")], detail="summary"),
-        Section("F", [Text("full")], detail="full"),
-        Fold("G", [Text("folded")]),
-    ]
-    document = Document("t → u", ["a", "", "b"], blocks)
+    blocks = [Text("verdict")]
+    blocks += [Section(d[0], [Text(d)], detail=d) for d in ("summary", "full")]
+    document = Document("t → u", ["a", "", "b"], [*blocks, Fold("G", [Text("folded")])])
     body = html_page(document).partition("<body>")[2]
     assert all(word in body for word in ("verdict", "summary", "full", "folded"))
-    brief = document.at("summary")
-    assert markdown(brief) == "# t → u\n\na; b\n\nverdict\n\n## S\n\nsummary\n"
+    brief = markdown(document.at("summary"))
+    assert brief == "# t → u\n\na; b\n\nverdict\n\n## s\n\nsummary\n"
     assert plain_text(document.as_lines()) == "t -> u\na; b\nverdict\n"
     said = plain_text(document.as_lines("full"))
-    assert said == "t -> u\na; b\nverdict\n\nS\nsummary\n\nF\nfull\nfolded\n"
+    assert said == "t -> u\na; b\nverdict\n\ns\nsummary\n\nf\nfull\nfolded\n"
 
 
 def test_a_narrow_terminal_has_fewer_columns():
