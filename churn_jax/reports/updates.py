@@ -7,6 +7,7 @@ all that most of it needs, so logits are read one model at a time and dropped ag
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
 import jax
 import numpy as np
@@ -197,7 +198,7 @@ class UpdateResult:
     # `[.]` negative flips of the pairs shown first by the rank, in the old run, of the
     # class that the new run predicts
     ranks: np.ndarray
-    flips: Flips | None = None  # of every old run and every new one
+    flips: Flips  # of every old run and every new one
     # against the update to the study's baseline; None where it is not compared
     gain: Gain | None = None
 
@@ -221,7 +222,7 @@ class Updates:
     results: tuple[UpdateResult, ...]
     versions: tuple[str, ...]  # names of the models that appear in an update
     labels: tuple[str, ...]  # theirs
-    matrices: VersionMatrices | None  # of every two of them, None without updates
+    matrices: Any  # `VersionMatrices` of them; None without updates
     # `[V, V]` mean NFR on the examples whose class the old model knows; None where all
     # models know the same classes
     known_flips: np.ndarray | None
@@ -371,7 +372,10 @@ def _rates(flips: Flips, own) -> tuple[Rates, Rates | None]:
 
 def _assembled(names: Iterable[str], pairs: int, wrong, found) -> Rates:
     numbers = jax.device_get((found.mean, found.std, found.stderr))
-    estimates = {name: Estimate(*map(float, of)) for name, *of in zip(names, *numbers)}
+    estimates = {
+        name: Estimate(float(mean), float(std), float(stderr))
+        for name, mean, std, stderr in zip(names, *numbers)
+    }
     return Rates(pairs, over_runs(wrong[0]), over_runs(wrong[1]), **estimates)
 
 

@@ -138,9 +138,8 @@ class VersionMatrices:
     def between(self, old: int, new: int) -> Flips:
         """The flips from the runs of one version to those of another, `[A, B]`."""
         rows, columns = (np.flatnonzero(self.version == v) for v in (old, new))
-        counts = (
-            None if of is None else of[np.ix_(rows, columns)] for of in self.flips[1:]
-        )
+        pairs = np.ix_(rows, columns)
+        counts: Any = (None if of is None else of[pairs] for of in self.flips[1:])
         return Flips(self.flips.examples, *counts)
 
 

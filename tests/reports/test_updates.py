@@ -331,7 +331,7 @@ def updates_of(*results):
         label, value = label or ("", 0.1)
         rates = Rates(4, *[Estimate(value, 0.0, 0.01)] * 6)
         facts = (old, new, label or f"{old} {new}", False, "all", 10, rates, None)
-        found.append(UpdateResult(*facts, ranks=np.zeros(2, int)))
+        found.append(UpdateResult(*facts, np.zeros(2, int), None))
     names = tuple(dict.fromkeys(n for r in found for n in (r.old, r.new)))
     flips = np.zeros((len(names),) * 2)
     return Updates(tuple(found), names, names, flips, None, ())
