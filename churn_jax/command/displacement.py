@@ -112,6 +112,6 @@ def displacement(argv: Sequence[str]) -> int:
     out = arguments.out or arguments.folder / "displacement"
     command = shlex.join(["churn-jax", "displacement", *argv])
     written = report.write_displacement(found, out, command=command)
-    print_document(report.displacement_document(found))
+    print_document(report.displacement_document(found).as_lines())
     print(f"\n{time.perf_counter() - began:.0f} s. Page: {written}")
     return 0

@@ -175,5 +175,5 @@ def _show(command: str, folder: Path, seconds: float) -> None:
     from churn_jax.reports.diversity import collect_diversity, write_diversity
 
     written = write_diversity(folder, command=command)
-    print_document(collect_diversity(folder))
+    print_document(collect_diversity(folder).as_lines())
     print(f"\n{seconds:.0f} s. Page: {written}")

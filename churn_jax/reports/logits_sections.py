@@ -138,11 +138,12 @@ def version_sections(report: Report) -> list[Section]:
         ]
         title = f"{step.old.name} → {step.new.name}"
         if len(steps) == 1:
-            found.append(Section(title, blocks))
+            found.append(Section(title, blocks, detail="full"))
         else:
             found.append(Section("", [Fold(title, blocks, heading=True)]))
-    every = matrix_tables(report.versions, report.versions.names)
-    return [Section("Every row against every other", every), *found]
+    several = len(steps) > 1  # else the update has their numbers
+    every = matrix_tables(report.versions, report.versions.names) if several else []
+    return [Section("Every row against every other", every, detail="full"), *found]
 
 
 def logits_section(report: Report) -> Section:
@@ -153,7 +154,8 @@ def logits_section(report: Report) -> Section:
         for row in report.rows
     }
     level = 0.95 if report.versions is None else report.versions.level
-    return Section("What was compared", [Facts(facts | made(level, "Software"))])
+    shown = Facts(facts | made(level, "Software"))
+    return Section("What was compared", [shown], detail="full")
 
 
 def logits_glossary(report: Report, entries: Sequence[Term]) -> list[Term]:

@@ -14,14 +14,12 @@ from churn_compare.documents import (
     Document,
     Strong,
     Text,
-    bullets,
     html_fragment,
     html_page,
     json_text,
     markdown,
     plain_text,
     plain_values,
-    with_headings,
 )
 from churn_compare.exports import junit, rows_of_update
 from churn_compare.result import (
@@ -58,18 +56,13 @@ class Display(Judged):
         Args:
             full: whether it is printed in full detail, and not only the verdict.
         """
-        document = self.document().at("full" if full else "verdict")
-        title = [Text(document.title.replace("→", "->"), "best")]
-        facts = [Text(fact, "soft") for fact in document.facts]
-        blocks = [*title, *facts, *with_headings(document.blocks)]
-        return Document(document.title, blocks=blocks)
+        return self.document().as_lines("full" if full else "verdict")
 
     def markdown(self) -> str:
         """A comment for a pull request."""
         document = self.document().at("summary")
-        facts = bullets([fact for fact in document.facts if fact])
         title = document.title.replace("→", "->")
-        return markdown(Document(title, blocks=[facts, *document.blocks]), level=3)
+        return markdown(dataclasses.replace(document, title=title), level=3)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from churn_compare.documents import MARKDOWN, Table
-from churn_compare.documents.blocks import visible_blocks
+from churn_compare.documents import Table
 from churn_jax.analysis import corruption_summary, out_of_distribution
 from churn_jax.reports.artefacts import ReportError
 from churn_jax.reports.diversity import collect_diversity, write_diversity
@@ -53,7 +52,7 @@ def put(folder, section, settings, parts, arrays=None):
 
 def cells(document):
     """The only table, by row."""
-    (section,) = visible_blocks(document.blocks, MARKDOWN)
+    section, _ = document.blocks  # and what was run
     (table,) = (block for block in section.blocks if isinstance(block, Table))
     return {row[0]: row[1:] for row in table.rows}
 
