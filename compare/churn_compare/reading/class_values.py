@@ -89,6 +89,8 @@ def with_missing(values: Any, what: str, none: bool = False) -> ClassValues:
     pc = arrow_compute()
     column = values
     if not hasattr(column, "null_count"):
+        if np.asarray(values).dtype.kind in "biu":
+            return as_class_values(values, what)
         try:
             column = pa.chunked_array([pa.array(np.asarray(values), from_pandas=True)])
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
