@@ -20,7 +20,8 @@ sign-flip test rejects equal versions at 5 %; `precision` how often a change of 
 as large as the detectable one is found, and one as large as the margin is taken for
 equivalent. `pooled` has the mean change over several benchmarks, and how often tests of
 it reject equal versions at 5 %. `labels` has flips by the labels of some of the changed
-examples (rows: examples, churn, shares of it that get worse and better, labels).
+examples (rows: examples, churn, shares of it that get worse and better, labels), and
+`deciding` the median number of these that decide a limit.
 """
 
 import argparse
@@ -868,6 +869,45 @@ def table_labels(trials: int) -> None:
         row(heading, 100 * held / max(tried, 1))
 
 
+def table_deciding(trials: int) -> None:
+    """How many labels decide a limit of 1 % on NFR, in these examples."""
+    limit = 0.01
+    header("deciding", ("changed", "one look", "any time", "% of all"))
+    for N, churn, nfr in itertools.product(
+        (2000, 20_000), (0.01, 0.04, 0.2), (0.002, 0.006, 0.015, 0.04)
+    ):
+        if nfr >= churn:
+            continue
+        rng, found = np.random.default_rng(0), []
+        for _ in range(trials):
+            changed = rng.binomial(N, churn)
+            worse = (rng.random(changed) < nfr / churn).astype(float)
+            if not changed or worse.sum() == limit * N:
+                continue
+
+            def fixed(n: int, worse=worse, changed=changed, N=N) -> tuple:
+                mean = float(worse[:n].mean())
+                stratum = Stratum("", changed, n, mean, 0.0, (mean, 0.0, mean))
+                ends = ends_of(Sampled(N, (stratum,), 0.95), "negative_flip_rate")
+                return ends.low, ends.high
+
+            def always(n: int, worse=worse, changed=changed, N=N) -> tuple:
+                ends = confidence_sequence(worse[:n], changed, 0.95)
+                return ends[0] * changed / N, ends[1] * changed / N
+
+            needed = []
+            for ends in (fixed, always):
+                low, high = 0, changed
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    below, above = ends(middle)
+                    open_ = below <= limit <= above
+                    low, high = (middle, high) if open_ else (low, middle)
+                needed.append(high)
+            found.append([changed, *needed, 100 * needed[1] / N])
+        row(f"{N}, {100 * churn:g} %, NFR {100 * nfr:g} %", np.median(found, axis=0))
+
+
 TABLES = {
     "one": table_one,
     "runs": table_runs,
@@ -881,6 +921,7 @@ TABLES = {
     "precision": table_precision,
     "pooled": table_pooled,
     "labels": table_labels,
+    "deciding": table_deciding,
 }
 
 
