@@ -170,7 +170,7 @@ def planned(axis: str, chips: int) -> dict[str, float]:
     from churn_jax.planning.scaling import grown
     from churn_jax.studies import ModelConfig, preset
 
-    config = preset("mnist")
+    config = preset("experiments/reproducibility/small.py:mnist")
     train = dataclasses.replace(config.train, replicas=1, seed_numbers=())
     data = dataclasses.replace(config.data, train_size=None)
     config = dataclasses.replace(

@@ -13,8 +13,6 @@ import tyro
 from churn_compare.documents import print_document
 from churn_jax.command.options import read_options
 
-__all__ = ["displacement"]
-
 DESCRIPTION = (
     "Reads the predictions of a finished study whose rows have many replicas, forms "
     "ensembles of them, and compares the norm of the logits' displacement with what "

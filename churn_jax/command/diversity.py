@@ -15,8 +15,6 @@ from churn_jax.command.run import Launched, run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.training.progress import Display, Work
 
-__all__ = ["diversity"]
-
 DESCRIPTION = (
     "Measures how much the members of a finished study's ensembles differ, and whether "
     "students move as their teachers do. Sections: teachers, students, jacobians and "

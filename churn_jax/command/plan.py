@@ -11,7 +11,6 @@ import tyro
 
 from churn_compare.array_files import write_file
 from churn_compare.documents import Document, Text
-from churn_compare.suggestions import did_you_mean
 from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     OWN,
@@ -27,8 +26,6 @@ from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.command.study_file import FileOptions, print_if_asked, with_file
 from churn_jax.setting_checks import check_least
 from churn_jax.training.progress import Display, Work
-
-__all__ = ["plan", "read_plan"]
 
 # What the file of a study or a stream says, and a plan does not need.
 _NOT_PLANNED = ("out", "minutes", "log", "only", "launch", "evaluation", "warm_share")
@@ -119,21 +116,14 @@ def _stream_arguments(config: Any):
 def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     """`(study, options, whether a mesh is named)` from the command line."""
     from churn_jax.studies import PRESETS
-    from churn_jax.studies.presets import parted
-    from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+    from churn_jax.studies.streams import STREAM_PRESETS, is_stream, stream_preset
 
     every = (*PRESETS, *STREAM_PRESETS)
-    names = ", ".join(every)
     given, file = with_file(argv, SHORT_FORMS, _NOT_PLANNED)
     name, rest = preset_first("plan", given, every, f", or {OWN} with --data FILE")
-    base = name.partition(":")[0]
-    known = base in PRESETS or base in STREAM_PRESETS or name == OWN
-    if not known and ":" not in parted(name)[0]:
-        hint = did_you_mean(base, every)
-        raise ValueError(f"unknown preset {name!r}; known: {names}{hint}")
     meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in argv)
     prog = f"churn-jax plan {name}"
-    if base in STREAM_PRESETS:
+    if is_stream(name):
         if file is not None:  # with the short forms of a stream
             given, file = with_file(argv, STREAM_SHORT_FORMS, _NOT_PLANNED)
             rest = given[1:]

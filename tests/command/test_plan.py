@@ -32,6 +32,10 @@ def without_compiler(monkeypatch):
     compile_with(monkeypatch, fake())
 
 
+CIFAR10 = "experiments/reproducibility/presets.py:cifar10"
+CLICKS = "experiments/anti_distillation/clicks.py"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -49,7 +53,7 @@ def without_compiler(monkeypatch):
         ("digits --grow up", "one of replicas, batch; got up"),
         ("digits --json no/such/x.json", "there is no folder no/such"),
         ("digits --json -", "--json needs the name of a file; got -"),
-        ("ad-table3", "needs the sizes of the tables"),
+        (f"{CLICKS}:table3", "needs the sizes of the tables"),
         ("own", "a study of your own data needs --data: an .npz file"),
     ],
 )
@@ -132,7 +136,7 @@ def test_a_broken_rule_or_no_room_is_exit_code_one(words, change, monkeypatch):
 @pytest.mark.parametrize(
     ("preset", "row", "mesh", "axes"),
     [
-        ("cifar10", "codistill_skl", "member=2,data=2", {"member", "data"}),
+        (CIFAR10, "codistill_skl", "member=2,data=2", {"member", "data"}),
         ("digits", "baseline", "replica=2", set()),
     ],
 )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from churn_jax.reports.published import Published, published, published_keys, table
-from churn_jax.studies.presets import PRESETS, preset
 
 PAPER, AD, ELODI = "reproducibility", "anti-distillation", "elodi"
 DATA = ("cifar10", "cifar100", "imagenet", "inaturalist2018", "svhn")
@@ -173,19 +172,6 @@ def test_rows_that_two_tables_repeat_are_equal():
     ):
         for metric, number in published(f"{ELODI}/{key}/imagenet")[name].items():
             assert number.mean == main[name][metric].mean, (key, metric)
-
-
-@pytest.mark.parametrize("name", [n for n in PRESETS if preset(n).published])
-def test_presets_name_published_tables_and_their_rows(name):
-    config = preset(name)
-    named = {spec.name for spec in config.methods}
-    named |= {f"{update.old}->{update.new}" for update in config.updates}
-    expected = set()
-    if config.published == f"{PAPER}/table6/cifar10":
-        expected = {"column2", "column3"}  # which cannot be assigned to rows
-    if config.published.startswith("diversity/"):  # some of the teachers, not all
-        expected = {"de1", "de2", "de3"}
-    assert set(published(config.published)) - named == expected
 
 
 def test_a_wrong_key_names_the_closest():

@@ -6,12 +6,12 @@ import pytest
 
 from churn_jax.methods import ERM, OneToOneDistillation
 from churn_jax.studies.grid import Axis, grid_points, programs
-from churn_jax.studies.presets import PRESETS, preset
 from churn_jax.training.optim import make_schedule
+from tests.experiments.presets import STUDIES, study
 
-STUDIES = [n for n in PRESETS if n.startswith(("dm-", "headline-diversity"))]
+OF_PAPER = [n for n in STUDIES if n.startswith(("dm-", "headline-diversity"))]
 STUDENTS = ("kd", "gaussian", "ods", "conf_ods")
-every_study = pytest.mark.parametrize("name", STUDIES)
+every_study = pytest.mark.parametrize("name", OF_PAPER)
 
 
 def training(config, row):
@@ -35,7 +35,7 @@ def numbers(config, row):
     ],
 )
 def test_recipe_is_the_released_one(name, teachers, students):
-    config = preset(name)
+    config = study(name)
     for row in ("teachers", "single"):
         assert numbers(config, row) == teachers
     for row in ("scratch", *STUDENTS):
@@ -51,7 +51,7 @@ def test_recipe_is_the_released_one(name, teachers, students):
 
 
 def test_learning_rate_rises_stays_and_falls_as_the_released_one():
-    config = preset("dm-cifar10-be4")
+    config = study("dm-cifar10-be4")
     for row, (up, flat, down, end) in (
         ("teachers", (5, 100, 180, 200)),
         ("kd", (5, 125, 225, 250)),
@@ -67,7 +67,7 @@ def test_learning_rate_rises_stays_and_falls_as_the_released_one():
 
 @every_study
 def test_rows_share_weights_and_learn_as_in_the_paper(name):
-    config = preset(name)
+    config = study(name)
     wide = config.data.name in ("cifar100", "tiny_imagenet") or config.baseline == "kd"
     for spec in config.methods:
         method, group = spec.method, spec.groups(config.model, 10)[0]
@@ -91,14 +91,14 @@ def test_rows_share_weights_and_learn_as_in_the_paper(name):
 
 
 def test_end2_has_more_teachers_than_conf_ods():
-    config = preset("dm-end2-cifar10")
+    config = study("dm-end2-cifar10")
     members = {s.name: s.method.members for s in config.methods}
     teachers = {m: members.pop(f"teachers_{m}") for m in (4, 8, 16, 32)}
     assert all(m == count for m, count in teachers.items())
     ends = {f"end2_{m}": 1 for m in (4, 8, 16, 32)}
     assert members == {**ends, "conf_ods_4": 4, "conf_ods_8": 8}
     for size, whole in ((4, "dm-cifar10-be4"), (8, "dm-cifar10-be8")):
-        alike, row = preset(whole), f"conf_ods_{size}"
+        alike, row = study(whole), f"conf_ods_{size}"
         assert config.spec(row).method == alike.spec("conf_ods").method
         assert training(config, row) == training(alike, "conf_ods")
     assert training(config, "end2_4") == training(config, "conf_ods_4")
@@ -106,19 +106,19 @@ def test_end2_has_more_teachers_than_conf_ods():
 
 def test_grids_differ_in_the_temperature_alone():
     for name in ("dm-table6", "dm-table7"):
-        rows = [s for s in preset(name).methods if s.name.startswith("kd_tau")]
+        rows = [s for s in study(name).methods if s.name.startswith("kd_tau")]
         assert [row.method.temperature for row in rows] == [1.0, 2.0, 4.0, 8.0]
         same = {jax.tree.structure(row.method) for row in rows}
         assert len(same) == 1 and {row.teacher for row in rows} == {"teachers"}
         assert all(r.method.replace(temperature=4.0) == rows[2].method for r in rows)
-    config = preset("dm-table6")
+    config = study("dm-table6")
     axes = [Axis.parse(f"{row.name}.alpha=0.1,1", config) for row in rows]
     points = [point for axis in axes for point in grid_points(config, axis)]
     assert [len(part) for part in programs(config, points)] == [8]  # side by side
 
 
 def test_other_directions_on_cifar10_are_those_of_the_appendix():
-    config, alike = preset("dm-cifar10-more"), preset("dm-cifar10-be4")
+    config, alike = study("dm-cifar10-more"), study("dm-cifar10-be4")
     methods = {spec.name: spec.method for spec in config.methods}
     for row in ("scratch", "kd", "gaussian", "ods"):
         assert methods[row] == alike.spec(row).method
@@ -132,7 +132,7 @@ def test_other_directions_on_cifar10_are_those_of_the_appendix():
 
 @pytest.mark.parametrize("name", ["dm-fashion", "dm-mnist", "dm-digits"])
 def test_cpu_studies_have_the_papers_rule_of_batches_and_rates(name):
-    config = preset(name)
+    config = study(name)
     batch, rate, decay, _ = numbers(config, "teachers")
     members = config.spec("teachers").method.members
     assert numbers(config, "ods")[:3] == (batch // members, rate / members, decay)

@@ -2,41 +2,40 @@
 
 The paper has no experiment on these sets. Its constants hold where they can: eight
 members, alpha 0.8, dropout 0.2; KD and FD as in the public code. Networks, lengths,
-rates and K (3 of ten classes) are ours. Adam and not SGD: in networks without batch
-norm squared differences of logits diverge with momentum at a tenth of the rate that
-cross-entropy takes. No weight decay: as a term of the gradient, which Adam rescales, it
-pulls weights in use hardly and all others to zero. The rate and the length were chosen
-by the validation error of no treatment, the ensemble and ELODI with two runs; nothing
-was chosen by flips.
+rates and K (3 of ten classes) are ours. The rate and the length were chosen by the
+validation error of no treatment, the ensemble and ELODI with two runs; nothing was
+chosen by flips.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
-from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods.erm import ERM
 from churn_jax.methods.updating import BackwardCompatible
-from churn_jax.studies.presets.elodi_rows import (
-    COLUMNS,
+from churn_jax.studies.presets.elodi import (
     Rows,
     Setting,
     churn_distillation_rows,
-    curve_rows,
-    distance_rows,
+    cpu_study,
     elodi_pair,
     elodi_rows,
-    growth_rows,
     joined,
     main_rows,
-    offline_rows,
     pair,
 )
-from churn_jax.studies.presets.elodi_versions import (
+from experiments.elodi.rows import (
+    curve_rows,
+    distance_rows,
+    growth_rows,
+    offline_rows,
+)
+from experiments.elodi.versions import (
     architecture_rows,
     chain_rows,
     guide_rows,
@@ -44,12 +43,8 @@ from churn_jax.studies.presets.elodi_versions import (
     legacy_rows,
 )
 
-REPLICAS = 5
 TRAIN_SIZE = 10_000
 VALIDATION = 5000
-EPOCHS = 24
-BATCH_SIZE = 128
-LEARNING_RATE = 2e-3
 OLD = ModelConfig("mlp", features=(32,))
 MIDDLE = ModelConfig("mlp", features=(64, 64))
 NEW = ModelConfig("mlp", features=(128, 128))
@@ -57,46 +52,13 @@ NEW = ModelConfig("mlp", features=(128, 128))
 DENSE = Setting(old=OLD, new=NEW, top_k=3)
 
 
-def _study(
-    name: str,
-    title: str,
-    rows: Rows,
-    *,
-    data: DataConfig | None = None,
-    epochs: int = EPOCHS,
-    replicas: int = REPLICAS,
-    learning_rate: float = LEARNING_RATE,
-    baseline: str = "none",
-    model: ModelConfig = NEW,
-    augmentation: Augmentation = Augmentation(),
-) -> StudyConfig:
-    methods, updates = rows
-    if data is None:
-        data = DataConfig("fashion_mnist", train_size=TRAIN_SIZE, validation=VALIDATION)
+def _study(name: str, title: str, rows: Rows, **fields: Any) -> StudyConfig:
+    """On Fashion-MNIST, unless `fields` have other data."""
+    data = DataConfig("fashion_mnist", train_size=TRAIN_SIZE, validation=VALIDATION)
+    if "data" not in fields:
         title = f"{title} on Fashion-MNIST, {TRAIN_SIZE:,} training examples"
-    return StudyConfig(
-        name=name,
-        title=title,
-        data=data,
-        model=model,
-        train=TrainConfig(
-            replicas=replicas,
-            epochs=epochs,
-            batch_size=BATCH_SIZE,
-            eval_every_epochs=epochs,
-            optimizer=OptimizerConfig(
-                name="adam",
-                learning_rate=learning_rate,
-                weight_decay=0.0,
-                schedule="cosine",
-            ),
-            augmentation=augmentation,
-        ),
-        methods=methods,
-        baseline=baseline,
-        columns=COLUMNS,
-        updates=updates,
-    )
+    own: dict[str, Any] = {"data": data, "model": NEW}
+    return cpu_study(name, title, rows, **(own | fields))
 
 
 def _headline(name: str, title: str, widths: Sequence[int], **fields) -> StudyConfig:
@@ -112,7 +74,7 @@ def _headline(name: str, title: str, widths: Sequence[int], **fields) -> StudyCo
     return _study(name, title, rows, model=new, **fields)
 
 
-def headline_elodi() -> StudyConfig:
+def headline() -> StudyConfig:
     """The claim of Table 1 on the embedded digits."""
     return _headline(
         "headline-elodi",
@@ -124,7 +86,7 @@ def headline_elodi() -> StudyConfig:
     )
 
 
-def headline_elodi_14x14() -> StudyConfig:
+def headline_14x14() -> StudyConfig:
     """The claim of Table 1: 40,000 images of 14 x 14 pixels, dense 256 to dense 512.
 
     Crops of one pixel and mirrors, the same for a student and its teachers, are what
@@ -141,21 +103,12 @@ def headline_elodi_14x14() -> StudyConfig:
     )
 
 
-def elodi_digits() -> StudyConfig:
-    """The embedded digits: every method of Table 1 in a minute."""
-    s = dataclasses.replace(
-        DENSE, old=ModelConfig("mlp", features=(16,)), members=4, new=ModelConfig("mlp")
-    )
-    title = "A model update on the digits"
-    return _study("elodi-digits", title, main_rows(s), data=DataConfig(), model=s.new)
-
-
-def elodi_fashion() -> StudyConfig:
+def fashion() -> StudyConfig:
     """Table 1 and Figure 1: a small dense network is replaced by a larger one."""
     return _study("elodi-fashion", "Model updates", main_rows(DENSE))
 
 
-def elodi_fashion_more() -> StudyConfig:
+def fashion_more() -> StudyConfig:
     """Figure 6 and Tables 10 and 11, and weight interpolation, with dense networks."""
     rows = joined(
         curve_rows(DENSE, (1, 2, 4), (0.5, 0.6, 0.7, 0.9, 1.0)),
@@ -166,7 +119,7 @@ def elodi_fashion_more() -> StudyConfig:
     return _study("elodi-fashion-more", title, rows, replicas=3)
 
 
-def elodi_offline() -> StudyConfig:
+def offline() -> StudyConfig:
     """Table 11, where it makes a difference: images are cropped anew in every epoch."""
     rows = offline_rows(DENSE)
     crops = Augmentation(pad_crop=1)
@@ -174,12 +127,12 @@ def elodi_offline() -> StudyConfig:
     return _study("elodi-offline", title, rows, replicas=3, augmentation=crops)
 
 
-def elodi_growth() -> StudyConfig:
+def growth() -> StudyConfig:
     """Table 3: the old models know half the classes, or half of every class."""
     return _study("elodi-growth", "Growing data", growth_rows(DENSE, 10))
 
 
-def elodi_chain() -> StudyConfig:
+def chain() -> StudyConfig:
     """Tables 5 and 7: three versions, with and without an untreated first one."""
     models = (OLD, MIDDLE, NEW)
     chain, (legacy, legacies) = chain_rows(DENSE, models), legacy_rows(DENSE, models)
@@ -195,7 +148,7 @@ def elodi_chain() -> StudyConfig:
     return _study("elodi-chain", title, rows, baseline="v1")
 
 
-def elodi_architectures() -> StudyConfig:
+def architectures() -> StudyConfig:
     """Table 6: a dense network is replaced by networks of other families.
 
     Ensembles of 4, 3 runs, 8 epochs: convolutions take long on a CPU.
@@ -212,7 +165,7 @@ def elodi_architectures() -> StudyConfig:
     )
 
 
-def elodi_guides() -> StudyConfig:
+def guides() -> StudyConfig:
     """Table 8: guided by equal, mixed and all-different networks."""
     widths = ((24,), (32,), (40,), (48,), (24, 24), (32, 32), (40, 24), (48, 32))
     weak = [ModelConfig("mlp", features=w) for w in widths]
@@ -223,7 +176,7 @@ def elodi_guides() -> StudyConfig:
     return _study("elodi-guides", "Guiding ensembles", rows, replicas=3)
 
 
-def elodi_displacement() -> StudyConfig:
+def displacement() -> StudyConfig:
     """Section 3: 64 networks each of two architectures."""
     rows = (
         MethodSpec("dense", "Dense 32", ERM(), "[elodi] Fig. 5", model=OLD),
@@ -248,7 +201,7 @@ def elodi_displacement() -> StudyConfig:
     )
 
 
-def elodi_figures() -> StudyConfig:
+def figures() -> StudyConfig:
     """Figures 3, 8, 11 and 12 in small: two classes, two features, features.
 
     `churn-jax displacement` draws them: of the row `two`; of `plane` with the features
@@ -288,7 +241,7 @@ def elodi_figures() -> StudyConfig:
     )
 
 
-def elodi_wide() -> StudyConfig:
+def wide() -> StudyConfig:
     """Table 1's extremes with networks that can follow their ensembles: wide and long.
 
     Small networks do not learn the average of eight of their kind; these nearly do.
@@ -299,7 +252,7 @@ def elodi_wide() -> StudyConfig:
     return _study("elodi-wide", "Wider networks, trained longer", rows, epochs=40)
 
 
-def elodi_ag_news() -> StudyConfig:
+def ag_news() -> StudyConfig:
     """Table 4 with a small encoder: two trainings of one network on news in tokens.
 
     `--data.name` names a file of token ids; see `churn_jax.data.text`. Ensembles of 4

@@ -12,12 +12,8 @@ from churn_jax.configuration.network import ModelConfig, Sharing
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.studies.presets.diversity_rows import (
-    COLUMNS,
-    Recipe,
-    further_rows,
-    main_rows,
-)
+from churn_jax.studies.presets.diversity import COLUMNS, Recipe, main_rows
+from experiments.diversity.rows import further_rows
 
 MEMBERS = 4
 REPLICAS = 5
@@ -70,13 +66,13 @@ def _study(
     )
 
 
-def dm_fashion() -> StudyConfig:
+def fashion() -> StudyConfig:
     """Table 1 on Fashion-MNIST with LeNet5."""
     title = "Learning from ensembles on Fashion-MNIST"
     return _study("dm-fashion", title, main_rows(RECIPE))
 
 
-def dm_fashion_more() -> StudyConfig:
+def fashion_more() -> StudyConfig:
     """The appendices' rows on Fashion-MNIST, next to those they are compared with."""
     title = "Learning from ensembles on Fashion-MNIST: other directions"
     kept = [row for row in main_rows(RECIPE) if row.name in _COMPARED]
@@ -89,13 +85,13 @@ def dm_fashion_more() -> StudyConfig:
 _COMPARED = ("teachers", "single", "scratch", "kd", "ods")
 
 
-def dm_mnist() -> StudyConfig:
+def mnist() -> StudyConfig:
     """Table 1 on MNIST with LeNet5."""
     title = "Learning from ensembles on MNIST"
     return _study("dm-mnist", title, main_rows(RECIPE), data="mnist")
 
 
-def dm_cifar10_small() -> StudyConfig:
+def cifar10() -> StudyConfig:
     """Table 1 on a part of CIFAR-10 with LeNet5."""
     return _study(
         "dm-cifar10-small",
@@ -103,33 +99,6 @@ def dm_cifar10_small() -> StudyConfig:
         main_rows(RECIPE),
         data="cifar10",
         augmentation=Augmentation(pad_crop=4, flip=True),
-    )
-
-
-def dm_digits() -> StudyConfig:
-    """Table 1 on the embedded digits with an MLP: minutes on a laptop."""
-    # Sixteenths of grey, so a step that is seen is longer than one of 255.
-    recipe = dataclasses.replace(
-        RECIPE,
-        batch_size=16,
-        teacher_batch_size=16 * MEMBERS,
-        epochs=120,
-        teacher_epochs=96,  # in proportion as in the paper, 200 to 250
-        eval_every_epochs=10,
-        step_size=1 / 16,
-    )
-    study = _study(
-        "dm-digits",
-        "Learning from ensembles on the UCI hand-written digits",
-        main_rows(recipe),
-        data="digits",
-    )
-    return dataclasses.replace(
-        study,
-        title="Learning from ensembles on the UCI hand-written digits",
-        data=DataConfig(name="digits", train_size=500, validation=400),
-        model=ModelConfig(name="mlp", features=(64, 64), sharing=Sharing()),
-        train=recipe.train(replicas=REPLICAS, augmentation=Augmentation(shift=1)),
     )
 
 
@@ -181,7 +150,7 @@ def _headline(
     )
 
 
-def headline_diversity() -> StudyConfig:
+def headline() -> StudyConfig:
     """Does ODS help students? On the embedded digits, in two minutes."""
     recipe = dataclasses.replace(
         _HEADLINE, batch_size=16, teacher_batch_size=16 * MEMBERS, step_size=1 / 32
@@ -195,7 +164,7 @@ def headline_diversity() -> StudyConfig:
     )
 
 
-def headline_diversity_14x14() -> StudyConfig:
+def headline_14x14() -> StudyConfig:
     """Does ODS help students? On grey images of 14 x 14 pixels, in ten minutes.
 
     `churn-jax data fashion_mnist --shrink 2 --out fashion14.npz` makes the file.

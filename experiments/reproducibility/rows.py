@@ -1,4 +1,4 @@
-"""Rows that several presets share: the paper's methods and its ablations."""
+"""Rows that several of the paper's studies share: its ablations."""
 
 import dataclasses
 from typing import Any
@@ -6,94 +6,7 @@ from typing import Any
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods.base import Ramp
 from churn_jax.methods.codistillation import Codistillation
-from churn_jax.methods.ensemble_distillation import EnsembleDistillation
-from churn_jax.methods.erm import ERM, MinimumEntropy
-
-__all__ = [
-    "cross_sample",
-    "design_claims",
-    "fixed_input",
-    "fixed_seeds",
-    "on_grid",
-    "paper_rows",
-    "with_and_without_decay",
-]
-
-
-def paper_rows(
-    *,
-    entropy: float | None = None,
-    uniform_skl: float | None = None,
-    distillation: tuple[float, float] | None = None,
-    codistill_ce: float | None = None,
-    codistill_skl: float | None = None,
-    combined: tuple[float, float] | None = None,
-    ramp_steps: float,
-    stale: tuple[int, float] | None = None,
-    top_k: int | None = None,
-) -> tuple[MethodSpec, ...]:
-    """The methods of the paper's Tables 2 and 7; None leaves a row out.
-
-    Args:
-        entropy: alpha of Eq. 6.
-        uniform_skl: alpha of Eq. 7.
-        distillation: alpha and temperature of the distilled 2-ensemble, which brings
-            the row of its teacher.
-        codistill_ce: beta of the cross-entropy between peers.
-        codistill_skl: beta of Eq. 9.
-        combined: alpha and beta of Eq. 19.
-        ramp_steps: updates in which co-distillation's coefficients grow to their
-            value; the paper's ramp is linear, its length is not given.
-        stale: Co-distill CE as Anil et al. have it, whose numbers are not given: copies
-            of the peers refreshed every so many updates, and the burn-in in updates
-            before the peers matter. None is joint updates with a linear ramp.
-        top_k: the regularisers look at so many classes (ImageNet: 10).
-    """
-    linear = Ramp("linear", ramp_steps)
-    rows = [MethodSpec("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2")]
-
-    def add(name, label, method, equation, teacher=None):
-        rows.append(
-            MethodSpec(
-                name, label, method, f"[reproducibility] {equation}", teacher=teacher
-            )
-        )
-
-    if entropy is not None:
-        add("entropy", "Entropy", MinimumEntropy(alpha=entropy, top_k=top_k), "Eq. 6")
-    if uniform_skl is not None:
-        method = MinimumEntropy(alpha=uniform_skl, kind="uniform_skl", top_k=top_k)
-        add("uniform_skl", "SKL", method, "Eq. 7")
-    if distillation is not None:
-        alpha, temperature = distillation
-        ensemble = ERM(members=2, deploy="mean_probs")
-        student = EnsembleDistillation(alpha=alpha, temperature=temperature)
-        add("ensemble", "2-Ensemble", ensemble, "Table 7")
-        add("distillation", "2-Ensemble distil.", student, "Table 2", "ensemble")
-    if codistill_ce is not None:
-        method = Codistillation(
-            beta=codistill_ce, divergence="cross_entropy", beta_ramp=linear
-        )
-        if stale is not None:
-            refresh_steps, burn_in = stale
-            method = dataclasses.replace(
-                method,
-                update="independent",
-                refresh_steps=refresh_steps,
-                beta_ramp=Ramp("step", burn_in),
-            )
-        add("codistill_ce", "Co-distill CE", method, "Eq. 18")
-    if codistill_skl is not None:
-        method = Codistillation(beta=codistill_skl, beta_ramp=linear)
-        add("codistill_skl", "Co-distill SKL", method, "Eq. 9")
-    if combined is not None:
-        alpha, beta = combined
-        method = Codistillation(
-            beta=beta, alpha=alpha, top_k=top_k, beta_ramp=linear, alpha_ramp=linear
-        )
-        label = "Co-distill SKL + Entropy"
-        add("codistill_skl_entropy", label, method, "Eq. 19")
-    return tuple(rows)
+from churn_jax.methods.erm import ERM
 
 
 def on_grid(

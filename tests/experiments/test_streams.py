@@ -4,16 +4,17 @@ import pytest
 
 from churn_compare.documents.plotting import LONGEST_LABEL
 from churn_jax.reports.published import published
-from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+from churn_jax.studies.streams import stream_preset
 from churn_jax.studies.streams.presets import FORMS
+from tests.experiments.presets import STREAMS, stream
 
-every_preset = pytest.mark.parametrize("name", STREAM_PRESETS)
+every_preset = pytest.mark.parametrize("name", STREAMS)
 
 
 @every_preset
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_has_the_rows_of_its_study(name, form):
-    whole, changed = stream_preset(name), stream_preset(f"{name}:{form}")
+    whole, changed = stream(name), stream(f"{name}:{form}")
     assert [s.name for s in changed.methods] == [s.name for s in whole.methods]
     if form not in ("summed", "gated"):
         assert changed.methods == whole.methods
@@ -22,19 +23,19 @@ def test_every_form_has_the_rows_of_its_study(name, form):
 
 
 def test_replicas_differ_in_the_order_or_the_initialisation_or_after_half_the_stream():
-    seeds = {f: stream_preset(f"ad-table3{f}").train.seeds for f in ("", ":init")}
+    seeds = {f: stream(f"ad-table3{f}").train.seeds for f in ("", ":init")}
     assert (seeds[""].init, seeds[""].order) == ("fixed", "varied")
     assert (seeds[":init"].init, seeds[":init"].order) == ("varied", "fixed")
-    warm = stream_preset("ad-table3:warm:tiny")
+    warm = stream("ad-table3:warm:tiny")
     assert warm.warm_share == 0.5 and warm.train.seeds == seeds[""]
-    first = {f: stream_preset(f"ad-table3{f}").train for f in ("", ":init", ":warm")}
+    first = {f: stream(f"ad-table3{f}").train for f in ("", ":init", ":warm")}
     windows = {form: train.warm_windows for form, train in first.items()}
     assert windows == {"": 1, ":init": 0, ":warm": 0}
-    assert warm == stream_preset("ad-table3:tiny:warm")
+    assert warm == stream("ad-table3:tiny:warm")
 
 
 def test_every_row_of_the_papers_table_is_in_the_study_with_its_lambda_and_s():
-    methods = {s.name: s.method for s in stream_preset("ad-table3").methods}
+    methods = {s.name: s.method for s in stream("ad-table3").methods}
     table = published("anti-distillation/table3/clicks")
     assert set(table) <= set(methods)
     for name, printed in table.items():
@@ -46,7 +47,7 @@ def test_every_row_of_the_papers_table_is_in_the_study_with_its_lambda_and_s():
 
 
 def test_a_summed_label_loss_keeps_the_papers_lambda():
-    whole, summed = stream_preset("ad-table3"), stream_preset("ad-table3:summed")
+    whole, summed = stream("ad-table3"), stream("ad-table3:summed")
     for before, after in zip(whole.methods, summed.methods, strict=True):
         if before.name.startswith("baseline"):
             assert after == before
@@ -56,7 +57,7 @@ def test_a_summed_label_loss_keeps_the_papers_lambda():
 
 
 def test_a_gate_is_learned_and_deployed_in_every_row():
-    plain, gated = stream_preset("ad-table3"), stream_preset("ad-table3:gated")
+    plain, gated = stream("ad-table3"), stream("ad-table3:gated")
     assert gated.model.gate and not plain.model.gate
     for before, after in zip(plain.methods, gated.methods, strict=True):
         assert (after.name, after.method.deploy) == (before.name, "gate")
@@ -65,8 +66,8 @@ def test_a_gate_is_learned_and_deployed_in_every_row():
 
 
 def test_labels_are_different_and_short():
-    for name in (*STREAM_PRESETS, "ad-table3:summed"):
-        labels = [spec.label for spec in stream_preset(name).methods]
+    for name in (*STREAMS, "ad-table3:summed"):
+        labels = [spec.label for spec in stream(name).methods]
         assert len(set(labels)) == len(labels)
         assert max(map(len, labels)) <= LONGEST_LABEL  # legends show them whole
 

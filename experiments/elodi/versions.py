@@ -7,7 +7,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import Update
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.presets.elodi_rows import (
+from churn_jax.studies.presets.elodi import (
     Rows,
     Setting,
     equation_of,
@@ -15,14 +15,6 @@ from churn_jax.studies.presets.elodi_rows import (
     joined,
     pair,
 )
-
-__all__ = [
-    "architecture_rows",
-    "chain_rows",
-    "guide_rows",
-    "interpolation_rows",
-    "legacy_rows",
-]
 
 
 def _versions(s: Setting, models: Sequence[ModelConfig]):

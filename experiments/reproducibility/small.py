@@ -16,7 +16,8 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.methods.base import Ramp
 from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.presets import reproducibility_rows as rows
+from churn_jax.studies.presets.reproducibility import paper_rows
+from experiments.reproducibility import rows
 
 # The recipe on MNIST: lengths in epochs, coefficients picked on the validation split.
 TRAIN_SIZE = 1000
@@ -45,40 +46,6 @@ REFRESH_STEPS = TRAIN_SIZE // BATCH_SIZE
 BETAS = {"skl": CODISTILL_SKL, "l1": 2.0, "ce": CODISTILL_CE, "ce_both": 2.0}
 
 SIZES = (500, 1000, 2000, 4000, 8000)
-
-
-def digits() -> StudyConfig:
-    """UCI digits, few training examples, a wide MLP: churn in minutes on a laptop."""
-    epochs, steps_per_epoch = 80, 3
-    return StudyConfig(
-        name="digits",
-        title="Churn on the UCI hand-written digits",
-        data=DataConfig(name="digits", train_size=192, validation=600),
-        model=ModelConfig(name="mlp", features=(256, 256)),
-        train=TrainConfig(
-            replicas=10,
-            epochs=epochs,
-            batch_size=64,
-            eval_every_epochs=10,
-            optimizer=OptimizerConfig(
-                learning_rate=0.05,
-                weight_decay=1e-4,
-                schedule="cosine",
-                warmup_epochs=2,
-            ),
-            augmentation=Augmentation(shift=1),
-        ),
-        methods=rows.paper_rows(
-            # Picked on the validation split.
-            entropy=0.05,
-            uniform_skl=0.02,
-            distillation=(0.9, 4.0),
-            codistill_ce=2.0,
-            codistill_skl=0.6,
-            combined=(0.2, 0.6),
-            ramp_steps=float(epochs * steps_per_epoch // 4),
-        ),
-    )
 
 
 def _study(
@@ -139,7 +106,7 @@ def _headline(
     return _study(
         name,
         title,
-        rows.paper_rows(
+        paper_rows(
             **best,
             ramp_steps=float(steps),
             stale=(steps_per_epoch, float(steps // 4)),
@@ -152,7 +119,7 @@ def _headline(
     )
 
 
-def headline_reproducibility() -> StudyConfig:
+def headline() -> StudyConfig:
     """The methods of Tables 2 and 7 on the digits, in two minutes."""
     return _headline(
         "headline-reproducibility",
@@ -169,7 +136,7 @@ def headline_reproducibility() -> StudyConfig:
     )
 
 
-def headline_reproducibility_14x14() -> StudyConfig:
+def headline_14x14() -> StudyConfig:
     """The methods of Tables 2 and 7 on 1,000 examples of Fashion-MNIST, 14x14."""
     return _headline(
         "headline-reproducibility-14x14",
@@ -187,7 +154,7 @@ def headline_reproducibility_14x14() -> StudyConfig:
 
 
 def _paper_rows(longer: int = 1) -> tuple[MethodSpec, ...]:
-    return rows.paper_rows(
+    return paper_rows(
         entropy=ENTROPY,
         uniform_skl=UNIFORM_SKL,
         distillation=DISTILLATION,
@@ -233,7 +200,7 @@ def table1_mnist() -> StudyConfig:
 
 def table3_mnist() -> StudyConfig:
     """Weight decay on and off, as in Table 3."""
-    methods = rows.paper_rows(
+    methods = paper_rows(
         entropy=ENTROPY,
         uniform_skl=UNIFORM_SKL,
         codistill_skl=CODISTILL_SKL,
