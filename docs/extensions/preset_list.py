@@ -100,7 +100,7 @@ def _published(config: Any) -> str:
     """Which printed numbers the report shows next to the study's."""
     if not config.published:
         return ""
-    _, table, *data = config.published.split("/")
+    table, *data = config.published.rpartition(":")[2].split("/")
     place = table.replace("table", "Table ").replace("figure", "Figure ")
     of = f" ({data[0]})" if data else ""
     return f" Shown next to the paper's {place}{of}."

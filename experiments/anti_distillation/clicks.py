@@ -17,7 +17,7 @@ from churn_jax.studies.streams.presets import (
     stream_training,
 )
 
-TABLE = "anti-distillation/table3/clicks"
+TABLE = "experiments/anti_distillation/published.csv:table3/clicks"
 _PREPARE = (
     "python experiments/anti_distillation/prepare.py {name} RAW OUT.csv writes it from "
     "the files that the UCI repository hands out"

@@ -33,6 +33,7 @@ from churn_jax.studies.presets.anti_distillation import (
     strength_rows,
 )
 
+PUBLISHED = "experiments/anti_distillation/published.csv"
 # Tables 1 and 2.
 STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 STRENGTH = 0.5  # of Table 2
@@ -113,9 +114,7 @@ def _sizes(
 
 def _table1(form: str, what: str, rows: tuple[MethodSpec, ...]) -> StudyConfig:
     title = f"Anti-distillation on MNIST: {what}"
-    return mnist_study(
-        f"ad-{form}", title, rows, published="anti-distillation/table1/mnist"
-    )
+    return mnist_study(f"ad-{form}", title, rows, published=f"{PUBLISHED}:table1/mnist")
 
 
 def _table2(form: str, what: str, rows: tuple[MethodSpec, ...]) -> StudyConfig:
@@ -124,7 +123,7 @@ def _table2(form: str, what: str, rows: tuple[MethodSpec, ...]) -> StudyConfig:
         f"Anti-distillation on MNIST: {what}",
         rows,
         baseline="ensemble_2",
-        published="anti-distillation/table2/mnist",
+        published=f"{PUBLISHED}:table2/mnist",
     )
 
 

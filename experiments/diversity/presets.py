@@ -137,7 +137,7 @@ def cifar100() -> StudyConfig:
         recipe=CIFAR100,
         data="cifar100",
         model=WIDE,
-        published="diversity/table1/cifar100",
+        published="experiments/diversity/published.csv:table1/cifar100",
     )
 
 

@@ -101,7 +101,7 @@ def _imagenet(
         train=dataclasses.replace(train or recipe, replicas=replicas),
         methods=methods,
         baseline=baseline,
-        published=published and f"elodi/{published}",
+        published=published and f"experiments/elodi/published.csv:{published}",
         columns=COLUMNS,
         updates=updates,
     )

@@ -24,6 +24,8 @@ EPOCHS = 450
 BATCH_SIZE = 1024
 WARMUP_EPOCHS = 15
 
+PUBLISHED = "experiments/reproducibility/published.csv"
+
 # Ours.
 VALIDATION = 1000
 STEPS_PER_EPOCH = (50_000 - VALIDATION) // BATCH_SIZE
@@ -109,7 +111,7 @@ def cifar10() -> StudyConfig:
         "cifar10",
         "Churn on CIFAR-10 with ResNet-56",
         _paper_rows("cifar10"),
-        published="reproducibility/table2/cifar10",
+        published=f"{PUBLISHED}:table2/cifar10",
     )
 
 
@@ -130,7 +132,7 @@ def cifar100() -> StudyConfig:
         "Churn on CIFAR-100 with ResNet-56",
         _paper_rows("cifar100"),
         data="cifar100",
-        published="reproducibility/table2/cifar100",
+        published=f"{PUBLISHED}:table2/cifar100",
     )
 
 
@@ -141,7 +143,7 @@ def _table3(data: str) -> StudyConfig:
         f"Churn on {_TITLES[data]} with and without weight decay",
         rows.with_and_without_decay(methods),
         data=data,
-        published=f"reproducibility/table3/{data}",
+        published=f"{PUBLISHED}:table3/{data}",
     )
 
 
@@ -162,7 +164,7 @@ def table1() -> StudyConfig:
         "What causes churn on CIFAR-10: initialisation, order, augmentation",
         rows.fixed_seeds(),
         replicas=5,
-        published="reproducibility/table1/cifar10",
+        published=f"{PUBLISHED}:table1/cifar10",
     )
 
 
@@ -174,7 +176,7 @@ def table6() -> StudyConfig:
         rows.fixed_input(),
         model="resnet32",
         replicas=5,
-        published="reproducibility/table6/cifar10",
+        published=f"{PUBLISHED}:table6/cifar10",
     )
 
 
@@ -230,7 +232,7 @@ def svhn() -> StudyConfig:
             # As for CIFAR: copies up to an epoch old, burn-in until the warm-up ends.
             stale=(steps_per_epoch, float(warmup_epochs * steps_per_epoch)),
         ),
-        published="reproducibility/table2/svhn",
+        published=f"{PUBLISHED}:table2/svhn",
     )
 
 
@@ -274,7 +276,7 @@ def _imagenet(
             stale=(steps_per_epoch, float(warmup_epochs * steps_per_epoch)),
             top_k=10,  # the regularisers look at the ten most likely classes
         ),
-        published=f"reproducibility/table2/{name}",
+        published=f"{PUBLISHED}:table2/{name}",
     )
 
 

@@ -13,6 +13,7 @@ FILES = [
     for path in sorted(Path("experiments").glob("*/*.py"))
     if path.stem in ("presets", "small", "clicks")
 ]
+PAPERS = ("reproducibility", "anti_distillation", "diversity", "elodi")
 _FOUND = {
     config.name: (name, type(config))
     for file in FILES

@@ -36,7 +36,7 @@ def test_replicas_differ_in_the_order_or_the_initialisation_or_after_half_the_st
 
 def test_every_row_of_the_papers_table_is_in_the_study_with_its_lambda_and_s():
     methods = {s.name: s.method for s in stream("ad-table3").methods}
-    table = published("anti-distillation/table3/clicks")
+    table = published(stream("ad-table3").published).rows
     assert set(table) <= set(methods)
     for name, printed in table.items():
         assert methods[name].members == 3
