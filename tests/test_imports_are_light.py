@@ -47,7 +47,7 @@ def test_the_package_losses_and_metrics_are_light():
 ASKED = (
     "-h",
     *(f"{name} -h" for name in ("study", "sweep", "stream", "plan", "report")),
-    *(f"{name} -h" for name in ("compare", "diversity", "displacement", "doctor")),
+    *(f"{name} -h" for name in ("compare", "doctor")),
     "study --list",
     "study own -h",
     "study elodi-digits:tiny -h",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DisplacementDistribution,
         displacement_distribution,
         ensemble_displacement_norms,
+        few_classes,
         logit_displacement,
         top_k_share,
     )
@@ -99,6 +100,7 @@ __all__ = [
     "entropy_regularized_log_loss",
     "entropy_regularized_logistic_loss",
     "er_nfr_by_ensemble_size",
+    "few_classes",
     "flip_rank_counts",
     "goodness_of_fit",
     "gradient_signal_to_noise",

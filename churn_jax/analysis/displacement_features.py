@@ -10,12 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "FeatureAgreement",
-    "averaged_feature_agreement",
-    "averaged_feature_logits",
-]
-
 
 class FeatureAgreement(NamedTuple):
     """How close averaged features through one head come to averaged logits.

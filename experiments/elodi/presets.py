@@ -290,7 +290,7 @@ def _kinds(networks: Mapping[str, str], equation: str, **fields) -> Rows:
 def figure2() -> StudyConfig:
     """Figure 2: 16 networks of both kinds, for ensembles of every size.
 
-    `churn-jax displacement` draws the figure; `figure2_mixed` has its
+    `python -m experiments.elodi.displacement` draws the figure; `figure2_mixed` has its
     heterogeneous ensembles.
     """
     title = "ELODI, Figure 2: ensembles of every size"

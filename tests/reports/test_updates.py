@@ -19,7 +19,6 @@ from churn_jax.cli import main
 from churn_jax.configuration.codec import to_json
 from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import VALIDATION
-from churn_jax.reports.calibrated import calibrated_rows
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.updates import Rates, UpdateResult, Updates, flip_ranks
@@ -31,6 +30,7 @@ from churn_jax.reports.updates_report import (
     updates_markdown,
     updates_section,
 )
+from experiments.anti_distillation.calibrated import calibrated_rows
 from tests.reports.conftest import LABELS, classes_with, two_methods
 from tests.reports.fake_study import logits_of, write_study
 

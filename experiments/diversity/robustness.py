@@ -11,10 +11,8 @@ from churn_jax.analysis.corruption import QUANTITIES, corruption_summary
 from churn_jax.analysis.foreign_examples import out_of_distribution
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import DataError
-from churn_jax.studies.diversity.networks import deployed_logits, over_chunks, to_pixels
-from churn_jax.studies.diversity.study import AnalysedStudy, Part, evenly, spaced
-
-__all__ = ["corruption_parts", "ood_parts"]
+from experiments.diversity.networks import deployed_logits, over_chunks, to_pixels
+from experiments.diversity.study import AnalysedStudy, Part, evenly, spaced
 
 LARGEST = 500  # examples per call
 

@@ -1,8 +1,7 @@
-"""`churn-jax diversity` on a tiny study: numbers, going on, bad input."""
+"""The analyses on a tiny study: numbers, going on, bad input."""
 
 import dataclasses
 import json
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -11,17 +10,16 @@ import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax import metrics
-from churn_jax.cli import main
-from churn_jax.reports.diversity import write_diversity
-from churn_jax.reports.diversity_record import SectionRecord, as_numbers
 from churn_jax.reports.members import load_members
 from churn_jax.studies import DataConfig, preset, run_study
-from churn_jax.studies.diversity import DiversityOptions, run_diversity
-from churn_jax.studies.diversity.networks import to_pixels
-from churn_jax.studies.diversity.spread import example_keys, moved_pixels, steps_of
-from churn_jax.studies.diversity.study import AnalysedStudy
 from churn_jax.studies.finished import FinishedStudy
-from churn_jax.training.run import Interrupted
+from experiments.diversity.analyses import main
+from experiments.diversity.networks import to_pixels
+from experiments.diversity.record import SectionRecord, as_numbers
+from experiments.diversity.report import write_diversity
+from experiments.diversity.run import run_diversity
+from experiments.diversity.spread import example_keys, moved_pixels, steps_of
+from experiments.diversity.study import AnalysedStudy, DiversityOptions
 
 ROWS = ("teachers", "scratch", "kd", "ods")
 FEW = DiversityOptions(
@@ -98,12 +96,14 @@ def _with(run, **fields):
 @pytest.mark.slow
 def test_the_command_computes_every_section_and_goes_on(run, capsys):
     foreign = str(run.parent / "noise.npz")
-    words = ["diversity", str(run), "--examples", "40", "--jacobian-examples", "6"]
+    words = [str(run), "--examples", "40", "--jacobian-examples", "6"]
     words += ["--batch", "8", "--draws", "4", "--ood", foreign, "--corruptions"]
     words += ["--types", "fog", "--severities", "1", "5"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "corruptions: 8 parts" in said and "Matching of Jacobians" in said
+    assert (
+        "corruptions: 8 parts, 0 were there" in said and "Matching of Jacobians" in said
+    )
     assert (run / "diversity" / "diversity.html").exists()
     teachers = parts(run, "teachers")["teachers/0"]
     kinds = ("clean", "gaussian", "ods", "conf_ods", "transfer", "adversarial", "test")
@@ -118,20 +118,20 @@ def test_the_command_computes_every_section_and_goes_on(run, capsys):
     assert all(p["ods"]["signal_to_noise"] > 0 for p in parts(run, "matching").values())
     before = (run / "diversity" / "teachers.json").read_bytes()
     assert main(words) == 0
-    assert "teachers: finished before, kept" in capsys.readouterr().out
+    assert "teachers: 2 parts, 2 were there" in capsys.readouterr().out
     assert (run / "diversity" / "teachers.json").read_bytes() == before
 
 
 @pytest.mark.slow
 def test_a_stop_keeps_the_parts_that_are_done(run):
-    options, stop, seen = dataclasses.replace(FEW, seed=1), threading.Event(), []
+    options, seen = dataclasses.replace(FEW, seed=1), []
 
     def look(key):
         seen.append(key)
-        stop.set()
+        raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match="matching stopped after 1 of 2 parts"):
-        run_diversity(run, ("matching",), options, on_part=look, stop=stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_diversity(run, ("matching",), options, on_part=look)
     first = parts(run, "matching")
     assert list(first) == seen == ["kd/0"]
     run_diversity(run, ("matching",), options, on_part=seen.append)
@@ -190,23 +190,23 @@ def test_steps_are_those_of_the_rows_and_of_their_size(run):
         (["--ood", "{}/large.npz"], "images (16, 8, 1) of uint8"),
         (["--corruptions", "--types", "frog"], "no corruption 'frog'"),
         (["--examples", "0"], "examples must be at least 1"),
-        (["--data", "{}/noise.npz"], "is not what"),
+        (["--data.name", "{}/noise.npz"], "is not what"),
     ],
 )
 def test_bad_input_is_one_sentence(run, capsys, words, message):
     kept = ["--section", "ood"] if "--ood" in words else []
     kept = ["--section", "corruptions"] if "--corruptions" in words else kept
     words = [word.format(run.parent) for word in words]
-    assert main(["diversity", str(run), *kept, *words]) == 2
+    assert main([str(run), *kept, *words]) == 2
     (sentence,) = capsys.readouterr().err.splitlines()
     assert message in sentence
 
 
 def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
-    assert main(["diversity", str(tmp_path / "none")]) == 2
+    assert main([str(tmp_path / "none")]) == 2
     assert "is" in capsys.readouterr().err
     (tmp_path / "study.json").write_text(json.dumps({"config": {"name": "a"}}))
-    assert main(["diversity", str(tmp_path)]) == 2
+    assert main([str(tmp_path)]) == 2
     assert "is no record of a study" in capsys.readouterr().err
-    assert main(["diversity", "--examples", "3"]) == 2
-    assert "needs the folder" in capsys.readouterr().err
+    assert main(["--examples", "3"]) == 2
+    assert "the folder of a finished study comes first" in capsys.readouterr().err

@@ -9,18 +9,8 @@ import numpy as np
 from churn_jax.analysis.corruption import QUANTITIES, CorruptionSummary
 from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
 from churn_jax.analysis.jacobians import SimilarityROC, similarity_roc
-from churn_jax.reports.diversity_record import SectionRecord, as_numbers
 from churn_jax.reports.estimates import Estimate, over_runs
-
-__all__ = [
-    "Spread",
-    "corruptions_of",
-    "estimate",
-    "foreign_of",
-    "rocs_of",
-    "similarities_of",
-    "spreads_of",
-]
+from experiments.diversity.record import SectionRecord, as_numbers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -17,7 +17,8 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Split
 from churn_jax.ensembles import average_probs
 from churn_jax.methods.perturbing import Perturbing
-from churn_jax.studies.diversity.networks import (
+from churn_jax.typing import Array, Logits, PyTree
+from experiments.diversity.networks import (
     RowNetworks,
     Structure,
     chunks,
@@ -25,22 +26,12 @@ from churn_jax.studies.diversity.networks import (
     over_chunks,
     to_pixels,
 )
-from churn_jax.studies.diversity.study import (
+from experiments.diversity.study import (
     AnalysedStudy,
     DiversityOptions,
     Part,
     spaced,
 )
-from churn_jax.typing import Array, Logits, PyTree
-
-__all__ = [
-    "KINDS",
-    "Step",
-    "moved_pixels",
-    "steps_of",
-    "student_parts",
-    "teacher_parts",
-]
 
 # As reports show them; `transfer` follows a network that teaches nobody here.
 KINDS = ("clean", "gaussian", "ods", "conf_ods", "transfer", "adversarial", "test")

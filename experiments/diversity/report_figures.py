@@ -1,4 +1,4 @@
-"""Figures of `churn-jax diversity`, as SVG text that sits in an HTML page."""
+"""Figures of the analyses, as SVG text that sits in an HTML page."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,17 +18,7 @@ from churn_compare.documents.plotting import (
 from churn_jax.analysis.corruption import CorruptionSummary
 from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
 from churn_jax.analysis.jacobians import SimilarityROC
-from churn_jax.reports.diversity_numbers import Spread
-
-__all__ = [
-    "boxes",
-    "boxes_by_confidence",
-    "corruption_boxes",
-    "diversity_by_confidence",
-    "entropy_histograms",
-    "ratios",
-    "roc_curves",
-]
+from experiments.diversity.report_numbers import Spread
 
 FEWEST = 10  # examples of all runs in a bin that is drawn
 SMALLEST = 1e-4  # nats; what is below is as good as nothing

@@ -1,6 +1,6 @@
 """Figures 4 and 5 of the first paper as one image.
 
-python -m churn_jax.reports.landscapes --out landscapes.png
+python -m experiments.reproducibility.landscapes --out landscapes.png
 """
 
 import argparse
@@ -16,8 +16,6 @@ from churn_jax.analysis.landscapes import (
     entropy_regularized_logistic_loss,
     tempered_logistic_loss,
 )
-
-__all__ = ["ALPHAS", "TEMPERATURES", "main", "save_landscapes"]
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
@@ -64,7 +62,7 @@ def save_landscapes(
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the image; 2 for a file that cannot be written."""
     parser = argparse.ArgumentParser(
-        prog="python -m churn_jax.reports.landscapes",
+        prog="python -m experiments.reproducibility.landscapes",
         description="Figures 4 and 5 of the first paper: binary loss landscapes.",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")

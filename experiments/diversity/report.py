@@ -1,4 +1,4 @@
-"""The report of `churn-jax diversity`: members, Jacobians, foreign images."""
+"""The report of the analyses: members, Jacobians, foreign images."""
 
 import dataclasses
 import functools
@@ -23,10 +23,12 @@ from churn_compare.documents import (
     write_files,
 )
 from churn_jax.analysis.corruption import QUANTITIES
-from churn_jax.reports import diversity_figures as plots
 from churn_jax.reports.artefacts import ReportError, Study, read_study
 from churn_jax.reports.cells import number, percent
-from churn_jax.reports.diversity_numbers import (
+from churn_jax.reports.run_facts import page_facts, run_section
+from experiments.diversity import report_figures as plots
+from experiments.diversity.record import FOLDER, SECTIONS, SectionRecord
+from experiments.diversity.report_numbers import (
     Spread,
     corruptions_of,
     estimate,
@@ -35,10 +37,6 @@ from churn_jax.reports.diversity_numbers import (
     similarities_of,
     spreads_of,
 )
-from churn_jax.reports.diversity_record import FOLDER, SECTIONS, SectionRecord
-from churn_jax.reports.run_facts import page_facts, run_section
-
-__all__ = ["collect_diversity", "write_diversity"]
 
 KINDS = {
     "clean": "Training images",
@@ -77,8 +75,8 @@ def collect_diversity(run_dir, *, command: str = "") -> Document:
             sections.append(_BUILDERS[name](study, record))
     if not sections:
         raise ReportError(
-            f"{Path(run_dir) / FOLDER} has no results; churn-jax diversity {run_dir} "
-            "computes them"
+            f"{Path(run_dir) / FOLDER} has no results; "
+            f"python -m experiments.diversity.analyses {run_dir} computes them"
         )
     facts = page_facts(study.record, f"{study.config.train.replicas} runs per method")
     run = run_section(study.record, {"Runs per method": study.config.train.replicas})

@@ -11,12 +11,7 @@ from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_jax.analysis import ensemble_displacement_norms
 from churn_jax.reports.artefacts import ReportError, read_study
-from churn_jax.reports.displacement import (
-    displacement_report,
-    parts_of,
-    write_displacement,
-)
-from churn_jax.reports.displacement_figures import (
+from experiments.elodi.displacement_figures import (
     errors_and_flips,
     flip_kinds,
     flip_ranks,
@@ -26,12 +21,17 @@ from churn_jax.reports.displacement_figures import (
     two_classes,
     two_features,
 )
-from churn_jax.reports.displacement_numbers import (
+from experiments.elodi.displacement_numbers import (
     DisplacementOptions,
     FeatureSpace,
     Networks,
     compare_features,
     read_networks,
+)
+from experiments.elodi.displacement_report import (
+    displacement_report,
+    parts_of,
+    write_displacement,
 )
 from tests.reports.fake_study import noisy_logits, write_study
 

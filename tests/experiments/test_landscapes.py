@@ -1,6 +1,6 @@
 """The image of Figures 4 and 5: written, with every curve, refused where it cannot."""
 
-from churn_jax.reports.landscapes import ALPHAS, TEMPERATURES, main
+from experiments.reproducibility.landscapes import ALPHAS, TEMPERATURES, main
 
 
 def test_every_curve_is_in_the_image(tmp_path, drawn, capsys):

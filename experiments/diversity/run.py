@@ -2,23 +2,19 @@
 
 import dataclasses
 import datetime
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from churn_jax.configuration.study import DataConfig
 from churn_jax.data import is_tokens
-from churn_jax.reports.diversity_record import SECTIONS, SectionRecord
-from churn_jax.studies.diversity.jacobian_sections import jacobian_parts, matching_parts
-from churn_jax.studies.diversity.robustness import corruption_parts, ood_parts
-from churn_jax.studies.diversity.spread import student_parts, teacher_parts
-from churn_jax.studies.diversity.study import AnalysedStudy, DiversityOptions, Part
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import hardware
-from churn_jax.training.run import Interrupted
-
-__all__ = ["run_diversity"]
+from experiments.diversity.jacobian_sections import jacobian_parts, matching_parts
+from experiments.diversity.record import SECTIONS, SectionRecord
+from experiments.diversity.robustness import corruption_parts, ood_parts
+from experiments.diversity.spread import student_parts, teacher_parts
+from experiments.diversity.study import AnalysedStudy, DiversityOptions, Part
 
 _PARTS: Mapping[str, Callable[[AnalysedStudy], list[Part]]] = {
     "teachers": teacher_parts,
@@ -53,38 +49,28 @@ def run_diversity(
     options: DiversityOptions = DiversityOptions(),
     *,
     data: DataConfig | None = None,
-    on_start: Callable[[str, int, int], None] = lambda section, parts, done: None,
-    on_part: Callable[[str], None] = lambda key: None,
     on_note: Callable[[str], None] = lambda note: None,
-    stop: threading.Event | None = None,
+    on_part: Callable[[str], None] = lambda key: None,
 ) -> Path:
     """Computes sections of the analyses; parts that are there are kept.
+
+    The paper's counts of examples and draws are lost in our copy of its text; those of
+    `DiversityOptions` are ours. Directions follow every network in turn, a block of
+    examples each, where training draws one network per batch.
 
     Args:
         out: the folder of a finished study.
         sections: of `SECTIONS`.
         options: see `DiversityOptions`.
         data: where the data are; None is where they were when the study ran.
-        on_start: called with a section, its parts and how many are there.
-        on_part: called with the key of every part that has been computed.
         on_note: called with sentences for the user.
-        stop: when set, no further part is begun and `Interrupted` is raised.
+        on_part: called with the key of every part that has been computed.
 
     Returns:
         `out`.
 
     Raises:
         ValueError: there is no such section, row or study, or data do not fit.
-        Interrupted: `stop` was set; every part so far is saved.
-
-    Notes:
-        The paper's counts of examples and draws are lost in our copy of its text; those
-        of `DiversityOptions` are ours. Directions follow every network in turn, a block
-        of examples each, where training draws one network per batch.
-
-    References:
-        [diversity] Sec. 5 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
     for section in sections:
         if section not in SECTIONS:
@@ -111,13 +97,8 @@ def run_diversity(
             on_note(f"{section}: {_NOTHING.get(section, 'nothing to compute')}")
             continue
         left = [part for part in parts if not record.has(part.key, part.stamp)]
-        on_start(section, len(parts), len(parts) - len(left))
-        for number, part in enumerate(left):
-            if stop is not None and stop.is_set():
-                done = len(parts) - len(left) + number
-                raise Interrupted(
-                    f"{section} stopped after {done} of {len(parts)} parts"
-                )
+        on_note(f"{section}: {len(parts)} parts, {len(parts) - len(left)} were there")
+        for part in left:
             value, array = part.compute()
             record.put(part.key, part.stamp, value, array, _facts())
             on_part(part.key)

@@ -13,17 +13,15 @@ from churn_jax.analysis.jacobian_matching import (
 from churn_jax.analysis.jacobians import jacobian_similarity
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import Method
-from churn_jax.studies.diversity.networks import Structure, over_chunks, to_pixels
-from churn_jax.studies.diversity.spread import (
+from churn_jax.typing import Array, PyTree
+from experiments.diversity.networks import Structure, over_chunks, to_pixels
+from experiments.diversity.spread import (
     Step,
     example_keys,
     moved_pixels,
     steps_of,
 )
-from churn_jax.studies.diversity.study import AnalysedStudy, Part, spaced
-from churn_jax.typing import Array, PyTree
-
-__all__ = ["DRAWN", "jacobian_parts", "matching_parts"]
+from experiments.diversity.study import AnalysedStudy, Part, spaced
 
 CHUNK = 50  # examples whose Jacobians are in memory at once
 SHARES = (5, 25, 50, 75, 95)  # percent

@@ -8,7 +8,11 @@ import pytest
 from churn_compare.documents import markdown
 from churn_compare.store import Predictions, save_predictions
 from churn_jax.reports.artefacts import ReportError
-from churn_jax.reports.calibrated import calibrated_document, calibrated_rows, main
+from experiments.anti_distillation.calibrated import (
+    calibrated_document,
+    calibrated_rows,
+    main,
+)
 from tests.reports.fake_study import noisy_logits, write_study
 
 R, C = 4, 3

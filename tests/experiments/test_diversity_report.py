@@ -7,10 +7,10 @@ from churn_compare.documents import MARKDOWN, Table
 from churn_compare.documents.blocks import visible_blocks
 from churn_jax.analysis import corruption_summary, out_of_distribution
 from churn_jax.reports.artefacts import ReportError
-from churn_jax.reports.diversity import collect_diversity, write_diversity
-from churn_jax.reports.diversity_figures import corruption_boxes, entropy_histograms
-from churn_jax.reports.diversity_numbers import corruptions_of, rocs_of, spreads_of
-from churn_jax.reports.diversity_record import SectionRecord
+from experiments.diversity.record import SectionRecord
+from experiments.diversity.report import collect_diversity, write_diversity
+from experiments.diversity.report_figures import corruption_boxes, entropy_histograms
+from experiments.diversity.report_numbers import corruptions_of, rocs_of, spreads_of
 from tests.reports.fake_study import change_record, row_of, write_study
 
 ROWS = {"teachers": None, "scratch": None, "kd": "teachers"}
@@ -124,12 +124,12 @@ def test_parts_of_other_settings_or_of_another_training_are_not_kept(tmp_path):
     other = SectionRecord(tmp_path, "students", {"examples": 41})
     assert other.parts == {} and other.replaced
     again.path.write_text("{")
-    with pytest.raises(ValueError, match=r"students.json is not what churn-jax"):
+    with pytest.raises(ValueError, match=r"students.json is not what the analyses"):
         SectionRecord(tmp_path, "students", {"examples": 40})
 
 
 def test_a_study_without_results_says_how_to_compute_them(folder):
-    with pytest.raises(ReportError, match="churn-jax diversity"):
+    with pytest.raises(ReportError, match=r"experiments\.diversity\.analyses"):
         collect_diversity(folder)
 
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from churn_compare.store import load_predictions
-from churn_jax.cli import main
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.data import Split
 from churn_jax.methods import ERM, BackwardCompatible
 from churn_jax.studies import DataConfig, preset, run_study
-from churn_jax.studies.diversity.networks import feature_space
-from churn_jax.studies.diversity.robustness import corruption_parts
-from churn_jax.studies.diversity.study import AnalysedStudy, DiversityOptions
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.inputs import StudyError
+from experiments.diversity.robustness import corruption_parts
+from experiments.diversity.study import AnalysedStudy, DiversityOptions
+from experiments.elodi.displacement import main
+from experiments.elodi.displacement_features import feature_space
 
 FIXED = tuple((f"seeds.{name}", "fixed") for name in ("init", "order", "augment"))
 FEW = ["--sizes", "1", "--images", "2", "--draws", "20", "--resamples", "2"]
@@ -64,7 +64,7 @@ def test_features_under_a_networks_own_head_are_its_logits(run):
 
 @pytest.mark.slow
 def test_the_command_compares_features(run, capsys):
-    words = ["displacement", str(run), "--old", "compatible", *FEW]
+    words = [str(run), "--old", "compatible", *FEW]
     assert main([*words, "--features", "reference"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "How far features move, Compatible" in said

@@ -5,7 +5,7 @@ whether or not its runs agree better. So each run's logits are divided by the on
 temperature that suits the run's own validation split, and the study's prediction
 differences are taken again:
 
-    python -m churn_jax.reports.calibrated runs/ad-mnist --csv calibrated.csv
+    python -m experiments.anti_distillation.calibrated runs/ad-mnist --csv FILE
 """
 
 import argparse
@@ -46,13 +46,6 @@ from churn_jax.reports.cells import (
 )
 from churn_jax.reports.estimates import Estimate, over_runs, over_sets
 from churn_jax.reports.summary import known_by_some
-
-__all__ = [
-    "CalibratedRow",
-    "calibrated_document",
-    "calibrated_records",
-    "calibrated_rows",
-]
 
 QUANTITIES = {"prediction_difference": "Δ₁", "prediction_difference_2": "Δ₂"}
 FIRST = "prediction_difference"
@@ -236,7 +229,7 @@ def calibrated_records(rows: Sequence[CalibratedRow]) -> Records:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; 2 for a folder no table can be made of."""
     parser = argparse.ArgumentParser(
-        prog="python -m churn_jax.reports.calibrated",
+        prog="python -m experiments.anti_distillation.calibrated",
         description="Prediction differences of a study at equal calibration.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a study")

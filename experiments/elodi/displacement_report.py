@@ -1,4 +1,4 @@
-"""The report of `churn-jax displacement`: how far logits move, in words and tables."""
+"""The report on how far logits move, in words and tables."""
 
 import dataclasses
 import json
@@ -25,9 +25,10 @@ from churn_compare.documents import (
     write_files,
 )
 from churn_jax.analysis import UpdatesBySize
-from churn_jax.reports import displacement_figures as figures
 from churn_jax.reports.artefacts import Study, read_study
-from churn_jax.reports.displacement_numbers import (
+from churn_jax.reports.run_facts import page_facts, run_section
+from experiments.elodi import displacement_figures as figures
+from experiments.elodi.displacement_numbers import (
     FEWEST_NETWORKS,
     Comparison,
     DisplacementOptions,
@@ -39,15 +40,6 @@ from churn_jax.reports.displacement_numbers import (
     read_networks,
     updates_of_mixture,
 )
-from churn_jax.reports.run_facts import page_facts, run_section
-
-__all__ = [
-    "DisplacementReport",
-    "displacement_document",
-    "displacement_report",
-    "parts_of",
-    "write_displacement",
-]
 
 FIT_HEADS = (
     "Members",

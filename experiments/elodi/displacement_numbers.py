@@ -1,4 +1,4 @@
-"""The numbers of `churn-jax displacement`, from predictions of two rows of a study.
+"""How far logits move, from predictions of two rows of a study.
 
 A row's replicas are the networks; ensembles of all sizes are formed of them. What
 classes not all networks know are left out, and the examples of those classes. Norms of
@@ -31,22 +31,6 @@ from churn_jax.analysis import (
     top_k_share,
 )
 from churn_jax.reports.artefacts import TEST, ReportError, Study
-
-__all__ = [
-    "FEWEST_NETWORKS",
-    "Comparison",
-    "DisplacementOptions",
-    "FeatureNumbers",
-    "FeatureSpace",
-    "Networks",
-    "Norms",
-    "TopShares",
-    "compare_features",
-    "compare_norms",
-    "compare_rows",
-    "read_networks",
-    "updates_of_mixture",
-]
 
 FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
 SHOWN = 4  # images whose histograms are drawn

@@ -1,4 +1,4 @@
-"""What `churn-jax diversity` has computed: a file per section, grown part by part.
+"""What the analyses have computed: a file per section, grown part by part.
 
 A part is what one row's replica (or one corrupted test set) has given. It is kept until
 its row is trained again or the section is asked for with other settings, so the same
@@ -15,11 +15,9 @@ import numpy as np
 from churn_compare.array_files import NpzArrays, replace_file, write_file
 from churn_compare.documents import plain_values
 
-__all__ = ["FOLDER", "SECTIONS", "SectionRecord", "as_numbers"]
-
 FOLDER = "diversity"
 SECTIONS = ("teachers", "students", "jacobians", "matching", "ood", "corruptions")
-"""The analyses of `churn-jax diversity`, in their order."""
+"""The analyses in their order."""
 
 
 class SectionRecord:
@@ -43,7 +41,7 @@ class SectionRecord:
             parts, stamps = found["parts"], found["stamps"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"{self.path} is not what churn-jax diversity writes ({error!r}); "
+                f"{self.path} is not what the analyses write ({error!r}); "
                 "remove it to compute it again"
             ) from error
         if settings is not None and there != json.loads(json.dumps(self.settings)):
