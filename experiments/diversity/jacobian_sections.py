@@ -6,14 +6,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from churn_jax.analysis.jacobian_matching import (
-    GradientMoments,
-    jacobian_matching_gradient,
-)
-from churn_jax.analysis.jacobians import jacobian_similarity
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import Method
 from churn_jax.typing import Array, PyTree
+from experiments.diversity.jacobian_matching import (
+    GradientMoments,
+    jacobian_matching_gradient,
+)
+from experiments.diversity.jacobians import jacobian_similarity
 from experiments.diversity.networks import Structure, over_chunks, to_pixels
 from experiments.diversity.spread import (
     Step,

@@ -22,11 +22,11 @@ from churn_compare.documents import (
     markdown,
     write_files,
 )
-from churn_jax.analysis.corruption import QUANTITIES
 from churn_jax.reports.artefacts import ReportError, Study, read_study
 from churn_jax.reports.cells import number, percent
 from churn_jax.reports.run_facts import page_facts, run_section
 from experiments.diversity import report_figures as plots
+from experiments.diversity.corruption import QUANTITIES
 from experiments.diversity.record import FOLDER, SECTIONS, SectionRecord
 from experiments.diversity.report_numbers import (
     Spread,

@@ -15,9 +15,9 @@ from churn_compare.documents.plotting import (
     line_style,
     short_label,
 )
-from churn_jax.analysis.corruption import CorruptionSummary
-from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
-from churn_jax.analysis.jacobians import SimilarityROC
+from experiments.diversity.corruption import CorruptionSummary
+from experiments.diversity.foreign_examples import EntropyHistogram, OutOfDistribution
+from experiments.diversity.jacobians import SimilarityROC
 from experiments.diversity.report_numbers import Spread
 
 FEWEST = 10  # examples of all runs in a bin that is drawn

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from churn_jax.analysis.corruption import QUANTITIES, CorruptionSummary
-from churn_jax.analysis.foreign_examples import EntropyHistogram, OutOfDistribution
-from churn_jax.analysis.jacobians import SimilarityROC, similarity_roc
 from churn_jax.reports.estimates import Estimate, over_runs
+from experiments.diversity.corruption import QUANTITIES, CorruptionSummary
+from experiments.diversity.foreign_examples import EntropyHistogram, OutOfDistribution
+from experiments.diversity.jacobians import SimilarityROC, similarity_roc
 from experiments.diversity.record import SectionRecord, as_numbers
 
 

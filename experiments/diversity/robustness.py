@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from churn_jax import data
-from churn_jax.analysis.corruption import QUANTITIES, corruption_summary
-from churn_jax.analysis.foreign_examples import out_of_distribution
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import DataError
+from experiments.diversity.corruption import QUANTITIES, corruption_summary
+from experiments.diversity.foreign_examples import out_of_distribution
 from experiments.diversity.networks import deployed_logits, over_chunks, to_pixels
 from experiments.diversity.study import AnalysedStudy, Part, evenly, spaced
 

@@ -1,11 +1,19 @@
-"""Features of the rows of a finished study, and the head of their reference."""
+"""Features of networks that were trained to share a space, through one head.
 
+Backward-compatible training makes the features of several networks comparable, so their
+mean is a feature too. The displacements of `churn_jax.analysis` take features
+`[R, N, D]` as they take logits.
+"""
+
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from churn_jax.data import Dataset
 from churn_jax.studies.finished import FinishedStudy
@@ -17,7 +25,125 @@ from experiments.diversity.networks import (
     over_chunks,
     to_pixels,
 )
-from experiments.elodi.displacement_numbers import FeatureSpace
+
+
+class FeatureAgreement(NamedTuple):
+    """How close averaged features through one head come to averaged logits.
+
+    Attributes:
+        agreement: share of examples with the same arg max.
+        distance: mean Euclidean norm of the difference of the two logits, the mean
+            over classes taken off both, since it changes no prediction.
+        relative_distance: the same over the mean norm of the averaged logits.
+    """
+
+    agreement: float
+    distance: float
+    relative_distance: float
+
+
+def averaged_feature_logits(
+    features: ArrayLike, head_kernel: ArrayLike, head_bias: ArrayLike
+) -> NDArray[np.float64]:
+    """Logits of the mean feature of several networks under the reference's head.
+
+    `H_ref((1/R) sum_n F_n(x))`, which is near `(1/R) sum_n H_n(F_n(x))` where training
+    kept the heads H_n close to the reference's.
+
+    Args:
+        features: `[R, ..., D]` of R networks.
+        head_kernel: `[D_ref, C]`, last layer of the reference; of wider features the
+            first D_ref columns count.
+        head_bias: `[C]`.
+
+    Returns:
+        `[..., C]` float64.
+
+    Raises:
+        ValueError: the shapes do not fit, or the features are narrower than the head.
+
+    Example:
+        >>> features = [[[1.0, 0.0]], [[3.0, 2.0]]]
+        >>> averaged_feature_logits(features, [[1.0, 0.0], [0.0, 2.0]], [0.0, 1.0])
+        array([[2., 3.]])
+
+    References:
+        [elodi] Eq. 14 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+    features = np.asarray(features, np.float64)
+    kernel = np.asarray(head_kernel, np.float64)
+    bias = np.asarray(head_bias, np.float64)
+    if kernel.ndim != 2 or bias.shape != kernel.shape[1:]:
+        raise ValueError(
+            "head_kernel must be [D, C] and head_bias [C]; got "
+            f"{kernel.shape} and {bias.shape}"
+        )
+    if features.ndim < 2 or features.shape[-1] < len(kernel) or 0 in features.shape:
+        raise ValueError(
+            f"features must be [R, ..., D] with at least the head's {len(kernel)} "
+            f"columns; got shape {features.shape}"
+        )
+    return features.mean(axis=0)[..., : len(kernel)] @ kernel + bias
+
+
+def averaged_feature_agreement(
+    features: ArrayLike,
+    logits: ArrayLike,
+    head_kernel: ArrayLike,
+    head_bias: ArrayLike,
+) -> FeatureAgreement:
+    """Compares the mean feature under the reference's head with the mean logits.
+
+    The left side of the approximation is `(1/R) sum_n H_n(F_n(x))`, the networks' own
+    logits; the right side is `averaged_feature_logits`.
+
+    Args:
+        features: `[R, N, D]` of R networks.
+        logits: `[R, N, C]` of the same networks.
+        head_kernel, head_bias: as in `averaged_feature_logits`; errors as there.
+
+    Returns:
+        The `FeatureAgreement`; its relative distance is nan where all logits are equal.
+
+    Example:
+        >>> features = np.array([[[1.0, 0.0], [0.0, 1.0]]] * 2)
+        >>> averaged_feature_agreement(features, features, np.eye(2), np.zeros(2))
+        FeatureAgreement(agreement=1.0, distance=0.0, relative_distance=0.0)
+
+    References:
+        [elodi] Eq. 13 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
+        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+    """
+    through_head = averaged_feature_logits(features, head_kernel, head_bias)
+    logits = np.asarray(logits, np.float64)
+    wanted = (len(np.asarray(features)), *through_head.shape)
+    if logits.ndim != 3 or logits.shape != wanted:
+        raise ValueError(
+            "features [R, N, D] and logits [R, N, C] must be of the same networks and "
+            f"examples; got {np.shape(features)} and {logits.shape}"
+        )
+    averaged = logits.mean(axis=0)
+    same = np.argmax(averaged, axis=-1) == np.argmax(through_head, axis=-1)
+    centred = [x - x.mean(axis=-1, keepdims=True) for x in (averaged, through_head)]
+    distance = np.linalg.norm(centred[0] - centred[1], axis=-1).mean()
+    scale = np.linalg.norm(centred[0], axis=-1).mean()
+    relative = distance / scale if scale > 0 else np.nan
+    return FeatureAgreement(float(same.mean()), float(distance), float(relative))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureSpace:
+    """Features of rows that were trained to be compatible with one reference."""
+
+    reference: str  # label of the row that is the reference
+    one_reference: bool  # whether all replicas had the same reference
+    ids: NDArray  # `[N]` of all test examples
+    # row to `[R, N, D]`, D at least that of the reference
+    features: Mapping[str, NDArray]
+    kernel: NDArray[np.float64]  # `[D_ref, C]` of the reference's last layer
+    bias: NDArray[np.float64]  # `[C]`
+
 
 _CHUNK = 500  # examples at a time
 

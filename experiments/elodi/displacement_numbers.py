@@ -17,10 +17,8 @@ from churn_compare.class_sets import known_classes
 from churn_compare.store import check_comparable, is_stored, load_predictions
 from churn_compare.suggestions import did_you_mean
 from churn_jax.analysis import (
-    FeatureAgreement,
     GoodnessOfFit,
     UpdatesBySize,
-    averaged_feature_agreement,
     displacement_distribution,
     ensemble_displacement_norms,
     er_nfr_by_ensemble_size,
@@ -31,6 +29,11 @@ from churn_jax.analysis import (
     top_k_share,
 )
 from churn_jax.reports.artefacts import TEST, ReportError, Study
+from experiments.elodi.displacement_features import (
+    FeatureAgreement,
+    FeatureSpace,
+    averaged_feature_agreement,
+)
 
 FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
 SHOWN = 4  # images whose histograms are drawn
@@ -282,19 +285,6 @@ def updates_of_mixture(
         draws=min(options.draws, MOST_UPDATES),
         key=jax.random.key(options.seed),
     )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class FeatureSpace:
-    """Features of rows that were trained to be compatible with one reference."""
-
-    reference: str  # label of the row that is the reference
-    one_reference: bool  # whether all replicas had the same reference
-    ids: NDArray  # `[N]` of all test examples
-    # row to `[R, N, D]`, D at least that of the reference
-    features: Mapping[str, NDArray]
-    kernel: NDArray[np.float64]  # `[D_ref, C]` of the reference's last layer
-    bias: NDArray[np.float64]  # `[C]`
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -5,8 +5,9 @@ import pytest
 
 from churn_compare.documents import MARKDOWN, Table
 from churn_compare.documents.blocks import visible_blocks
-from churn_jax.analysis import corruption_summary, out_of_distribution
 from churn_jax.reports.artefacts import ReportError
+from experiments.diversity.corruption import corruption_summary
+from experiments.diversity.foreign_examples import out_of_distribution
 from experiments.diversity.record import SectionRecord
 from experiments.diversity.report import collect_diversity, write_diversity
 from experiments.diversity.report_figures import corruption_boxes, entropy_histograms

@@ -4,8 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.analysis import corruption_summary
-from churn_jax.analysis.corruption import QUANTITIES
+from experiments.diversity.corruption import QUANTITIES, corruption_summary
 from tests import reference_metrics as reference
 
 KINDS, SEVERITIES = ("fog", "snow", "contrast"), (1, 3)

@@ -16,16 +16,6 @@ from churn_jax.divergences import log_probs
 from churn_jax.perturbations.ods import Predict
 from churn_jax.typing import Array, Logits, PerExample, PyTree, Scalar
 
-__all__ = [
-    "DistillationExpansion",
-    "GradientMoments",
-    "distillation_expansion",
-    "gradient_signal_to_noise",
-    "jacobian_matching_gradient",
-    "jacobian_matching_term",
-    "matching_signal_to_noise",
-]
-
 
 def _check(images, perturbation):
     check_batch(images)

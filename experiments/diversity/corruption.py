@@ -21,8 +21,6 @@ from churn_jax.metrics import (
 )
 from churn_jax.setting_checks import check_choice
 
-__all__ = ["QUANTITIES", "CorruptionSummary", "Quartiles", "corruption_summary"]
-
 QUANTITIES = ("accuracy", "nll", "brier", "ece")
 
 Cell = tuple[str, int]  # a kind of corruption and its severity

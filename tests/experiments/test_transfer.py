@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.analysis import transferred_guide
 from churn_jax.perturbations import draw_guides
-from tests.analysis.test_jacobians import jacobians
+from experiments.diversity.transfer import transferred_guide
+from tests.experiments.test_jacobians import jacobians
 from tests.perturbations.networks import CLASSES, weights
 from tests.perturbations.test_ods import draw
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.analysis import (
+from churn_jax.metrics import roc_auc
+from experiments.diversity.jacobians import (
     jacobian_similarity,
     probability_jacobians,
     similarity_roc,
 )
-from churn_jax.metrics import roc_auc
 from tests.perturbations.networks import (
     CLASSES,
     FEATURES,

@@ -8,8 +8,6 @@ import jax.numpy as jnp
 from churn_jax._checks import check_same_shape
 from churn_jax.typing import Array, PerExample
 
-__all__ = ["TransferredGuide", "transferred_guide"]
-
 
 class TransferredGuide(NamedTuple):
     """A guide of the drawn teacher, expressed for another teacher.

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.analysis import (
+from churn_jax.perturbations import gaussian, ods
+from experiments.diversity.jacobian_matching import (
     GradientMoments,
     distillation_expansion,
     gradient_signal_to_noise,
@@ -13,8 +14,7 @@ from churn_jax.analysis import (
     jacobian_matching_term,
     matching_signal_to_noise,
 )
-from churn_jax.perturbations import gaussian, ods
-from tests.analysis.test_jacobians import STUDENT, TEACHER
+from tests.experiments.test_jacobians import STUDENT, TEACHER
 from tests.perturbations.networks import network, probabilities
 from tests.perturbations.test_ods import BATCH, draw
 

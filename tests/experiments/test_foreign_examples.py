@@ -6,7 +6,10 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from churn_jax.analysis import entropy_histogram, out_of_distribution
+from experiments.diversity.foreign_examples import (
+    entropy_histogram,
+    out_of_distribution,
+)
 
 
 def _probs(logits):

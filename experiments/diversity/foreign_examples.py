@@ -12,13 +12,6 @@ from scipy import special
 
 from churn_jax._checks import check_logits
 
-__all__ = [
-    "EntropyHistogram",
-    "OutOfDistribution",
-    "entropy_histogram",
-    "out_of_distribution",
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EntropyHistogram:

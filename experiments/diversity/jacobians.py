@@ -17,13 +17,6 @@ from churn_jax.perturbations import unit_directions
 from churn_jax.perturbations.ods import Predict
 from churn_jax.typing import Array, PerExample
 
-__all__ = [
-    "SimilarityROC",
-    "jacobian_similarity",
-    "probability_jacobians",
-    "similarity_roc",
-]
-
 
 def _by_chunks(
     function: Callable[[Array], Array], images: Array, chunk_size: int
