@@ -56,7 +56,7 @@ def without_the_file(found):
         "stream clicks:gated --window 512 --set covariance_1_s1.strength=0.5",
         "stream clicks:warm --data a.csv --schema adult --group sex",
         "plan digits --topology v6e:2x2 --mesh replica=2 --row baseline",
-        "plan clicks --holdout 0.2 --tries 1",
+        "plan clicks --holdout 0.2 --topology v5e:2x2",
     ],
 )
 def test_what_is_printed_is_the_same_study(line, capsys):
