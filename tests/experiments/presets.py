@@ -14,20 +14,11 @@ FILES = [
     if path.stem in ("presets", "small", "clicks")
 ]
 PAPERS = ("reproducibility", "anti_distillation", "diversity", "elodi")
-_FOUND = {
-    config.name: (name, type(config))
-    for file in FILES
-    for name, config in studies_in(file).items()
-}
-
-
-def _names(built_in, kind: type) -> dict[str, str]:
-    found = {own: name for own, (name, of) in _FOUND.items() if of is kind}
-    return {name: name for name in built_in} | found
-
-
-STUDIES = _names(PRESETS, StudyConfig)
-STREAMS = _names(STREAM_PRESETS, StreamStudyConfig)
+_FOUND = [(c, name) for file in FILES for name, c in studies_in(file).items()]
+STUDIES = {name: name for name in PRESETS}
+STUDIES |= {c.name: name for c, name in _FOUND if isinstance(c, StudyConfig)}
+STREAMS = {name: name for name in STREAM_PRESETS}
+STREAMS |= {c.name: name for c, name in _FOUND if isinstance(c, StreamStudyConfig)}
 
 
 def study(name: str) -> StudyConfig:

@@ -1,6 +1,9 @@
 import dataclasses
+import doctest
+import importlib
 import json
 import re
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -328,6 +331,10 @@ def two_updates(config, images, out, *names):
         assert predictions.logits.shape[::2] == (2, 10)
         assert np.all(np.isfinite(predictions.logits))
         assert not predictions.meta["stopped"]
+        if name == "scratch":  # its members share weights
+            members = config.spec(name).method.members
+            shape = (2, members, *predictions.logits.shape[1:])
+            assert load_members(folder / MEMBERS).logits.shape == shape
 
 
 def test_elodis_tables_have_the_papers_classes_and_eight_guides():
@@ -340,10 +347,6 @@ def test_elodis_tables_have_the_papers_classes_and_eight_guides():
     for spec in study("elodi-fashion-more").methods:
         train = spec.config(study("elodi-fashion-more").train)
         assert train.optimizer.weight_decay == 0
-
-
-def with_an_mlp(config):
-    return replaced(config, [("model.name", "mlp"), ("model.features", (8,))])
 
 
 @pytest.mark.slow
@@ -364,16 +367,16 @@ def with_an_mlp(config):
 def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):
     config = study(f"{name}:tiny")
     if rows and config.model.name == "lenet5":  # the baseline has shown that it fits
-        config = with_an_mlp(config)
+        config = replaced(config, [("model.name", "mlp"), ("model.features", (8,))])
     two_updates(config, images, tmp_path, *rows)
 
 
 @pytest.mark.slow
-def test_members_that_share_weights_take_two_updates(images, tmp_path):
-    config = with_an_mlp(study("dm-fashion:tiny"))
-    two_updates(config, images, tmp_path, "scratch")
-    folder = tmp_path / "methods" / "scratch"
-    assert load_members(folder / MEMBERS).logits.shape == (2, 4, 20, 10)
+def test_the_examples_of_the_papers_files_are_true():
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    for file in Path("experiments").glob("[ader]*/*.py"):
+        module = importlib.import_module(".".join(file.with_suffix("").parts))
+        assert doctest.testmod(module, optionflags=flags).failed == 0, file
 
 
 @pytest.mark.parametrize(
