@@ -19,7 +19,8 @@ intervals of classes where examples flip together in clusters, and how often the
 sign-flip test rejects equal versions at 5 %; `precision` how often a change of accuracy
 as large as the detectable one is found, and one as large as the margin is taken for
 equivalent. `pooled` has the mean change over several benchmarks, and how often tests of
-it reject equal versions at 5 %.
+it reject equal versions at 5 %. `labels` has flips by the labels of some of the changed
+examples (rows: examples, churn, shares of it that get worse and better, labels).
 """
 
 import argparse
@@ -34,12 +35,14 @@ from scipy import optimize, special, stats
 from churn_compare.estimates import all_examples
 from churn_compare.groups import coded, pool
 from churn_compare.intervals import ClassNumbers, intervals, mcnemar_of, ratios
-from churn_compare.noise import noise_test, retraining_p
+from churn_compare.labelling import NAMES, confidence_sequence, ends_of
+from churn_compare.noise import noise_of, noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
+from churn_compare.result import Sampled, Stratum
 from churn_compare.scanning.scan import scan
 from churn_compare.sums import partition
 
@@ -185,7 +188,7 @@ class Runs:
         """Churn within the sides, and what the update adds."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(61)
         weights = weights / weights.sum()
-        within = []
+        within, flips = [], []
         for offset in (self.offset, self.offset + self.gain):
             # two runs of a version share its own part of the difficulty as well
             spread = np.hypot(self.shared, self.own)
@@ -194,12 +197,17 @@ class Runs:
             differ = 2 * SAME_WRONG * (1 - SAME_WRONG)
             churn = 2 * right * (1 - right) + differ * (1 - right) ** 2
             within.append(float(weights @ churn))
-        expected = sum(within) / 2
+            flips.append(float(weights @ (right * (1 - right))))
+        expected, truth = sum(within) / 2, self.truth()
+        expected_nfr = sum(flips) / 2
         return {
             "within_old": within[0],
             "within_new": within[1],
             "expected": expected,
-            "excess": self.truth()["churn"] - expected,
+            "excess": truth["churn"] - expected,
+            "expected_nfr": expected_nfr,
+            "excess_nfr": truth["negative_flip_rate"] - expected_nfr,
+            "excess_pfr": truth["positive_flip_rate"] - expected_nfr,
         }
 
 
@@ -324,7 +332,9 @@ def table_scores(trials: int) -> None:
 
 def table_noise(trials: int) -> None:
     names = ("within_old", "within_new", "expected", "excess")
-    header("noise", ("rejects", "old", "new", "expect", "excess"))
+    of_flips = ("expected_nfr", "excess_nfr", "excess_pfr")
+    heads = ("rejects", "old", "new", "expect", "excess", "NFR rej", "expect", "excess")
+    header("noise", (*heads, "PFR"))
     updates = (("equal", 0.0, 0.0), ("small", 0.3, 0.3), ("large", 0.5, 1.0))
     for label, gain, own in updates:
         for shift in (0.05, 0.15):
@@ -333,17 +343,24 @@ def table_noise(trials: int) -> None:
             for examples in (200, 2000):
                 for old, new in ((2, 2), (3, 3), (5, 5)):
                     rng = np.random.default_rng(0)
-                    rejected, held = 0, np.zeros(4)
+                    found = np.zeros(9)
                     for _ in range(trials):
-                        found = noise_test(model.draw(rng, examples, old, new)[0])
-                        assert found is not None
-                        rejected += found.p < 0.05
-                        for k, name in enumerate(names):
-                            part = getattr(found, name)
-                            held[k] += part.low <= truth[name] <= part.high
+                        numbers = ClassNumbers(*model.draw(rng, examples, old, new))
+                        every = all_examples(examples, None, 0.95)
+                        noise = noise_of(numbers, every)
+                        parts = [getattr(noise, name) for name in names]
+                        beyond = numbers.beyond_runs(every)
+                        parts += [beyond[name].of(0) for name in of_flips]
+                        nfr = parts[5]
+                        held = [
+                            part.low <= truth[name] <= part.high
+                            for name, part in zip((*names, *of_flips), parts)
+                        ]
+                        rejects = not nfr.low <= 0 <= nfr.high
+                        found += [noise.p < 0.05, *held[:4], rejects, *held[4:]]
                     row(
                         f"{label}, shift {shift}, N {examples}, R {old}, {new}",
-                        100 * np.array([rejected, *held]) / trials,
+                        100 * found / trials,
                     )
 
 
@@ -810,6 +827,47 @@ def table_pooled(trials: int) -> None:
         row(f"{heading}, flips {100 * flips:.0f} %", 100 * found / trials)
 
 
+def table_labels(trials: int) -> None:
+    """Flips by the labels of a part of the changed examples, and a look after each."""
+    names = ("NFR", "PFR", "gain")
+    header("labels", (*names, *(f"{n} new" for n in names), "any time"))
+    for N, churn, (lost, gained), labels in itertools.product(
+        (200, 2000, 20_000),
+        (0.005, 0.04, 0.2),
+        ((0.1, 0.3), (0.4, 0.5), (0.8, 0.1)),
+        (10, 50, 200, 10**9),
+    ):
+        if N * churn <= labels < 10**9:
+            continue
+        rng, held, tried = np.random.default_rng(0), np.zeros(7), 0
+        for _ in range(trials):
+            rows, fate = np.flatnonzero(rng.random(N) < churn), rng.random(N)
+            worse = 1.0 * (fate[rows] < lost)
+            better = (fate[rows] >= lost) * 1.0 * (fate[rows] < lost + gained)
+            if not len(rows):
+                continue
+            tried += 1
+            few = worse[:labels], better[:labels]
+            parts = (*few, few[1] - few[0])
+            squares = tuple(float(np.mean(np.square(of))) for of in parts)
+            means = float(few[0].mean()), float(few[1].mean())
+            stratum = Stratum("", len(rows), len(few[0]), *means, squares)
+            sampled = Sampled(N, (stratum,), 0.95)
+            here = (worse.sum() / N, better.sum() / N)
+            there = (churn * lost, churn * gained)
+            for k, name in enumerate(NAMES):
+                these, new = (ends_of(sampled, name, population=p) for p in (0, 1))
+                truth = (*here, here[1] - here[0])[k]
+                held[k] += these.low - 1e-12 <= truth <= these.high + 1e-12
+                truth = (*there, there[1] - there[0])[k]
+                held[3 + k] += new.low <= truth <= new.high
+            low, high = confidence_sequence(few[0][:400], len(rows), 0.95)
+            held[6] += low - 1e-12 <= worse.mean() <= high + 1e-12
+        count = "all" if labels == 10**9 else labels
+        heading = f"{N}, {100 * churn:g} %, {lost:g} and {gained:g}, {count}"
+        row(heading, 100 * held / max(tried, 1))
+
+
 TABLES = {
     "one": table_one,
     "runs": table_runs,
@@ -822,6 +880,7 @@ TABLES = {
     "clusters": table_clusters,
     "precision": table_precision,
     "pooled": table_pooled,
+    "labels": table_labels,
 }
 
 

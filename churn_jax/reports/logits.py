@@ -40,7 +40,7 @@ from churn_jax.reports.quantities import (
 from churn_jax.reports.reading import CALIBRATED
 from churn_jax.reports.report import Report, Row
 from churn_jax.reports.results import figures, table
-from churn_jax.reports.study_report import html_table, study_document
+from churn_jax.reports.study_report import html_table, in_terminal, study_document
 from churn_jax.reports.summary import MethodSummary, summarize
 
 __all__ = ["LogitsReport", "report"]
@@ -232,7 +232,7 @@ class LogitsReport:
 
     def __str__(self) -> str:
         """The table and the sentences as a terminal shows them."""
-        return plain_text(study_document(self.found))
+        return plain_text(in_terminal(self.found))
 
     def _repr_html_(self) -> str:
         return html_table(self.found)

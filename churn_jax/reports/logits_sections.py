@@ -133,16 +133,17 @@ def version_sections(report: Report) -> list[Section]:
             Text("\n".join(step.notes), "note remark"),
             *(
                 Fold(part.title, part.blocks, open=True, heading=True)
-                for part in sections(step)
+                for part in sections("", step)
             ),
         ]
         title = f"{step.old.name} → {step.new.name}"
         if len(steps) == 1:
-            found.append(Section(title, blocks))
+            found.append(Section(title, blocks, detail="full"))
         else:
             found.append(Section("", [Fold(title, blocks, heading=True)]))
-    every = matrix_tables(report.versions, report.versions.names)
-    return [Section("Every row against every other", every), *found]
+    several = len(steps) > 1  # else the update has their numbers
+    every = matrix_tables(report.versions, report.versions.names) if several else []
+    return [Section("Every row against every other", every, detail="full"), *found]
 
 
 def logits_section(report: Report) -> Section:
@@ -153,7 +154,8 @@ def logits_section(report: Report) -> Section:
         for row in report.rows
     }
     level = 0.95 if report.versions is None else report.versions.level
-    return Section("What was compared", [Facts(facts | made(level, "Software"))])
+    shown = Facts(facts | made(level, "Software"))
+    return Section("What was compared", [shown], detail="full")
 
 
 def logits_glossary(report: Report, entries: Sequence[Term]) -> list[Term]:
@@ -165,7 +167,7 @@ def logits_glossary(report: Report, entries: Sequence[Term]) -> list[Term]:
     ]
     names = {name.strip() for term in kept for name in term.name.split(",")}
     for step in _updates(report).values():
-        for term in terms(step):
+        for term in terms([step]):
             if term.name not in names:
                 names.add(term.name)
                 kept.append(term)

@@ -12,11 +12,8 @@ import math
 from collections.abc import Sequence
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
     Cell,
     Column,
-    Only,
     Rows,
     Section,
     Table,
@@ -233,4 +230,4 @@ def paper_section(
         rows.append(cells)
     notes = Rows([Text(note) for note in found.explained], ordered=True, kind="soft")
     table = Table(columns, rows, caption=found.caption, kind="paper")
-    return Section("Compared with the paper", [Only((HTML, MARKDOWN), [table, notes])])
+    return Section("Compared with the paper", [table, notes], detail="summary")

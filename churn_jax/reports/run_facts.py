@@ -35,7 +35,8 @@ def run_section(record: StudyRecord | SweepRecord, extra: Mapping[str, Any]) -> 
     }
     facts = Facts({name: str(value) for name, value in shown.items() if value})
     text = json.dumps(to_json(record.config), indent=2, ensure_ascii=False)
-    return Section("What was run", [facts, Fold("Configuration", [Code(text)])])
+    fold = Fold("Configuration", [Code(text)])
+    return Section("What was run", [facts, fold], detail="full")
 
 
 def run_facts(record: StudyRecord) -> tuple[str, ...]:

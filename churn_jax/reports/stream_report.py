@@ -10,16 +10,12 @@ from collections.abc import Callable
 from rich.console import Console
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
     Block,
     Card,
     Column,
     Document,
     Facts,
     Grid,
-    Only,
     Records,
     Rows,
     Section,
@@ -28,7 +24,6 @@ from churn_compare.documents import (
     Term,
     Terms,
     Text,
-    bullets,
     print_document,
     table_files,
     write_files,
@@ -160,20 +155,12 @@ def print_stream(report: StreamReport, console: Console | None = None) -> None:
         report: what `write_stream` returned.
         console: where to; the standard output by default.
     """
-    print_document(stream_document(report), console)
+    print_document(stream_document(report).as_lines(), console)
 
 
 def stream_document(report: StreamReport) -> Document:
-    """Tables of every part, verdicts, figures and the paper's numbers."""
+    """Verdicts, tables of every part, figures and the paper's numbers."""
     study = report.study
-    titles = {part: PART_TITLES[part] for part in report.parts}
-    tables = {part: _table(report, part) for part in report.parts}
-    said = [(row, verdict(row)) for row in report.rows if verdict(row)]
-    verdicts = Rows(
-        [Text((Strong(row.info.label), f": {text}"), _tone(text)) for row, text in said]
-    )
-    notes = [Text(remark, "note") for remark in report.remarks]
-    about = _caption(report) if report.rows else ""
     published = stream_paper_section(report)
     examples = study.record.data.examples
     run = {
@@ -185,59 +172,35 @@ def stream_document(report: StreamReport) -> Document:
         study.config.title,
         page_facts(study.record, f"{study.config.train.replicas} runs per row"),
         [
-            Only(
-                (TERMINAL,),
-                [
-                    Table(
-                        found.columns,
-                        found.rows,
-                        title=f"{study.config.title}: {titles[part]}",
-                        caption=about if part == report.parts[-1] else "",
-                    )
-                    for part, found in tables.items()
-                ]
-                + [verdicts, *notes],
-            ),
-            Only(
-                (MARKDOWN,),
-                [
-                    *(Section(titles[part], [found]) for part, found in tables.items()),
-                    Text(about),
-                    *([Text("Over the stream:"), verdicts] if said else []),
-                    bullets(report.remarks),
-                ],
-            ),
-            Only((HTML,), [_results(report, tables, verdicts, notes, about)]),
+            _results(report),
             Section("Figures", [Grid(drawn_later(FIGURES, report))]),
             *([published] if published else []),
-            Only(
-                (HTML,),
-                [
-                    Section("Rows", [Grid([_card(row) for row in report.rows])]),
-                    run_section(study.record, run),
-                    Section("Glossary", [Terms(GLOSSARY)]),
-                ],
-            ),
+            Section("Rows", [Grid([*map(_card, report.rows)])], detail="full"),
+            run_section(study.record, run),
+            Section("Glossary", [Terms(GLOSSARY)], detail="full"),
         ],
         study.record.launch.command,
         data=_records(report),
     )
 
 
-def _results(report: StreamReport, tables, verdicts, notes, about: str) -> Section:
-    """The section of the page."""
+def _results(report: StreamReport) -> Section:
+    """Verdicts, remarks, and the table of every part."""
+    config, base = report.study.config, report.baseline
+    said = [(row, verdict(row)) for row in report.rows if verdict(row)]
     blocks: list[Block] = []
-    if verdicts.items:
-        base = report.baseline
-        against = base.info.label if base else report.study.config.baseline
-        blocks += [Text(f"Against {against}:"), verdicts]
-    differ = differs(report.study.config.train)
-    blocks.append(Text(f"What two runs of a row differ in: {differ}."))
-    blocks += [*notes, Text(about, "soft")]
+    if said:
+        blocks.append(Text(f"Against {base.info.label if base else config.baseline}:"))
     blocks += [
-        Table(found.columns, found.rows, PART_TITLES[part], kind="main")
-        for part, found in tables.items()
+        Rows([Text((Strong(r.info.label), f": {v}"), _tone(v)) for r, v in said]),
+        Text(f"What two runs of a row differ in: {differs(config.train)}."),
+        *(Text(remark, "note") for remark in report.remarks),
+        Text(_caption(report) if report.rows else "", "soft"),
     ]
+    for part in report.parts:
+        found = _table(report, part)
+        title = PART_TITLES[part]
+        blocks.append(Table(found.columns, found.rows, title, kind="main"))
     return Section("Results", blocks)
 
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
     Block,
     Card,
     Column,
@@ -22,7 +19,6 @@ from churn_compare.documents import (
     Facts,
     Fold,
     Grid,
-    Only,
     Records,
     Rows,
     Section,
@@ -31,7 +27,6 @@ from churn_compare.documents import (
     Term,
     Terms,
     Text,
-    bullets,
     csv_text,
     html_fragment,
     html_page,
@@ -77,7 +72,6 @@ from churn_jax.reports.updates_report import (
     updates_csv,
     updates_markdown,
     updates_section,
-    updates_terminal,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +80,7 @@ if TYPE_CHECKING:
 __all__ = [
     "csv_table",
     "html_table",
+    "in_terminal",
     "markdown_table",
     "print_report",
     "render",
@@ -266,7 +261,7 @@ def markdown_table(report: Report) -> str:
     Returns:
         The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
     """
-    return markdown(study_document(report))
+    return markdown(study_document(report).at("summary"))
 
 
 def csv_table(report: Report) -> str:
@@ -294,91 +289,62 @@ def html_table(report: Report) -> str:
     Returns:
         A `div` with its own style, for a method `_repr_html_`.
     """
-    table = _table(report)
     notes = [Text(remark, "note") for remark in report.remarks]
-    found = Table(table.columns, table.rows, caption=report.caption)
     verdicts = Rows(_verdicts(report))
-    return html_fragment([Text(report.best), *notes, found, verdicts])
+    return html_fragment([Text(report.best), *notes, _table(report), verdicts])
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
-    """Print table, verdicts and remarks; a narrow terminal gets fewer columns.
+    """Print verdicts, remarks and table; a narrow terminal gets fewer columns.
 
     Args:
         report: what `write` returned.
         console: where to; the standard output by default.
     """
-    print_document(study_document(report), console)
+    print_document(in_terminal(report), console)
+
+
+def in_terminal(report: Report) -> Document:
+    """The verdict as lines, and where the page is."""
+    found, page = study_document(report).as_lines(), report.files.get("report.html")
+    written = Text(f"Report: {page}" if page else "")
+    return Document(found.title, blocks=[*found.blocks, written])
 
 
 def study_document(report: Report) -> Document:
-    """Table, verdicts, remarks and figures of a study."""
-    trained = report.study.trained
-    facts = run_facts(report.study.record) if trained else logits_facts(report)
-    table, members, found = (
-        _table(report),
-        members_section(report),
-        paper_numbers(report),
-    )
-    training, flips = _training(report), paper_updates(report)
-    verdicts = Rows(_verdicts(report))
-    notes = [Text(remark, "note") for remark in report.remarks]
-    context = [Text(said) for said in (report.few, *report.context) if said]
-    after: list[Block] = [members] if members else []
-    after += [paper_section(found)] if found else []
-    title = f"{report.study.config.title}\n{'; '.join(facts)}"
-    page = report.files.get("report.html")
-    terminal = [
-        Table(table.columns, table.rows, title, report.caption),
-        *([members] if members else []),
-        *(updates_terminal(report) if report.updates else []),
-        verdicts,
-        Text(report.best, "best"),
-        *notes,
-        *context,
-        Text(f"Report: {page}" if page else ""),
-    ]
-    against = f"Against {report.baseline_label}"
-    text = [
-        Text("; ".join(facts)),
-        Text(report.best),
-        Table(table.columns, table.rows, caption=report.caption),
-        *(updates_terminal(report) if report.updates else []),
-        *([Text(f"{against}:"), verdicts] if verdicts.items else []),
-        bullets(report.remarks),
-        *context,
-        *training,
-        *after,
-    ]
-    results: list[Block] = [*notes, *context]
-    if report.rows:
-        results.append(Table(table.columns, table.rows, "", report.caption, "main"))
+    """Verdicts, table, remarks and figures of a study."""
+    trained, record = report.study.trained, report.study.record
     named, stop, rest = report.best.partition(". ")
-    best = Text((Strong(named + stop), rest) if named else "", "best")
-    verdict = Card(against, [verdicts] if verdicts.items else [], kind="")
+    said = (Strong(named + stop[:1]), stop[1:] + rest)
+    best = Text(said if named else "", "best")
+    verdicts = Card(f"Against {report.baseline_label}", [Rows(_verdicts(report))], "")
     figures = drawn_later(_drawings(report) if report.rows else [], report)
-    run = run_section(report.study.record, _run(report)) if trained else None
+    results: list[Block] = [Text(remark, "note") for remark in report.remarks]
+    results += map(Text, (report.few, *report.context))
+    if report.rows:
+        results.append(_table(report))
+    found, flips = paper_numbers(report), paper_updates(report)
     glossary = [Term(n, m, f, s) for n, s, f, m in GLOSSARY]
     glossary = glossary if trained else logits_glossary(report, glossary)
-    html = [
-        best,
-        Grid([*figures[:1], verdict], kind="first"),
+    sections = [
         Section("Results", results),
-        Section("What the rows differ in", training),
+        Section("What the rows differ in", _training(report), detail="summary"),
         updates_section(report),
         *version_sections(report),
-        *([paper_section(flips, "Update")] if flips else []),
-        *after,
+        paper_section(flips, "Update") if flips else None,
+        members_section(report),
+        paper_section(found) if found else None,
         Section("Figures", [Grid(figures[1:])]),
-        *filter(None, [ambiguous_section(report), bounds_section(report)]),
-        Section("Methods", [Grid(_cards(report))]),
-        run or logits_section(report),
-        Section("Glossary", [Terms(glossary)]),
+        ambiguous_section(report),
+        bounds_section(report),
+        Section("Methods", [Grid(_cards(report))], detail="full"),
+        run_section(record, _run(report)) if trained else logits_section(report),
+        Section("Glossary", [Terms(glossary)], detail="full"),
     ]
     return Document(
         report.study.config.title,
-        facts,
-        [Only((HTML,), html), Only((MARKDOWN,), text), Only((TERMINAL,), terminal)],
+        run_facts(record) if trained else logits_facts(report),
+        [best, Grid([*figures[:1], verdicts], kind="first"), *filter(None, sections)],
         data=_records(report),
     )
 
@@ -444,7 +410,7 @@ def _table(report: Report) -> Table:
                 *(cost if costs else ()),
             )
         )
-    return Table(columns, rows)
+    return Table(columns, rows, "", report.caption, "main")
 
 
 def _tested(report: Report) -> bool:

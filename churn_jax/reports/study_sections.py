@@ -12,15 +12,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
     Block,
     Card,
     Figure,
     Fold,
     Grid,
-    Only,
     Section,
     Strong,
     Table,
@@ -94,11 +90,7 @@ def members_section(report: Report) -> Section | None:
     if not rows:
         return None
     heads = ("Method", *(head for head, _ in _COLUMNS))
-    said, table = [Text(text, "soft") for text in sentences], Table(heads, rows)
-    titled = Table(heads, rows, "Members", caption=" ".join(sentences))
-    page = [Only((HTML,), said), table, Only((MARKDOWN,), said)]
-    blocks = [Only((HTML, MARKDOWN), page), Only((TERMINAL,), [titled])]
-    return Section("Members", blocks)
+    return Section("Members", [Table(heads, rows, caption=" ".join(sentences))])
 
 
 SHOWN = 24
@@ -230,7 +222,7 @@ def ambiguous_section(report: Report) -> Section | None:
     )
     shown = _inputs(inputs, name, compared=best is not None)
     grid = Grid([histogram, _carried(report)])
-    return Section("Which inputs churn", [Text(intro), *shown, grid])
+    return Section("Which inputs churn", [Text(intro), *shown, grid], detail="full")
 
 
 def _votes(one: AmbiguousInput, name: Callable[[int], str]) -> str:

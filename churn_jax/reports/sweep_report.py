@@ -6,14 +6,10 @@ import numpy as np
 from rich.console import Console
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
     Column,
     Document,
     Figure,
     Grid,
-    Only,
     Records,
     Section,
     Table,
@@ -82,55 +78,33 @@ def write_sweep(folder) -> SweepResult:
 
 
 def print_sweep(result: SweepResult, console: Console | None = None) -> None:
-    """Tables and choices in the terminal; a narrow one gets the validation split only.
+    """Choices and tables in the terminal; a narrow one gets fewer columns.
 
     Args:
         result: from `run_sweep` or `collect_sweep`.
         console: where to; the standard output by default.
     """
-    print_document(sweep_document(result), console)
+    print_document(sweep_document(result).as_lines(), console)
 
 
 def sweep_document(result: SweepResult, figures: Sequence[Figure] = ()) -> Document:
     """The choices, and a table for every axis and split."""
     choices = [choice_sentence(result, axis) for axis in result.axes]
-    remarks, notes = _remarks(result), [Text(r, "note") for r in _remarks(result)]
-    about = Text(_caption(result), "soft")
+    notes = [Text(remark, "note") for remark in _remarks(result)]
     rule = f"The rule: {CRITERIA[result.record.criterion]}. {UNSEEN}"
-    tables = [
-        (axis, [_table(result, axis, split) for split in SPLITS])
-        for axis in result.axes
-    ]
     programs = "; ".join(map(_program, result.record.programs))
-    terminal = [
-        Only(
-            (TERMINAL,),
-            [Table(found.columns, found.rows, f"{axis.title}, {split}")],
-            from_width=0 if split == SPLITS[0] else WIDE,
-        )
-        for axis, of_axis in tables
-        for split, found in zip(SPLITS, of_axis, strict=True)
-    ]
-    page = [
-        Section("Choice", [Text(rule), bullets(choices), *notes]),
-        Section("Figures", [Grid(figures)]),
-        *(Section(axis.title, [about, *of_axis]) for axis, of_axis in tables),
-        run_section(result.record, {"Programs": programs}),
-    ]
-    text = [bullets([*choices, *remarks]), about]
-    text += [
-        Section(f"{axis.title}, {split}", [Table(found.columns, found.rows)])
-        for axis, of_axis in tables
-        for split, found in zip(SPLITS, of_axis, strict=True)
-    ]
     return Document(
         result.title,
         page_facts(result.record, f"{result.seeds} seeds per value"),
         [
-            *terminal,
-            Only((TERMINAL,), [about, bullets(choices), *notes]),
-            Only((HTML,), page),
-            Only((MARKDOWN,), text),
+            Section("Choice", [Text(rule), bullets(choices), *notes]),
+            Section("Figures", [Grid(figures)]),
+            Section("", [Text(_caption(result), "soft")]),
+            *(
+                Section(axis.title, [_table(result, axis, split) for split in SPLITS])
+                for axis in result.axes
+            ),
+            run_section(result.record, {"Programs": programs}),
         ],
         result.record.launch.command,
         data=_records(result),

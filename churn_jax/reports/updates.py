@@ -5,16 +5,21 @@ all that most of it needs, so logits are read one model at a time and dropped ag
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.example_ids import PredictionsError, rows_of, some
-from churn_compare.flip_counts import count_flips, version_matrices
+from churn_compare.flip_counts import (
+    Flips,
+    VersionMatrices,
+    count_flips,
+    version_matrices,
+)
 from churn_compare.store import Predictions, load_predictions
 from churn_jax import metrics
 from churn_jax.reports.artefacts import TEST, ReportError, Study
@@ -176,7 +181,6 @@ RATES: tuple[Quantity, ...] = (
     Quantity("churn", "Churn %", rate),
 )
 """The fields of `Rates` as columns."""
-_OF_PAIRS = tuple(quantity.name for quantity in RATES[2:])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -194,8 +198,7 @@ class UpdateResult:
     # `[.]` negative flips of the pairs shown first by the rank, in the old run, of the
     # class that the new run predicts
     ranks: np.ndarray
-    # `[A, B]` NFR of every old run and every new one
-    pair_flips: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
+    flips: Flips  # of every old run and every new one
     # against the update to the study's baseline; None where it is not compared
     gain: Gain | None = None
 
@@ -219,11 +222,9 @@ class Updates:
     results: tuple[UpdateResult, ...]
     versions: tuple[str, ...]  # names of the models that appear in an update
     labels: tuple[str, ...]  # theirs
-    # `[V, V]` mean NFR of old models (rows) and new ones (columns) over all pairs of
-    # runs; on the diagonal, of different runs of one model
-    flips: np.ndarray
-    # the same on the examples whose class the old model knows; None where all models
-    # know the same classes
+    matrices: Any  # `VersionMatrices` of them; None without updates
+    # `[V, V]` mean NFR on the examples whose class the old model knows; None where all
+    # models know the same classes
     known_flips: np.ndarray | None
     remarks: tuple[str, ...]  # sentences about updates that are left out, and why
 
@@ -270,9 +271,11 @@ def collect_updates(
         else:
             ready.append((label, entry))
     if examples is None or not ready:
-        return Updates((), (), (), np.zeros((0, 0)), None, tuple(remarks))
+        return Updates((), (), (), None, None, tuple(remarks))
     used = {name for _, entry in ready for name in (entry.old, entry.new)}
     versions = {name: found for name, found in versions.items() if name in used}
+    models = tuple(versions.values())
+    matrices = version_matrices([model.classes for model in models], examples.labels)
     results: dict[int, list[UpdateResult]] = {}
     for name, old in versions.items():  # an old model's logits are read once
         of_old = [(i, *one) for i, one in enumerate(ready) if one[1].old == name]
@@ -283,40 +286,43 @@ def collect_updates(
             except PredictionsError as error:
                 remarks.append(f"Nothing is known of ranks in {old.label}: {error}.")
         for i, label, entry in of_old:
-            results[i] = _results(label, entry, versions, rows, labels)
-    flips, known = _matrix(tuple(versions.values()), examples.labels)
+            results[i] = _results(label, entry, versions, rows, labels, matrices)
     ordered = [result for i in sorted(results) for result in results[i]]
     several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
     base = study.config.baseline
-    for i, gain in gains(ordered, versions, examples.labels, base, several).items():
+    runs = {name: found.runs for name, found in versions.items()}
+    for i, gain in gains(ordered, runs, base, several).items():
         ordered[i] = dataclasses.replace(ordered[i], gain=gain)
     return Updates(
         tuple(ordered),
         tuple(versions),
-        tuple(version.label for version in versions.values()),
-        flips,
-        known,
+        tuple(model.label for model in models),
+        matrices,
+        _known_flips(models, examples.labels, matrices.negative_flip_rate),
         tuple(remarks),
     )
 
 
-def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
+def _results(
+    label, entry, versions, rows, labels, matrices: VersionMatrices
+) -> list[UpdateResult]:
     """Of one update: on all examples and, where class sets differ, on known ones."""
     old, new = versions[entry.old], versions[entry.new]
     shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
     own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
-    sets = {"all": np.ones(labels.shape, bool)}
+    names = list(versions)
+    sets = {"all": matrices.between(names.index(old.name), names.index(new.name))}
     if not _same_classes(old, new):
-        sets["known"] = old.knows(labels)
+        keep = old.knows(labels)
+        parts = (old.classes[:, keep], new.classes[:, keep], labels[keep])
+        sets["known"] = count_flips(*parts)
     ranks = np.zeros(2, int)
     if rows is not None:
         pairs = zip(*own) if shared else np.ndindex(len(old.runs), len(new.runs))
         ranks = sum_counts([pair_ranks(rows, old, new, p, labels) for p in pairs])
     out = []
-    for name, keep in sets.items():
-        all_pairs, own_pairs, pair_flips = _rates(
-            old.classes[:, keep], new.classes[:, keep], labels[keep], own
-        )
+    for name, flips in sets.items():
+        all_pairs, own_pairs = _rates(flips, own)
         out.append(
             UpdateResult(
                 old=old.name,
@@ -324,11 +330,11 @@ def _results(label, entry, versions, rows, labels) -> list[UpdateResult]:
                 label=label,
                 targeted=entry.targeted,
                 examples=name,
-                num_examples=int(keep.sum()),
+                num_examples=int(flips.examples),
                 all_pairs=all_pairs,
                 own_pairs=own_pairs,
                 ranks=ranks,
-                pair_flips=pair_flips,
+                flips=flips,
             )
         )
     return out
@@ -340,58 +346,44 @@ def _same_classes(a: ModelRuns, b: ModelRuns) -> bool:
     return np.array_equal(ours, theirs)
 
 
-@jax.jit
-def _summaries(negative, positive, both, examples, churn):
-    """Rates over all pairs of runs, in the order of `_OF_PAIRS`."""
-    examples = jnp.broadcast_to(examples, both.shape)
-    found = metrics.FlipState(negative, positive, both, examples).compute()
-    chosen = [getattr(found, name) for name in _OF_PAIRS[:-1]]
-    stack = jnp.stack([*chosen, churn])
-    return stack, jax.vmap(metrics.summarize_cross)(stack)
+_over_pairs = jax.jit(jax.vmap(metrics.summarize_cross))
+_over_own_pairs = jax.jit(jax.vmap(metrics.summarize_paired))
 
 
-_summaries_of_own = jax.jit(jax.vmap(metrics.summarize_paired))
-
-
-def _rates(old, new, labels, own) -> tuple[Rates, Rates | None, np.ndarray]:
-    """Over all pairs, over the pairs `own` of rows and columns, and NFR of each."""
-    if not labels.size:
-        nothing = Estimate(np.nan, np.nan, np.nan)
-        none = dict.fromkeys((quantity.name for quantity in RATES), nothing)
-        empty = np.full((len(old), len(new)), np.nan)
-        return Rates(len(old) * len(new), **none), None, empty
-    flips = count_flips(old, new, labels)
-    churn = (flips.changed / labels.size).astype(np.float32)
-    counts = (part.astype(np.int32) for part in flips[2:])
-    stack, found = jax.device_get(_summaries(*counts, np.int32(labels.size), churn))
-    wrong = 1 - (old == labels).mean(axis=1), 1 - (new == labels).mean(axis=1)
-    every = _assembled(old.shape[0] * new.shape[0], wrong, found)
-    pair_flips = flips.negative / labels.size
-    if not own[0]:
-        return every, None, pair_flips
+def _rates(flips: Flips, own) -> tuple[Rates, Rates | None]:
+    """Over all pairs, and over the pairs `own` of rows and columns."""
+    with np.errstate(invalid="ignore"):  # without examples
+        found = {
+            "negative_flip_rate": flips.negative / flips.examples,
+            "relative_negative_flip_rate": flips.relative,
+            "positive_flip_rate": flips.positive / flips.examples,
+            "churn": flips.changed / flips.examples,
+        }
+        wrong = flips.old_error[:, 0], flips.new_error[0]
+    stack = np.stack(list(found.values())).astype(np.float32)
+    every = _assembled(found, stack[0].size, wrong, _over_pairs(stack))
     rows, columns = own
-    pairs = jax.device_get(_summaries_of_own(stack[:, rows][:, :, columns]))
-    of_own = _assembled(len(rows), (wrong[0][rows], wrong[1][columns]), pairs)
-    return every, of_own, pair_flips
+    if not rows or not flips.examples:
+        return every, None
+    pairs = _over_own_pairs(stack[:, rows][:, :, columns])
+    wrong = wrong[0][rows], wrong[1][columns]
+    return every, _assembled(found, len(rows), wrong, pairs)
 
 
-def _assembled(pairs: int, wrong, found) -> Rates:
+def _assembled(names: Iterable[str], pairs: int, wrong, found) -> Rates:
+    numbers = jax.device_get((found.mean, found.std, found.stderr))
     estimates = {
         name: Estimate(float(mean), float(std), float(stderr))
-        for name, mean, std, stderr in zip(
-            _OF_PAIRS, found.mean, found.std, found.stderr, strict=True
-        )
+        for name, mean, std, stderr in zip(names, *numbers)
     }
     return Rates(pairs, over_runs(wrong[0]), over_runs(wrong[1]), **estimates)
 
 
-def _matrix(versions, labels) -> tuple[np.ndarray, np.ndarray | None]:
-    """Mean NFR of every model against every other, `[V, V]`; also on known classes."""
-    classes = [version.classes for version in versions]
-    flips = version_matrices(classes, labels).negative_flip_rate
+def _known_flips(versions, labels, flips: np.ndarray) -> np.ndarray | None:
+    """Mean NFR on classes that the old model knows; None where all know the same."""
     if all(_same_classes(versions[0], version) for version in versions):
-        return flips, None
+        return None
     # An old run is right on classes that it knows alone, so the flips are the same.
     shares = np.array([version.knows(labels).mean() for version in versions])
     with np.errstate(invalid="ignore"):
-        return flips, flips / np.where(shares > 0, shares, np.nan)[:, None]
+        return flips / np.where(shares > 0, shares, np.nan)[:, None]

@@ -18,7 +18,7 @@ from churn_jax.reports.cells import change_cell, difference_fields, p_value, rat
 from churn_jax.reports.estimates import Estimate
 
 if TYPE_CHECKING:
-    from churn_jax.reports.updates import ModelRuns, UpdateResult
+    from churn_jax.reports.updates import UpdateResult
 
 __all__ = ["Gain", "gain_fields", "gains", "gains_table"]
 
@@ -53,28 +53,27 @@ class Gain:
 
 def gains(
     results: Sequence["UpdateResult"],
-    versions: Mapping[str, "ModelRuns"],
-    labels: np.ndarray,
+    runs: Mapping[str, tuple[int, ...]],
     baseline: str,
     ensembles: Collection[str],
 ) -> dict[int, Gain]:
     """The gains of updates by their place in `results`.
 
     Empty unless one update is to `baseline` and every model has the same three runs or
-    more. `ensembles` are the rows that deploy several networks.
+    more; `runs` are their numbers. `ensembles` are the rows that deploy several
+    networks.
     """
     whole = {i: r for i, r in enumerate(results) if r.examples == "all"}
     starts = [i for i, r in whole.items() if r.new == baseline]
     names = {name for r in whole.values() for name in (r.old, r.new)}
     if len(starts) != 1 or len(whole) < 2:
         return {}
-    runs = versions[baseline].runs
-    if len(runs) < 3 or any(versions[name].runs != runs for name in names):
+    if len(runs[baseline]) < 3 or len({runs[name] for name in names}) > 1:
         return {}
     (start,) = starts
     # NFR of all runs, then without each in turn, `[R + 1]`.
     flips = {i: _left_out(r) for i, r in whole.items()}
-    wrong = {n: (versions[n].classes != labels).mean(axis=1) for n in names}
+    wrong = {i: r.flips.new_error[0] for i, r in whole.items()}
     paragon = next(
         (i for i, r in whole.items() if {r.old, r.new} <= set(ensembles)), start
     )
@@ -85,7 +84,7 @@ def gains(
         )
         for i in others
     ]
-    errors = [paired_t_test(wrong[whole[i].new], wrong[baseline]) for i in others]
+    errors = [paired_t_test(wrong[i], wrong[start]) for i in others]
     adjusted = (holm([one.p for one in found]) for found in (changes, errors))
     rows = zip(others, changes, errors, *adjusted, strict=True)
     return {
@@ -101,7 +100,7 @@ def gains(
 
 
 def _left_out(result: "UpdateResult") -> np.ndarray:
-    flips = result.pair_flips
+    flips = result.flips.negative / result.flips.examples
     used = np.eye(len(flips), dtype=bool) if result.own_pairs else np.ones_like(flips)
     kept = 1.0 - np.eye(len(flips))
     weights = [used, *(used * np.outer(one, one) for one in kept)]

@@ -229,4 +229,4 @@ def _flips(updates: Updates, old: str, new: str) -> str:
         if (result.old, result.new) == (old, new):
             return rate(result.first.negative_flip_rate)
     i, j = updates.versions.index(old), updates.versions.index(new)
-    return f"{100 * updates.flips[i, j]:.2f}"
+    return f"{100 * updates.matrices.negative_flip_rate[i, j]:.2f}"

@@ -1,7 +1,5 @@
 """Model updates as blocks of a document, as Markdown and as CSV."""
 
-from collections.abc import Sequence
-
 from churn_compare.documents import (
     Block,
     Column,
@@ -13,13 +11,13 @@ from churn_compare.documents import (
     Strong,
     Table,
     Text,
-    bullets,
     csv_text,
     markdown,
 )
 from churn_compare.documents.plotting import drawn_later
+from churn_compare.versions_report import heat_map, matrix_tables
 from churn_jax.reports import updates_figures
-from churn_jax.reports.cells import ABSENT, estimate_fields, share
+from churn_jax.reports.cells import ABSENT, estimate_fields
 from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,
@@ -39,7 +37,6 @@ __all__ = [
     "updates_markdown",
     "updates_section",
     "updates_table",
-    "updates_terminal",
 ]
 
 _WIDE = 150  # columns of a terminal that has room for every rate
@@ -88,33 +85,20 @@ _FIGURES = (
 
 
 def updates_section(report: Report) -> Section:
-    """Tables and figures of the page; without blocks for a study without updates."""
+    """Tables and figures; without blocks for a study without updates."""
     updates = report.updates
     if updates is None:
         return Section("", [])
-    notes = [Text(remark, "note") for remark in updates.remarks]
-    if not updates.results:
-        return Section("Updates", notes)
-    blocks = [
-        *notes,
-        Text(" ".join(_sentences(updates)), "soft"),
-        updates_table(updates),
-        *_gains(report),
-        Fold(
-            (Strong(_EVERY),),
-            flip_tables(updates),
-            open=len(updates.versions) <= _MOST_OPEN,
-        ),
-        Grid(drawn_later(_FIGURES, updates)),
-    ]
+    blocks: list[Block] = [Text(remark, "note") for remark in updates.remarks]
+    if updates.results:
+        few = len(updates.versions) <= _MOST_OPEN
+        blocks += [
+            updates_table(updates, " ".join(_sentences(updates))),
+            *_gains(report),
+            Fold((Strong(_EVERY),), flip_tables(updates), open=few),
+            Grid(drawn_later(_FIGURES, updates)),
+        ]
     return Section("Updates", blocks)
-
-
-def updates_terminal(report: Report) -> list[Table]:
-    """The rates, with the updates that are left out below, and what was gained."""
-    updates = _updates(report)
-    lines = (*_sentences(updates), *updates.remarks)
-    return [updates_table(updates, "Updates", " ".join(lines)), *_gains(report)]
 
 
 def _gains(report: Report) -> list[Table]:
@@ -124,13 +108,7 @@ def _gains(report: Report) -> list[Table]:
 
 def updates_markdown(report: Report) -> str:
     """The text of `updates.md`."""
-    updates = _updates(report)
-    blocks: list[Block] = []
-    if updates.results:
-        blocks += [updates_table(updates), *map(Text, _sentences(updates))]
-        blocks += _gains(report)
-        blocks.append(Section(_EVERY, flip_tables(updates)))
-    blocks.append(bullets(updates.remarks))
+    blocks = [updates_section(report)]
     if paper := paper_updates(report):
         blocks.append(paper_section(paper, "Update"))
     return markdown(Document(f"{report.study.config.title}: updates", blocks=blocks))
@@ -200,7 +178,7 @@ def _sentences(updates: Updates) -> tuple[str, ...]:
     return tuple(out)
 
 
-def updates_table(updates: Updates, title: str = "", caption: str = "") -> Table:
+def updates_table(updates: Updates, caption: str = "") -> Table:
     """The rates, one row per update and set of examples."""
     second = [q for q in RATES if q.name in _SECOND]
     if not any(result.second for result in updates.results):
@@ -224,36 +202,19 @@ def updates_table(updates: Updates, title: str = "", caption: str = "") -> Table
             for q in second
         ]
         rows.append(cells)
-    return Table(columns, rows, title, caption)
+    return Table(columns, rows, caption=caption)
 
 
 def flip_tables(updates: Updates) -> list[Table]:
-    """Mean NFR of every two models, on all examples and, if they differ, on known."""
-    heads = ("Old, new", *updates.labels)
-    out = []
-    if len(updates.flips):
-        caption = (
-            "NFR % of every model (columns) in place of every other (rows), mean over "
-            "all pairs of runs; on the diagonal, over different runs of one model."
-        )
-        rows = _percentages(updates.labels, updates.flips)
-        out.append(Table(heads, rows, caption=caption))
-    if updates.known_flips is not None:
-        caption = (
-            "The same on the examples whose class the old model knows, where it does "
-            "not know all of them."
-        )
-        whole = _percentages(updates.labels, updates.flips)
-        rows = _percentages(updates.labels, updates.known_flips)
-        rows = [row for row, other in zip(rows, whole, strict=True) if row != other]
-        out.append(Table(heads, rows, caption=caption))
-    return out
-
-
-def _percentages(labels: Sequence[str], matrix) -> list[tuple[str, ...]]:
-    return [
-        (label, *map(share, row)) for label, row in zip(labels, matrix, strict=True)
-    ]
+    """Every two models, on all examples and, if they know other classes, on known."""
+    if updates.matrices is None:
+        return []
+    found = matrix_tables(updates.matrices, updates.labels)
+    if (known := updates.known_flips) is not None:
+        title = "Negative flips (NFR) %, known"
+        caption = "NFR on the examples whose class the old model knows."
+        found.append(heat_map(updates.labels, 100 * known, title, caption, 2))
+    return found
 
 
 def paper_updates(report: Report) -> PaperNumbers | None:

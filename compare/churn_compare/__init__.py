@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from churn_compare.outcomes import OutcomesResult, compare_outcomes
     from churn_compare.pair import Pair, Scanned, ScannedSide, Side
     from churn_compare.quantities import QUANTITIES, Quantity
+    from churn_compare.queue import Queue, label_queue
     from churn_compare.reading.join import join
     from churn_compare.reading.sides import read_side
     from churn_compare.result import (
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
         Group,
         Interval,
         McNemar,
+        Measured,
         Noise,
         Points,
         Pooled,
-        Precision,
         Regression,
         Version,
         Waived,
@@ -55,13 +56,14 @@ __all__ = [
     "Group",
     "Interval",
     "McNemar",
+    "Measured",
     "Noise",
     "OutcomesResult",
     "Pair",
     "Points",
     "Pooled",
-    "Precision",
     "Quantity",
+    "Queue",
     "Regression",
     "Scanned",
     "ScannedSide",
@@ -78,6 +80,7 @@ __all__ = [
     "intervals",
     "join",
     "judge",
+    "label_queue",
     "mcnemar_test",
     "noise_test",
     "read_gates",
@@ -97,10 +100,11 @@ _HOMES = {
     "outcomes": "OutcomesResult compare_outcomes",
     "pair": "Pair Scanned ScannedSide Side",
     "quantities": "QUANTITIES Quantity",
+    "queue": "Queue label_queue",
     "reading.join": "join",
     "reading.sides": "read_side",
-    "result": "Clusters Curve Flow GateOutcome Group Interval McNemar Noise Points "
-    "Pooled Precision Regression Version Waived Waiver",
+    "result": "Clusters Curve Flow GateOutcome Group Interval McNemar Measured Noise "
+    "Points Pooled Regression Version Waived Waiver",
     "scanning.scan": "scan",
     "versions": "compare_versions",
 }

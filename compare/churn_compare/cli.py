@@ -26,7 +26,11 @@ Compares the predictions of two versions of a model on the same examples.
              of Spark; logs of lm-eval, Inspect, lighteval, OpenAI, NeMo Gym
   columns    id; label; prediction, or logit_<class>, or prob_<class>; run
   of others  correct, score, answer, value, set or ranking, perhaps with target
-  exit code  0 all limits hold, 1 one fails, 4 one is inconclusive, 2 bad input"""
+  exit code  0 all limits hold, 1 one fails, 4 one is inconclusive, 2 bad input
+  no labels  label OLD NEW --out queue.csv draws changed examples to label"""
+_LABEL = """\
+Draws examples that an update changes, for people or judges to label. Labels of a part
+of these alone give the rate of negative flips, with an interval."""
 
 
 def _shown(what: str) -> Any:
@@ -46,7 +50,7 @@ File = Annotated[Optional[Path], _shown("FILE")]  # noqa: UP045
 Map = Annotated[Optional[str], _shown("FILE")]  # noqa: UP045
 Limit = Annotated[Optional[str], _shown("X")]  # noqa: UP045
 Name = Annotated[Optional[str], _shown("NAME")]  # noqa: UP045
-Flag = Annotated[bool, _shown("")]
+Flag = Annotated[tyro.conf.FlagCreatePairsOff[bool], _shown("")]
 Level = Annotated[float, _shown("X")]
 
 
@@ -116,6 +120,7 @@ class Certainty:
     noise: Annotated[Names, _shown("FILES")] = _Several()  # runs of one version alone
     equivalent: Limit = None  # margin that the change is tested to stay within
     pool: Name = None  # column of benchmarks, each with the same weight
+    any_time: Flag = False  # intervals that hold after every further label
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +134,26 @@ class Output:
     github: Flag = False  # the same, appended to $GITHUB_STEP_SUMMARY
     full: Flag = False  # every table in the terminal
     demo: Flag = False  # two models of digits, with churn-demo.html
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelArguments:
+    """Options of `label`."""
+
+    old: Annotated[Side, _shown("OLD")] = None  # predictions in use
+    new: Annotated[Side, _shown("NEW")] = None  # predictions to replace them
+    out: File = None  # CSV to fill: label, or better (old, new, neither, both)
+    budget: Annotated[int, _shown("N")] = 0  # examples to label; all that change
+    by: Name = None  # column whose values have equally many each
+    blind: Flag = False  # answers as A and B, with the key in a file of its own
+    seed: Annotated[int, _shown("N")] = 0  # seed of the order
+    kind: Annotated[Kind, _shown("KIND")] = None  # logits, probabilities or classes
+    id_column: Name = None  # column or array of ids
+    prediction_column: Name = None  # column or array of predicted classes
+    class_map: Map = None  # new class of each old one, or "identity"
+    on_missing: Missing = "error"  # comparison of the examples that both have
+    strip: Flag = False  # no space around ids and names of classes
+    confirm: Names = _Several()  # names of doubts, as refusals give them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,18 +180,29 @@ _PYTHON = ("old-kind", "new-kind", "top", "ids", "resamples", "seed", "regressio
 _SUMMARY = "GITHUB_STEP_SUMMARY"  # a file, as GitHub's runners name it
 
 _KINDS = ("kind", "prediction_column", "class_map")
-_CLASSES = ("labels", *_KINDS, "strip", "order")
+_CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance")
 # What is compared, options that would be without effect, and why.
 _REFUSED = (
     (
         "noise",
-        (*_CLASSES, "slices", "by", "pool", "equivalent", "lower_is_better"),
+        (
+            *_CLASSES,
+            "labels",
+            "any_time",
+            "strip",
+            "slices",
+            "by",
+            "pool",
+            "equivalent",
+            "lower_is_better",
+        ),
         "is for OLD and NEW, not for --noise",
     ),
     ("outcomes", _CLASSES, "is for predicted classes; here are outcomes"),
     ("classes", _OUTCOMES, "is for outcomes; here are predicted classes"),
     ("classes", ("order",), "is for a folder of versions; here are OLD and NEW"),
+    ("folder", ("any_time",), "is for OLD and NEW, not for a folder"),
     ("folder", ("by",), "is for OLD and NEW; a folder takes --slices FILE"),
     ("folder", ("score_column", *_OUTCOMES), "is for OLD and NEW, not for a folder"),
 )
@@ -185,6 +221,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints, writes the files asked for; returns the exit code."""
+    if argv[:1] == ["label"]:
+        return _label(argv[1:], program)
     _check_moved(argv)
     arguments = read_options(Arguments, argv, prog=program, description=DESCRIPTION)
     given = dict(vars(arguments))
@@ -226,6 +264,31 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         print(f"\n{_DEMO_NEXT.format(program=program)}")
     counts = given["inconclusive"] if result.state == "inconclusive" else result.state
     return {"pass": 0, "fail": 1, "exit": 4}[counts]
+
+
+def _label(argv: Sequence[str], program: str) -> int:
+    """Writes a queue of changed examples to label."""
+    arguments = read_options(
+        LabelArguments, argv, prog=f"{program} label", description=_LABEL
+    )
+    given = dict(vars(arguments))
+    old, new, out = (given.pop(name) for name in ("old", "new", "out"))
+    if old is None or new is None or out is None:
+        raise ValueError(f"{program} label OLD NEW --out queue.csv needs all three")
+    from churn_compare.queue import label_queue
+
+    budget = given.pop("budget") or None
+    queue = label_queue(old, new, budget=budget, **given)
+    written = queue.save(out)
+    print(
+        f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
+        f"of them, in random order, are to be labelled.\n"
+        f"Written: {printable(', '.join(map(str, written)))}\n"
+        "Fill label (or better) from the first row on, as far as you get, then:\n"
+        f"  {program} {shlex.quote(str(old))} {shlex.quote(str(new))} --labels "
+        f"{shlex.quote(str(out))} --max-nfr 1%"
+    )
+    return 0
 
 
 def _check_moved(argv: Sequence[str]) -> None:
@@ -339,19 +402,19 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
             if of == what and given[name]:
                 raise ValueError(f"--{name.replace('_', '-')} {why}")
     shared = {name: given[name] for name in ("id_column", "confirm", "level")}
+    shared["clusters"] = given["cluster"]
     if what in ("classes", "folder"):
         names = ("labels", "slices", "kind", "class_map", "on_missing", "strip", "pool")
         names += ("label_column", "prediction_column", "equivalent")
         shared |= judged | {name: given[name] for name in names}
-        shared["clusters"] = given["cluster"]
         if what == "classes":
+            shared["any_time"] = given["any_time"]
             return compare_classes(old, new, **shared, by=given["by"])
         return compare_versions(old, **shared, order=given["order"] or None)
     tolerance, margin = given["tolerance"] or "0", given["equivalent"]
     shared |= {
         "score_columns": given["score_column"],
         "target_column": given["label_column"],
-        "cluster": given["cluster"],
         "grades": _grades(given["grades"]),
         "normalize": given["normalize"] or "text",
         "tolerance": gates.limit_of(tolerance, "--tolerance"),
@@ -359,7 +422,8 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     }
     if what == "noise":
         return noise_floor(*given["noise"], **shared)
-    names = ("slices", "by", "pool", "lower_is_better", "on_missing")
+    names = ("slices", "by", "pool", "lower_is_better", "on_missing", "strip")
+    names += ("labels", "any_time")
     margin = None if margin is None else gates.limit_of(margin, "--equivalent")
     shared |= judged | {name: given[name] for name in names}
     return compare_outcomes(old, new, **shared, equivalent=margin)

@@ -19,23 +19,23 @@ from churn_compare.findings import (
     scatter_points,
 )
 from churn_compare.gate_file import Gating, as_gates, waivers_of
-from churn_compare.gate_outcomes import counted_by_gates, judge
-from churn_compare.gates import Gate, GateError, check_gates, closest, margin_of
+from churn_compare.gate_outcomes import judge
+from churn_compare.gates import EXCESS, Gate, GateError, check_gates, closest, margin_of
 from churn_compare.groups import coded, parts_of
 from churn_compare.intervals import (
     ClassNumbers,
-    cluster_effect,
     estimates,
-    mcnemar_of,
 )
-from churn_compare.noise import noise_test
+from churn_compare.labelling import check_labelled, known_flips, sampled_flips
+from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
+from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
-from churn_compare.reading.labels import read_columns
+from churn_compare.reading.labels import read_slices
 from churn_compare.reading.sides import read_side, same_file, side_names
-from churn_compare.result import Precision, Version, Waiver
+from churn_compare.result import Version, Waiver
 from churn_compare.scanning.scan import scan
 
 
@@ -66,6 +66,7 @@ def compare(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    any_time: bool = False,
 ) -> CompareResult:
     """What changes when the version `new` of a classifier replaces `old`.
 
@@ -78,7 +79,8 @@ def compare(
             a data frame, or `Predictions`; see `read_side`.
         new: the same for the version that is to replace it.
         labels: a file, `[N]` classes, or a mapping of ids to classes, if the
-            predictions hold none.
+            predictions hold none. Examples that do not change need none, and of those
+            that do a part is enough which `label_queue` has drawn.
         slices: a file or a mapping of groupings, name to `[N]` values.
         by: columns of the predictions themselves to take as slices.
         clusters: examples that belong together (one document's or user's) in every
@@ -107,6 +109,8 @@ def compare(
         level: confidence level of the intervals.
         resamples: number of bootstrap samples.
         seed: of the bootstrap.
+        any_time: whether intervals hold at every number of labels, for those who look
+            after each; where a part of the changed examples has labels.
 
     Returns:
         The `CompareResult`; `result.passed` says whether all gates hold.
@@ -133,7 +137,7 @@ def compare(
     if by:
         if slices is not None:
             raise ValueError("slices are given, so `by` has nothing to choose from")
-        slices = read_columns(old, by, id_column)
+        slices = read_slices(old, id_column, only=by)
     read = functools.partial(
         _side, used, ids=ids, prediction_column=prediction_column, **columns
     )
@@ -164,6 +168,7 @@ def compare(
         resamples=resamples,
         seed=seed,
         confirm=confirm,
+        any_time=any_time,
     )
 
 
@@ -180,6 +185,7 @@ def compare_pair(
     seed: int = 0,
     scanned: Scanned | None = None,
     confirm: Sequence[str] = (),
+    any_time: bool = False,
 ) -> CompareResult:
     """Compares two sides that are already joined.
 
@@ -199,39 +205,57 @@ def compare_pair(
     if pool is not None and pool not in pair.slices:
         hint = closest(pool, pair.slices) or "it must be a column of the slices"
         raise PredictionsError(f"there is no column {pool!r} to pool; {hint}")
-    if pool is not None and pair.labels is None:
+    unlabelled = pair.labels is None and not pair.partial
+    if pool is not None and unlabelled:
         raise PredictionsError("benchmarks are pooled by accuracy; there are no labels")
-    if waivers and pair.labels is None:
+    if waivers and unlabelled:
         raise GateError("waivers are about negative flips, and there are no labels")
     if scanned is None:
         scanned = scan(pair)
     confirmed = settle(class_doubts(pair, scanned), confirm)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
-    numbers = ClassNumbers(scanned, pair.labels)
     every = all_examples(pair.examples, pair.clusters, level)
+    labels, sampled, flips = pair.labels, None, {}
+    if pair.partial:
+        known = known_flips(pair, scanned)
+        check_labelled(pair.ids, pair.drawn, known)
+        if known.judged or np.any(known.changed & ~known.known):
+            if waivers or pool or equivalent is not None or pair.clusters is not None:
+                raise PredictionsError(
+                    "waivers, pool, equivalent and clusters need a label for every "
+                    "example that changes"
+                )
+            sampled, flips = sampled_flips(pair.drawn, known, level, any_time)
+        else:
+            labels = pair.some_labels
+    numbers = ClassNumbers(scanned, labels)
+    numbers.all_labelled = not pair.partial
     found = estimates(numbers, every, resamples=resamples, seed=seed)
-    noise = noise_test(scanned, clusters=pair.clusters, level=level, seed=seed)
+    found = in_order(found | flips)
+    noise = noise_of(numbers, every)
+    if noise is not None:
+        found[EXCESS] = noise.excess
     groupings = {}
     if pair.labels is not None:
         classes, group = np.unique(pair.labels, return_inverse=True)
         groupings["class"] = [pair.class_name(of) for of in classes.tolist()], group
     groupings |= {column: coded(values) for column, values in pair.slices.items()}
-    parts = parts_of(numbers, every, groupings, pair.ids, waivers, pool)
-    precision = None
-    if parts.within is not None:
-        precision = Precision(parts.within, parts.detectable)
-    listed, total = largest_regressions(pair, scanned, regressions)
+    fields, said = parts_of(
+        numbers, every, groupings, pair.ids, waivers, pool, pair.cluster_column
+    )
+    some = dataclasses.replace(pair, labels=pair.some_labels) if pair.partial else pair
+    listed, total = largest_regressions(some, scanned, regressions)
     result = CompareResult(
         old=_version(pair.old),
         new=_version(pair.new),
         examples=pair.examples,
         level=level,
         quantities=found,
-        flow=class_flow(pair, scanned),
-        mcnemar=mcnemar_of(numbers, every),
+        **fields,
+        sampled=sampled,
+        flow=class_flow(pair if sampled else some, scanned),
         noise=noise,
-        groups=parts.groups,
         regressions=listed,
         regressions_total=total,
         curves=(
@@ -248,22 +272,17 @@ def compare_pair(
             *confirmed,
             *_ties(pair, scanned),
             *_pairing(pair, scanned),
-            *parts.notes,
+            *said,
         ),
+        runs=(len(scanned.old.predicted), len(scanned.new.predicted)),
         paired=scanned.paired,
-        clusters=cluster_effect(numbers, every, pair.cluster_column),
-        precision=precision,
         equivalent=margin,
-        waived=parts.waived,
-        pooled=parts.pooled,
         read=(
             *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
             *_decided(pair, scanned),
         ),
     )
-    about: dict[str, Any] = {"level": level, "noise": noise, "precision": precision}
-    judged = judge(gates, *counted_by_gates(result), **about)
-    return dataclasses.replace(result, gates=judged)
+    return dataclasses.replace(result, gates=judge(gates, result))
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:

@@ -14,29 +14,22 @@ from churn_compare.documents import (
     Document,
     Strong,
     Text,
-    bullets,
     html_fragment,
     html_page,
     json_text,
     markdown,
     plain_text,
     plain_values,
-    with_headings,
 )
 from churn_compare.exports import junit, rows_of_update
 from churn_compare.result import (
-    Clusters,
     Curve,
     Flow,
     GateOutcome,
-    Group,
     Interval,
     Judged,
-    McNemar,
     Measured,
-    Noise,
     Points,
-    Precision,
     Regression,
     Version,
 )
@@ -63,18 +56,13 @@ class Display(Judged):
         Args:
             full: whether it is printed in full detail, and not only the verdict.
         """
-        document = self.document().at("full" if full else "verdict")
-        title = [Text(document.title.replace("→", "->"), "best")]
-        facts = [Text(fact, "soft") for fact in document.facts]
-        blocks = [*title, *facts, *with_headings(document.blocks)]
-        return Document(document.title, blocks=blocks)
+        return self.document().as_lines("full" if full else "verdict")
 
     def markdown(self) -> str:
         """A comment for a pull request."""
         document = self.document().at("summary")
-        facts = bullets([fact for fact in document.facts if fact])
         title = document.title.replace("→", "->")
-        return markdown(Document(title, blocks=[facts, *document.blocks]), level=3)
+        return markdown(dataclasses.replace(document, title=title), level=3)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -169,30 +157,17 @@ def _frame(library: str, rows: list[dict[str, Any]]) -> Any:
 class CompareResult(Display, Measured):
     """Everything that `compare` finds; shows itself in a notebook and a terminal.
 
-    Attributes:
+    Attributes, next to those of `Measured`:
         old: the version in use.
         new: the one that is to replace it.
         examples: N, those that both have.
-        level: of all confidence intervals, 0.95 for 95 %.
-        quantities: name to number and interval, in the order of
-            `comparison.QUANTITIES`; only those that these predictions allow.
         flow: changed predictions from class to class.
-        mcnemar: None without labels.
-        noise: None unless a side has several runs.
-        groups: classes, then slices.
         regressions: the largest negative flips, worst first.
         regressions_total: how many examples are negative flips in some pair of runs.
         curves: reliability of old and new; None without labels and scores.
         points: for the scatter of confidence and displacement; None without scores.
         gates: the outcome of each condition.
         notes: sentences about what was read and joined.
-        paired: whether run r is compared with run r alone, see `run_by_run`.
-        clusters: how many there are, and what they do to an interval; None without.
-        precision: what change of accuracy these examples can detect or exclude; None
-            without labels.
-        equivalent: the margin asked for; None without one.
-        waived: negative flips that the gates do not count; None without waivers.
-        pooled: accuracy over several benchmarks; None unless asked for.
         read: what was read of each side and what was left out, a line each.
     """
 
@@ -200,35 +175,19 @@ class CompareResult(Display, Measured):
     new: Version
     examples: int
     flow: Flow
-    mcnemar: McNemar | None = None
-    noise: Noise | None = None
-    groups: tuple[Group, ...] = ()
     regressions: tuple[Regression, ...] = ()
     regressions_total: int = 0
     curves: tuple[Curve, Curve] | None = None
     points: Points | None = None
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
-    paired: bool = False
-    clusters: Clusters | None = None
-    precision: Precision | None = None
     read: tuple[str, ...] = ()
     _report = "churn_compare.report"
-
-    @property
-    def run_pairs(self) -> int:
-        """How many pairs of runs were compared."""
-        return self.old.runs if self.paired else self.old.runs * self.new.runs
 
     @property
     def labelled(self) -> bool:
         """True if there were labels."""
         return "accuracy_gain" in self.quantities
-
-    @property
-    def within(self) -> Interval | None:
-        """The interval of the accuracy gain for two one-sided tests."""
-        return None if self.precision is None else self.precision.within
 
     def __repr__(self) -> str:
         """One line; all numbers would fill screens, and `print` shows them."""

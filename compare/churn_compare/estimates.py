@@ -1,7 +1,7 @@
 """Means of what every example adds, in groups of examples: intervals and tests."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -34,27 +34,49 @@ class Intervals(NamedTuple):
         return Interval(*(float(ends[group]) for ends in self))
 
 
+class Weighted(NamedTuple):
+    """Sums `[R, N]`, of each run, and the weight they have."""
+
+    weight: float
+    sums: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerExample:
     """What every example adds to a mean over examples and pairs of runs."""
 
     mean: np.ndarray  # `[N]`, over pairs of runs
-    # of each side with several runs that all examples share: `[R, N]` sums over the
-    # runs of the other side, and how many these are; empty where the runs of an example
-    # have nothing to do with those of another
-    runs: tuple[tuple[np.ndarray, int], ...] = ()
+    # of each side with several runs that all examples share: what every run adds, the
+    # sum of the parts; empty where the runs of an example have nothing to do with those
+    # of another
+    runs: tuple[tuple[Weighted, ...], ...] = ()
+
+    def __add__(self, other: "PerExample") -> "PerExample":
+        """The sum of two numbers of the same runs."""
+        runs = zip(self.runs, other.runs, strict=True)
+        return PerExample(self.mean + other.mean, tuple(a + b for a, b in runs))
+
+    def __mul__(self, factor: float) -> "PerExample":
+        """A multiple."""
+        runs = tuple(
+            tuple(Weighted(factor * weight, sums) for weight, sums in side)
+            for side in self.runs
+        )
+        mean = -self.mean if factor == -1 else factor * self.mean  # keeps integers
+        return PerExample(mean, runs)
 
     def __sub__(self, other: "PerExample") -> "PerExample":
-        """This less another number of the same runs."""
-        runs = zip(self.runs, other.runs, strict=True)
-        parts = tuple((a - b, count) for (a, count), (b, _) in runs)
-        return PerExample(self.mean - other.mean, parts)
+        """The difference from another number of the same runs."""
+        return self + other * -1
 
     def without(self, rows: np.ndarray) -> "PerExample":
         """The same with 0 for some examples."""
         keep = np.ones(len(self.mean), bool)
         keep[rows] = False
-        runs = tuple((sums * keep, count) for sums, count in self.runs)
+        runs = tuple(
+            tuple(Weighted(weight, sums * keep) for weight, sums in side)
+            for side in self.runs
+        )
         return PerExample(self.mean * keep, runs)
 
 
@@ -140,12 +162,15 @@ class Groups:
         factor = self.found / np.maximum(self.found - 1, 1)
         factor = factor if clustered or mean else 1.0
         parts = []
-        for sums, runs in of.runs:
-            R = len(sums)
+        for side in of.runs:
+            R = len(side[0].sums)
             means, noise = np.empty((self.count, R)), np.zeros(self.count)
-            for r, run in enumerate(sums):
-                means[:, r], of_run = self._moved(run / runs)
-                noise += self.added(np.square(of_run - moved))
+            every = [weight * sums.mean(axis=0) for weight, sums in side]
+            _, centre = self._moved(np.sum(every, axis=0))
+            for r in range(R):
+                run = np.sum([weight * sums[r] for weight, sums in side], axis=0)
+                means[:, r], of_run = self._moved(run)
+                noise += self.added(np.square(of_run - centre))
             parts.append(run_part(means, factor * noise / (R * (R - 1))))
         squares = np.square(moved)
         examples, fourth = self.added(squares), self.added(np.square(squares))
@@ -159,7 +184,7 @@ class Groups:
         known = uncertainty(
             factor * examples, *parts, clusters=clusters, bearing=bearing
         )
-        if clustered or not mean:
+        if clustered or parts or not mean:
             return known
         freedom = self.size - 1.0
         return dataclasses.replace(known, freedom=freedom, of_clusters=freedom)
@@ -215,22 +240,37 @@ class Groups:
             value, np.maximum(value - half, least), np.minimum(value + half, most)
         )
 
-    def excess(self, of: PerExample, equal: np.ndarray) -> Intervals:
-        """What changes beyond runs of one version; `equal` as `permuted_variance`."""
+    def excess(
+        self, of: PerExample, equal: np.ndarray | None, least: float = 0.0
+    ) -> Intervals:
+        """What changes beyond runs of one version.
+
+        `equal` is what every unit adds to the variance of equal versions (see
+        `permuted_variance`), below which none is taken to be; None where runs are
+        paired. `least` is such a variance of the excess itself.
+        """
         known, value = self.known(of, mean=True), self.value(of.mean)
-        quantile = known.quantile(self.level)
+        of_examples = known.example_quantile(self.level)
+        quantile = known.quantile(self.level) if known.alone else of_examples
         # An example on which no run differs might be one on which all pairs across do.
-        half = most = self.none(quantile)
-        total = self.added(equal)
-        some = total > 0
-        fourth = np.where(some, self.added(np.square(equal)), 1.0)
-        variance = np.maximum(known.total, total / np.square(np.maximum(self.size, 1)))
-        known = dataclasses.replace(
-            known, total=variance, bearing=np.square(total) / fourth
-        )
-        wide = quantile * np.sqrt(known.widened(np.square(most / quantile)))
-        half = np.where(some, wide, half)
+        none = self.none(of_examples)
+        variance = np.maximum(np.maximum(known.total, known.examples), least)
+        some, bearing = variance > 0, np.full(self.count, np.inf)
+        if equal is not None:
+            sums, squares = self.added(equal), self.added(np.square(equal))
+            some = sums > 0
+            bearing = np.square(sums) / np.where(some, squares, 1.0)
+            size = np.maximum(self.size, 1)
+            variance = np.maximum(variance, sums / np.square(size))
+        known = dataclasses.replace(known, total=variance, bearing=bearing)
+        wide = quantile * np.sqrt(known.widened(np.square(none / quantile)))
+        half = np.where(some, wide, none)
         return Intervals(value, value - half, value + half)
+
+    def covariance(self, a: PerExample, b: PerExample) -> np.ndarray:
+        """Covariance of two means, over the examples."""
+        (_, of_a), (_, of_b) = self._moved(a.mean), self._moved(b.mean)
+        return self.added(of_a * of_b)
 
     def some(self, known: Uncertainty, span: np.ndarray | float) -> np.ndarray:
         """Whether units differ in what they add, by more than rounding."""
@@ -297,8 +337,16 @@ class Numbers:
     gain: PerExample
     better: PerExample
     worse: PerExample
+    # of several runs a side: how often two of its runs differ, and what is beyond that
+    within: Mapping[str, PerExample] = {}
+    beyond: PerExample
+    # the same of right and wrong: negative flips of retraining, and what both kinds of
+    # flips are beyond it
+    expected_flips: PerExample | None = None
+    beyond_flips: PerExample
     judged = True
     decided = True  # whether an outcome is right or wrong
+    all_labelled = True  # not only those that change
     sign = 1.0  # -1 where less of the reported number is better
     most = 1.0  # that the mean may change by
 
@@ -310,12 +358,44 @@ class Numbers:
         """By how much what the mean is of may change in each group."""
         return self.most
 
+    def equal(self, groups: Groups) -> np.ndarray | None:
+        """What units add to the variance of the excess if both versions are equal."""
+        raise NotImplementedError
+
+    def equal_flips(self, groups: Groups) -> np.ndarray | None:
+        """The same of the excess of negative and positive flips together."""
+        raise NotImplementedError
+
+    def beyond_runs(self, groups: Groups, least: float = 0.0) -> dict[str, Intervals]:
+        """What runs of one version change, and what both versions change beyond."""
+        found = {f"within_{side}": groups.share(of) for side, of in self.within.items()}
+        if found:
+            found["excess_churn"] = groups.excess(
+                self.beyond, self.equal(groups), least
+            )
+        if self.expected_flips is not None:
+            found["expected_nfr"] = groups.share(self.expected_flips)
+            equal = self.equal_flips(groups)
+            beyond = groups.excess(self.beyond_flips, equal)
+            # Half of the flips of both kinds beyond retraining, less and plus the gain.
+            known, gain = groups.known(self.gain), groups.value(self.gain.mean)
+            squares = np.square(beyond.high - beyond.value)
+            squares += np.square(known.quantile(groups.level)) * known.total
+            both = groups.covariance(self.beyond_flips, self.gain)
+            both *= np.square(known.example_quantile(groups.level))
+            for name, sign in (("excess_nfr", -1), ("excess_pfr", 1)):
+                value = (beyond.value + sign * gain) / 2
+                half = np.sqrt(np.maximum(squares + 2 * sign * both, 0.0)) / 2
+                found[name] = Intervals(value, value - half, value + half)
+        return found
+
     def intervals(self, groups: Groups) -> dict[str, Intervals]:
         """Churn and, where right and wrong are known, accuracy and flips."""
-        found = {"churn": groups.share(self.changed)}
+        found = {"churn": groups.share(self.changed), **self.beyond_runs(groups)}
         if self.judged:
-            found["accuracy_old"] = groups.share(self.old)
-            found["accuracy_new"] = groups.share(self.new)
+            if self.all_labelled:
+                found["accuracy_old"] = groups.share(self.old)
+                found["accuracy_new"] = groups.share(self.new)
             found["accuracy_gain"] = self.change(groups)
             found["negative_flip_rate"] = groups.share(self.worse)
             found["positive_flip_rate"] = groups.share(self.better)

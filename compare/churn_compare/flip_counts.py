@@ -27,6 +27,23 @@ class Flips(NamedTuple):
         """Wrong before and wrong now in another way."""
         return self.changed - self.negative - self.positive
 
+    @property
+    def old_error(self) -> np.ndarray:
+        """Share of examples that old run a has wrong."""
+        return 1 - (self.both + self.negative) / self.examples[..., None, None]
+
+    @property
+    def new_error(self) -> np.ndarray:
+        """Share of examples that new run b has wrong."""
+        return 1 - (self.both + self.positive) / self.examples[..., None, None]
+
+    @property
+    def relative(self) -> np.ndarray:
+        """NFR of independent errors is 1; 0 where no negative flip is possible."""
+        chance = (1 - self.old_error) * self.new_error
+        rate = self.negative / self.examples[..., None, None]
+        return np.divide(rate, chance, out=np.zeros_like(chance), where=chance > 0)
+
 
 def count_flips(
     old: np.ndarray, new: np.ndarray, labels: np.ndarray | None = None
@@ -104,8 +121,10 @@ def _pairs(old: int, new: int, paired: bool, alike: bool) -> Iterator[tuple[int,
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VersionMatrices:
-    """Means over pairs of runs."""
+    """Every run against every other, and means over the pairs of two versions."""
 
+    flips: Flips  # of every pair of runs, those of the first version first
+    version: np.ndarray  # that each run is of, from 0
     # `[V, V]` share of examples whose predicted class differs; symmetric
     churn: np.ndarray
     # `[V, V]` right in the old, wrong in the new; None without labels
@@ -115,6 +134,13 @@ class VersionMatrices:
     # against the first run of the last version, see `_multiplicity`
     ambiguity: float = np.nan
     discrepancy: float = np.nan
+
+    def between(self, old: int, new: int) -> Flips:
+        """The flips from the runs of one version to those of another, `[A, B]`."""
+        rows, columns = (np.flatnonzero(self.version == v) for v in (old, new))
+        pairs = np.ix_(rows, columns)
+        counts: Any = (None if of is None else of[pairs] for of in self.flips[1:])
+        return Flips(self.flips.examples, *counts)
 
 
 def version_matrices(
@@ -130,18 +156,12 @@ def version_matrices(
     different = ~np.eye(len(runs), dtype=bool)
     churn = _mean(flips.changed / flips.examples, version, different)
     if labels is None:
-        return VersionMatrices(churn, None, None, *_multiplicity(predicted))
-    accuracy = np.diag(flips.both) / flips.examples
-    negative = flips.negative / flips.examples
-    chance = accuracy[:, None] * (1 - accuracy)
-    some = different & (chance > 0)
-    relative = np.divide(negative, chance, out=np.zeros_like(chance), where=some)
-    return VersionMatrices(
-        churn,
-        _mean(negative, version, different),
-        _mean(relative, version, some),
-        *_multiplicity(predicted),
-    )
+        rates = churn, None, None
+    else:
+        possible = different & (flips.old_error < 1) & (flips.new_error > 0)
+        negative = _mean(flips.negative / flips.examples, version, different)
+        rates = churn, negative, _mean(flips.relative, version, possible)
+    return VersionMatrices(flips, version, *rates, *_multiplicity(predicted))
 
 
 def _multiplicity(predicted: Sequence[np.ndarray]) -> tuple[float, float]:

@@ -8,11 +8,11 @@ from churn_compare.gates import (
     ALL_SLICES,
     CLASSES,
     EQUIVALENT,
-    EXCESS,
     Gate,
     GateError,
     limit_text,
 )
+from churn_compare.labelling import more_labels
 from churn_compare.number_text import count_text, listed, value_text, with_range
 from churn_compare.result import (
     NONE,
@@ -20,8 +20,7 @@ from churn_compare.result import (
     Group,
     Interval,
     Measured,
-    Noise,
-    Precision,
+    Sampled,
     State,
     state_of,
 )
@@ -31,24 +30,12 @@ _ROUNDING = 1e-9
 _NAMED = 3  # groups that a line names
 
 
-def judge(
-    gates: Sequence[Gate],
-    quantities: Mapping[str, Interval],
-    groups: Sequence[Group],
-    *,
-    level: float,
-    noise: Noise | None = None,
-    precision: Precision | None = None,
-) -> tuple[GateOutcome, ...]:
+def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
     """Whether each gate holds. A number that is not defined holds no gate.
 
     Args:
         gates: the conditions.
-        quantities: of all examples.
-        groups: classes and slices.
-        level: of the intervals.
-        noise: what retraining alone changes, for gates on "excess_churn".
-        precision: what is known of the accuracy, for gates on "equivalent".
+        found: numbers of all examples and of groups; what is waived does not count.
 
     Returns:
         One outcome per gate, in the order of the gates. A gate on several groups has
@@ -58,53 +45,60 @@ def judge(
         GateError: there is no such number or group.
 
     Example:
-        >>> found = {"churn": Interval(0.042, 0.039, 0.045)}
+        >>> churn = {"churn": Interval(0.042, 0.039, 0.045)}
         >>> gates = [Gate("churn", 0.05), Gate("churn", 0.04, on="bound")]
-        >>> for outcome in judge(gates, found, (), level=0.95):
+        >>> for outcome in judge(gates, Measured(level=0.95, quantities=churn)):
         ...     print(outcome.line)
         PASS  churn at most 5 %: 4.2 % (95 % interval 3.9 to 4.5 %)
         FAIL  upper end of churn at most 4 %: 4.2 % (95 % interval 3.9 to 4.5 %)
     """
+    quantities, groups, level = found.quantities, found.groups, found.level
+    if found.waived is not None:
+        worse = found.worse
+        quantities = {**quantities, worse: found.waived.rate}
+        groups = [
+            dataclasses.replace(of, quantities={**of.quantities, worse: of.waived_rate})
+            for of in groups
+            if of.waived_rate is not None
+        ]
     return tuple(
         _judge_groups(gate, gates, groups, level)
         if gate.grouping
-        else _judge_equivalence(gate, precision, level)
-        if gate.quantity == EQUIVALENT and precision is not None
-        else _judge_whole(gate, quantities, noise, level)
+        else _judge_equivalence(gate, found.within, level)
+        if gate.quantity == EQUIVALENT and found.within is not None
+        else _judge_sampled(gate, found.sampled)
+        if found.sampled is not None
+        and gate.quantity in found.sampled.these
+        and gate.on == "estimate"
+        else _judge_whole(gate, quantities, level)
         for gate in gates
     )
 
 
-def counted_by_gates(
-    measure: Measured,
-) -> tuple[Mapping[str, Interval], Sequence[Group]]:
-    """The numbers of all examples and of the groups, without what is waived."""
-    if measure.waived is None:
-        return measure.quantities, measure.groups
-    worse = measure.worse
-    return {**measure.quantities, worse: measure.waived.rate}, [
-        dataclasses.replace(of, quantities={**of.quantities, worse: of.waived_rate})
-        for of in measure.groups
-        if of.waived_rate is not None
-    ]
-
-
 def _judge_whole(
-    gate: Gate, quantities: Mapping[str, Interval], noise: Noise | None, level: float
+    gate: Gate, quantities: Mapping[str, Interval], level: float
 ) -> GateOutcome:
-    if gate.quantity == EXCESS and noise is not None:
-        interval = noise.excess
-    elif gate.quantity in quantities:
-        interval = quantities[gate.quantity]
-    else:
+    if gate.quantity not in quantities:
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
+    interval = quantities[gate.quantity]
     line = f"{gate.text}: {_measured_text(gate, interval, level)}"
     return _outcome(gate, "", interval, _state(gate, interval), line)
 
 
-def _judge_equivalence(gate: Gate, precision: Precision, level: float) -> GateOutcome:
+def _judge_sampled(gate: Gate, sampled: Sampled) -> GateOutcome:
+    """Whether these examples keep a limit, as far as labels of a part of them tell."""
+    interval = sampled.these[gate.quantity]
+    state = _state(dataclasses.replace(gate, on="interval"), interval)
+    size = with_range(interval, gate.unit, sampled.level)
+    line = f"{gate.text}: {size} of these examples"
+    if state == "inconclusive":
+        more = more_labels(sampled, gate.quantity, gate.limit)
+        line += f"; about {count_text(more)} more labels would decide"
+    return _outcome(gate, "", interval, state, line)
+
+
+def _judge_equivalence(gate: Gate, within: Interval, level: float) -> GateOutcome:
     """Whether the whole interval for two one-sided tests lies within the margin."""
-    within = precision.within
     size = max(-within.low, within.high)  # NaN where there is none
     state: State = "pass" if size < gate.limit else "fail"
     touching = within.low <= gate.limit and within.high >= -gate.limit

@@ -14,22 +14,30 @@ from churn_compare.pair import Pair
 from churn_compare.quantities import QUANTITIES
 from churn_compare.suggestions import did_you_mean
 
-EXCESS = "excess_churn"  # `Noise.excess`
-EQUIVALENT = "equivalent"  # `Precision.within`
+EQUIVALENT = "equivalent"  # `Measured.within`
 On = Literal["estimate", "bound", "interval"]
 ON: tuple[On, ...] = ("estimate", "bound", "interval")
 ALL_SLICES = "*"
 CLASSES = "class"
 
-# What classes and slices have, and whether with an interval.
-GROUP_QUANTITIES = {name: True for name, of in QUANTITIES.items() if of.outcomes} | {
-    "accuracy_old": False,
-    "accuracy_new": False,
-    "accuracy_gain": True,
-    "churn": True,
-    "negative_flip_rate": True,
-    "positive_flip_rate": True,
-}
+EXCESS = "excess_churn"  # `Noise.excess`
+OF_CHANGED = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
+OF_RUNS = (
+    "within_old",
+    "within_new",
+    EXCESS,
+    "expected_nfr",
+    "excess_nfr",
+    "excess_pfr",
+)
+
+# What classes and slices have.
+GROUP_QUANTITIES = (
+    *(name for name, of in QUANTITIES.items() if of.outcomes),
+    *("accuracy_old", "accuracy_new", "accuracy_gain"),
+    *("churn", "negative_flip_rate", "positive_flip_rate"),
+    *OF_RUNS,
+)
 
 
 class GateError(ValueError):
@@ -78,8 +86,7 @@ class Gate:
     min_examples: int = 1
 
     def __post_init__(self):
-        known = [*QUANTITIES, EXCESS, EQUIVALENT]
-        known = list(GROUP_QUANTITIES) if self.grouping else known
+        known = GROUP_QUANTITIES if self.grouping else (*QUANTITIES, EQUIVALENT)
         if self.quantity not in known:
             where = " of classes and slices" if self.grouping else ""
             hint = closest(self.quantity, known) or f"known are {', '.join(known)}"
@@ -102,17 +109,11 @@ class Gate:
             if getattr(self, name) not in allowed:
                 known = " or ".join(map(repr, allowed))
                 raise GateError(f"{name} must be {known}; got {getattr(self, name)!r}")
-        if (
-            self.on != "estimate"
-            and self.grouping
-            and not GROUP_QUANTITIES[self.quantity]
-        ):
-            raise GateError(
-                f"{self.quantity} of a group has no interval; put the gate on the "
-                "estimate"
-            )
         if self.group and self.grouping in ("", ALL_SLICES):
-            raise GateError(f"of which grouping is the group {self.group!r}?")
+            raise GateError(
+                f"the group {self.group!r} needs its grouping, a column of the slices "
+                'or "class"'
+            )
         if self.min_examples < 1:
             raise GateError(f"min_examples must be at least 1; got {self.min_examples}")
 
@@ -160,16 +161,20 @@ def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
 
 def _unanswerable(gate: Gate, pair: Pair) -> str:
     """The reason, or ""."""
-    if gate.quantity == EXCESS:
-        if max(len(pair.old.runs), len(pair.new.runs)) < 2:
-            return "noise is measured between runs, and both versions have one run"
+    if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
+        return "noise is measured between runs, and both versions have one run"
+    if gate.quantity == EQUIVALENT and pair.partial:
         return ""
     if gate.quantity == EQUIVALENT:
         return "" if pair.labels is not None else "there are no labels"
     quantity = QUANTITIES[gate.quantity]
     if quantity.outcomes:
         return "there are predicted classes, and it is of other outcomes"
-    if (quantity.labels or gate.grouping == CLASSES) and pair.labels is None:
+    of_changed = gate.quantity in OF_CHANGED or quantity.name.endswith("_nfr")
+    if pair.partial and not of_changed and quantity.labels:
+        return "only examples that change have labels"
+    needed = quantity.labels and not (pair.partial and of_changed)
+    if (needed or gate.grouping == CLASSES) and pair.labels is None:
         return "there are no labels"
     for name, side in (("old", pair.old), ("new", pair.new)):
         if quantity.scores in ("both", name) and side.kind == "classes":
@@ -232,7 +237,7 @@ def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
     known = {
         f"{bound}-{name}".replace("_", "-")
         for bound in ("max", "min")
-        for name in (*SHORT, *QUANTITIES, EXCESS)
+        for name in (*SHORT, *QUANTITIES)
     }
     plain = key.replace("_", "-")
     if plain.lstrip("-") == EQUIVALENT:
@@ -246,8 +251,7 @@ def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
 
 
 def _unit(quantity: str) -> Unit:
-    own = quantity in (EXCESS, EQUIVALENT)
-    return "points" if own else QUANTITIES[quantity].unit
+    return "points" if quantity == EQUIVALENT else QUANTITIES[quantity].unit
 
 
 def limit_of(given: Any, what: str, quantity: str = "") -> float:
@@ -288,7 +292,7 @@ def margin_of(
         return min(found, default=None)
     margin = limit_of(given, EQUIVALENT, EQUIVALENT)
     Gate(EQUIVALENT, margin)  # checks it
-    if pair.labels is None:
+    if pair.labels is None and not pair.partial:
         raise GateError("equivalent is about accuracy, and there are no labels")
     return margin
 

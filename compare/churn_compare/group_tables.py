@@ -3,18 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from churn_compare.documents import Block, Cell, Column, Fold, Strong, Table
-from churn_compare.documents import Text as Paragraph
-from churn_compare.number_text import (
-    NOTHING,
-    Unit,
-    count_text,
-    p_text,
-    range_text,
-    share_text,
-    value_text,
-)
-from churn_compare.result import Group, Interval
+from churn_compare.documents import Block, Cell, Column, Fold, Strong, Table, Text
+from churn_compare.number_text import NOTHING, Unit, count_text, p_text
+from churn_compare.quantities import QUANTITIES
+from churn_compare.result import Group, Measured
+from churn_compare.tables import number_cell
 
 _FINDINGS = {"better": "✓ better", "worse": "✗ worse", "": NOTHING}
 _OPEN, _ROWS = 30, 1000  # groups that the page shows openly, and at all
@@ -23,111 +16,105 @@ _BRIEF = 5  # groups below full detail
 
 def group_title(grouping: str) -> str:
     """The heading of the classes, or of the values of a column of the slices."""
-    return "Classes" if grouping == "class" else f"Slices by {grouping}"
+    return "classes" if grouping == "class" else f"slices by {grouping}"
 
 
 def group_blocks(
-    grouping: str, groups: Sequence[Group], level: float, labelled: bool
+    found: Measured, grouping: str, groups: Sequence[Group]
 ) -> list[Block]:
     """One grouping on the page: the most changed groups, and all of them folded."""
-    first = "Class of the label" if grouping == "class" else grouping
-    # The maximum is 0 for NaN.
-    churn = lambda group: -max(0.0, group["churn"].value)  # noqa: E731
-    ordered = sorted(groups, key=_by_evidence if labelled else churn)
+
+    def by_evidence(group: Group) -> tuple[float, ...]:
+        if not found.groups_judged:  # the most changed first; the maximum is 0 for NaN
+            return (-max(0.0, group[found.changed].value),)
+        p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
+        change = group[found.change].value
+        return p, raw, 0.0 if math.isnan(change) else -abs(change)
+
+    ordered = sorted(groups, key=by_evidence)
     total = count_text(len(ordered))
     said: list[str | Strong] = [f"{total} groups, the most changed first."]
-    if labelled:
-        found = [_finding(group, level) for group in ordered]
+    if found.groups_judged:
+        words = [found.finding(group) for group in ordered]
         worse, better = (
-            Strong(f"{count_text(found.count(word))} {word}")
+            Strong(f"{count_text(words.count(word))} {word}")
             for word in ("worse", "better")
         )
-        said = [
-            f"Of {total}: ",
-            worse,
-            " and ",
-            better,
-            f" (Holm-adjusted p below {1 - level:.3g}). The least likely to be chance "
-            "come first.",
-        ]
+        rest = (
+            f" (Holm-adjusted p below {1 - found.level:.3g}). The least likely to be "
+            "chance come first."
+        )
+        said = [f"Of {total}: ", worse, " and ", better, rest]
     most = _OPEN if len(ordered) > 1.5 * _OPEN else len(ordered)
+    first = "Class of the label" if grouping == "class" else grouping
     blocks: list[Block] = [
-        Paragraph(said, "soft"),
-        _group_table(first, ordered[:most], level, labelled),
+        Text(said, "soft"),
+        _group_table(found, first, ordered[:most]),
     ]
     if most < len(ordered):
         which = f"All {total}"
         if len(ordered) > _ROWS:
             which = f"The first {count_text(_ROWS)} of {total}; --json writes all"
-        whole = _group_table(first, ordered[:_ROWS], level, labelled)
+        whole = _group_table(found, first, ordered[:_ROWS])
         blocks.append(Fold(which, [whole]))
     return blocks
 
 
-def _by_evidence(group: Group) -> tuple[float, float, float]:
-    """The least likely to be chance first, then the largest changes."""
-    p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
-    gain = group["accuracy_gain"].value
-    return p, raw, 0.0 if math.isnan(gain) else -abs(gain)
-
-
-def _finding(group: Group, level: float) -> str:
-    """Whether the group became worse or better, as far as that is significant."""
-    if not group.adjusted_p < 1 - level:
-        return ""
-    return "worse" if group["accuracy_gain"].value < 0 else "better"
-
-
-def _group_table(
-    first: str, groups: Sequence[Group], level: float, labelled: bool
-) -> Table:
+def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
     columns = [Column(first, "left", first="ascending")]
-    if labelled:
-        columns += [
-            Column("Finding", "left", detail="full"),
-            Column("Change, points", first="ascending"),
-            Column("Examples"),
-            Column("Accuracy, old", detail="full"),
-            Column("Accuracy, new", detail="full"),
-            Column("Churn"),
-            Column("Negative flips"),
-            Column("Positive flips", detail="full"),
-            Column("p", first="ascending", detail="full"),
-            Column("Adjusted p", first="ascending"),
+    changed = "Churn" if found.changed == "churn" else "Changed"
+    if not found.groups_judged:
+        columns += [Column("Examples"), Column(changed)]
+        rows: list[tuple] = [
+            (
+                group.name,
+                Cell(count_text(group.examples), group.examples),
+                _sorted_cell(group, found.changed),
+            )
+            for group in groups
         ]
-    else:
-        columns += [Column("Examples"), Column("Churn")]
-    rows: list[tuple] = []
+        return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF)
+    change = QUANTITIES[found.change]
+    mean = change.heading.removesuffix(", change")
+    flips = (
+        ("Negative flips", "Positive flips") if found.decided else ("Worse", "Better")
+    )
+    beyond = ["excess_nfr"] if "excess_nfr" in found.quantities else []
+    columns += [
+        Column("Finding", "left", detail="full"),
+        Column(
+            "Change, points" if change.unit == "points" else "Change", first="ascending"
+        ),
+        Column("Examples"),
+        Column(f"{mean}, old", detail="full"),
+        Column(f"{mean}, new", detail="full"),
+        Column(changed),
+        Column(flips[0]),
+        Column(flips[1], detail="full"),
+        *(Column("Beyond retraining", detail="full") for _ in beyond),
+        Column("p", first="ascending", detail="full"),
+        Column("Adjusted p", first="ascending"),
+    ]
+    rows = []
     for group in groups:
-        examples = Cell(count_text(group.examples), group.examples)
-        if not labelled:
-            rows.append((group.name, examples, _sorted_cell(group["churn"], "share")))
-            continue
-        finding = _finding(group, level)
-        old, new = (
-            Cell(share_text(x), x)
-            for x in (group["accuracy_old"].value, group["accuracy_new"].value)
-        )
-        rates = (
-            group["churn"],
-            group["negative_flip_rate"],
-            group["positive_flip_rate"],
-        )
+        finding = found.finding(group)
+        numbers = [f"{found.mean}_old", f"{found.mean}_new"]
+        numbers += [found.changed, found.worse, found.better, *beyond]
         rows.append(
             (
                 group.name,
                 Cell(_FINDINGS[finding], tone=finding),
-                _sorted_cell(group["accuracy_gain"], "points"),
-                examples,
-                old,
-                new,
-                *(_sorted_cell(rate, "share") for rate in rates),
+                _sorted_cell(group, found.change),
+                Cell(count_text(group.examples), group.examples),
+                *(_sorted_cell(group, name) for name in numbers),
                 *(Cell(p_text(p), p) for p in (group.p, group.adjusted_p)),
             )
         )
     return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF)
 
 
-def _sorted_cell(interval: Interval, unit: Unit) -> Cell:
-    text = value_text(interval, unit).removesuffix(" points")
-    return Cell(text, interval.value, range_text(interval, unit))
+def _sorted_cell(group: Group, name: str) -> Cell:
+    unit: Unit = QUANTITIES[name].unit
+    cell = number_cell(group[name], unit)
+    text = cell.text.removesuffix(" points")
+    return Cell(text, group[name].value, cell.below)

@@ -1,13 +1,13 @@
 """Classes, slices and benchmarks: thousands of groups at once, or one mean of all."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from churn_compare.estimates import Groups, Numbers, PerExample
+from churn_compare.estimates import Groups, Numbers, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError
-from churn_compare.result import Group, Interval, Pooled, Waived, Waiver
+from churn_compare.result import Clusters, Group, Pooled, Waiver
 from churn_compare.significance import holm
 from churn_compare.waivers import waive
 
@@ -57,15 +57,22 @@ def grouped(
     return tuple(found)
 
 
-class Parts(NamedTuple):
-    """Groups of a measure, what is known of its change, what is waived and pooled."""
-
-    groups: tuple[Group, ...]
-    within: Interval | None = None  # of the change, for two one-sided tests
-    detectable: float = float("nan")
-    waived: Waived | None = None
-    pooled: Pooled | None = None
-    notes: tuple[str, ...] = ()  # about waivers of no use
+def cluster_effect(numbers: Numbers, every: Groups, column: str) -> Clusters | None:
+    """How many clusters there are and how much wider they make an interval."""
+    if every.clusters is None:
+        return None
+    of = numbers.gain if numbers.judged else numbers.changed
+    mean = numbers.judged and not numbers.decided
+    alone = all_examples(len(of.mean), None, every.level).known(of, mean=mean)
+    clustered = every.known(of, mean=mean)
+    effect = wider = np.nan
+    if alone.examples[0] > 0:
+        effect = (clustered.examples / alone.examples)[0]
+        wider = np.sqrt(clustered.total / alone.total)
+        wider *= clustered.quantile(every.level) / alone.quantile(every.level)
+        wider = wider[0]
+    sizes = np.bincount(every.clusters)
+    return Clusters(len(sizes), int(sizes.max()), float(effect), float(wider), column)
 
 
 def parts_of(
@@ -75,19 +82,23 @@ def parts_of(
     ids: np.ndarray,
     waivers: Sequence[Waiver],
     pooled: str | None,
-) -> Parts:
-    """Groups and, where something is judged, the rest of a measure."""
+    cluster_column: str,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields of `Measured` that follow from its numbers, and notes on waivers."""
+    found: dict[str, Any] = {"clusters": cluster_effect(numbers, every, cluster_column)}
     if not numbers.judged:
-        return Parts(grouped(numbers, every, groupings))
+        return found | {"groups": grouped(numbers, every, groupings)}, ()
     waived, without, notes = waive(numbers, waivers, ids, every)
-    return Parts(
-        grouped(numbers, every, groupings, without),
-        numbers.equivalence(every),
-        numbers.detectable(every),
-        waived,
-        None if pooled is None else pool(numbers, every, pooled, *groupings[pooled]),
-        notes,
-    )
+    found |= {
+        "groups": grouped(numbers, every, groupings, without),
+        "p": float(numbers.p(every)[0]),
+        "within": numbers.equivalence(every),
+        "detectable": numbers.detectable(every),
+        "waived": waived,
+    }
+    if pooled is not None:
+        found["pooled"] = pool(numbers, every, pooled, *groupings[pooled])
+    return found, notes
 
 
 def pool(

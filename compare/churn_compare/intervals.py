@@ -1,16 +1,27 @@
 """Every number of a comparison with its confidence interval, and its test."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 import numpy as np
 from scipy import special
 
-from churn_compare.estimates import Groups, Numbers, PerExample, all_examples
+from churn_compare.between_runs import (
+    between_runs,
+    permuted_variance,
+)
+from churn_compare.estimates import (
+    Groups,
+    Numbers,
+    PerExample,
+    Weighted,
+    all_examples,
+)
 from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Clusters, Interval, McNemar
+from churn_compare.quantities import in_order
+from churn_compare.result import Interval, McNemar
 from churn_compare.sums import (
     BINS,
     Partition,
@@ -121,14 +132,15 @@ def estimates(
     numbers: "ClassNumbers", every: Groups, *, resamples: int, seed: int
 ) -> dict[str, Interval]:
     """`intervals`, of what every example adds."""
-    scanned, labels = numbers.scanned, numbers.labels
+    scanned = numbers.scanned
+    labels = numbers.labels if numbers.all_labelled else None
     grouping, drawing = np.random.default_rng(seed).spawn(2)
     runs = int(np.prod(scanned.shape))
     parts = partition(scanned.old.predicted.shape[1], runs, grouping, every.clusters)
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     found |= ratios(scanned, labels, parts, every.level)
     found |= resampled(scanned, labels, parts, every.level, resamples, drawing)
-    return {name: found[name] for name in QUANTITIES if name in found}
+    return in_order(found)
 
 
 class ClassNumbers(Numbers):
@@ -137,7 +149,9 @@ class ClassNumbers(Numbers):
     def __init__(self, scanned: Scanned, labels: np.ndarray | None):
         self.scanned, self.labels = scanned, labels
         self.judged = labels is not None
-        shape, N = scanned.shape, scanned.old.predicted.shape[1]
+        self.runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
+        self.A = len(scanned.old.predicted)
+        shape, N = scanned.shape, self.runs.shape[1]
         sums = np.zeros((3 if self.judged else 1, N), np.int32)
         of_runs = [np.zeros((len(sums), R, N), np.int16) for R in shape if R > 1]
         sides = [side for side, R in enumerate(shape) if R > 1]
@@ -154,7 +168,7 @@ class ClassNumbers(Numbers):
         found = [
             PerExample(
                 of / pairs if pairs > 1 else of.astype(np.int8),
-                tuple((runs[k], pairs // runs.shape[1]) for runs in of_runs),
+                tuple((Weighted(runs.shape[1] / pairs, runs[k]),) for runs in of_runs),
             )
             for k, of in enumerate(sums)
         ]
@@ -163,10 +177,49 @@ class ClassNumbers(Numbers):
             self.worse, self.better = found[1:]
             self.gain = self.better - self.worse
             self.old, self.new = map(self._right, (scanned.old, scanned.new))
+        if len(self.runs) > 2:
+            self._between()
+
+    def _between(self) -> None:
+        """What runs of one version change."""
+        runs, A, R = self.runs, self.A, len(self.runs)
+        found = between_runs(lambda r, s: runs[r] != runs[s], A, R, self.changed)
+        self.within, self.expected, self.beyond = found
+        if not self.judged or self.scanned.paired:
+            return
+        right = runs == self.labels
+        flips = self.worse + self.better
+        found = between_runs(lambda r, s: right[r] != right[s], A, R, flips)
+        self.expected_flips = found.expected * 0.5
+        self.beyond_flips = found.beyond
+
+    @functools.cached_property
+    def _equal(self) -> np.ndarray:
+        return self._permuted(self.runs, None)
+
+    def _permuted(self, runs: np.ndarray, clusters: np.ndarray | None) -> np.ndarray:
+        R, N = runs.shape
+        return permuted_variance(
+            lambda r, s: runs[r] != runs[s], R, self.A, N, clusters
+        )
+
+    def equal(self, groups: Groups) -> np.ndarray | None:
+        """What units add to the variance of the excess if both versions are equal."""
+        if self.scanned.paired:
+            return None
+        if groups.cell is None:
+            return self._equal[groups.rows]
+        return self._permuted(self.runs[:, groups.rows], groups.cell)
+
+    def equal_flips(self, groups: Groups) -> np.ndarray | None:
+        """The same of the excess of negative and positive flips together."""
+        assert self.labels is not None
+        right = self.runs[:, groups.rows] == self.labels[groups.rows]
+        return self._permuted(right, groups.cell)
 
     def _right(self, side: ScannedSide) -> PerExample:
         right = side.predicted == self.labels
-        runs = ((right.view(np.int8), 1),) if len(right) > 1 else ()
+        runs = ((Weighted(1.0, right.view(np.int8)),),) if len(right) > 1 else ()
         mean = right.mean(axis=0) if runs else right[0].view(np.int8)
         return PerExample(mean, runs)
 
@@ -214,25 +267,6 @@ def mcnemar_of(numbers: ClassNumbers, every: Groups) -> McNemar | None:
     lost, gained = (float(of.mean.sum()) for of in (numbers.worse, numbers.better))
     pairs = int(np.prod(numbers.scanned.shape))
     return McNemar(lost, gained, float(numbers.p(every)[0]), pairs)
-
-
-def cluster_effect(
-    numbers: ClassNumbers, every: Groups, column: str
-) -> Clusters | None:
-    """How many clusters there are and how much wider they make an interval."""
-    if every.clusters is None:
-        return None
-    of = numbers.gain if numbers.judged else numbers.changed
-    alone = all_examples(len(of.mean), None, every.level).known(of)
-    clustered = every.known(of)
-    effect = wider = np.nan
-    if alone.examples[0] > 0:
-        effect = (clustered.examples / alone.examples)[0]
-        wider = np.sqrt(clustered.total / alone.total)
-        wider *= clustered.quantile(every.level) / alone.quantile(every.level)
-        wider = wider[0]
-    sizes = np.bincount(every.clusters)
-    return Clusters(len(sizes), int(sizes.max()), float(effect), float(wider), column)
 
 
 def ratios(

@@ -1,21 +1,17 @@
 """How much churn retraining alone gives, and whether an update has more."""
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 from scipy import special
 
-from churn_compare.flip_counts import count_flips_by_group
+from churn_compare.between_runs import permuted_variance, spread
+from churn_compare.estimates import Groups, all_examples
+from churn_compare.flip_counts import count_flips
+from churn_compare.intervals import ClassNumbers
 from churn_compare.pair import Scanned
-from churn_compare.result import NONE, Interval, Noise
-from churn_compare.sums import Partition, partition
-from churn_compare.uncertainty import (
-    Uncertainty,
-    run_part,
-    share_ends,
-    uncertainty,
-)
+from churn_compare.result import NONE, Noise
+from churn_compare.uncertainty import Uncertainty
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
 _ONE_RUN = 1 / 3  # of the excess is left without a run: less, and this run decides
@@ -25,7 +21,6 @@ _SKEWED = 2000  # examples from which on the excess is about normal
 _NORMAL = 1e-3  # skewness
 _DIVISIONS = 300  # of runs to two versions
 _HALVINGS = 40
-_ROUNDING = 1e-9
 
 
 def noise_test(
@@ -33,7 +28,6 @@ def noise_test(
     *,
     clusters: np.ndarray | None = None,
     level: float = 0.95,
-    seed: int = 0,
 ) -> Noise | None:
     """Is the churn between two versions more than retraining either would give?
 
@@ -66,7 +60,6 @@ def noise_test(
         scanned: both versions.
         clusters: `[N]` as in `intervals`.
         level: of the intervals.
-        seed: of assigning more than 4096 examples (or clusters) to groups.
 
     Returns:
         None where both sides have one run. `within_old` or `within_new` is NaN for a
@@ -104,44 +97,30 @@ def noise_test(
         >>> found.within_old.value, found.excess.value
         (0.5, -0.25)
     """
-    old, new = scanned.old.predicted, scanned.new.predicted
-    A, B = len(old), len(new)
-    if A == B == 1:
+    every = all_examples(scanned.old.predicted.shape[1], clusters, level)
+    return noise_of(ClassNumbers(scanned, None), every)
+
+
+def noise_of(numbers: ClassNumbers, every: Groups) -> Noise | None:
+    """`noise_test`, of what every example adds."""
+    if not numbers.within:
         return None
-    runs = np.concatenate([old, new])
-    N = old.shape[1]
-    parts = partition(N, (A + B) ** 2, seed, clusters)
-    group, groups, _ = parts
-    size = np.bincount(group, minlength=groups)
-    changed = count_flips_by_group(runs, runs, None, group, groups).changed
-    if scanned.paired:  # a pair's churn is a number of its old run
-        same = np.diagonal(changed[:, :A, A:], axis1=1, axis2=2)
-        changed[:, :A, A:] = same[:, :, None]
-        changed[:, A:, :A] = same[:, None]
-    x = changed.sum(axis=0) / N
-    # what every group moves each pair's churn by
-    moved = (changed - x * size[:, None, None]) / N
-    weight = 1.0 if min(A, B) == 1 else 0.5
-    in_old, in_new = (weight if R > 1 else 0.0 for R in (A, B))
-
-    least = 0.0
-    if not scanned.paired:
-        equal = _equal_versions(x, A, _permuted(runs, A, clusters).sum() / N**2)
-        least = float(equal.total if min(A, B) > 1 else equal.examples)
-
-    p, one_run = np.nan, False
-    if not scanned.paired:
-        p, one_run = retraining_p(runs, x, A, clusters)
-
-    def interval(*weights: float) -> Interval:
-        return _interval(x, moved, A, weights, parts, level, least)
-
+    p, one_run, least = np.nan, False, 0.0
+    if not numbers.scanned.paired:
+        runs, A = numbers.runs, numbers.A
+        x = count_flips(runs, runs).changed / runs.shape[1]
+        of_units = numbers.equal(every)
+        assert of_units is not None
+        equal = _equal_versions(x, A, of_units.sum() / runs.shape[1] ** 2)
+        least = float(equal.total if min(A, len(runs) - A) > 1 else equal.examples)
+        p, one_run = retraining_p(runs, x, A, every.clusters, of_units)
+    found = {n: of.of(0) for n, of in numbers.beyond_runs(every, least).items()}
     return Noise(
-        within_old=interval(0.0, 1.0, 0.0) if A > 1 else NONE,
-        within_new=interval(0.0, 0.0, 1.0) if B > 1 else NONE,
-        expected=interval(0.0, in_old, in_new),
-        excess=interval(1.0, -in_old, -in_new),
-        of_runs=float(_known(x, moved, A, (1.0, 0.0, 0.0), parts.clusters).of_runs()),
+        within_old=found.get("within_old", NONE),
+        within_new=found.get("within_new", NONE),
+        expected=every.share(numbers.expected).of(0),
+        excess=found["excess_churn"],
+        of_runs=float(every.known(numbers.changed).of_runs()[0]),
         p=p,
         one_run=one_run,
     )
@@ -154,11 +133,18 @@ def least_p(old: int, new: int) -> float:
 
 
 def retraining_p(
-    runs: np.ndarray, x: np.ndarray, A: int, clusters: np.ndarray | None = None
+    runs: np.ndarray,
+    x: np.ndarray,
+    A: int,
+    clusters: np.ndarray | None = None,
+    of_examples: np.ndarray | None = None,
 ) -> tuple[float, bool]:
     """The p-value of `noise_test`, and whether one run would decide it."""
     R, N = runs.shape
-    of_examples = _permuted(runs, A, clusters)
+    if of_examples is None:
+        of_examples = permuted_variance(
+            lambda r, s: runs[r] != runs[s], R, A, N, clusters
+        )
     squares = np.sum(np.square(of_examples))
     bearing = of_examples.sum() ** 2 / squares if squares > 0 else 0.0
     if R < TESTED_RUNS or bearing < _EXAMPLES:
@@ -191,10 +177,9 @@ def retraining_p(
 
 def _excess(x: np.ndarray, A: int) -> float:
     """Churn between the versions minus that of runs of one version."""
-    B = len(x) - A
-    weight = 0.5 if min(A, B) > 1 else 1.0
-    weights = (1.0, -weight if A > 1 else 0.0, -weight if B > 1 else 0.0)
-    return float(_combination(x, A, weights))
+    sides = [x[own, own] for own in (slice(0, A), slice(A, None))]
+    within = [of.sum() / (len(of) * (len(of) - 1)) for of in sides if len(of) > 1]
+    return float(x[:A, A:].mean() - np.mean(within))
 
 
 def _without_a_run(x: np.ndarray, A: int) -> float:
@@ -243,121 +228,6 @@ def _skewness(runs: np.ndarray, A: int, variance: float, clusters=None) -> float
     return float(max(cubes, 0.0) / variance**1.5)
 
 
-def _within(x: np.ndarray):
-    """Mean over the pairs of different runs of `[..., R, R]`; NaN for one run."""
-    R = x.shape[-1]
-    if R == 1:
-        return np.full(x.shape[:-2], np.nan)
-    return x.sum(axis=(-2, -1)) / (R * (R - 1))
-
-
-def _combination(x: np.ndarray, A: int, weights) -> np.ndarray:
-    """`w_0 between + w_1 within old + w_2 within new` of `[..., A + B, A + B]`."""
-    between = x[..., :A, A:].mean(axis=(-2, -1))
-    parts = (between, _within(x[..., :A, :A]), _within(x[..., A:, A:]))
-    chosen = [w * part for w, part in zip(weights, parts, strict=True) if w]
-    return np.sum(chosen, axis=0)
-
-
-def _effects(x: np.ndarray, A: int, weights, side: int) -> np.ndarray:
-    """First-order effect of every run of a side on the combination, `[..., R]`."""
-    # A run's row within its side leaves the run out, so that differences between rows
-    # are too small by (R - 2) / (R - 1), which is mended for churn within a side. Two
-    # runs have one row: the effect on the churn against the other side takes its place.
-    # In the excess over both sides the effects cancel, and it is left as it is.
-    own = slice(0, A) if side == 0 else slice(A, None)
-    other = slice(A, None) if side == 0 else slice(0, A)
-    across = x[..., own, other].mean(axis=-1)
-    inside = x[..., own, own].sum(axis=-1)
-    R = inside.shape[-1]
-    if all(weights):
-        rows = inside / (R - 1)
-    else:
-        rows = inside / (R - 2) if R > 2 else across
-    return weights[0] * across + 2 * weights[1 + side] * rows
-
-
-def _known(x, moved, A: int, weights, clusters: int) -> Uncertainty:
-    of_groups = _combination(moved, A, weights)
-    G = len(moved)
-    factor = G / max(G - 1, 1) if clusters else 1.0
-    parts = []
-    for side, R in enumerate((A, len(x) - A)):
-        if R == 1:
-            continue
-        effects = _effects(moved, A, weights, side)
-        centred = effects - effects.mean(axis=1, keepdims=True)
-        noise = factor * np.sum(np.square(centred)) / (R * (R - 1))
-        parts.append(run_part(_effects(x, A, weights, side), noise))
-    examples = factor * np.sum(np.square(of_groups))
-    return uncertainty(examples, *parts, clusters=clusters)
-
-
-def _interval(
-    x, moved, A: int, weights, parts: Partition, level: float, least=0.0
-) -> Interval:
-    value = float(_combination(x, A, weights))
-    known = _known(x, moved, A, weights, parts.clusters)
-    units = np.array(parts.units(len(parts.group)))
-    if not weights[0]:
-        quantile = known.quantile(level)
-        ends = share_ends(np.array(value), known.total, quantile, units)
-        return Interval(value, *map(float, ends))
-    # With runs on both sides S and its noise are large next to V: no Student's t of
-    # the runs' freedom.
-    of_examples = known.example_quantile(level)
-    quantile = known.quantile(level) if known.alone else of_examples
-    variance = max(known.total, known.examples, least)
-    half = float(quantile * np.sqrt(variance))
-    if not np.any(x):  # no run differs from any other
-        half = float(share_ends(np.zeros(()), np.zeros(()), of_examples, units)[1])
-    return Interval(value, value - half, value + half)
-
-
-def _permuted(runs: np.ndarray, A: int, clusters: np.ndarray | None) -> np.ndarray:
-    """Variance of each example's or cluster's excess if its runs are permuted."""
-    R, N = runs.shape
-    return permuted_variance(lambda r, s: runs[r] != runs[s], R, A, N, clusters)
-
-
-def permuted_variance(
-    differ: Callable[[int, int], np.ndarray],
-    R: int,
-    A: int,
-    N: int,
-    clusters: np.ndarray | None,
-) -> np.ndarray:
-    """The same for runs of which `differ` says where two do, `[N]`."""
-    B = R - A
-    units = N if clusters is None else int(clusters.max()) + 1
-    kind = np.int32 if clusters is None else np.int64
-    disagreeing = np.zeros((R, units), kind)  # predictions, with each run
-    of_pairs = np.zeros(units, np.int64)  # squares of each pair's
-    for r, s in itertools.combinations(range(R), 2):
-        apart = differ(r, s)
-        if clusters is not None:
-            apart = np.bincount(clusters[apart], minlength=units)
-        disagreeing[r] += apart
-        disagreeing[s] += apart
-        if clusters is not None:
-            of_pairs += np.square(apart, dtype=np.int64)
-    if min(A, B) == 1:
-        return disagreeing.var(axis=0) * (R / ((R - 1) * (R - 2))) ** 2
-    # What the mean and an effect of each run leave of the pairs' squares.
-    total = disagreeing.sum(axis=0)
-    squares = np.square(disagreeing).sum(axis=0, dtype=np.int64)
-    if clusters is None:  # of each pair 0 or 1, which is its own square
-        of_pairs = total / 2
-    left = of_pairs - (squares - np.square(total) / (2 * (R - 1))) / (R - 2)
-    left[left < _ROUNDING] = 0.0
-    return left / (R * (R - 3) / 2) * _spread(A, B)
-
-
-def _spread(A: int, B: int) -> float:
-    """Variance of the excess if the churn of each pair has variance 1."""
-    return 1 / (A * B) + 1 / (2 * A * (A - 1)) + 1 / (2 * B * (B - 1))
-
-
 def _equal_versions(x: np.ndarray, A: int, of_examples: float) -> Uncertainty:
     """Uncertainty of equal versions' excess; with three runs, of examples alone."""
     R = len(x)
@@ -370,7 +240,7 @@ def _equal_versions(x: np.ndarray, A: int, of_examples: float) -> Uncertainty:
         design[:, R] = (pairs[:, 0] < A) & (pairs[:, 1] >= A)
         y = x[pairs[:, 0], pairs[:, 1]]
         left = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-        of_runs = float(left @ left / (len(pairs) - R - 1) * _spread(A, B))
+        of_runs = float(left @ left / (len(pairs) - R - 1) * spread(A, B))
     elif R > 3:
         several = x[:A, :A] if A > 1 else x[A:, A:]
         rows = several.sum(axis=1) / (len(several) - 2)

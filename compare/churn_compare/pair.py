@@ -48,6 +48,12 @@ class Side:
     decisions: np.ndarray | None = None
     others: Callable[[], Mapping[str, Any]] = dict
     number_names: tuple[str, ...] | None = None
+    repeats = False  # an id stands in one row, unless a column tells runs apart
+
+    @property
+    def truth(self) -> str:
+        """What its truths are called, on which both versions must agree; "" without."""
+        return "" if self.labels is None else "labels"
 
     @property
     def examples(self) -> int:
@@ -75,6 +81,34 @@ def class_order(names: Iterable[str]) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Drawn:
+    """Changed examples that were drawn to be labelled.
+
+    Attributes:
+        place: `[N]` in the queue, from 0; -1 for an example that is not there.
+        stratum: `[N]` codes of what was drawn from apart.
+        names: of the strata, "" for the only one.
+        changed: of each stratum, how many examples change.
+        better: `[N]` which version's answer is better: "old", "new", "same", or "".
+    """
+
+    place: np.ndarray
+    stratum: np.ndarray
+    names: tuple[str, ...]
+    changed: np.ndarray
+    better: np.ndarray
+
+    def at(self, places: np.ndarray) -> "Drawn":
+        """Some of the examples."""
+        return dataclasses.replace(
+            self,
+            place=self.place[places],
+            stratum=self.stratum[places],
+            better=self.better[places],
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pair:
     """An old and a new version, joined example by example and class by class.
 
@@ -90,7 +124,9 @@ class Pair:
         new_rows: the same for the new side.
         old_columns: `[C_old]` classes of the pair; None where they are the same.
         new_columns: the same for the new side.
-        labels: `[N]` classes of the pair, or None without labels.
+        labels: `[N]` classes of the pair; None unless all examples have labels.
+        some_labels: the same, -1 for an example without one, where only some have.
+        drawn: which examples a queue has, see `label_queue`; None without one.
         class_names: `C` names, or None.
         slices: name of a grouping to its `[N]` values as strings; "" is no value.
         clusters: `[N]` from 0, which examples belong together; None where none do.
@@ -107,6 +143,8 @@ class Pair:
     old_columns: np.ndarray | None = None
     new_columns: np.ndarray | None = None
     labels: np.ndarray | None = None
+    some_labels: np.ndarray | None = None
+    drawn: "Drawn | None" = None
     class_names: tuple[str, ...] | None = None
     slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     clusters: np.ndarray | None = None
@@ -117,6 +155,11 @@ class Pair:
     def examples(self) -> int:
         """N, of the joined examples."""
         return len(self.ids)
+
+    @property
+    def partial(self) -> bool:
+        """Whether only some examples have labels."""
+        return self.some_labels is not None or self.drawn is not None
 
     @property
     def scored(self) -> bool:
@@ -138,6 +181,8 @@ class Pair:
             old_rows=rows(self.old, self.old_rows),
             new_rows=rows(self.new, self.new_rows),
             labels=None if self.labels is None else self.labels[places],
+            some_labels=None if self.some_labels is None else self.some_labels[places],
+            drawn=self.drawn and self.drawn.at(places),
             slices={name: values[places] for name, values in self.slices.items()},
             clusters=clusters,
         )

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Quantity:
     @property
     def is_change(self) -> bool:
         """Whether it is the difference of a quantity that both versions have."""
-        return self.unit in ("points", "change")
+        return self.name.endswith(("_gain", "_change"))
 
 
 def _two_versions(
@@ -207,8 +207,42 @@ _ALL = (
             "All runs agree (TARa)",
             "share of examples on which all runs agree",
         ),
-        Quantity("within_old", "Runs differ, old", "between runs of the old version"),
-        Quantity("within_new", "Runs differ, new", "between runs of the new version"),
+    ),
+    *(
+        Quantity(
+            f"within_{side}",
+            f"Runs differ, {side}",
+            "share of examples on which two runs of a version differ",
+            labels=False,
+        )
+        for side in ("old", "new")
+    ),
+    Quantity(
+        "excess_churn",
+        "Beyond runs of one version",
+        "share of examples that change, less that between runs of one version",
+        "points",
+        "lower",
+        labels=False,
+    ),
+    Quantity(
+        "expected_nfr",
+        "NFR of retraining alone",
+        "right in one run and wrong in another of one version, mean of the versions",
+    ),
+    Quantity(
+        "excess_nfr",
+        "NFR beyond retraining",
+        "NFR less that of retraining alone",
+        "points",
+        "lower",
+    ),
+    Quantity(
+        "excess_pfr",
+        "PFR beyond retraining",
+        "PFR less that of retraining alone, which breaks as much as it mends",
+        "points",
+        "higher",
     ),
     *_two_versions("nll", "NLL", "mean -log p(label), nats"),
     *_two_versions("brier", "Brier score", "mean of sum_c (p_c - [c = label])^2"),
@@ -221,3 +255,8 @@ _ALL = (
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType({q.name: q for q in _ALL})
 """What a comparison computes, by name; gates use these names."""
+
+
+def in_order(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers in the order of `QUANTITIES`."""
+    return {name: found[name] for name in QUANTITIES if name in found}

@@ -6,13 +6,14 @@ Verdict is what a terminal shows, summary a comment and a notebook, full the pag
 import datetime
 import functools
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from churn_compare.display import CompareResult
 from churn_compare.documents import (
     Block,
+    Detail,
     Document,
     Facts,
     Figure,
@@ -21,6 +22,7 @@ from churn_compare.documents import (
     Rows,
     Section,
     Strong,
+    Table,
     Term,
     Terms,
     Text,
@@ -32,13 +34,14 @@ from churn_compare.figures import (
 )
 from churn_compare.group_tables import group_blocks, group_title
 from churn_compare.number_text import count_text, level_text, remark
+from churn_compare.outcomes.changes import change_blocks
+from churn_compare.outcomes.result import MeasureFindings, OutcomesResult
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import GateOutcome, Judged, Version
+from churn_compare.result import GateOutcome, Judged, Measured, Version
 from churn_compare.tables import (
     changes_table,
     flow_map,
     mean_count,
-    noise_table,
     regressions_table,
     reliability_table,
     singles_table,
@@ -49,19 +52,31 @@ _LISTED, _REGRESSIONS = 50, 2000  # on the page: shown openly, and at all
 KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
 
 
-def document(result: CompareResult, command: str = "") -> Document:
+def document(result: CompareResult | OutcomesResult, command: str = "") -> Document:
     """The report of an update; drawing its figures takes a while."""
-    facts = {
-        side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
-        for side in (result.old, result.new)
-    }
-    blocks = [
-        *verdict(result, sentences(result), [*result.read, *map(remark, result.notes)]),
-        *sections(result),
+    if isinstance(result, CompareResult):
+        measured: list[tuple[str, Measured]] = [("", result)]
+        sides = result.old, result.new
+        facts = {
+            side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
+            for side in sides
+        }
+        title = " → ".join(side.name for side in sides)
+    else:
+        several = len(result.measures) > 1
+        measured = [(m.name if several else "", m) for m in result.measures]
+        facts = {"Old": result.old, "New": result.new}
+        title = f"{result.old} → {result.new}" if result.new else result.old
+    said = []
+    for name, found in measured:
+        first, *rest = sentences(found)
+        said += [f"{name}: {first}" if name else first, *rest]
+    blocks: list[Block] = [
+        *verdict(result, said, [*result.read, *map(remark, result.notes)]),
+        *(section for of in measured for section in sections(*of)),
         what_was_run(facts, result.level),
-        Section("Glossary", [Terms(terms(result))], detail="full"),
+        Section("Glossary", [Terms(terms([of for _, of in measured]))], detail="full"),
     ]
-    title = f"{result.old.name} → {result.new.name}"
     return Document(title, [about(result)], blocks, command)
 
 
@@ -91,42 +106,60 @@ def what_was_run(facts: dict[str, str], level: float) -> Section:
     return Section("What was run", [Facts(facts)], detail="full")
 
 
-def sections(result: CompareResult) -> list[Section]:
-    """The numbers, figures and tables of an update."""
-    noise: list[Block] = []
-    if result.noise is not None:
-        said = (
-            "Two runs of one version differ though nothing was changed. Only what the "
-            "update changes beyond that is its own doing."
-        )
-        noise = [Text(said, "soft"), noise_table(result.noise)]
-    grouped = {
-        group_title(of): group_blocks(of, groups, result.level, result.labelled)
-        for of, groups in result.groupings.items()
+def sections(heading: str, found: Measured) -> list[Section]:
+    """The numbers, figures and tables of one kind of outcome."""
+    floor = "runs_differ" in found.quantities
+    parts: dict[str, tuple[list[Block], Detail]] = {
+        "the runs" if floor else "the update": (_numbers(found), "summary")
     }
-    return [
-        Section("", changes_table(result)),
-        Section("The update", [singles_table(result)], detail="summary"),
-        Section("More than retraining?", noise, detail="summary"),
-        Section("Where changed predictions go", _flow(result), detail="full"),
-        Section("Probabilities", _probabilities(result), detail="full"),
-        *(
-            Section(title, inside, detail="summary")
-            for title, inside in grouped.items()
-        ),
-        Section("Largest regressions", _regressions(result), detail="summary"),
+    if isinstance(found, CompareResult):
+        parts["where changed predictions go"] = _flow(found), "full"
+        parts["probabilities"] = _probabilities(found), "full"
+        last, listed = "largest regressions", _regressions(found)
+    else:
+        assert isinstance(found, MeasureFindings)
+        last = f"largest {found.turn}s" if found.judged else "largest changes"
+        last, listed = "least stable" if floor else last, change_blocks(found)
+    for of, groups in found.groupings.items():
+        parts[group_title(of)] = group_blocks(found, of, groups), "summary"
+    parts[last] = listed, "summary"
+    named = {
+        f"{heading}: {part}" if heading else part: of for part, of in parts.items()
+    }
+    return [Section(heading, changes_table(found))] + [
+        Section(title[:1].upper() + title[1:], inside, detail=detail)
+        for title, (inside, detail) in named.items()
     ]
 
 
-def about(result: CompareResult) -> str:
+def _numbers(found: Measured) -> list[Block]:
+    blocks: list[Block] = [singles_table(found)]
+    if quantiles := getattr(found, "quantiles", {}):
+        heads = ["Quantiles of the change", *(f"{q:.0%}" for q in quantiles)]
+        row = ["new minus old", *(f"{x:+.4g}" for x in quantiles.values())]
+        blocks.append(Table(heads, [row], kind="compare"))
+    return blocks
+
+
+def about(result: CompareResult | OutcomesResult) -> str:
     """What was compared, in one line."""
-    old, new = _side(result.old), _side(result.new)
-    sides = f"each: {old}" if old == new else f"old: {old}; new: {new}"
     said = _counted(result.examples, "example")
-    if result.clusters is not None:
-        of = f" of {result.clusters.column}" if result.clusters.column else ""
-        said += f" in {_counted(result.clusters.count, 'cluster')}{of}"
-    return f"{said}{'' if result.labelled else ' without labels'}; {sides}"
+    measured = result if isinstance(result, CompareResult) else result.measures[0]
+    if (clusters := measured.clusters) is not None:
+        of = f" of {clusters.column}" if clusters.column else ""
+        said += f" in {_counted(clusters.count, 'cluster')}{of}"
+    if isinstance(result, CompareResult):
+        old, new = _side(result.old), _side(result.new)
+        sides = f"each: {old}" if old == new else f"old: {old}; new: {new}"
+        return f"{said}{'' if result.labelled else ' without labels'}; {sides}"
+    parts = []
+    for measure in result.measures:
+        a, b = measure.runs
+        runs = "" if a == b == 1 else f", {a} and {b} runs"
+        runs = runs if result.new else f", {a} runs"
+        named = "" if measure.name == measure.kind else f" ({measure.kind})"
+        parts.append(f"{measure.name}{named}{runs}")
+    return f"{said}; {'; '.join(parts)}"
 
 
 def _counted(count: int, word: str) -> str:
@@ -219,64 +252,60 @@ def made(level: float, software: str) -> dict[str, str]:
     }
 
 
-def quantity_terms(names: Iterable[str], level: float, runs: str) -> dict[str, str]:
-    """Quantities and what they are, then intervals; changes explain themselves."""
+def terms(measured: Sequence[Measured]) -> list[Term]:
+    """Every quantity and test that a comparison has."""
     found: dict[str, str] = {}
-    for name in names:
-        if name not in QUANTITIES or QUANTITIES[name].is_change:
-            continue
-        formula, better = QUANTITIES[name].formula, QUANTITIES[name].better
-        first, *rest = formula.split(" ")
-        if first.islower() and "_" not in first:
-            formula = " ".join((first.capitalize(), *rest))
+    first = measured[0]
+    for name in (name for of in measured for name in of.quantities):
+        if (quantity := QUANTITIES[name]).is_change:
+            continue  # changes explain themselves
+        word, *rest = quantity.formula.split(" ")
+        if word.islower() and "_" not in word:
+            word = word.capitalize()
+        said = f"{' '.join((word, *rest))}."
         # Of scores, the measure knows it.
-        known = better and not name.startswith("score")
-        heading = QUANTITIES[name].heading.removesuffix(", old").removesuffix(", new")
-        said = (
-            f"{formula}. {better.capitalize()} is better." if known else f"{formula}."
+        if quantity.better and not name.startswith("score"):
+            said += f" {quantity.better.capitalize()} is better."
+        found.setdefault(
+            quantity.heading.removesuffix(", old").removesuffix(", new"), said
         )
-        found.setdefault(heading, said)
-    found[f"{level_text(level)} interval"] = (
-        f"In about {level_text(level)} of repetitions with other examples such an "
-        f"interval holds the true number. {runs}"
+    level = level_text(first.level)
+    runs = "Runs are taken as they are."
+    if first.of_classes:
+        runs = (
+            "Several runs are taken as a sample, too. Both versions are always "
+            "compared on the same examples."
+        )
+    found[f"{level} interval"] = (
+        f"In about {level} of repetitions with other examples such an interval holds "
+        f"the true number. {runs}"
     )
-    return found
-
-
-def terms(result: CompareResult) -> list[Term]:
-    """Every quantity and test that this comparison has."""
-    runs = (
-        "Several runs are taken as a sample, too. Both versions are always compared on "
-        "the same examples."
-    )
-    found = quantity_terms(result.quantities, result.level, runs)
-    if result.labelled:
+    if any(of.decided for of in measured):
         found["Negative and positive flips"] = (
             "Examples that were right and are wrong now, and the reverse. Their rates "
             "differ by the gain in accuracy."
         )
-    if result.mcnemar is not None:
-        swapped = result.clusters is not None
-        name = "clusters' sign-flip test" if swapped else "exact McNemar test"
+        name = "exact McNemar test"
+        name = name if first.clusters is None else "clusters' sign-flip test"
         found[f"p ({name})"] = (
             "How likely as uneven a split into negative and positive flips would be if "
             "both versions were equally accurate. Of several pairs of runs, the median."
         )
-    if any(group.adjusted_p == group.adjusted_p for group in result.groups):
+    if any(g.adjusted_p == g.adjusted_p for of in measured for g in of.groups):
         found["Adjusted p (Holm)"] = (
             "p after correction for testing all groups of a table at once: below 0.05 "
             "for even one group by chance happens in at most 5 % of such tables."
         )
-    if result.noise is not None:
+    if first.noise is not None:
         found["Expected from retraining alone"] = (
             "Mean churn between two runs of the same version."
         )
-    if result.points is not None:
+    if isinstance(first, CompareResult) and first.points is not None:
         found["Displacement"] = (
             "Euclidean distance between the old and the new logits of an example, each "
             "centred; of log-probabilities where there are no logits."
         )
-    if result.curves is not None:
+    if isinstance(first, CompareResult) and first.curves is not None:
         found["Reliability"] = (
             "Accuracy of the predictions made with about the same confidence."
         )

@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from churn_compare.quantities import QUANTITIES
+
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
@@ -62,22 +64,6 @@ class Clusters:
     design_effect: float
     wider: float
     column: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Precision:
-    """What the examples can tell about a change of accuracy.
-
-    Attributes:
-        within: interval of the accuracy gain at level `2 level - 1`: 90 % for 95 %. It
-            lies within plus and minus a margin where two one-sided tests at 5 % both
-            find the change smaller than that.
-        detectable: the smallest change of accuracy that the interval leaves zero out
-            for in 80 % of cases.
-    """
-
-    within: Interval
-    detectable: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,6 +277,59 @@ class Waived:
     rate: Interval
 
 
+@dataclasses.dataclass(frozen=True)
+class Stratum:
+    """Changed examples of which some are labelled.
+
+    Attributes:
+        name: value of the slice; "" where all are one stratum.
+        changed: how many there are.
+        labelled: how many have a label.
+        worse: share of the labelled that get worse, mean over pairs of runs.
+        better: share that get better.
+        squares: means of the squares of what gets worse, better, and of the difference.
+    """
+
+    name: str
+    changed: int
+    labelled: int
+    worse: float
+    better: float
+    squares: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """Flips that are known from the labels of a part of the changed examples.
+
+    Attributes:
+        examples: N, changed or not.
+        strata: what was drawn from apart.
+        level: of the intervals.
+        any_time: whether they hold at every number of labels.
+        preferred: whether some are known by which answer is better, not by a label.
+        these: NFR, PFR and gain of these very examples; `quantities` has the intervals
+            for the population that they come from.
+    """
+
+    examples: int
+    strata: tuple[Stratum, ...]
+    level: float
+    any_time: bool = False
+    preferred: bool = False
+    these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        """How many examples change."""
+        return sum(stratum.changed for stratum in self.strata)
+
+    @property
+    def labelled(self) -> int:
+        """How many of them are labelled."""
+        return sum(stratum.labelled for stratum in self.strata)
+
+
 State = Literal["pass", "fail", "inconclusive"]
 
 
@@ -351,28 +390,48 @@ class Judged(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """Numbers of one kind of outcome in two versions, and of groups of its examples."""
+    """Numbers of one kind of outcome in two versions, and of groups of its examples.
+
+    Attributes:
+        level: of all confidence intervals, 0.95 for 95 %.
+        quantities: name to number and interval, in the order of `QUANTITIES`; only
+            those that these outcomes allow.
+        groups: classes, then the values of every grouping.
+        p: of "no change on average", two-sided; of several pairs of runs that share
+            the examples' labels the median; NaN where nothing is judged.
+        within: interval of the change at level `2 level - 1`: 90 % for 95 %. It lies
+            within plus and minus a margin where two one-sided tests at 5 % both find
+            the change smaller than that. None where nothing is judged.
+        detectable: the smallest change of the mean that the interval leaves zero out
+            for in 80 % of cases; NaN where nothing is judged.
+        equivalent: the margin asked for; None without one.
+        waived: what gets worse and the gates do not count; None without waivers.
+        pooled: the change over several benchmarks; None unless asked for.
+        runs: of the old and the new version.
+        paired: whether run r is compared with run r alone, see `run_by_run`.
+        clusters: how many there are, and what they do to an interval; None without.
+        noise: None unless a side has several runs that all examples share.
+        kind: "class", or "correct", "score", "answer", "value", "set" or "ranking".
+        lower_is_better: whether less of a score is better.
+        sampled: what is known of flips where some changed examples have no label.
+    """
 
     level: float
     quantities: Mapping[str, Interval]
+    groups: tuple[Group, ...] = ()
+    p: float = float("nan")
+    within: Interval | None = None
+    detectable: float = float("nan")
     equivalent: float | None = None
     waived: Waived | None = None
     pooled: Pooled | None = None
-
-    @property
-    def groups(self) -> Sequence[Group]:
-        """Classes and slices."""
-        raise NotImplementedError
-
-    @property
-    def within(self) -> Interval | None:
-        """Interval of the change for two one-sided tests."""
-        raise NotImplementedError
-
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether less of the mean is better."""
-        return False
+    runs: tuple[int, int] = (1, 1)
+    paired: bool = False
+    clusters: Clusters | None = None
+    noise: Noise | None = None
+    kind: str = "class"
+    lower_is_better: bool = False
+    sampled: Sampled | None = None
 
     def __getitem__(self, name: str) -> Interval:
         """The number called `name`, with its interval.
@@ -410,9 +469,56 @@ class Measured:
         return self.change != ""
 
     @property
+    def of_classes(self) -> bool:
+        """Whether these are predicted classes."""
+        return self.kind == "class"
+
+    @property
+    def run_pairs(self) -> int:
+        """How many pairs of runs were compared."""
+        return self.runs[0] if self.paired else self.runs[0] * self.runs[1]
+
+    @property
+    def mean(self) -> str:
+        """What the names of the mean of each version begin with."""
+        return self.change.rpartition("_")[0]
+
+    @property
+    def changed(self) -> str:
+        """The name of the share of examples that change."""
+        return "churn" if "churn" in self.quantities else "share_changed"
+
+    @property
+    def groups_judged(self) -> bool:
+        """Whether it is known of groups which get worse."""
+        return self.judged and self.sampled is None
+
+    @property
     def worse(self) -> str:
         """The name of the share of examples that get worse."""
         return "negative_flip_rate" if self.decided else "share_worse"
+
+    @property
+    def better(self) -> str:
+        """The name of the share of examples that get better."""
+        return "positive_flip_rate" if self.decided else "share_better"
+
+    @property
+    def turn(self) -> str:
+        """How a score gets worse."""
+        return "rise" if self.lower_is_better else "fall"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more of the mean is better."""
+        return QUANTITIES[self.change].better == "higher" and not self.lower_is_better
+
+    def finding(self, group: Group) -> Literal["better", "worse", ""]:
+        """Whether a group became better or worse, as far as that is significant."""
+        if not group.adjusted_p < 1 - self.level:
+            return ""
+        rises = group[self.change].value > 0
+        return "better" if rises == self.higher_is_better else "worse"
 
     @property
     def is_equivalent(self) -> bool:

@@ -9,7 +9,6 @@ import numpy as np
 from churn_compare.display import CompareResult
 from churn_compare.documents import Block, Cell, Column, Table
 from churn_compare.figures import shades
-from churn_compare.noise import least_p
 from churn_compare.number_text import (
     NOTHING,
     Unit,
@@ -17,7 +16,6 @@ from churn_compare.number_text import (
     has_range,
     judgement,
     level_text,
-    p_text,
     range_text,
     share_text,
     value_text,
@@ -28,7 +26,6 @@ from churn_compare.result import (
     Flow,
     Interval,
     Measured,
-    Noise,
     Regression,
 )
 
@@ -53,9 +50,9 @@ def changes_table(result: Measured) -> list[Block]:
     for name, quantity in QUANTITIES.items():
         stem = name.rpartition("_")[0]
         sides = [f"{stem}_{side}" for side in ("old", "new")]
-        if not quantity.is_change or not {*sides} & {*result.quantities}:
+        if not quantity.is_change or not {*sides, name} & {*result.quantities}:
             continue
-        lower = name == "score_change" and getattr(result, "lower_is_better", False)
+        lower = name == "score_change" and result.lower_is_better
         change = result.quantities.get(name)
         cell = number_cell(change, quantity.unit)
         if change is not None and has_range(change):
@@ -76,7 +73,7 @@ def changes_table(result: Measured) -> list[Block]:
     return [Table(heads, rows, "", caption, "compare versions")] if rows else []
 
 
-def singles_table(result: Measured, more: Sequence[tuple] = ()) -> Table:
+def singles_table(result: Measured) -> Table:
     """Churn, flips and the other numbers of the two versions together."""
     both = {name.rpartition("_")[0] for name, q in QUANTITIES.items() if q.is_change}
     rows: list[tuple] = []
@@ -90,25 +87,7 @@ def singles_table(result: Measured, more: Sequence[tuple] = ()) -> Table:
             rows.append((heading, value_text(interval, q.unit), ends, q.formula))
     what = Column("What it is", "left", from_width=_WIDE)
     heads = ("", "Value", f"{level_text(result.level)} interval", what)
-    return Table(heads, [*rows, *more], kind="compare numbers")
-
-
-def noise_table(noise: Noise) -> Table:
-    """Churn between runs of one version, and what the update adds."""
-    rows = [
-        (heading, number_cell(interval, unit))
-        for heading, interval, unit in (
-            ("Between runs of the old version", noise.within_old, "share"),
-            ("Between runs of the new version", noise.within_new, "share"),
-            ("Expected from retraining alone", noise.expected, "share"),
-            ("The update, beyond that", noise.excess, "points"),
-        )
-        if not math.isnan(interval.value)
-    ]
-    sides = (noise.within_old.value, noise.within_new.value)
-    least = least_p(*(1 if math.isnan(side) else 2 for side in sides))
-    rows.append(('p of "nothing beyond that"', Cell(p_text(noise.p, least))))
-    return Table(("Churn", ""), rows, kind="compare")
+    return Table(heads, rows, kind="compare numbers")
 
 
 def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Table:

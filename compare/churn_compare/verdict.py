@@ -1,10 +1,11 @@
 """What a comparison says, in sentences."""
 
-from churn_compare.display import CompareResult
-from churn_compare.gates import margin_text
+import statistics
+from typing import Any
+
+from churn_compare.gates import EXCESS, margin_text
 from churn_compare.noise import TESTED_RUNS, least_p
 from churn_compare.number_text import (
-    Unit,
     count_text,
     equals_text,
     has_range,
@@ -17,41 +18,54 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Interval, Judged, Measured, Pooled, Waived
+from churn_compare.result import Interval, Judged, Measured, Noise, Sampled
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
+_MEANS = {
+    "accuracy_gain": "Accuracy",
+    "score_change": "The mean",
+    "error_change": "The mean error",
+}
 
 
-def sentences(result: CompareResult) -> tuple[str, ...]:
+def sentences(found: Measured) -> tuple[str, ...]:
     """The findings in plain words, the most important first."""
     # A change is called one only where its interval leaves out zero.
-    found = [_churn(result)]
-    if not result.labelled:
-        found.append(
-            "There are no labels: whether the changes are for better or worse is not "
-            "known."
+    if "runs_differ" in found.quantities:
+        return _floor(found)
+    said = [_changed(found)]
+    if not found.judged:
+        start = "Nothing says which outcome is better"
+        start = "There are no labels" if found.of_classes else start
+        said.append(
+            f"{start}: whether the changes are for better or worse is not known."
         )
     else:
-        found += [_flips(result), _accuracy(result), *_precision(result)]
-        found += _probabilities(result)
-    if result.clusters is not None:
-        found.append(_clusters(result))
-    if result.noise is not None:
-        found += _noise(result)
-        if result.noise.of_runs > 0.5:
-            found.append(
+        said += [_flips(found), _average(found)]
+        if found.sampled is not None:
+            said += _sampled(found, found.sampled)
+        elif f"{found.mean}_old" not in found.quantities:
+            said.append("Accuracy itself is not known: only what changes has labels.")
+        said += _precision(found)
+        said += _probabilities(found)
+    if found.clusters is not None:
+        said.append(_clusters(found))
+    if found.noise is not None:
+        said += _retraining(found, found.noise)
+        if found.noise.of_runs > 0.5:
+            said.append(
                 "Runs differ by more than the examples explain: intervals of churn "
                 "hold the truth less often than they say (in simulations those of 95 % "
                 "about 90 times of 100)."
             )
-    if result.pooled is not None:
-        found.append(pooled_sentence(result.pooled))
-    if result.waived is not None:
-        found += waived_sentence(result.waived, result["negative_flip_rate"])
-    if result.labelled:
-        found += group_sentences(result, result.level, "Accuracy")
-    return tuple(found)
+    elif EXCESS in found.quantities:
+        said.append(_excess(found))
+    if "excess_nfr" in found.quantities:
+        said.append(_excess_flips(found))
+    if found.groups_judged:
+        said += [*_pooled(found), *_waived(found), *_groups(found)]
+    return tuple(said)
 
 
 def gate_sentence(result: Judged) -> str:
@@ -77,149 +91,171 @@ def _holds(failed: int) -> str:
     return ("holds", "does not hold")[failed] if failed < 2 else "do not hold"
 
 
-def _churn(result: CompareResult) -> str:
-    churn = result["churn"]
-    runs = result.old.runs, result.new.runs
+def _floor(found: Any) -> tuple[str, ...]:
+    """What identical runs of one version do."""
+    differ, agree = found["runs_differ"], found["runs_agree"]
+    said = [
+        f"Two of {found.runs[0]} runs differ on {with_range(differ, 'share')} of "
+        f"examples; all agree on {with_range(agree, 'share')}."
+    ]
+    if runs := found.of_runs:
+        share = found.kind in ("correct", "answer", "label")
+        scale, unit = (100, " %") if share else (1, "")
+        least, most = (f"{scale * end:.4g}" for end in (min(runs), max(runs)))
+        spread = f"{scale * statistics.stdev(runs):.2g}{' points' if share else ''}"
+        what = "The mean error" if found.kind == "value" else "The mean"
+        what = "Accuracy" if share else what
+        said.append(
+            f"{what} is {scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
+            f"{most}{unit} over runs (standard deviation {spread})."
+        )
+    said.append("An update that changes no more cannot be told from another run.")
+    return tuple(said)
+
+
+def _changed(found: Measured) -> str:
+    changed, runs = found[found.changed], found.runs
     over = ""
-    if result.paired:
+    if found.paired:
         over = f", on average over {runs[0]} pairs of runs of the same name"
     elif max(runs) > 1:
         over = (
-            f", on average over {result.run_pairs} pairs of runs "
+            f", on average over {found.run_pairs} pairs of runs "
             f"({runs[0]} old, {runs[1]} new)"
         )
-    what = "no prediction"
-    if churn.value != 0:
-        what = f"{value_text(churn, 'share')} of predictions"
-    ends = range_text(churn, "share")
-    within = f" ({level_text(result.level)} interval {ends})" if ends else ""
+    noun = "prediction" if found.of_classes else "outcome"
+    what = f"no {noun}"
+    if changed.value != 0:
+        what = f"{value_text(changed, 'share')} of {noun}s"
+    ends = range_text(changed, "share")
+    within = f" ({level_text(found.level)} interval {ends})" if ends else ""
     return f"The update changes {what}{within}{over}."
 
 
-def _flips(result: CompareResult) -> str:
-    negative, positive = result["negative_flip_rate"], result["positive_flip_rate"]
-    if negative.value == 0:
-        first = "No example that was right is wrong now"
-        if ends := range_text(negative, "share"):
+def _flips(found: Measured) -> str:
+    worse, better = found[found.worse], found[found.better]
+    none, some = "that was right is wrong now", "were right and are wrong now"
+    others = ("was wrong and is right now", "were wrong and are right now")
+    preferred = found.sampled is not None and found.sampled.preferred
+    if not found.decided or preferred:
+        none, some, others = "gets worse", "get worse", ("gets better", "get better")
+    if worse.value == 0:
+        first = f"No example {none}"
+        if ends := range_text(worse, "share"):
             first += f" (interval {ends})"
     else:
-        first = (
-            f"{with_range(negative, 'share')} of all examples were right and are "
-            "wrong now"
+        first = f"{with_range(worse, 'share')} of all examples {some}"
+    if better.value == 0:
+        return f"{first}; none {others[0]}."
+    return f"{first}; {with_range(better, 'share')} {others[1]}."
+
+
+def _average(found: Measured) -> str:
+    name = found.change
+    change, unit, what = found[name], QUANTITIES[name].unit, _MEANS[name]
+    if found.sampled is not None and found.sampled.preferred:
+        what = "The balance of better and worse"
+    sides = [f"{found.mean}_{side}" for side in ("old", "new")]
+    ends = ""
+    if {*sides} <= {*found.quantities}:
+        old, new = (
+            value_text(
+                Interval(found[side].value, change.low, change.high),
+                "share" if unit == "points" else "number",
+            )
+            for side in sides
         )
-    if positive.value == 0:
-        return f"{first}; none was wrong and is right now."
-    return f"{first}; {with_range(positive, 'share')} were wrong and are right now."
-
-
-def _accuracy(result: CompareResult) -> str:
-    gain = result["accuracy_gain"]
-    verdict = judgement("accuracy_gain", gain)
-    old, new = (
-        value_text(Interval(result[name].value, gain.low, gain.high), "share")
-        for name in ("accuracy_old", "accuracy_new")
-    )
-    brackets = [range_text(gain, "points")] if has_range(gain) else []
-    if result.mcnemar is not None:
-        kind = "exact McNemar" if result.clusters is None else "clusters' sign-flip"
-        kind = kind if result.mcnemar.pairs == 1 else f"median {kind}"
-        brackets.append(f"{kind} {equals_text(result.mcnemar.p)}")
+        ends = f", from {old} to {new}"
+    brackets = [range_text(change, unit)] if has_range(change) else []
+    if found.p == found.p:  # not NaN
+        test = "clusters' sign-flip "
+        if found.clusters is None:
+            exact = found.of_classes or found.run_pairs == 1
+            test = "exact McNemar " if exact else "sign-flip "
+        if found.of_classes and found.run_pairs > 1:
+            test = f"median {test}"
+        brackets.append(f"{test if found.decided else ''}{equals_text(found.p)}")
     said = f" ({'; '.join(brackets)})" if brackets else ""
-    size = value_text(gain, "points")
-    if not has_range(gain):
-        return f"Accuracy goes from {old} to {new}, {size}{said}."
-    if verdict == "unclear":
-        return (
-            f"Accuracy does not change detectably, from {old} to {new}: {size}{said}."
-        )
-    verb = "rises" if verdict == "better" else "falls"
-    return f"Accuracy {verb} by {size.lstrip('+-')}, from {old} to {new}{said}."
+    size = value_text(change, unit)
+    if not has_range(change):
+        goes = f"goes{ends[1:]}, {size}" if ends else f"changes by {size}"
+        return f"{what} {goes}{said}."
+    judged = judgement(name, change, found.lower_is_better)
+    if judged == "unclear":
+        return f"{what} does not change detectably{ends}: {size}{said}."
+    verb = "rises" if change.value > 0 else "falls"
+    less = f", which is {judged}" if found.lower_is_better else ""
+    return f"{what} {verb} by {size.lstrip('+-')}{ends}{said}{less}."
 
 
-def _clusters(result: CompareResult) -> str:
-    clusters = result.clusters
+def _sampled(found: Measured, sampled: Sampled) -> list[str]:
+    """What the labels of a part of the changed examples tell."""
+    worse, gain = (sampled.these[name] for name in (found.worse, found.change))
+    what = "were right and are wrong now, and accuracy changes by"
+    if sampled.preferred:
+        what = "get worse, and the balance changes by"
+    always = ", at every number of labels" if sampled.any_time else ""
+    return [
+        f"These intervals are for new examples. {count_text(sampled.labelled)} of the "
+        f"{count_text(sampled.changed)} that change are labelled: of these "
+        f"{count_text(sampled.examples)} examples {with_range(worse, 'share')} {what} "
+        f"{with_range(gain, 'points')}{always}.",
+        "Accuracy itself is not known: only what changes has labels.",
+    ]
+
+
+def _clusters(found: Measured) -> str:
+    clusters = found.clusters
     assert clusters is not None
     of = f" of {clusters.column}" if clusters.column else ""
     said = f"Intervals and tests are for new clusters{of}"
     if not clusters.wider < float("inf"):  # NaN
         return f"{said}."
-    number = "the accuracy gain" if result.labelled else "churn"
+    number = "the change"
+    if found.decided or not found.judged:
+        number = "the accuracy gain" if found.judged else "churn"
     return (
         f"{said}: that of {number} is {clusters.wider:.2f} times as wide as if "
         f"examples were independent (design effect {clusters.design_effect:.2f})."
     )
 
 
-def _precision(result: CompareResult) -> list[str]:
-    """What is shown of the change of accuracy, and what would be seen of one."""
-    precision = result.precision
-    if precision is None:
-        return []
-    found = []
-    if result.equivalent is not None:
-        shown = "is shown" if result.is_equivalent else "is not shown"
-        level = level_text(2 * result.level - 1)
-        found.append(
-            f"The update {shown} to change accuracy by less than "
-            f"{margin_text(result.equivalent)} ({level} interval "
-            f"{range_text(precision.within, 'points')})."
+def _precision(found: Measured) -> list[str]:
+    """What is shown of the change of the mean, and what would be seen of one."""
+    said, unit = [], QUANTITIES[found.change].unit
+    what = _MEANS[found.change].lower()
+    if found.equivalent is not None and found.within is not None:
+        shown = "is shown" if found.is_equivalent else "is not shown"
+        margin = f"{found.equivalent:.10g}"
+        margin = margin_text(found.equivalent) if unit == "points" else margin
+        said.append(
+            f"The update {shown} to change {what} by less than {margin} "
+            f"({level_text(2 * found.level - 1)} interval "
+            f"{range_text(found.within, unit)})."
         )
-    units = "examples" if result.clusters is None else "clusters"
-    change = "change of accuracy"
-    return [*found, *detectable_sentence(precision.detectable, "points", units, change)]
-
-
-def detectable_sentence(
-    size: float, unit: Unit, units: str, change: str = "change"
-) -> list[str]:
-    """The smallest change that these examples or clusters find."""
-    if size != size:  # NaN
-        return []
-    if unit == "points" and size >= 1:
-        few = f"These {units} are too few to detect a {change}"
-        return [f"{few}: one of less than 100 points may go unseen."]
+    if found.detectable != found.detectable:  # NaN
+        return said
+    units = "examples" if found.clusters is None else "clusters"
+    if unit == "points" and found.detectable >= 1:
+        return [
+            *said,
+            f"These {units} are too few to detect a change of {what}: one of less than "
+            "100 points may go unseen.",
+        ]
     return [
-        f"These {units} detect a {change} of {size_text(size, unit)} in 80 % of cases; "
-        "a smaller one may go unseen."
+        *said,
+        f"These {units} detect a change of {what} of "
+        f"{size_text(found.detectable, unit)} in 80 % of cases; a smaller one may go "
+        "unseen.",
     ]
 
 
-def pooled_sentence(
-    pooled: Pooled, what: str = "accuracy", unit: Unit = "points"
-) -> str:
-    """The mean change over all benchmarks."""
-    gain = pooled.gain
-    return (
-        f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
-        f"weight, {what} changes by {value_text(gain, unit)} "
-        f"({range_text(gain, unit)}; {equals_text(pooled.p)})."
-    )
-
-
-def waived_sentence(
-    waived: Waived, rate: Interval, what: str = "negative flips"
-) -> list[str]:
-    """How many negative flips the gates do not count, and each with its reason."""
-    if not waived.waivers:
-        return []
-    rates = (with_range(of, "share") for of in (rate, waived.rate))
-    flips = [count_text(count) for count in (waived.flips, waived.all_flips)]
-    verb = "is" if waived.flips == 1 else "are"
-    one, other = rates
-    reasons = [f"{w.id} until {w.until} ({w.reason})" for w in waived.waivers]
-    return [
-        f"{flips[0]} of {flips[1]} {what} {verb} waived: {one} with and "
-        f"{other} without, which limits on their rate judge: "
-        f"{listed(reasons, _WAIVERS)}."
-    ]
-
-
-def _probabilities(result: CompareResult) -> list[str]:
-    found = []
+def _probabilities(found: Measured) -> list[str]:
+    said = []
     for version in ("old", "new"):
-        nll = result.quantities.get(f"nll_{version}")
+        nll = found.quantities.get(f"nll_{version}")
         if nll is not None and nll.value == float("inf"):
-            found.append(
+            said.append(
                 f"The {version} version gives some label a probability of 0, so its "
                 "NLL is infinite."
             )
@@ -227,24 +263,22 @@ def _probabilities(result: CompareResult) -> list[str]:
         ("nll_change", "NLL", "Probabilities of the labels get"),
         ("ece_change", "ECE", "Calibration gets"),
     ):
-        change = result.quantities.get(name)
+        change = found.quantities.get(name)
         if change is None or judgement(name, change) == "unclear":
             continue
         verb, word = ("falls", "better") if change.high < 0 else ("rises", "worse")
         size = value_text(change, "change").lstrip("+-")
-        found.append(
+        said.append(
             f"{what} {word}: {heading} {verb} by {size} "
             f"({range_text(change, 'change')})."
         )
-    return found
+    return said
 
 
-def _noise(result: CompareResult) -> list[str]:
+def _retraining(found: Measured, noise: Noise) -> list[str]:
     """Compares churn with that of retraining; p decides, not the interval."""
     # A side's only run is given for the interval, but one of many for p.
-    noise = result.noise
-    assert noise is not None
-    runs = {"old": result.old.runs, "new": result.new.runs}
+    runs = dict(zip(("old", "new"), found.runs, strict=True))
     several = [version for version in runs if runs[version] > 1]
     which = f"the {several[0]} version" if len(several) == 1 else "the same version"
     start = (
@@ -252,7 +286,7 @@ def _noise(result: CompareResult) -> list[str]:
         "predictions"
     )
     excess = noise.excess
-    if result.paired:
+    if found.paired:
         return [
             f"{start}; the update is compared run by run and is not tested against "
             "that."
@@ -273,7 +307,7 @@ def _noise(result: CompareResult) -> list[str]:
     ends = f"{range_text(excess, 'points')}{only}; " if has_range(excess) else ""
     brackets = f"{ends}{equals_text(noise.p, least_p(*runs.values()))}"
     size = value_text(excess, "points")
-    if noise.p > 1 - result.level:
+    if noise.p > 1 - found.level:
         other = "different from" if len(several) == 1 else "more than"
         return [
             f"{start}: the update's churn is not detectably {other} that, {size} "
@@ -284,29 +318,85 @@ def _noise(result: CompareResult) -> list[str]:
     return [f"{start}: the update's churn is {size} {word} than that ({brackets})."]
 
 
-def group_sentences(measure: Measured, level: float, what: str) -> list[str]:
-    """In which groups of each grouping the mean gets worse; `what` names it."""
-    alpha, change = 1 - level, measure.change
-    down = QUANTITIES[change].better == "higher" and not measure.lower_is_better
-    falls = f"{what} {'falls' if down else 'rises'} detectably in"
-    found = []
-    for grouping, groups in measure.groupings.items():
+def _excess(found: Measured) -> str:
+    """Compares churn with that of runs which have nothing to do with each other."""
+    within = [
+        f"{value_text(found[name], 'share')} ({side})"
+        for name, side in (("within_old", "old"), ("within_new", "new"))
+        if name in found.quantities
+    ]
+    excess = found[EXCESS]
+    said = f"Runs of one version differ on {' and '.join(within)} of examples"
+    size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
+    if excess.low <= 0 <= excess.high:
+        return f"{said}: the update changes not detectably more than that, {size}."
+    more = "more" if excess.value > 0 else "less"
+    return f"{said}: the update changes {size.lstrip('+-')} {more} than that."
+
+
+def _excess_flips(found: Measured) -> str:
+    """Compares negative flips with those that another run of one version gives."""
+    expected, excess = found["expected_nfr"], found["excess_nfr"]
+    start = (
+        f"Another run of one version gets {with_range(expected, 'share')} of all "
+        "examples wrong that were right"
+    )
+    size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
+    if excess.low <= 0 <= excess.high:
+        return f"{start}: the update not detectably more, {size}."
+    more = "more" if excess.value > 0 else "less"
+    return f"{start}: the update {size.lstrip('+-')} {more}."
+
+
+def _pooled(found: Measured) -> list[str]:
+    """The mean change over all benchmarks."""
+    if found.pooled is None:
+        return []
+    pooled, unit = found.pooled, QUANTITIES[found.change].unit
+    return [
+        f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
+        f"weight, {_MEANS[found.change].lower()} changes by "
+        f"{value_text(pooled.gain, unit)} ({range_text(pooled.gain, unit)}; "
+        f"{equals_text(pooled.p)})."
+    ]
+
+
+def _waived(found: Measured) -> list[str]:
+    """How many negative flips the gates do not count, and each with its reason."""
+    waived = found.waived
+    if waived is None or not waived.waivers:
+        return []
+    what = "negative flips" if found.decided else f"{found.turn}s"
+    one, other = (with_range(x, "share") for x in (found[found.worse], waived.rate))
+    flips = [count_text(count) for count in (waived.flips, waived.all_flips)]
+    verb = "is" if waived.flips == 1 else "are"
+    reasons = [f"{w.id} until {w.until} ({w.reason})" for w in waived.waivers]
+    return [
+        f"{flips[0]} of {flips[1]} {what} {verb} waived: {one} with and "
+        f"{other} without, which limits on their rate judge: "
+        f"{listed(reasons, _WAIVERS)}."
+    ]
+
+
+def _groups(found: Measured) -> list[str]:
+    """In which groups of each grouping the mean gets worse."""
+    alpha, change = 1 - found.level, found.change
+    down = found.higher_is_better
+    falls = f"{_MEANS[change]} {'falls' if down else 'rises'} detectably in"
+    said = []
+    for grouping, groups in found.groupings.items():
         if len(groups) == 1:
             continue  # says nothing that the whole does not
-        worse = [
-            g
-            for g in groups
-            if g.adjusted_p < alpha and g[change].value * (-1 if down else 1) > 0
-        ]
+        worse = [g for g in groups if found.finding(g) == "worse"]
         worse.sort(key=lambda group: (group.adjusted_p, -abs(group[change].value)))
         groups_of = "classes" if grouping == "class" else f"values of {grouping}"
         total = count_text(len(groups))
         if not worse:
-            found.append(f"{falls} none of the {total} {groups_of}.")
+            said.append(f"{falls} none of the {total} {groups_of}.")
             continue
         names = listed([group.name for group in worse], _NAMED)
-        found.append(
+        said.append(
             f"{falls} {count_text(len(worse))} of {total} {groups_of} (Holm-adjusted p "
             f"below {alpha:.3g}): {names}."
         )
-    return found
+    return said

@@ -17,7 +17,7 @@ from churn_compare.example_ids import PredictionsError, match_ids, rows_of
 from churn_compare.flip_counts import version_matrices
 from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.pair import Kind, Pair, Side
-from churn_compare.reading.class_values import all_numbers
+from churn_compare.reading.class_values import NO_LABEL, all_numbers
 from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import read_ids, read_labels, read_slices
@@ -27,6 +27,9 @@ from churn_compare.scanning.scan import scan
 from churn_compare.store import StoredLogits
 from churn_compare.version_files import VersionFiles, find_versions
 
+_PARTLY = (
+    "some examples have no label; a folder of versions takes labels of all, or none"
+)
 _IN_MEMORY = 512 << 20  # bytes of scores; those of further versions wait on the disk
 
 
@@ -143,6 +146,8 @@ def compare_versions(
                 same = {"ids": pairs[0].ids, "slices": pairs[0].slices}
                 pair = dataclasses.replace(pair, **same)
             pairs.append(pair)
+        if any(pair.partial for pair in pairs):
+            raise PredictionsError(_PARTLY)
         examples = _in_all(pairs)
         pairs = [_on_examples(pair, examples) for pair in pairs]
         numbers = _class_numbers(pairs)
@@ -205,6 +210,9 @@ def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[S
 
 def _labels_of_one(sides: Sequence[Side]) -> Any:
     """Labels of one version for those without; None if none needs them."""
+    for side in sides:
+        if side.labels is not None and (side.labels == NO_LABEL).any():
+            raise PredictionsError(f"{side.name}: {_PARTLY}")
     having = [side for side in sides if side.labels is not None]
     if not having or len(having) == len(sides):
         return None

@@ -17,6 +17,7 @@ from churn_compare.documents import (
     Text,
 )
 from churn_compare.figures import shades
+from churn_compare.flip_counts import VersionMatrices
 from churn_compare.number_text import (
     NOTHING,
     count_text,
@@ -76,7 +77,7 @@ def document(result: VersionsResult, command: str = "") -> Document:
         Section("Updates", [step_table(result, [link for _, link in steps])]),
         Section(
             "Every version against every other",
-            matrix_tables(result, labels),
+            matrix_tables(result, labels) if len(steps) > 1 else [],
             detail="summary",
         ),
         *(
@@ -229,8 +230,7 @@ def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
         row = [Cell(title_of(step), link=link)]
         row += [_cell(step[name], name) for name in names]
         if step.labelled:
-            p = NOTHING if step.mcnemar is None else p_text(step.mcnemar.p)
-            row.append(Cell(p))
+            row.append(Cell(p_text(step.p)))
         rows.append(row)
     if several:
         nan = float("nan")
@@ -240,12 +240,11 @@ def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
     return Table(heads, rows, "", caption, "compare history")
 
 
-def matrix_tables(result: VersionsResult, labels: Sequence[str]) -> list[Table]:
+def matrix_tables(
+    result: VersionsResult | VersionMatrices, labels: Sequence[str]
+) -> list[Table]:
     """Churn and, with labels, NFR and relative NFR of every two versions."""
-    # None for two versions: the table of updates has their numbers.
-    if len(result.names) == 2:
-        return []
-    several = _several(result)
+    several = np.isfinite(np.diag(result.churn)).any()
     over = "mean over pairs of runs" if several else "one run each"
     again = " On the diagonal: two runs of one version." if several else ""
     differs = "Share of examples whose predicted class differs"
@@ -260,20 +259,21 @@ def matrix_tables(result: VersionsResult, labels: Sequence[str]) -> list[Table]:
     if result.relative_negative_flip_rate is not None:
         formula = QUANTITIES["relative_negative_flip_rate"].formula
         found.append(("Relative NFR", result.relative_negative_flip_rate, 3, formula))
-    heads = ("Old, new", *labels)
     return [
-        Table(
-            heads,
-            [
-                (name, *map(functools.partial(_shaded, digits), row, dark))
-                for name, row, dark in zip(labels, values, shades(values), strict=True)
-            ],
-            title,
-            f"{what}; {over}.{again}",
-            "compare history",
-        )
+        heat_map(labels, values, title, f"{what}; {over}.{again}", digits)
         for title, values, digits, what in found
     ]
+
+
+def heat_map(
+    labels: Sequence[str], values: np.ndarray, title: str, caption: str, digits: int
+) -> Table:
+    """A number of every old version (rows) and new one (columns), shaded by size."""
+    rows = [
+        (name, *map(functools.partial(_shaded, digits), row, dark))
+        for name, row, dark in zip(labels, values, shades(values), strict=True)
+    ]
+    return Table(("Old, new", *labels), rows, title, caption, "compare history")
 
 
 def _shaded(digits: int, value: float, shade: float) -> Cell:

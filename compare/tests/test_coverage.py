@@ -56,7 +56,7 @@ def test_detection_and_equivalence_have_the_power_they_say(flips):
     sides = np.zeros((2, 1, N), np.int32)
     sides[0, 0, : int(N * flips / 2)] = 1
     sides[1, 0, int(N * flips / 2) : int(N * flips)] = 1
-    gain = compare(*sides, labels=np.zeros(N, int), resamples=100).precision.detectable
+    gain = compare(*sides, labels=np.zeros(N, int), resamples=100).detectable
     assert gain == pytest.approx((Z + special.ndtri(0.8)) * math.sqrt(flips / N))
     rng = np.random.default_rng(0)
     chances = [(flips - gain) / 2, (flips + gain) / 2, 1 - flips]

@@ -48,6 +48,12 @@ def test_it_equals_a_loop_over_pairs_of_runs(seed, block, monkeypatch):
     np.testing.assert_allclose(found.negative_flip_rate, flips, rtol=1e-12)
     np.testing.assert_allclose(found.relative_negative_flip_rate, relative, rtol=1e-12)
     assert np.isnan(found.churn[0, 0])  # one run is not compared with itself
+    between = found.between(1, 2)
+    np.testing.assert_equal(between, count_flips(*predicted[1:], labels))
+    wrong = [(of != labels).mean(axis=1) for of in predicted[1:]]
+    np.testing.assert_allclose(between.old_error[:, 0], wrong[0])
+    np.testing.assert_allclose(between.new_error[0], wrong[1])
+    assert between.relative.mean() == pytest.approx(relative[1, 2])
 
 
 def test_three_versions_by_hand():

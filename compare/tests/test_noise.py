@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare import Scanned, ScannedSide, noise_test
+from churn_compare import (
+    Gate,
+    Scanned,
+    ScannedSide,
+    compare,
+    compare_outcomes,
+    judge,
+    noise_test,
+)
+from churn_compare.estimates import all_examples
+from churn_compare.intervals import ClassNumbers
 from churn_compare.uncertainty import share_ends, uncertainty
+from churn_compare.verdict import sentences
 
 
 def sides(seed, old_runs, new_runs, moved=0.0, of_runs=0.0):
@@ -198,6 +209,45 @@ def test_noise_by_hand():
     between = (2 + 4 + 3 + 3 + 4 + 2) / 6 / 4
     assert found.excess.value == pytest.approx(between - (1 / 3 + 1 / 2) / 2)
     assert np.isnan(found.p)  # four examples
+    numbers = ClassNumbers(Scanned(*map(ScannedSide, (old, new))), np.zeros(4, int))
+    beyond = numbers.beyond_runs(all_examples(4, None, 0.95))
+    expected = ((1 / 3 + 1 / 3) / 4 + (1 / 2 + 1 / 2) / 4) / 2  # right, then wrong
+    assert beyond["expected_nfr"].value == pytest.approx(expected)
+    broken, mended = (1 + 1 + 1 / 3 + 1 / 6) / 4, (1 / 6 + 1 / 3) / 4
+    assert beyond["excess_nfr"].value == pytest.approx(broken - expected)
+    assert beyond["excess_pfr"].value == pytest.approx(mended - expected)
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(1200) // 3])
+@pytest.mark.parametrize("as_outcomes", [False, True])
+def test_a_slice_that_an_update_breaks_stands_out_from_retraining(
+    as_outcomes, clusters
+):
+    rng = np.random.default_rng(0)
+    known, slices = rng.normal(1.5, 1.0, 1200), np.arange(1200) % 4
+    runs = [known + rng.normal(size=(3, 1200)) > 0 for _ in range(2)]
+    runs[1] &= (slices != 2) | (rng.random(1200) > 0.1)
+    of = {"id": np.arange(1200), "slice": slices}
+    if as_outcomes:
+        sides = [
+            {"id": np.tile(of["id"], 3), "run": np.repeat(range(3), 1200), "correct": x}
+            for x in (side.reshape(-1) for side in runs)
+        ]
+        found = compare_outcomes(*sides, slices=of, clusters=clusters)["correct"]
+    else:
+        sides = [(~side).astype(int) for side in runs]
+        labels = np.zeros(1200, int)
+        options = {"labels": labels, "ids": of["id"], "slices": of}
+        found = compare(*sides, **options, clusters=clusters, resamples=100)
+    beyond = {g.name: g["excess_nfr"] for g in found.groupings["slice"]}
+    assert beyond["2"].low > 0.04 and beyond["2"].high < 0.14
+    assert all(of.low < 0 < of.high for name, of in beyond.items() if name != "2")
+    gate = Gate("excess_nfr", 0.04, on="bound", grouping="slice")
+    (outcome,) = judge([gate], found)
+    assert (outcome.state, outcome.where) == ("fail", "slice 2")
+    assert found["excess_nfr"].low > 0 > found["excess_pfr"].high - 0.03
+    said = [s for s in sentences(found) if s.startswith("Another run of one version")]
+    assert len(said) == 1 and said[0].endswith("more.")
 
 
 def test_noise_needs_several_runs():

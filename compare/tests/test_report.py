@@ -30,7 +30,7 @@ from tests.results import NAN, pair_of, result_of
 
 COMMAND = "churn-jax compare a.npz b.npz --html c.html"
 HEADINGS = (
-    "Both versions,The update,More than retraining?,Where changed predictions go,"
+    "Both versions,The update,Where changed predictions go,"
     "Probabilities,Classes,Slices by region,Largest regressions,What was run"
 ).split(",")
 
@@ -102,8 +102,8 @@ def test_every_part_of_a_whole_comparison_is_on_the_page(whole, text):
 def test_a_page_leaves_out_what_the_predictions_cannot_say(kind, missing):
     text = html_page(result_of(gates=(), **kind).document())
     page = Page(text)
-    assert not {*missing, "More than retraining?"} & set(page.headings)
-    assert {*HEADINGS[1:4:2], "Glossary"} <= set(page.headings)
+    assert not missing & set(page.headings)
+    assert {*HEADINGS[1:3], "Glossary"} <= set(page.headings)
     assert "PASSED" not in text and "FAILED" not in text
     assert "nan" not in " ".join(page.text).lower().split()
 
@@ -131,7 +131,7 @@ def test_the_groups_that_changed_most_surely_come_first():
         dataclasses.replace(group, name=f"class {i}", p=p / 100, adjusted_p=p)
         for i, p in enumerate(adjusted)
     ]
-    section = html_fragment(group_blocks("class", groups, 0.95, True))
+    section = html_fragment(group_blocks(result_of(), "class", groups))
     openly = section[: section.index("<summary>All 100<")]
     rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", openly, re.DOTALL)
     p = [float(re.findall(r'data-value="([^"]*)"', row)[-1]) for row in rows]
@@ -275,7 +275,7 @@ def test_parts_that_are_not_there_leave_no_heading():
     result = result_of(labelled=False, scored=False, sliced=False)
     text = plain_text(result.terminal(full=True))
     assert "The update" in text and "Where changed predictions go" in text
-    for heading in (HEADINGS[0], HEADINGS[2], *HEADINGS[4:8], "worse"):
+    for heading in (HEADINGS[0], *HEADINGS[3:7], "worse"):
         assert f"\n{heading}\n" not in text
     assert not re.search("PASS|FAIL", str(result_of(scored=False, gates=())))
     result = result_of()
@@ -310,7 +310,7 @@ def test_markdown_has_gates_then_sentences_then_every_number(labelled):
     text = result.markdown()
     tables = _markdown_tables(text)
     groupings = len(result.groupings)  # a table each
-    assert groupings and len(tables) == groupings + (4 if labelled else 2)
+    assert groupings and len(tables) == groupings + (3 if labelled else 1)
     for head, line, *rows in tables:
         assert rows and all(len(row) == len(head) for row in (line, *rows))
         assert all(re.fullmatch(":--|--:", cell) for cell in line)

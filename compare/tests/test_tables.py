@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from churn_compare.comparison import compare_pair
 from churn_compare.documents import Cell
 from churn_compare.number_text import (
     count_text,
@@ -20,8 +21,8 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import about
 from churn_compare.result import Interval
-from churn_compare.tables import changes_table, noise_table, singles_table
-from tests.results import NAN, NONE, result_of
+from churn_compare.tables import changes_table, singles_table
+from tests.results import NAN, pair_of, random_logits, result_of
 
 
 @pytest.mark.parametrize(
@@ -118,11 +119,13 @@ def test_a_change_has_a_mark(change, mark):
 
 
 def test_retraining_is_shown_for_the_sides_that_have_runs():
-    noise = result_of(runs=2).noise
-    heads = [row[0] for row in noise_table(noise).rows]
-    assert len(heads) == 5
-    one = dataclasses.replace(noise, within_old=NONE)
-    assert [row[0] for row in noise_table(one).rows] == heads[1:]
+    names = {"within_old", "within_new", "excess_churn"}
+    result, table = result_of(runs=2), singles_table(result_of(runs=2))
+    shown = {QUANTITIES[name].heading for name in names}
+    assert shown <= {row[0].text for row in table.cells}
+    assert result["excess_churn"] == result.noise.excess
+    one, _ = pair_of(*random_logits(0, (1, 2))[1:])
+    assert names - {*compare_pair(one, resamples=100).quantities} == {"within_old"}
 
 
 def test_what_was_compared_is_one_line():

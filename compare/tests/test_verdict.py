@@ -11,7 +11,6 @@ from churn_compare.result import (
     GateOutcome,
     Group,
     Interval,
-    McNemar,
     Noise,
     Version,
 )
@@ -31,7 +30,7 @@ QUANTITIES = {
 def result_of(runs=(1, 1), quantities=None, **fields):
     """A labelled comparison with the numbers above, some of them changed."""
     old, new = (Version(n, "logits", r, 3, 1000) for n, r in zip("ab", runs))
-    fields = {"mcnemar": McNemar(11, 17, 0.0031, runs[0] * runs[1])} | fields
+    fields = {"p": 0.0031, "runs": runs} | fields
     found = QUANTITIES | (quantities or {})
     flow, numbers = Flow(*[()] * 5), {"level": 0.95, "quantities": found}
     return CompareResult(old, new, 1000, flow, **numbers, **fields)

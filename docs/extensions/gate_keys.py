@@ -1,6 +1,6 @@
 """The quantities that a gate file may limit, as Markdown."""
 
-from churn_compare.gates import EXCESS, GROUP_QUANTITIES, SHORT
+from churn_compare.gates import GROUP_QUANTITIES, OF_RUNS, SHORT
 from churn_compare.quantities import QUANTITIES
 
 _SCORES = {"": "", "old": "probabilities of the old version"}
@@ -16,14 +16,11 @@ def quantities(_: str) -> str:
         names += [f"`{short[name]}`"] if name in short else []
         of_groups = " †" if name in GROUP_QUANTITIES else ""
         needs = ["labels"] * quantity.labels + [_SCORES[quantity.scores]]
+        needs += ["several runs of a version"] * (name in OF_RUNS)
         lines.append(
             f"| {', '.join(names)}{of_groups} | {_cell(quantity.formula)} | "
             f"{quantity.unit} | {', '.join(filter(None, needs))} |"
         )
-    lines.append(
-        f"| `{EXCESS.replace('_', '-')}` | churn beyond that of retraining alone | "
-        "points | several runs of a version |"
-    )
     return "\n".join(lines)
 
 

@@ -73,7 +73,7 @@ def analyse(argv: Sequence[str]) -> int:
     )
     command = f"{PROGRAM} {shlex.join(argv)}"
     written = write_diversity(asked.folder, command=command)
-    print_document(collect_diversity(asked.folder))
+    print_document(collect_diversity(asked.folder).as_lines())
     print(f"\nReport: {written}")
     return 0
 

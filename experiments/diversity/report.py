@@ -1,6 +1,5 @@
 """The report of the analyses: members, Jacobians, foreign images."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,13 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
     Document,
     Figure,
     Grid,
-    Only,
     Section,
     Table,
     Text,
@@ -81,24 +76,23 @@ def collect_diversity(run_dir, *, command: str = "") -> Document:
     facts = page_facts(study.record, f"{study.config.train.replicas} runs per method")
     run = run_section(study.record, {"Runs per method": study.config.train.replicas})
     title = f"{study.config.title}: members, Jacobians and foreign images"
-    blocks = [*sections, Only((HTML,), [run])]
-    return Document(title, facts, blocks, command)
+    return Document(title, facts, [*sections, run], command)
 
 
 def write_diversity(run_dir, *, command: str = "") -> Path:
     """Writes `diversity/diversity.md` and `diversity/diversity.html`."""
     document = collect_diversity(run_dir, command=command)
-    pages = {"diversity.md": markdown(document), "diversity.html": html_page(document)}
+    text = markdown(document.at("summary"))
+    pages = {"diversity.md": text, "diversity.html": html_page(document)}
     return write_files(Path(run_dir) / FOLDER, pages)["diversity.html"]
 
 
 def _section(
     title: str, text: str, tables: Sequence[Table], figures: Sequence[Figure] = ()
 ) -> Section:
-    """Text, tables by caption and figures; a terminal has the tables alone."""
-    shown = [dataclasses.replace(t, title=title, caption=t.title) for t in tables]
-    page = [Text(text, "soft"), *tables, Grid(figures)]
-    return Section(title, [Only((HTML, MARKDOWN), page), Only((TERMINAL,), shown)])
+    """Text, tables and figures; the verdict has the tables alone."""
+    about = Section("", [Text(text, "soft")], detail="summary")
+    return Section(title, [about, *tables, Grid(figures)])
 
 
 def _labels(study: Study) -> dict[str, str]:

@@ -81,7 +81,7 @@ def displacement(argv: Sequence[str]) -> int:
     out = asked.out or asked.folder / "displacement"
     command = f"{PROGRAM} {shlex.join(argv)}"
     written = report.write_displacement(found, out, command=command)
-    print_document(report.displacement_document(found))
+    print_document(report.displacement_document(found).as_lines())
     print(f"\nPage: {written}")
     return 0
 

@@ -8,14 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
-    Block,
     Document,
     Figure,
     Grid,
-    Only,
     Section,
     Table,
     Text,
@@ -161,24 +156,16 @@ def displacement_document(report: DisplacementReport, command: str = "") -> Docu
     """The report: remarks, what the numbers are, tables and figures."""
     title = f"{report.study.config.title}: how far logits move"
     study, runs = report.study, f"{report.study.config.train.replicas} runs per method"
-    said: list[Block] = [Text(remark, "note") for remark in report.remarks]
-    said.append(Only((HTML, MARKDOWN), [Text(text, "soft") for text in _texts(report)]))
-    said += _tables(report)
+    notes = [Text(remark, "note") for remark in report.remarks]
+    about = [Text(text, "soft") for text in _texts(report)]
+    numbers = [*notes, Section("", about, detail="summary"), *_tables(report)]
     return Document(
         title,
         page_facts(study.record, runs),
         [
-            Only((MARKDOWN, TERMINAL), said),
-            Only(
-                (HTML,),
-                [
-                    Section("Numbers", said),
-                    Section("Figures", [Grid(report.pictures)]),
-                    run_section(
-                        study.record, {"Runs per method": study.config.train.replicas}
-                    ),
-                ],
-            ),
+            Section("Numbers", numbers),
+            Section("Figures", [Grid(report.pictures)]),
+            run_section(study.record, {"Runs per method": study.config.train.replicas}),
         ],
         command,
         data=_record(report),
@@ -190,7 +177,7 @@ def write_displacement(report: DisplacementReport, out, *, command: str = "") ->
     document = displacement_document(report, command)
     files: dict[str, str | bytes] = {
         "displacement.html": html_page(document),
-        "displacement.md": markdown(document),
+        "displacement.md": markdown(document.at("summary")),
         "displacement.json": json.dumps(plain_values(document.data), indent=1),
     }
     for picture in report.pictures:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from churn_compare.documents import MARKDOWN, Table
-from churn_compare.documents.blocks import visible_blocks
+from churn_compare.documents import Table
 from churn_jax.reports.artefacts import ReportError
 from experiments.diversity.corruption import corruption_summary
 from experiments.diversity.foreign_examples import out_of_distribution
@@ -54,7 +53,7 @@ def put(folder, section, settings, parts, arrays=None):
 
 def cells(document):
     """The only table, by row."""
-    (section,) = visible_blocks(document.blocks, MARKDOWN)
+    section, _ = document.blocks  # and what was run
     (table,) = (block for block in section.blocks if isinstance(block, Table))
     return {row[0]: row[1:] for row in table.rows}
 

@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 import churn_jax
-from churn_compare.documents import TERMINAL, Document, html_page
-from churn_compare.documents.blocks import visible_blocks
+from churn_compare.documents import Document, html_page
 from churn_compare.store import PredictionsError
 from churn_jax import reports
 from churn_jax.methods import ERM, deploy
@@ -168,7 +167,7 @@ def test_members_are_in_every_form_of_any_study(pairs):
         assert "Alike: two members predict the same class for more than" in said
         assert "Differ: two members" not in said
         assert "Partly: on 10 of 50,000 examples, evenly spaced." in said
-    (found,) = visible_blocks([section], TERMINAL)[0].blocks
+    (found,) = section.blocks
     assert [cells[0] for cells in found.rows] == ["Alike", "Differ", "Partly"]
     assert found.rows[0][1:4] == ("2", "0.000 ± 0.000", "0.00 ± 0.00")
     assert pairs.rows[1].agreement.disagreement.mean() < HARDLY

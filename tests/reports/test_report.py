@@ -69,7 +69,7 @@ def test_the_markdown_table_by_hand(report):
     sizes = "digits: 697 train, 100 validation, 10 test"
     assert lines[2] == f"{sizes}; MLP; 20 epochs; 3 runs per method"
     assert lines[4].startswith(
-        "Best: no row is detectably better. Steady has the lowest churn"
+        "**Best: no row is detectably better.** Steady has the lowest churn"
     )
     lines = [line for line in lines if line.startswith("|")]
     assert len(lines) == 5

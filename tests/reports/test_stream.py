@@ -172,8 +172,7 @@ def test_the_whole_report_of_table_3_next_to_the_papers_numbers(tmp_path, rng):
     good = verdict(report.rows[3])
     assert good.startswith("Reduces Δʳ₁ by ") and "log loss +4." in good
 
-    (blocks,) = stream_paper_section(report).blocks
-    table, notes = blocks.blocks
+    table, notes = stream_paper_section(report).blocks
     cells = {row[0]: row[1:] for row in table.rows}
     assert cells["No AD"][:4] == ["+0.000"] * 4
     assert cells["No AD"][4] == "0.0650"

@@ -6,9 +6,6 @@ words as they are. Rich, Jinja2 and Matplotlib are imported when a writer is use
 """
 
 from churn_compare.documents.blocks import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
     Block,
     Card,
     Cell,
@@ -21,7 +18,6 @@ from churn_compare.documents.blocks import (
     Fold,
     Grid,
     Inline,
-    Only,
     Records,
     Rows,
     Section,
@@ -32,7 +28,6 @@ from churn_compare.documents.blocks import (
     Text,
     bullets,
     plain,
-    with_headings,
 )
 from churn_compare.documents.data import (
     csv_text,
@@ -46,9 +41,6 @@ from churn_compare.documents.markdown import markdown
 from churn_compare.documents.terminal import plain_text, print_document
 
 __all__ = [
-    "HTML",
-    "MARKDOWN",
-    "TERMINAL",
     "Block",
     "Card",
     "Cell",
@@ -61,7 +53,6 @@ __all__ = [
     "Fold",
     "Grid",
     "Inline",
-    "Only",
     "Records",
     "Rows",
     "Section",
@@ -81,6 +72,5 @@ __all__ = [
     "plain_values",
     "print_document",
     "table_files",
-    "with_headings",
     "write_files",
 ]

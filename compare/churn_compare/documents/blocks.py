@@ -11,9 +11,6 @@ Detail = Literal["verdict", "summary", "full"]
 
 _LEVELS = {"verdict": 0, "summary": 1, "full": 2}
 
-HTML, MARKDOWN, TERMINAL = "html", "markdown", "terminal"
-"""The forms in which a document can be written, for `Only`."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Strong:
@@ -355,42 +352,16 @@ class Fold:
     heading: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Only:
-    """Blocks that only some writers show, where forms differ in content or order.
-
-    Attributes:
-        writers: any of `HTML`, `MARKDOWN` and `TERMINAL`.
-        blocks: what they show.
-        from_width: columns of a terminal from which they are shown.
-        below_width: columns from which they are not shown any more; 0 is never.
-    """
-
-    writers: Sequence[str]
-    blocks: "Sequence[Block]"
-    from_width: int = 0
-    below_width: int = 0
-
-
-def visible_blocks(
-    blocks: Sequence["Block"], writer: str, width: int = 0
-) -> list["Block"]:
-    """The blocks that a writer shows: no `Only`, and nothing without content.
-
-    Figures are drawn, and only there for `HTML`; `width` is that of a terminal.
-    """
+def visible_blocks(blocks: Sequence["Block"], *, figures: bool) -> list["Block"]:
+    """The blocks that have content; figures are drawn, or left out."""
     found: list[Block] = []
     for block in blocks:
         match block:
-            case Only():
-                fits = block.from_width <= width and not 0 < block.below_width <= width
-                if writer in block.writers and (fits or writer != TERMINAL):
-                    found += visible_blocks(block.blocks, writer, width)
             case Section() | Grid() | Card() | Fold():
-                if inside := visible_blocks(block.blocks, writer, width):
+                if inside := visible_blocks(block.blocks, figures=figures):
                     found.append(dataclasses.replace(block, blocks=inside))
             case Figure():
-                if writer == HTML and ((drawn := block.draw()).svg or drawn.image):
+                if figures and ((drawn := block.draw()).svg or drawn.image):
                     found.append(drawn)
             case Text() if not plain(block.text):
                 pass
@@ -404,18 +375,7 @@ def visible_blocks(
 
 
 Block = (
-    Text
-    | Rows
-    | Table
-    | Facts
-    | Figure
-    | Code
-    | Terms
-    | Section
-    | Grid
-    | Card
-    | Fold
-    | Only
+    Text | Rows | Table | Facts | Figure | Code | Terms | Section | Grid | Card | Fold
 )
 """A part of a document: text, a table, a figure, or a group of parts."""
 
@@ -439,8 +399,7 @@ class Document:
 
     Attributes:
         title: its heading.
-        facts: what it is about, in a line under the title of the page; empty ones are
-            left out.
+        facts: what it is about, in a line under the title; empty ones are left out.
         blocks: what it says.
         command: what made it, under the facts of the page.
         data: the same numbers for programs: `Records` or anything that JSON takes.
@@ -460,14 +419,24 @@ class Document:
         """
         return dataclasses.replace(self, blocks=_at(self.blocks, detail))
 
+    def as_lines(self, detail: Detail = "verdict") -> "Document":
+        """For a terminal: title, facts and headings are lines between the blocks.
 
-def with_headings(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks with the titles of sections as lines, for a terminal."""
+        Args:
+            detail: the level.
+        """
+        title = Text(self.title.replace("→", "->"), "best")
+        facts = Text("; ".join(filter(None, self.facts)), "soft")
+        shown = visible_blocks(self.at(detail).blocks, figures=False)
+        return Document(self.title, blocks=[title, facts, *_with_headings(shown)])
+
+
+def _with_headings(blocks: Sequence[Block]) -> list[Block]:
     found: list[Block] = []
     for block in blocks:
         if not isinstance(block, Section):
             found.append(block)
-        elif inside := with_headings(block.blocks):
+        elif inside := _with_headings(block.blocks):
             title = [Text(block.title, "best")] if block.title else []
             found += [*([Text("\n")] if found or title else []), *title, *inside]
     return found

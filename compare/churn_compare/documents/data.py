@@ -95,7 +95,7 @@ def table_files(document: Document) -> dict[str, str]:
         Texts of `table.md`, `table.csv` and `report.html`, for `write_files`.
     """
     return {
-        "table.md": markdown(document),
+        "table.md": markdown(document.at("summary")),
         "table.csv": csv_text(document.data),
         "report.html": html_page(document),
     }

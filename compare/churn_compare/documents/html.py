@@ -13,7 +13,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from churn_compare.documents.blocks import (
-    HTML,
     Block,
     Document,
     Inline,
@@ -43,7 +42,7 @@ def html_page(document: Document) -> str:
         >>> "<h1>A &amp; B</h1>" in page, "<p>x &lt; y</p>" in page
         (True, True)
     """
-    blocks = visible_blocks(document.blocks, HTML)
+    blocks = visible_blocks(document.blocks, figures=True)
     script = _file("page.js") if _any_sortable(blocks) else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     run = f"; script-src 'sha256-{digest}'" if script else ""
@@ -67,7 +66,7 @@ def html_fragment(blocks: Sequence[Block]) -> str:
     Returns:
         A `div`.
     """
-    return _render("fragment", visible_blocks(blocks, HTML))
+    return _render("fragment", visible_blocks(blocks, figures=True))
 
 
 def _render(name: str, blocks: Sequence[Block], **values: Any) -> str:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 
 from churn_compare.documents.blocks import (
-    MARKDOWN,
     Block,
     Card,
     Cell,
@@ -36,7 +35,7 @@ def markdown(document: Document, level: int = 1) -> str:
         level: of the title's heading; sections are one below it.
 
     Returns:
-        The text of a file. It has neither the facts nor the figures of the page.
+        The text of a file. It has no figures.
 
     Example:
         >>> blocks = [Text("x"), Table(["a", "b"], [("1", "2")])]
@@ -50,8 +49,10 @@ def markdown(document: Document, level: int = 1) -> str:
         | 1 | 2 |
         <BLANKLINE>
     """
+    facts = Text("; ".join(filter(None, document.facts)))
     parts = [f"{'#' * level} {markdown_text(document.title)}"]
-    parts += _parts(visible_blocks(document.blocks, MARKDOWN), level + 1)
+    shown = visible_blocks([facts, *document.blocks], figures=False)
+    parts += _parts(shown, level + 1)
     return "\n\n".join(parts) + "\n"
 
 

@@ -4,7 +4,6 @@ import io
 from typing import TYPE_CHECKING
 
 from churn_compare.documents.blocks import (
-    TERMINAL,
     Block,
     Cell,
     Code,
@@ -42,7 +41,7 @@ _NAME = 12  # columns that a name has, however narrow the terminal is
 def print_document(
     document: Document, console: "Console | None" = None, *, spaced: bool = False
 ) -> None:
-    """Prints the blocks of a document; title and facts are for the other writers.
+    """Prints the blocks of a document; `Document.as_lines` has title and facts, too.
 
     Args:
         document: what to show. Columns that the terminal is too narrow for are left
@@ -59,7 +58,7 @@ def print_document(
 
     of_machine = console is None and not Console().is_terminal
     console = console or Printing()
-    for i, block in enumerate(visible_blocks(document.blocks, TERMINAL, console.width)):
+    for i, block in enumerate(visible_blocks(document.blocks, figures=False)):
         if spaced and i:
             console.print()
         _print(block, console, of_machine)

@@ -7,19 +7,23 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.estimates import all_examples
+from churn_compare.example_ids import PredictionsError, rows_of
 from churn_compare.gate_file import Gating, as_gates, waivers_of
-from churn_compare.gate_outcomes import counted_by_gates, judge
-from churn_compare.gates import ALL_SLICES, EQUIVALENT, EXCESS, Gate, GateError
+from churn_compare.gate_outcomes import judge
+from churn_compare.gates import ALL_SLICES, EQUIVALENT, Gate, GateError
 from churn_compare.groups import coded, parts_of
+from churn_compare.labelling import Flips, check_labelled, read_drawn, sampled_flips
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
 from churn_compare.outcomes.reading import Outcomes, read_outcomes
 from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesResult
 from churn_compare.outcomes.values import Measure, Normalization
-from churn_compare.quantities import QUANTITIES
+from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
+from churn_compare.reading.contents import read_contents
+from churn_compare.reading.labels import read_ids
 from churn_compare.reading.sides import same_file, side_names
-from churn_compare.result import GateOutcome, Precision, Waiver
+from churn_compare.result import GateOutcome, Waiver
 from churn_compare.waivers import waived_rows
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -36,19 +40,22 @@ def compare_outcomes(
     slices: Any = None,
     by: Sequence[str] = (),
     pool: str | None = None,
-    cluster: str | None = None,
+    clusters: Any = None,
     tolerance: float = 0.0,
     relative: bool = False,
     equivalent: float | None = None,
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
+    strip: bool = False,
     id_column: str | None = None,
     target_column: str | None = None,
     gates: Gating = (),
     waivers: Sequence[Waiver] = (),
     regressions: int = 20,
     level: float = 0.95,
+    labels: Any = None,
+    any_time: bool = False,
 ) -> OutcomesResult:
     """What changes in the outcomes of examples when `new` replaces `old`.
 
@@ -68,20 +75,23 @@ def compare_outcomes(
         slices: a file or a mapping of groupings, as in `compare`.
         by: columns of the outcomes' own files to group the examples by.
         pool: a column of benchmarks, whose changes have the same weight each.
-        cluster: a column of documents, users or conversations, whose examples are not
-            independent.
+        clusters: examples that belong together, as in `compare`.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
         equivalent: a margin that the change is tested to be smaller than.
         top: also compares the first `top` items of rankings, as sets.
         on_missing: "intersect" compares the examples that both sides have.
         confirm: names of doubts about what was read that are right as they are.
+        strip: leaves out space around ids.
         id_column: column of ids, if its name is not a usual one.
         target_column: column of what is right, in the same case.
         gates: conditions, as in `compare`, for every measure that has the number.
         waivers: falls that gates on their share do not count, as in `compare`.
         regressions: how many changed examples to list.
         level: of the confidence intervals.
+        labels: a queue of `label_queue` whose column `better` says, for some of the
+            answers that change, which of the two is better.
+        any_time: whether intervals hold at every number of these, as in `compare`.
 
     Returns:
         The `OutcomesResult`; `result.passed` says whether all gates hold.
@@ -116,17 +126,18 @@ def compare_outcomes(
         *sides,
         slices=slices,
         by=by,
-        cluster=cluster,
+        clusters=clusters,
         tolerance=tolerance,
         relative=relative,
         normalize=normalize,
         top=top,
         on_missing=on_missing,
         confirm=confirm,
+        strip=strip,
         id_column=id_column,
     )
     used = dict.fromkeys(by, "slices")
-    used |= {} if cluster is None else {cluster: "clusters"}
+    used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     waivers = (*waivers, *waivers_of(gates))
     numbers = [OutcomeNumbers(measure) for measure in joined.measures]
     useless = ()
@@ -139,15 +150,18 @@ def compare_outcomes(
         _findings(of, joined, equivalent, regressions, pool, waivers, level)
         for of in numbers
     )
-    clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
+    if labels is not None:
+        measures = (
+            _preferred(measures[0], numbers[0], joined, labels, any_time),
+            *measures[1:],
+        )
     return OutcomesResult(
         old=sides[0].name,
         new=sides[1].name,
         examples=len(joined.ids),
         level=level,
         measures=measures,
-        clusters=clusters,
-        gates=_judged(wanted, measures, level),
+        gates=_judged(wanted, measures),
         notes=(*joined.notes, *same, *useless),
         read=(
             *account_lines(
@@ -176,26 +190,46 @@ def _findings(
         quantiles = {q: float(np.quantile(change, q)) for q in _QUANTILES}
     changes, total = _changes(measure, joined.ids, listed)
     slices = {column: coded(values) for column, values in joined.slices.items()}
-    parts = parts_of(numbers, every, slices, joined.ids, waivers, pool)
-    order = (*QUANTITIES, EXCESS)
+    fields, _ = parts_of(
+        numbers, every, slices, joined.ids, waivers, pool, joined.cluster_column
+    )
     return MeasureFindings(
         name=measure.name,
         kind=measure.kind,
         runs=numbers.runs,
         level=level,
-        quantities={n: found[n] for n in order if n in found},
+        quantities=in_order(found),
         quantiles=quantiles,
-        p=float(numbers.p(every)[0]),
-        detectable=parts.detectable,
-        within=parts.within,
         equivalent=equivalent,
         lower_is_better=measure.lower_is_better,
-        slices=parts.groups,
-        pooled=parts.pooled,
         changes=changes,
         changes_total=total,
-        waived=parts.waived,
+        **fields,
     )
+
+
+def _preferred(
+    found: MeasureFindings,
+    numbers: OutcomeNumbers,
+    joined: Joined,
+    labels: Any,
+    any_time: bool,
+) -> MeasureFindings:
+    """The measure with flips by which answer is better, of some that change."""
+    if found.judged:
+        raise PredictionsError(f"{found.name} is judged already; no queue is needed")
+    columns = read_contents(labels).columns
+    rows = rows_of(joined.ids, read_ids(labels))
+    drawn = read_drawn(labels, columns, rows)
+    if drawn is None:
+        raise PredictionsError("labels of outcomes are a queue with the column better")
+    known = drawn.better != ""
+    worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
+    flips = Flips(numbers.changed.mean > 0, known, worse, better, True)
+    check_labelled(joined.ids, drawn, flips)
+    sampled, more = sampled_flips(drawn, flips, found.level, any_time)
+    quantities = in_order({**found.quantities, **more})
+    return dataclasses.replace(found, quantities=quantities, sampled=sampled)
 
 
 def _changes(
@@ -231,7 +265,7 @@ def _changes(
 
 
 def _judged(
-    gates: Sequence[Gate], measures: Sequence[MeasureFindings], level: float
+    gates: Sequence[Gate], measures: Sequence[MeasureFindings]
 ) -> tuple[GateOutcome, ...]:
     """Every gate on every measure that has its number."""
     outcomes = []
@@ -245,11 +279,7 @@ def _judged(
                 + "; --by makes slices of columns" * bool(gate.grouping)
             )
         for measure in about:
-            precision = None
-            if measure.within is not None:
-                precision = Precision(measure.within, measure.detectable)
-            counted = counted_by_gates(measure)
-            (outcome,) = judge([gate], *counted, level=level, precision=precision)
+            (outcome,) = judge([gate], measure)
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"
                 where = f"{measure.name} {outcome.where}".strip()
@@ -293,5 +323,5 @@ def _has(measure: MeasureFindings, gate: Gate) -> bool:
         return gate.quantity in measure.quantities
     return any(
         gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
-        for of in measure.slices
+        for of in measure.groups
     )

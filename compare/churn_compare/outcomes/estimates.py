@@ -6,6 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from churn_compare.between_runs import (
+    Differ,
+    between_runs,
+    permuted_variance,
+)
 from churn_compare.estimates import (
     Groups,
     Intervals,
@@ -13,7 +18,6 @@ from churn_compare.estimates import (
     PerExample,
     all_examples,
 )
-from churn_compare.noise import permuted_variance
 from churn_compare.outcomes.values import Measure
 from churn_compare.result import Interval
 
@@ -117,13 +121,17 @@ class OutcomeNumbers(Numbers):
             if r < A <= s:
                 distance += apart
         self.distance = PerExample(distance / (A * (R - A)))
-        self.changed = self._mean(itertools.product(range(A), range(A, R)))
-        self.agree, self.within = {}, {}
+        across = itertools.product(range(A), range(A, R))
+        self.changed = PerExample(np.mean([self.differ[of] for of in across], axis=0))
+        self.agree = {}
         for side, of in (("old", range(A)), ("new", range(A, R))):
             if len(of) > 1:
                 apart = [self.differ[of[0], s] for s in of[1:]]
                 self.agree[side] = PerExample(~np.logical_or.reduce(apart))
-                self.within[side] = self._mean(itertools.combinations(of, 2))
+        if R > 2:
+            self.within, _, self.beyond = between_runs(
+                lambda r, s: self.differ[r, s], A, R, self.changed
+            )
         if not measure.judged:
             return
         before, after = (
@@ -138,14 +146,31 @@ class OutcomeNumbers(Numbers):
             better += measure.beyond(after[b] - before[a], *sides)
         pairs = A * (R - A)
         self.worse, self.better = PerExample(worse / pairs), PerExample(better / pairs)
+        if R > 2 and self.decided:
+            self.right = np.stack([*before, *after]) > 0.5
+            found = between_runs(
+                lambda r, s: self.right[r] != self.right[s],
+                *(A, R, self.worse + self.better),
+            )
+            self.expected_flips = found.expected * 0.5
+            self.beyond_flips = found.beyond
 
-    def _mean(self, pairs: Iterable[tuple[int, int]]) -> PerExample:
-        """How often runs differ."""
-        found = [self.differ[pair] for pair in pairs]
-        total = np.zeros(self.measure.examples, np.int32)
-        for apart in found:
-            total += apart
-        return PerExample(total / len(found))
+    def _permuted(self, differ: Differ, groups: Groups) -> np.ndarray:
+        return permuted_variance(
+            lambda r, s: differ(r, s)[groups.rows],
+            sum(self.runs),
+            self.runs[0],
+            len(groups.group),
+            groups.cell,
+        )
+
+    def equal(self, groups: Groups) -> np.ndarray:
+        """What units add to the variance of the excess if both versions are equal."""
+        return self._permuted(lambda r, s: self.differ[r, s], groups)
+
+    def equal_flips(self, groups: Groups) -> np.ndarray:
+        """The same of the excess of negative and positive flips together."""
+        return self._permuted(lambda r, s: self.right[r] != self.right[s], groups)
 
     def intervals(self, groups: Groups) -> dict[str, Intervals]:
         """All numbers of every group."""
@@ -161,19 +186,10 @@ class OutcomeNumbers(Numbers):
             sides = itertools.product(measure.shown["old"], measure.shown["new"])
             reworded = np.mean([a != b for a, b in sides], axis=0)
             found["share_reworded"] = groups.share(PerExample(reworded))
-        for name, sides in (("stability", self.agree), ("within", self.within)):
-            found |= {f"{name}_{side}": groups.share(of) for side, of in sides.items()}
-        if self.within:
-            expected = np.mean([of.mean for of in self.within.values()], axis=0)
-            equal = permuted_variance(
-                lambda r, s: self.differ[r, s][groups.rows],
-                sum(self.runs),
-                self.runs[0],
-                len(groups.group),
-                groups.cell,
-            )
-            beyond = PerExample(self.changed.mean - expected)
-            found["excess_churn"] = groups.excess(beyond, equal)
+        found |= {
+            f"stability_{side}": groups.share(of) for side, of in self.agree.items()
+        }
+        found |= self.beyond_runs(groups)
         if not measure.judged:
             return found
         if measure.decided:

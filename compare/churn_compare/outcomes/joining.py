@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, match_ids, rows_of, some
+from churn_compare.example_ids import PredictionsError, some
 from churn_compare.outcomes.reading import (
     ITEM,
     Outcomes,
@@ -27,12 +27,11 @@ from churn_compare.outcomes.values import (
 )
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_values import arrow_compute
-from churn_compare.reading.clusters import from_zero
+from churn_compare.reading.clusters import from_zero, read_clusters, without_clusters
 from churn_compare.reading.clusters import numbers_of as numbers_of_clusters
-from churn_compare.reading.ids import counts_rows
+from churn_compare.reading.ids import counts_rows, ids_without_space
 from churn_compare.reading.labels import read_slices
-from churn_compare.reading.row_order import row_order_doubts
-from churn_compare.reading.spelling import similar_ids
+from churn_compare.reading.rows import Rows
 
 _FEW = 10  # examples of which none may be right by chance
 _MOST_ITEMS = 1000  # of a set or a ranking
@@ -75,6 +74,7 @@ class Joined:
     clusters: np.ndarray | None
     slices: Mapping[str, np.ndarray]
     notes: tuple[str, ...]
+    cluster_column: str = ""  # that the clusters are from, "" if from none
 
 
 def join_outcomes(
@@ -83,21 +83,41 @@ def join_outcomes(
     *,
     slices: Any = None,
     by: Sequence[str] = (),
-    cluster: str | None = None,
+    clusters: Any = None,
     tolerance: float = 0.0,
     relative: bool = False,
     normalize: Normalization = "text",
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
+    strip: bool = False,
     id_column: str | None = None,
 ) -> Joined:
     """Joins two versions example by example."""
     if normalize not in NORMALIZATIONS:
         known = ", ".join(NORMALIZATIONS)
         raise ValueError(f"normalize takes {known}; got {normalize!r}")
-    notes: list[str] = []
-    rows_old, rows_new, ids = _matched(old, new, on_missing, notes, confirm)
+    if strip:
+        old, new = (
+            dataclasses.replace(s, ids=ids_without_space(s.ids)) for s in (old, new)
+        )
+    rows = Rows(old, new, on_missing == "intersect", confirm)
+    notes, ids, rows_old, rows_new = rows.notes, rows.ids, rows.old, rows.new
+    inputs = old.inputs is not None and new.inputs is not None
+    if old.ids is not None and not inputs and len(ids) > 1 and counts_rows(ids):
+        notes.append("Ids count the rows: both files must keep the same order.")
+    sides = ((old, rows_old), (new, rows_new))
+    belonging, column = None, isinstance(clusters, str)
+    if column and (slices is None or clusters in {**old.rest, **new.rest}):
+        belonging = numbers_of_clusters(_column(clusters, notes, *sides), clusters)
+    elif clusters is not None:
+        found = read_clusters(clusters, (slices,), id_column)
+        slices = without_clusters(slices, found, id_column)
+        belonging = rows.clusters_of(found)
+    groupings = {}
+    if slices is not None:
+        groupings = rows.values_of(read_slices(slices, id_column))
+    groupings |= {column: _column(column, notes, *sides) for column in by}
     keep = old.known[rows_old] & new.known[rows_new]
     if lacking := int((~keep).sum()):
         lost = [int((~of).sum()) for of in (old.known[rows_old], new.known[rows_new])]
@@ -111,8 +131,8 @@ def join_outcomes(
                 "leaves them out"
             )
         notes.append(f"{said} and are left out.")
-    if "inputs" not in confirm and old.inputs is not None and new.inputs is not None:
-        same = equal(_taken(old.inputs, rows_old), _taken(new.inputs, rows_new))
+    if inputs and "inputs" not in confirm:
+        same = equal(old.inputs.take(rows_old), new.inputs.take(rows_new))
         if changed := int((keep & ~same).sum()):
             said = f"{changed:,} of {len(keep):,} examples have another input"
             if not (keep & same).any():
@@ -147,20 +167,13 @@ def join_outcomes(
         measures.append(measure)
         if top is not None and measure.kind == "ranking":
             measures.append(_first_of(measure, top))
-    groupings = {}
-    if slices is not None:
-        groupings = _slices(read_slices(slices, id_column), ids, old.ids is not None)
-    groupings |= {column: _column(column, notes, *sides) for column in by}
-    clusters = None
-    if cluster is not None:
-        values = groupings.get(cluster)
-        if cluster not in by:
-            groupings.pop(cluster, None)
-        values = _column(cluster, notes, *sides) if values is None else values
-        clusters, said = from_zero(numbers_of_clusters(values, cluster))
+    if belonging is not None:
+        belonging, said = from_zero(belonging[keep])
         notes += said
     notes += settle(_never_right(measures, old, new, normalize), confirm)
-    return Joined(tuple(measures), ids, clusters, groupings, tuple(notes))
+    groupings = {name: values[keep] for name, values in groupings.items()}
+    named = clusters if column else ""
+    return Joined(tuple(measures), ids, belonging, groupings, tuple(notes), named)
 
 
 def _never_right(measures, old, new, normalize) -> list[Doubt]:
@@ -184,46 +197,6 @@ def _never_right(measures, old, new, normalize) -> list[Doubt]:
     return list(found.values())
 
 
-def _matched(old, new, on_missing, notes, confirm):
-    if (old.ids is None) != (new.ids is None):
-        lacking = old.name if old.ids is None else new.name
-        raise PredictionsError(f"{lacking} has no ids and the other side has")
-    if old.ids is None:
-        where = f"between {old.name} and {new.name}"
-        doubts = row_order_doubts(old.others, old.others, new.others, where, True)
-        notes += settle(doubts, confirm)
-        if len(old.known) != len(new.known):
-            raise PredictionsError(
-                f"{old.name} has {len(old.known)} examples, {new.name} "
-                f"{len(new.known)}, and without ids they cannot be matched"
-            )
-        notes.append("There are no ids: examples are matched by the order of rows.")
-        rows = np.arange(len(old.known))
-        return rows, rows, rows
-    found = match_ids(old.ids, new.ids)
-    alone = len(found.only_a) + len(found.only_b)
-    if alone:
-        said = (
-            f"{len(found.only_a):,} examples are only in {old.name} and "
-            f"{len(found.only_b):,} only in {new.name}"
-            f"{similar_ids(found.only_a, found.only_b, strip=False)}"
-        )
-        if on_missing == "error" or not len(found.ids):
-            which = some([*found.only_a[:2], *found.only_b[:2]])
-            raise PredictionsError(
-                f"{said}, for example {which}; --on-missing intersect compares the rest"
-            )
-        notes.append(f"{said}; they are left out.")
-    said = old.inputs is not None and new.inputs is not None  # which would tell
-    if not said and counts_rows(np.sort(found.ids)) and len(found.ids) > 1:
-        notes.append("Ids count the rows: both files must keep the same order.")
-    return found.rows_a, found.rows_b, found.ids
-
-
-def _taken(column: Any, rows: np.ndarray) -> Any:
-    return column.take(rows)
-
-
 def equal(a: Any, b: Any) -> np.ndarray:
     """Where two Arrow arrays of texts are equal, or one has none."""
     pc = arrow_compute()
@@ -237,7 +210,7 @@ def _common_kind(old: Kind, new: Kind | None) -> Kind | None:
 
 
 def _numbers(name, kind, old, new, tolerance, relative) -> Measure:
-    before, after = (side.columns[name][:, rows] for side, rows in (old, new))
+    before, after = (side.at(rows, name) for side, rows in (old, new))
     return Measure(
         name,
         kind,
@@ -279,13 +252,13 @@ def target_of(
 ) -> Any:
     """What is right, on which all sides must agree; None if none says."""
     given = [(side, rows) for side, rows in sides if side.target is not None]
-    found = [read(_taken(side.target, rows), "target") for side, rows in given]
+    found = [read(side.target.take(rows), "target") for side, rows in given]
     if lacking := sum(int((~known).sum()) for _, known in found):
         raise PredictionsError(f"{lacking} targets are missing")
     for (side, rows), (right, _) in zip(given[1:], found[1:], strict=True):
         first, first_rows = given[0]
         try:
-            columns = _taken(first.target, first_rows), _taken(side.target, rows)
+            columns = first.target.take(first_rows), side.target.take(rows)
             a, b = (numbers_of(column, "target")[0] for column in columns)
             differ = a != b
         except PredictionsError:
@@ -307,11 +280,7 @@ def _coded(name, kind, old, new, normalize) -> Measure:
 
     pc = arrow_compute()
 
-    def chosen(side, rows):
-        places = (np.arange(side.runs)[:, None] * len(side.known) + rows).reshape(-1)
-        return side.columns[name].take(places)
-
-    texts = [chosen(*old), chosen(*new)]
+    texts = [side.at(rows, name) for side, rows in (old, new)]
     read = lists_of if kind in ("set", "ranking") else answers_of
     goal = target_of(read, old, new, normalize=normalize)
     if goal is not None:
@@ -373,30 +342,17 @@ def _first_of(ranking: Measure, top: int) -> Measure:
     )
 
 
-def _slices(found, ids: np.ndarray, named: bool) -> dict[str, np.ndarray]:
-    if found.ids is None or not named:
-        if any(len(values) != len(ids) for values in found.slices.values()):
-            raise PredictionsError(
-                f"slices without ids must be of the {len(ids)} examples compared"
-            )
-        return dict(found.slices)
-    rows = rows_of(ids, found.ids)
-    if (rows < 0).all():
-        raise PredictionsError("the slices have none of the examples compared")
-    return {n: np.where(rows >= 0, v[rows], "") for n, v in found.slices.items()}
-
-
 def _column(
     column: str, notes: list[str], *sides: tuple[Outcomes, np.ndarray]
 ) -> np.ndarray:
     """A column of the old side, or else of the new one, as `[N]` strings."""
     found = []
     for side, rows in sides:
-        if column in side.others:
-            values = text_of(_taken(side.others[column], rows)).to_pylist()
+        if column in side.rest:
+            values = text_of(side.rest[column].take(rows)).to_pylist()
             found.append(np.array(["" if value is None else value for value in values]))
     if not found:
-        known = dict.fromkeys(name for side, _ in sides for name in side.others)
+        known = dict.fromkeys(name for side, _ in sides for name in side.rest)
         there = some([*known]) or "none"
         raise PredictionsError(f"there is no column {column!r}; others are {there}")
     if differ := int(np.sum(found[0] != found[-1])):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from churn_compare.estimates import Groups, PerExample, all_examples
-from churn_compare.example_ids import PredictionsError, match_ids, rows_of
-from churn_compare.outcomes.joining import equal, join_outcomes, target_of
+from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.outcomes.joining import Joined, equal, join_outcomes, target_of
 from churn_compare.outcomes.reading import (
     Outcomes,
     answers_of,
@@ -23,14 +23,16 @@ from churn_compare.outcomes.values import Measure, Normalization
 from churn_compare.pair import Side, class_order
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.clusters import NO_CLUSTER, read_clusters
+from churn_compare.reading.rows import Rows
 from churn_compare.reading.sides import read_side
+from churn_compare.result import Clusters
 
 _ROWS = 2**16  # of scores at once
 
 
 def noise_floor(
     *runs: Any,
-    cluster: str | None = None,
+    clusters: Any = None,
     tolerance: float = 0.0,
     relative: bool = False,
     normalize: Normalization = "text",
@@ -51,7 +53,7 @@ def noise_floor(
     Args:
         *runs: files or objects, each with one run or several, of outcomes (see
             `read_outcomes`) or of predicted classes (see `read_side`).
-        cluster: as in `compare_outcomes`, like all that follows.
+        clusters: as in `compare_outcomes`, like all that follows.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
         normalize: which differences of answers do not count.
@@ -78,35 +80,35 @@ def noise_floor(
     """
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
-    sides = [_read(given, cluster, columns, scores) for given in runs]
+    sides = [_read(given, clusters, columns, scores) for given in runs]
     if sum(side.runs for side in sides) < 2:
         raise PredictionsError("noise is measured between runs, and there is one")
-    whole = _together(sides, normalize)
-    joining: dict[str, Any] = {"cluster": cluster, "confirm": confirm}
+    whole, notes = sides[0], []
+    for side in sides[1:]:
+        whole, said = _with_runs(whole, side, normalize, confirm)
+        notes += said
+    joining: dict[str, Any] = {"clusters": clusters, "confirm": confirm}
     joining |= {"tolerance": tolerance, "relative": relative, "normalize": normalize}
     joined = join_outcomes(whole, whole, on_missing="intersect", **joining)
     groups = all_examples(len(joined.ids), joined.clusters, level)
     measures = [
-        _findings(measure, groups, joined.ids, regressions)
-        for measure in joined.measures
+        _findings(measure, groups, joined, regressions) for measure in joined.measures
     ]
-    clusters = None if joined.clusters is None else int(joined.clusters.max()) + 1
-    used = {} if cluster is None else {cluster: "clusters"}
+    used = {clusters: "clusters"} if isinstance(clusters, str) else {}
     return OutcomesResult(
         old=whole.name,
         new="",
         examples=len(joined.ids),
         level=level,
         measures=tuple(measures),
-        clusters=clusters,
-        notes=joined.notes,
+        notes=tuple(dict.fromkeys((*notes, *joined.notes))),
         read=account_lines(
             [(of.name, of.account and of.account.using(used)) for of in sides]
         ),
     )
 
 
-def _read(given: Any, cluster, columns: dict, scores: dict) -> Outcomes:
+def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Outcomes:
     path = isinstance(given, str | os.PathLike)
     named = scores["score_columns"]
     if named or not path or has_outcomes(Path(given)):
@@ -118,18 +120,18 @@ def _read(given: Any, cluster, columns: dict, scores: dict) -> Outcomes:
     id_column, label_column = columns["id_column"], columns["target_column"]
     side = read_side(given, id_column=id_column, label_column=label_column)
     found = of_classes(side)
-    if cluster is None:
+    if not isinstance(clusters, str):
         return found
     import pyarrow as pa
 
-    clusters = read_clusters(cluster, (given,), id_column)
+    of = read_clusters(clusters, (given,), id_column)
     rows = np.arange(side.examples)
-    if side.ids is not None and clusters.ids is not None:
-        rows = rows_of(side.ids, clusters.ids)
-    elif len(clusters.numbers) != side.examples:
+    if side.ids is not None and of.ids is not None:
+        rows = rows_of(side.ids, of.ids)
+    elif len(of.numbers) != side.examples:
         raise PredictionsError(f"{side.name}: clusters of several runs need ids")
-    known = pa.array(clusters.numbers[rows], mask=clusters.numbers[rows] == NO_CLUSTER)
-    return dataclasses.replace(found, others={cluster: known})
+    known = pa.array(of.numbers[rows], mask=of.numbers[rows] == NO_CLUSTER)
+    return dataclasses.replace(found, rest={clusters: known})
 
 
 def of_classes(side: Side) -> Outcomes:
@@ -150,7 +152,8 @@ def of_classes(side: Side) -> Outcomes:
     target = None
     if side.labels is not None:
         right = side.label_names or names
-        known = np.minimum(side.labels, len(right))
+        known = np.where(side.labels < 0, len(right), side.labels)
+        known = np.minimum(known, len(right))
         target = pa.array([*right, "(unknown)"]).take(pa.array(known))
     return Outcomes(
         name=side.name,
@@ -164,76 +167,56 @@ def of_classes(side: Side) -> Outcomes:
     )
 
 
-def _together(sides: Sequence[Outcomes], normalize: Normalization) -> Outcomes:
-    """The runs of all sides, on the examples that all have."""
+def _with_runs(
+    whole: Outcomes, side: Outcomes, normalize: Normalization, confirm: Sequence[str]
+) -> tuple[Outcomes, list[str]]:
+    """The runs of both on the examples that both have, and notes about the others."""
     import pyarrow as pa
 
-    first = sides[0]
-    for side in sides[1:]:
-        if (side.ids is None) != (first.ids is None):
-            raise PredictionsError("some runs have ids and some have none")
-        if side.ids is None and len(side.known) != len(first.known):
-            raise PredictionsError("without ids, all runs must be of equal length")
-        if side.kinds != first.kinds:
+    if side.kinds != whole.kinds:
+        raise PredictionsError(
+            f"{side.name} has {', '.join(side.kinds)}; {whole.name} has "
+            f"{', '.join(whole.kinds)}"
+        )
+    rows = Rows(whole, side, True, confirm)
+    both = (whole, rows.old), (side, rows.new)
+    if whole.inputs is not None and side.inputs is not None:
+        same = equal(whole.inputs.take(rows.old), side.inputs.take(rows.new))
+        if differ := int((~same).sum()):
             raise PredictionsError(
-                f"{side.name} has {', '.join(side.kinds)}; {first.name} has "
-                f"{', '.join(first.kinds)}"
+                f"{differ:,} of {len(same):,} examples have another input in "
+                f"{side.name} than in {whole.name}; runs must have the same"
             )
-    ids = first.ids
-    named = [side.ids for side in sides if side.ids is not None]
-    for of in named[1:]:
-        ids = match_ids(np.asarray(ids), of).ids
-    count = len(first.known) if ids is None else len(ids)
-    if not count:
-        raise PredictionsError("there is no example that all runs have")
-    rows = [np.arange(count) for _ in sides]
-    if ids is not None:
-        rows = [rows_of(ids, of) for of in named]
-    columns: dict[str, Any] = {}
-    for name in first.kinds:
-        parts = []
-        for side, of in zip(sides, rows):
-            column = side.columns[name]
-            if isinstance(column, np.ndarray):
-                parts.append(column[:, of])
-                continue
-            place = np.arange(side.runs)[:, None] * len(side.known) + of
-            parts.append(column.take(pa.array(place.reshape(-1))))
-        numbers = isinstance(parts[0], np.ndarray)
-        columns[name] = np.concatenate(parts) if numbers else _concatenated(parts)
-    for side, of in zip(sides[1:], rows[1:], strict=True):
-        if first.inputs is not None and side.inputs is not None:
-            same = equal(first.inputs.take(rows[0]), side.inputs.take(of))
-            if differ := int((~same).sum()):
-                raise PredictionsError(
-                    f"{differ:,} of {count:,} examples have another input in "
-                    f"{side.name} than in {first.name}; runs must have the same"
-                )
-    if {*first.kinds.values()} - {"correct", "score"}:
-        of = zip(sides, rows, strict=True)
-        target_of(answers_of, *of, normalize=normalize)  # must agree
-    names = list(dict.fromkeys(side.name for side in sides))
+    if {*whole.kinds.values()} - {"correct", "score"}:
+        target_of(answers_of, *both, normalize=normalize)  # must agree
+    columns = {}
+    for name in whole.kinds:
+        parts = [of.at(at, name) for of, at in both]
+        if isinstance(parts[0], np.ndarray):
+            columns[name] = np.concatenate(parts)
+        else:
+            texts = [part.cast(pa.large_string()) for part in parts]
+            columns[name] = pa.concat_arrays(texts)
+
+    def kept(column: Any) -> Any:
+        return None if column is None else column.take(pa.array(rows.old))
+
+    named = whole.name if side.name in whole.name.split(", ") else ""
     return Outcomes(
-        name=", ".join(names),
-        runs=sum(side.runs for side in sides),
-        ids=ids,
-        kinds=first.kinds,
+        name=named or f"{whole.name}, {side.name}",
+        runs=whole.runs + side.runs,
+        ids=None if whole.ids is None else rows.ids,
+        kinds=whole.kinds,
         columns=columns,
-        known=np.logical_and.reduce([s.known[of] for s, of in zip(sides, rows)]),
-        target=None if first.target is None else first.target.take(pa.array(rows[0])),
-        inputs=None if first.inputs is None else first.inputs.take(pa.array(rows[0])),
-        others={n: of.take(pa.array(rows[0])) for n, of in first.others.items()},
-    )
-
-
-def _concatenated(parts: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
+        known=np.logical_and(*(of.known[at] for of, at in both)),
+        target=kept(whole.target),
+        inputs=kept(whole.inputs),
+        rest={name: kept(column) for name, column in whole.rest.items()},
+    ), rows.notes
 
 
 def _findings(
-    measure: Measure, groups: Groups, ids: np.ndarray, listed: int
+    measure: Measure, groups: Groups, joined: Joined, listed: int
 ) -> MeasureFindings:
     runs = measure.old
     pairs = list(itertools.combinations(runs, 2))
@@ -258,18 +241,19 @@ def _findings(
             two = dataclasses.replace(two, shown=texts)
         before, after = two.text("old", i), two.text("new", i)
         target = "" if measure.target is None else measure.text("target", i)
-        rows.append(Change(str(ids[i]), before, after, target, float(differ[i])))
+        rows.append(Change(str(joined.ids[i]), before, after, target, float(differ[i])))
+    clusters = None
+    if joined.clusters is not None:
+        sizes = np.bincount(joined.clusters)
+        named = len(sizes), int(sizes.max()), np.nan, np.nan, joined.cluster_column
+        clusters = Clusters(*named)
     return MeasureFindings(
+        clusters=clusters,
         name=measure.name,
         kind=measure.kind,
         runs=(len(runs), len(runs)),
         level=groups.level,
         quantities=found,
-        quantiles={},
-        p=np.nan,
-        detectable=np.nan,
-        within=None,
-        equivalent=None,
         of_runs=tuple(means),
         changes=tuple(rows),
         changes_total=len(unstable),

@@ -67,7 +67,7 @@ class Outcomes:
         known: `[N]` whether every outcome is there.
         target: Arrow array `[N]`; None without one.
         inputs: Arrow array of texts `[N]`; None without one.
-        others: Arrow columns `[N]`, by name, that are neither.
+        rest: Arrow columns `[N]`, by name, that are neither.
         less: score to whether less is better, as far as anything says so.
         account: what was read of the file; None where nothing has a name.
     """
@@ -80,9 +80,34 @@ class Outcomes:
     known: np.ndarray
     target: Any = None
     inputs: Any = None
-    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    rest: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     less: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     account: Account | None = None
+    index = False  # of a data frame, which are ids where it says more than a row
+    repeats = True  # an id may stand in several rows, which are its runs
+
+    @property
+    def examples(self) -> int:
+        """N."""
+        return len(self.known)
+
+    @property
+    def truth(self) -> str:
+        """What its truths are called, on which both versions must agree; "" without."""
+        judged = {*self.kinds.values()} - {"correct", "score"}
+        return "targets" if judged and self.target is not None else ""
+
+    def others(self) -> Mapping[str, Any]:
+        """The columns that are neither outcomes nor ids, by name."""
+        return self.rest
+
+    def at(self, rows: np.ndarray, column: str) -> Any:
+        """A column of outcomes on some examples, run by run."""
+        values = self.columns[column]
+        if isinstance(values, np.ndarray):
+            return values[:, rows]
+        places = np.arange(self.runs)[:, None] * self.examples + rows
+        return values.take(places.reshape(-1))
 
 
 def outcome_columns(names: Sequence[str]) -> list[str]:
@@ -286,7 +311,7 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column,
         known=known,
         target=None if target_name is None else _one(first.column(target_name)),
         inputs=None if input_name is None else text_of(_one(first.column(input_name))),
-        others=others,
+        rest=others,
         account=Account(tuple(read), tuple(left)),
     )
 

@@ -4,13 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from churn_compare.display import Display
-from churn_compare.outcomes.values import Kind
-from churn_compare.result import (
-    GateOutcome,
-    Group,
-    Interval,
-    Measured,
-)
+from churn_compare.result import GateOutcome, Measured
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,45 +30,19 @@ class Change:
 class MeasureFindings(Measured):
     """One measure of two versions.
 
-    Attributes:
+    Attributes, next to those of `Measured`:
         name: of its column.
-        kind: "correct", "score", "answer", "value", "set" or "ranking".
-        runs: of the old and the new version.
-        level: of all intervals.
-        quantities: name to number and interval, in the order of
-            `comparison.QUANTITIES`, and "excess_churn".
         quantiles: share to quantile of the change of a number, mean over runs.
-        p: of "no change on average", two-sided; NaN where nothing is judged.
-        detectable: the smallest change of the mean that these examples detect in 80 %
-            of cases; NaN in that case.
-        within: interval of the change for two one-sided tests; None in that case.
-        equivalent: the margin asked for; None without one.
         of_runs: mean worth of each run of a noise floor; empty otherwise.
-        pooled: the change over several benchmarks; None unless asked for.
-        slices: values of every grouping.
-        lower_is_better: whether less of a score is better.
         changes: the largest falls, worst first.
         changes_total: how many examples fall, or change where nothing is judged.
-        waived: falls that gates do not count; None without waivers.
     """
 
     name: str
-    kind: Kind
-    runs: tuple[int, int]
-    quantiles: Mapping[float, float]
-    p: float
-    detectable: float
-    within: Interval | None = None
+    quantiles: Mapping[float, float] = dataclasses.field(default_factory=dict)
     of_runs: tuple[float, ...] = ()
-    slices: tuple[Group, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_total: int = 0
-    lower_is_better: bool = False
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The slices."""
-        return self.slices
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -87,7 +55,6 @@ class OutcomesResult(Display):
         examples: N, those that both have.
         level: of all confidence intervals, 0.95 for 95 %.
         measures: each compared on its own.
-        clusters: how many there are; None where examples are independent.
         gates: the outcome of each condition.
         notes: sentences about what was read and joined.
         read: what was read of each side and what was left out, a line each.
@@ -98,11 +65,10 @@ class OutcomesResult(Display):
     examples: int
     level: float
     measures: tuple[MeasureFindings, ...]
-    clusters: int | None = None
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    _report = "churn_compare.outcomes.report"
+    _report = "churn_compare.report"
 
     def __getitem__(self, name: str) -> MeasureFindings:
         """The measure called `name`."""
@@ -123,9 +89,9 @@ class OutcomesResult(Display):
 
     def _parts(self) -> Iterable[tuple]:
         for m in self.measures:
-            yield {"measure": m.name}, self.examples, m.quantities, m.slices
+            yield {"measure": m.name}, self.examples, m.quantities, m.groups
 
     def _verdict(self) -> dict[str, list[str]]:
-        from churn_compare.outcomes.report import sentences
+        from churn_compare.verdict import sentences
 
-        return {m.name: sentences(m, self.clusters) for m in self.measures}
+        return {m.name: list(sentences(m)) for m in self.measures}

@@ -13,6 +13,7 @@ from churn_compare.reading.labels import (
     by_id,
     id_name_in,
     ids_in,
+    once,
     read_slices,
     where,
 )
@@ -109,17 +110,8 @@ def _from(contents: Any, column: str, id_column: str | None) -> ClusterValues:
         return ClusterValues(None, numbers, column)
     if len(ids) != len(numbers):
         raise PredictionsError(f"there are {len(ids)} ids and {len(numbers)} clusters")
-    unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
-    if len(unique) == len(ids):
-        return ClusterValues(ids, numbers, column, id_name is None)
-    # Several runs below each other list every id once per run.
-    if np.any(numbers[first][of] != numbers):
-        twice = unique[np.unique(of[numbers[first][of] != numbers])]
-        raise PredictionsError(
-            f"column {column} has several clusters for one id, for example "
-            f"{some(twice)}"
-        )
-    return ClusterValues(unique, numbers[first], column, id_name is None)
+    ids, kept = once(ids, {column: numbers})
+    return ClusterValues(ids, kept[column], column, id_name is None)
 
 
 def numbers_of(values: Any, what: str) -> np.ndarray:

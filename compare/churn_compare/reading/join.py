@@ -1,32 +1,22 @@
 """Two versions brought together: the same examples and classes, one set of labels."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import (
-    PredictionsError,
-    errors_of,
-    match_ids,
-    rows_of,
-    some,
-)
+from churn_compare.example_ids import PredictionsError, errors_of, some
+from churn_compare.labelling import DRAWN_FROM, read_drawn
 from churn_compare.pair import Pair, Side
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import Alignment, align_classes
-from churn_compare.reading.class_values import ClassValues, without_space
-from churn_compare.reading.clusters import (
-    NO_CLUSTER,
-    ClusterValues,
-    from_zero,
-    read_clusters,
-)
-from churn_compare.reading.ids import counts_rows, ids_without_space
-from churn_compare.reading.labels import ExampleValues, read_labels, read_slices
-from churn_compare.reading.row_order import row_order_doubts
-from churn_compare.reading.spelling import similar_classes, similar_ids, stripped
+from churn_compare.reading.class_values import NO_LABEL, ClassValues, without_space
+from churn_compare.reading.clusters import from_zero, read_clusters
+from churn_compare.reading.ids import ids_without_space
+from churn_compare.reading.labels import read_labels, read_slices
+from churn_compare.reading.rows import Rows
+from churn_compare.reading.spelling import similar_classes, stripped
 from churn_compare.store import sample_rows, sampled
 
 
@@ -89,27 +79,36 @@ def join(
     if strip:
         old, new = _without_space(old), _without_space(new)
     old, new = _named_numbers(old, new)
-    rows = _Rows(old, new, on_missing == "intersect", confirm)
-    separate_labels = None
+    rows = Rows(old, new, on_missing == "intersect", confirm)
+    separate_labels, drawn = None, None
     if labels is not None:
         separate = tidy(read_labels(labels, id_column, label_column), "labels")
         truth = separate.labels
         truth = without_space(truth, "labels") if strip else truth
-        of = rows.rows_in(separate, len(truth.numbers), "labels", drop=True)
-        separate_labels = ClassValues(truth.numbers[of], truth.names)
+        drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
+        count = len(truth.numbers)
+        of = rows.rows_in(separate, count, "labels", drop=drop, allow=not drop)
+        numbers = np.append(truth.numbers, NO_LABEL)[of]
+        separate_labels = ClassValues(numbers, truth.names)
+        drawn = read_drawn(labels, separate.others, of)
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
     belonging, cluster_column = None, ""
     if clusters is not None:
         found = tidy(read_clusters(clusters, id_column=id_column), "clusters")
-        belonging, cluster_column = rows.clusters_of(found), found.column
+        belonging, notes = from_zero(rows.clusters_of(found))
+        rows.notes += notes
+        cluster_column = found.column
+    given = (_labels(old, rows.old), _labels(new, rows.new), separate_labels)
+    known_labels = [found and found.numbers != NO_LABEL for found in given]
+    own, others, separate = map(_known, given, known_labels)
     aligned = align_classes(
         old,
         new,
-        old_labels=_labels(old, rows.old),
-        new_labels=_labels(new, rows.new),
-        labels=separate_labels,
+        old_labels=own,
+        new_labels=others,
+        labels=separate,
         class_map=class_map,
     )
     known = (
@@ -117,6 +116,10 @@ def join(
         np.arange(new.classes),
     )
     sources = (aligned.old_labels, aligned.new_labels, aligned.labels)
+    of_all = map(_spread, sources, known_labels)
+    names_of = (old.name, new.name, "the separate labels")
+    truth = _agreed(*zip(names_of, of_all, strict=True), ids=rows.ids)
+    partial = truth is not None and bool((truth == NO_LABEL).any())
     labelled = {c for of in sources if of is not None for c in np.unique(of).tolist()}
     names = aligned.class_names or ()
     similar = similar_classes(names, [of.tolist() for of in known], labelled)
@@ -132,18 +135,16 @@ def join(
         old_rows=old.rows_or_none(rows.old),
         new_rows=new.rows_or_none(rows.new),
         old_columns=aligned.old_columns,
-        labels=_agreed(
-            (old.name, aligned.old_labels),
-            (new.name, aligned.new_labels),
-            ("the separate labels", aligned.labels),
-            ids=rows.ids,
-        ),
+        labels=None if partial else truth,
+        some_labels=truth if partial else None,
+        drawn=drawn,
         class_names=aligned.class_names,
         slices=groupings,
         clusters=belonging,
         cluster_column=cluster_column,
         notes=(
             *rows.notes,
+            *_partly(truth, drawn is None),
             *_classes_of_one(old, new, aligned),
             *settle(doubts, confirm),
         ),
@@ -189,188 +190,6 @@ def _without_space(side: Side) -> Side:
     return dataclasses.replace(side, **changed)
 
 
-class _Rows:
-    """Which rows of the two sides belong together."""
-
-    def __init__(self, old: Side, new: Side, intersect: bool, confirm: Sequence[str]):
-        self._intersect, self.notes, self._confirm = intersect, [], confirm
-        old_ids, new_ids = _ids(old, new), _ids(new, old)
-        self._has_ids = old_ids is not None
-        self._index = old.index and new.index
-        if (old_ids is None) != (new_ids is None):
-            having, lacking = (new, old) if old_ids is None else (old, new)
-            what = "an index" if having.index else "ids"
-            no = "none" if lacking.ids is None else "only numbers of its rows"
-            raise PredictionsError(
-                f"{having.name} has {what} and {lacking.name} has {no}; give the ids "
-                f"of {lacking.name}, in the order of its rows"
-            )
-        if old_ids is None or new_ids is None:
-            self._others = old.account.columns if old.account else (), old.others()
-            self._check_order(new.others(), f"between {old.name} and {new.name}")
-            if old.examples != new.examples:
-                raise PredictionsError(
-                    f"{old.name} has {old.examples} examples and {new.name} "
-                    f"{new.examples}; without ids they cannot be matched"
-                )
-            self.ids = self.old = self.new = np.arange(old.examples)
-            self.notes.append(_in_one_order(old, new))
-            self._one_order = True
-            return
-        self.notes += [
-            f"{side.name} has no column of ids: its index is taken for them."
-            for side in (old, new)
-            if side.index
-        ]
-        found = match_ids(old_ids, new_ids)
-        self.ids, self.old, self.new = found.ids, found.rows_a, found.rows_b
-        self._one_order = np.array_equal(self.old, self.new)
-        parts = [
-            f"{len(only):,} of {side.examples:,} ids are only in {side.name} (for "
-            f"example {some(only)})"
-            for side, only in ((old, found.only_a), (new, found.only_b))
-            if len(only)
-        ]
-        if parts:
-            self._one_order = False
-            self._go_on("; ".join(parts) + similar_ids(found.only_a, found.only_b))
-
-    def _check_order(self, others: Mapping[str, Any], where: str) -> None:
-        doubts = row_order_doubts(*self._others, others, where)
-        self.notes += settle(doubts, self._confirm)
-
-    def _go_on(self, why: str) -> None:
-        """Continues with the remaining examples, if the user allows it."""
-        if not len(self.ids):
-            raise PredictionsError(f"{why}; no example is left to compare")
-        if not self._intersect:
-            raise PredictionsError(
-                f"{why}; to compare only the {len(self.ids):,} that are everywhere, "
-                "use --on-missing intersect"
-            )
-        self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
-
-    def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
-        """Slices of the examples; the value is "" where the file lacks an example."""
-        count = len(next(iter(separate.slices.values()), ()))
-        if not count:  # its only column is that of the clusters
-            return {}
-        rows = self.rows_in(separate, count, "slices")
-        if separate.left_out:
-            self.notes.append(
-                f"{len(separate.left_out)} of the slices' columns are called like "
-                f"predictions and are no groupings here: {some(separate.left_out)}."
-            )
-        return {
-            name: np.where(rows < 0, "", values[rows])
-            for name, values in separate.slices.items()
-        }
-
-    def clusters_of(self, separate: ClusterValues) -> np.ndarray:
-        """The cluster of each example, from 0; those without a value are alone."""
-        rows = self.rows_in(separate, len(separate.numbers), "clusters")
-        found = np.where(rows < 0, NO_CLUSTER, separate.numbers[rows])
-        found, notes = from_zero(found)
-        self.notes += notes
-        return found
-
-    def rows_in(
-        self,
-        separate: ExampleValues | ClusterValues,
-        count: int,
-        what: str,
-        drop: bool = False,
-    ) -> np.ndarray:
-        """The row of each example in a separate file; one it lacks has -1, or goes."""
-        ids = self._ids_of(separate)
-        if ids is None:
-            named = isinstance(separate, ExampleValues)
-            others = (separate.slices or separate.others) if named else {}
-            return self._in_row_order(count, what, others)
-        rows = self._found(ids, what)
-        kept = rows >= 0
-        if not kept.all():
-            lacking = self.ids[~kept]
-            if drop:
-                self.ids, self.old = self.ids[kept], self.old[kept]
-                self.new, rows = self.new[kept], rows[kept]
-                self._one_order = False
-            self._go_on(
-                f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
-                f"{some(lacking)}){similar_ids(lacking, ids)}"
-            )
-        return rows
-
-    def _ids_of(self, separate: ExampleValues | ClusterValues) -> np.ndarray | None:
-        """Ids of a separate file; None if its index does not identify examples."""
-        if separate.ids is None or not separate.index:
-            return separate.ids
-        if not (self._index or (self._has_ids and not counts_rows(separate.ids))):
-            return None
-        found = rows_of(self.ids, separate.ids) >= 0
-        partly = found.any() and not counts_rows(separate.ids)
-        return separate.ids if found.all() or partly else None
-
-    def _in_row_order(
-        self, count: int, what: str, others: Mapping[str, Any]
-    ) -> np.ndarray:
-        """Rows of a file without ids, if it is clear what they belong to."""
-        if not self._one_order:
-            raise PredictionsError(
-                f"the {what} have no ids, but the two sides do not have the same "
-                f"examples in the same order; give ids with the {what}"
-            )
-        if count != len(self.ids):
-            raise PredictionsError(
-                f"the {what} are of {count:,} examples, the predictions of "
-                f"{len(self.ids):,}"
-            )
-        if self._has_ids:
-            self.notes.append(
-                f"The {what} have no ids: they are matched by their rows."
-            )
-        else:
-            self._check_order(others, f"in the {what}")
-        return self.old
-
-    def _found(self, ids: np.ndarray, what: str) -> np.ndarray:
-        """The row of each example in a file with ids; -1 if it has none."""
-        if not (self._has_ids or self._index):
-            raise PredictionsError(
-                f"the {what} have ids, but the predictions have none; give ids for them"
-            )
-        rows = rows_of(self.ids, ids)
-        if further := len(ids) - np.count_nonzero(rows >= 0):
-            self.notes.append(
-                f"The {what} have {further:,} further ids, which are not compared."
-            )
-        return rows
-
-
-def _ids(side: Side, other: Side) -> np.ndarray | None:
-    """Ids of a side; None if its index only counts the rows."""
-    if side.ids is None or not side.index or not counts_rows(side.ids):
-        return side.ids
-    if other.ids is None or not other.index or counts_rows(other.ids):
-        return None
-    permuted = np.array_equal(np.sort(other.ids), side.ids)
-    return side.ids if permuted else None
-
-
-def _in_one_order(old: Side, new: Side) -> str:
-    """The note if examples are matched by the order of the rows alone."""
-    if old.labels is not None and new.labels is not None:  # which must agree
-        return (
-            "There are no ids: examples are matched by their rows, in which the labels "
-            "of both agree."
-        )
-    return (
-        "Warning: there are no ids, so examples are matched by their rows. If one of "
-        "the two lists them in another order, every number here is wrong; name the "
-        "column of ids, or give ids."
-    )
-
-
 def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
     if side.labels is None:
         return None
@@ -412,6 +231,31 @@ def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]
     )
 
 
+def _partly(truth: np.ndarray | None, said: bool) -> list[str]:
+    """The note if only some examples have labels."""
+    count = 0 if truth is None else int((truth != NO_LABEL).sum())
+    if truth is None or not said or count == len(truth):
+        return []
+    return [
+        f"{count:,} of {len(truth):,} examples have a label: those that change need "
+        "one, and only NFR, PFR and their difference are known."
+    ]
+
+
+def _known(labels: ClassValues | None, known: Any) -> ClassValues | None:
+    """The labels of the examples that have one."""
+    return labels and ClassValues(labels.numbers[known], labels.names)
+
+
+def _spread(numbers: np.ndarray | None, known: Any) -> np.ndarray | None:
+    """Labels of all examples, `NO_LABEL` for those without one."""
+    if numbers is None or known.all():
+        return numbers
+    found = np.full(len(known), NO_LABEL, np.int64)
+    found[known] = numbers
+    return found
+
+
 def _agreed(
     *labels: tuple[str, np.ndarray | None], ids: np.ndarray
 ) -> np.ndarray | None:
@@ -421,10 +265,12 @@ def _agreed(
         return None
     first, labels_of_first = given[0]
     for name, found in given[1:]:
-        differ = found != labels_of_first
+        both = (found != NO_LABEL) & (labels_of_first != NO_LABEL)
+        differ = both & (found != labels_of_first)
         if differ.any():
             raise PredictionsError(
                 f"labels of {int(differ.sum()):,} of {len(ids):,} examples differ "
                 f"between {first} and {name}, for example ids {some(ids[differ])}"
             )
+        labels_of_first = np.where(labels_of_first != NO_LABEL, labels_of_first, found)
     return labels_of_first

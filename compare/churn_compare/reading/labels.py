@@ -1,7 +1,7 @@
 """Ids, labels and slices in files of their own."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,15 @@ from churn_compare.reading.class_values import (
     ID,
     LABEL,
     PREDICTION,
+    RUN,
     SCORES,
     ClassValues,
     all_numbers,
     arrow_compute,
-    as_class_values,
     find_column,
     plain,
     score_columns,
+    with_missing,
 )
 from churn_compare.reading.contents import Contents, as_array, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
@@ -76,7 +77,7 @@ def read_labels(
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
             )
-        labels = as_class_values(values, "labels")
+        labels = with_missing(values, "labels", "drawn_from" in columns)
         if ids is not None and len(ids) != len(labels.numbers):
             raise PredictionsError(
                 f"there are {len(ids)} ids and {len(labels.numbers)} labels"
@@ -93,7 +94,10 @@ def read_labels(
 
 
 def read_slices(
-    given: Any, id_column: str | None = None, without: str = ""
+    given: Any,
+    id_column: str | None = None,
+    without: str = "",
+    only: Collection[str] = (),
 ) -> ExampleValues:
     """Slices, with ids or in row order; every column except the ids is one."""
     # Columns named like predictions are left out, so that a file of predictions with
@@ -108,12 +112,20 @@ def read_slices(
             raise PredictionsError("slices must be columns with names")
         columns = contents.columns
         id_name = id_name_in(columns, id_column)
-        ids = ids_in(contents, id_name)
+        ids = ids_in(contents, id_name, unique=False)
         predictions = _prediction_columns(columns)
+        for name in only:
+            if name in predictions:
+                raise PredictionsError(
+                    f"column {name} is called like predictions, so it cannot group"
+                )
+            if name not in columns or name == id_name:
+                there = some([n for n in columns if n not in {id_name, *predictions}])
+                raise PredictionsError(f"there is no column {name!r}, it has {there}")
         slices = {
             name: _as_slices(columns[name], name)
-            for name in columns
-            if name not in (id_name, without) and name not in predictions
+            for name in only or columns
+            if name not in {id_name, without, *predictions}
         }
         if not slices and without not in columns:
             raise PredictionsError("there is no column to group by")
@@ -123,26 +135,10 @@ def read_slices(
             raise PredictionsError(
                 f"columns have different lengths, {some([*lengths])}"
             )
-    left = tuple(name for name in columns if name in predictions)
+        if ids is not None:
+            ids, slices = once(ids, slices)
+    left = () if only else tuple(name for name in columns if name in predictions)
     return ExampleValues(ids, None, slices, left, id_name is None)
-
-
-def read_columns(
-    given: Any, names: Sequence[str], id_column: str | None = None
-) -> ExampleValues:
-    """Columns of a file of predictions as slices."""
-    found = read_slices(given, id_column)
-    with errors_of(where(given, "slices")):
-        for name in names:
-            if name in found.left_out:
-                raise PredictionsError(
-                    f"column {name} is called like predictions, so it cannot group"
-                )
-            if name not in found.slices:
-                there = some([*found.slices])
-                raise PredictionsError(f"there is no column {name!r}, it has {there}")
-    chosen = {name: found.slices[name] for name in names}
-    return found._replace(slices=chosen, left_out=())
 
 
 def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
@@ -174,6 +170,22 @@ def ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any:
     return check_unique(ids) if unique else ids
 
 
+def once(
+    ids: np.ndarray, columns: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """One row of each id, whose rows (several runs) must agree."""
+    unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
+    if len(unique) == len(ids):
+        return ids, dict(columns)
+    for name, values in columns.items():
+        if len(differ := np.unique(of[values[first][of] != values])):
+            raise PredictionsError(
+                f"column {name} has several values for one id, for example "
+                f"{some(unique[differ])}"
+            )
+    return unique, {name: values[first] for name, values in columns.items()}
+
+
 def by_id(given: Any, what: str) -> Any:
     """Two columns, if it maps ids to values and not names to columns."""
     if not isinstance(given, Mapping) or any(np.ndim(v) > 0 for v in given.values()):
@@ -191,7 +203,7 @@ def _names_of_scores(columns: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
     """Columns that are predictions, by their names."""
-    known = (*SCORES, *PREDICTION, *CLASS, "meta")
+    known = (*SCORES, *PREDICTION, *CLASS, *RUN, "meta")
     left = {name for name in columns if plain(name) in known}
     for kind in ("logits", "probabilities"):
         scores = score_columns(columns, kind)

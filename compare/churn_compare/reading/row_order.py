@@ -1,6 +1,6 @@
 """Columns that show that two versions without ids list their examples differently."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,12 @@ _MOVED = 0.1  # of the rows; fewer may be changed predictions
 
 
 def row_order_doubts(
-    names: Iterable[str],
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    where: str,
-    runs: bool = False,
+    old: Mapping[str, Any], new: Mapping[str, Any], where: str, repeats: bool = False
 ) -> list[Doubt]:
     """A doubt if one of the columns has the values of both sides in another order."""
     moved, repeated, many = [], {}, []
-    for name in names:
-        if name not in old or name not in new:
+    for name in old:
+        if name not in new:
             continue
         try:
             a, b = codes = _codes(name, old[name], new[name])
@@ -50,7 +46,7 @@ def row_order_doubts(
                 "index, too)"
             )
             return [Doubt("row-order", said)]
-    if moved or (many and runs):
+    if moved or (many and repeats):
         name = next((n for n in moved if "id" in n.lower()), (moved or many)[0])
         said = f"{name} names the examples, and its order differs {where}: "
         return [Doubt("row-order", said + f"add --id-column {name}")]

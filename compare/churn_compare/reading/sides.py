@@ -24,9 +24,9 @@ from churn_compare.reading.class_values import (
     ClassValues,
     ColumnNames,
     all_numbers,
-    as_class_values,
     as_number,
     is_truth,
+    with_missing,
 )
 from churn_compare.reading.contents import as_table, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
@@ -118,7 +118,8 @@ def read_side(
     names_left = account.columns
 
     def others() -> Mapping[str, Any]:
-        return read_contents(given, wanted=set(names_left).intersection).columns
+        found = read_contents(given, wanted=set(names_left).intersection).columns
+        return {name: found[name] for name in names_left if name in found}
 
     return dataclasses.replace(
         side,
@@ -165,7 +166,7 @@ def _side(found: RawSide, name: str) -> Side:
         check_unique(ids)
     labels = label_names = None
     if found.labels is not None:
-        labels, label_names = as_class_values(found.labels, "labels")
+        labels, label_names = with_missing(found.labels, "labels")
         if labels.ndim != 1:
             raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
         _check_length("labels", len(labels), examples)

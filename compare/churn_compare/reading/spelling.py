@@ -106,7 +106,7 @@ def similar_classes(
     return [Doubt("similar-classes", f"classes {said}{more}: {repair}")]
 
 
-def similar_ids(only_a: np.ndarray, only_b: np.ndarray, strip: bool = True) -> str:
+def similar_ids(only_a: np.ndarray, only_b: np.ndarray) -> str:
     """A clause about ids of two sides that only look alike; "" without any."""
     if only_a.dtype.kind != "U" and only_b.dtype.kind != "U":
         return ""
@@ -126,8 +126,7 @@ def similar_ids(only_a: np.ndarray, only_b: np.ndarray, strip: bool = True) -> s
     counts = collections.Counter(difference(*pair) for pair in pairs)
     kind, count = counts.most_common(1)[0]
     example = next(pair for pair in pairs if difference(*pair) == kind)
-    strip &= kind == "outer space"
-    repair = "add --strip" if strip else "write them in one way"
+    repair = "add --strip" if kind == "outer space" else "write them in one way"
     return (
         f"; {count:,} of them differ only in {kind} ({some([*map(ascii, example)])}): "
         f"{repair}"

@@ -15,9 +15,6 @@ import numpy as np
 import pytest
 
 from churn_compare.documents import (
-    HTML,
-    MARKDOWN,
-    TERMINAL,
     Card,
     Cell,
     Code,
@@ -27,7 +24,6 @@ from churn_compare.documents import (
     Figure,
     Fold,
     Grid,
-    Only,
     Records,
     Rows,
     Section,
@@ -110,7 +106,7 @@ def test_a_name_is_nothing_but_text_in_markdown():
 def test_a_document_in_markdown():
     document = Document(
         "Title",
-        ["only on the page"],
+        ["what it is about", ""],
         [
             Text("One."),
             Section(
@@ -130,26 +126,24 @@ def test_a_document_in_markdown():
         ],
     )
     assert markdown(document, level=2) == (
-        "## Title\n\nOne.\n\n### Numbers\n\n"
+        "## Title\n\nwhat it is about\n\nOne.\n\n### Numbers\n\n"
         "| Row | Q, x |  |\n|:--|--:|:-:|\n| a | 1 (0 to 2) | \\* |\n\n"
         "What it is.\n\n1. first\n2. second\n\n"
         "<details><summary>More</summary>\n\n* **b**: c\n\n</details>\n"
     )
 
 
-def test_a_writer_shows_what_is_for_it():
-    blocks = [
-        Only((HTML,), [Text("page")]),
-        Only((MARKDOWN, TERMINAL), [Text("text")]),
-        Only((TERMINAL,), [Text("wide")], from_width=100),
-        Only((TERMINAL,), [Text("narrow")], below_width=100),
-    ]
-    document = Document("t", blocks=blocks)
+def test_a_level_of_detail_decides_what_a_writer_shows():
+    blocks = [Text("verdict")]
+    blocks += [Section(d[0], [Text(d)], detail=d) for d in ("summary", "full")]
+    document = Document("t → u", ["a", "", "b"], [*blocks, Fold("G", [Text("folded")])])
     body = html_page(document).partition("<body>")[2]
-    assert "page" in body and "text" not in body and "wide" not in body
-    assert markdown(document) == "# t\n\ntext\n"
-    assert plain_text(document, 100) == "text\nwide\n"
-    assert plain_text(document, 99) == "text\nnarrow\n"
+    assert all(word in body for word in ("verdict", "summary", "full", "folded"))
+    brief = markdown(document.at("summary"))
+    assert brief == "# t → u\n\na; b\n\nverdict\n\n## s\n\nsummary\n"
+    assert plain_text(document.as_lines()) == "t -> u\na; b\nverdict\n"
+    said = plain_text(document.as_lines("full"))
+    assert said == "t -> u\na; b\nverdict\n\ns\nsummary\n\nf\nfull\nfolded\n"
 
 
 def test_a_narrow_terminal_has_fewer_columns():

@@ -36,7 +36,7 @@ def test_the_command_reads_lines_judges_gates_and_writes_pages(tmp_path, capsys)
     words += ["--html", str(written[0]), "--json", str(written[1])]
     assert main([*words, "--markdown", str(written[2])]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "12 % (5 to 26 %) were right and are wrong now" in said
+    assert "12 % (5 to 26 %) of all examples were right and are wrong now" in said
     assert "FAIL negative flip rate at most 5 %" in said
     assert "PASS accuracy gain at least -1 points" in said
     assert all(path.stat().st_size > 500 for path in written)
@@ -202,21 +202,21 @@ def test_equivalence_is_another_sentence_than_no_difference():
     old, new = ({"score": base + 0.1 * rng.normal(size=400)} for _ in range(2))
     shown = compare_outcomes(old, new, equivalent=0.05)
     assert shown["score"].is_equivalent
-    assert "It is shown that the change is smaller than 0.05" in str(shown)
+    assert "is shown to change the mean by less than 0.05" in str(shown)
     short = [{"score": side["score"][:10]} for side in (old, new)]
-    assert "It is not shown" in str(compare_outcomes(*short, equivalent=0.05))
+    assert "The update is not shown" in str(compare_outcomes(*short, equivalent=0.05))
 
 
 def test_slices_and_clusters():
     ids = np.arange(60)
     old, new = ({"id": ids, "correct": of} for of in (ids % 3 > 0, ids % 4 > 0))
     slices = {"id": ids, "topic": np.where(ids < 30, "a", "b"), "user": ids // 6}
-    found = compare_outcomes(old, new, slices=slices, cluster="user")
-    assert found.clusters == 10
+    found = compare_outcomes(old, new, slices=slices, clusters="user")
+    assert found["correct"].clusters.count == 10
     users = ["", *slices["user"][1:]]
-    alone = compare_outcomes(old, new, slices={"user": users}, cluster="user")
-    assert alone.clusters == 11 and "1 of" in alone.notes[-1]
-    (a, b) = found["correct"].slices
+    alone = compare_outcomes(old, new, slices={"user": users}, clusters="user")
+    assert alone["correct"].clusters.count == 11 and "1 of" in alone.notes[-1]
+    (a, b) = found["correct"].groups
     assert (a.name, a.examples, b.examples) == ("a", 30, 30)
     whole = found["correct"]["churn"].value
     parts = [of.quantities["churn"].value for of in (a, b)]
@@ -227,7 +227,7 @@ def test_a_column_that_differs_between_the_sides_is_named():
     old = {"id": [1, 2, 3], "correct": [1, 0, 1], "topic": ["a", "b", "b"]}
     new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic": ["b", "a", "a"]}
     found = compare_outcomes(old, new, by=["topic"])
-    assert [of.examples for of in found["correct"].slices] == [1, 2]  # as in old
+    assert [of.examples for of in found["correct"].groups] == [1, 2]  # as in old
     assert "topic differs between the two sides for 1 of 3 examples" in found.notes[-1]
     old, new = (
         {"id": [1, 2], "answer": ["a", "b"], "target": t} for t in "ab,ac".split(",")
@@ -289,7 +289,7 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
         ({"score": [1]}, {"correct": [1]}, "no outcome is on both sides"),
         ({"id": [1], "score": [1]}, {"id": [2], "score": [1]}, "only in old"),
         ({"id": ["a"], "score": [1]}, {"id": ["a "], "score": [1]}, "only in outer"),
-        ({"id": [1], "score": [1]}, {"score": [1]}, "has no ids"),
+        ({"id": [1], "score": [1]}, {"score": [1]}, "new has none; give the ids"),
         ({"score": [1, 2]}, {"score": [1]}, "cannot be matched"),
         (ROWS, {name: of[::-1] for name, of in ROWS.items()}, "add --id-column task"),
         ({"id": [1, 1, 2], "score": [1, 2, 3]}, {"score": [1]}, "as many rows as runs"),
@@ -305,7 +305,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
     classes = tmp_path / "a.csv"
     classes.write_text("id,prediction\n1,0\n2,1\n")
     for words, says in (
-        ([old, old, "--labels", old], "--labels is for predicted classes"),
+        ([old, old, "--labels", old], "correct is judged already; no queue is needed"),
         ([classes, classes, "--tolerance", "1"], "--tolerance is for outcomes"),
         ([old, old, "--max-share-worse", "0.5"], "no such number here"),
     ):
@@ -434,7 +434,7 @@ def test_a_folder_of_the_harness_is_its_latest_files(tmp_path, capsys):
         results(folder, {"b": {"em": worth, "only": 1.0}})
     found = compare_outcomes(one, two, by=["task"])
     assert found.examples == 8
-    changes = [of.quantities["score_change"].value for of in found["em"].slices]
+    changes = [of.quantities["score_change"].value for of in found["em"].groups]
     assert changes == pytest.approx([0.2, -1.0])
     assert "the latest of 3 files" in found.read[0]
     assert "only (not of every task)" in found.read[0]
@@ -480,8 +480,8 @@ def test_noise_of_classes_in_clusters(tmp_path):
     for name, lines in (("a", rows), ("b", other[::-1])):
         text = "\n".join(["id,user,prediction", *lines])
         (tmp_path / f"{name}.csv").write_text(text + "\n")
-    found = noise_floor(tmp_path / "a.csv", tmp_path / "b.csv", cluster="user")
-    assert found.clusters == 9  # the one without a user is alone
+    found = noise_floor(tmp_path / "a.csv", tmp_path / "b.csv", clusters="user")
+    assert found["prediction"].clusters.count == 9  # the one without a user is alone
     assert "1 of 40 examples have no cluster: each is one of its own." in found.notes
     assert found["prediction"]["runs_differ"].value == 6 / 40
 

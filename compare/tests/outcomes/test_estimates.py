@@ -68,7 +68,7 @@ def test_right_and_wrong_are_as_in_a_comparison_of_classes(clustered):
     assert len(found.keys() & expected.keys()) == 6
     assert known.p == mcnemar_test(Scanned(*sides), target, groups).p
     whole = compare(*classes, labels=target, clusters=groups, resamples=100)
-    assert known.detectable == pytest.approx(whole.precision.detectable)
+    assert known.detectable == pytest.approx(whole.detectable)
 
 
 # From statsmodels 0.15:
@@ -143,7 +143,7 @@ def test_what_is_detectable_is_neither_nothing_nor_more_than_all(
         sides = (of.astype(int) for of in (old, new[None]))
         drawn = {"resamples": 100, "confirm": ["below-chance"]}
         found = compare(*sides, labels=np.ones(examples, int), **drawn)
-        found = found.precision.detectable
+        found = found.detectable
     assert least <= found <= most
 
 

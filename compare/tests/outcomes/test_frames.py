@@ -35,11 +35,11 @@ def check(given):
     assert found.known.tolist() == [True, False]  # one score is missing
     assert found.columns["answer"].to_pylist() == ["x", "z", "y", "w"]
     assert found.columns["set"].to_pylist() == ["p\x1fq", "", "p", "q"]
-    assert found.others["task"].to_pylist() == ["t", "u"]
+    assert found.rest["task"].to_pylist() == ["t", "u"]
     same = {"confirm": ["same-file"], "on_missing": "intersect"}
     measures = compare_outcomes(given, given, by=["task"], **same)
     assert measures["set"]["mean_distance"].value == 0.25  # a and its samples
-    assert measures["answer"].slices[0].name == "t"
+    assert measures["answer"].groups[0].name == "t"
 
 
 def test_lists_records_and_arrow():

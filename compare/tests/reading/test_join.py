@@ -213,9 +213,12 @@ def test_series_are_joined_by_their_index(mapped, rng):
     assert len(set(zip(pair.clusters.tolist(), np.arange(N) // 2))) == 5
     assert pair.notes[0] == "old has no column of ids: its index is taken for them."
     few = Series(labels[2:], index[2:])
-    refused("labels lack 2 of 9 ids", old, new, labels=few)
     other = Series([*labels[2:], 0, 1], [*index[2:], "x", "y"])
-    refused("labels lack 2 of 9 ids", old, new, labels=other)
+    for some in (few, other):
+        pair = join(old, new, labels=some)
+        known = pair.some_labels >= 0
+        assert pair.labels is None and known.sum() == N - 2
+        np.testing.assert_array_equal(pair.some_labels[known], labels[known])
 
 
 def test_series_of_one_mapping_have_one_index_or_the_order_of_rows():
@@ -379,8 +382,8 @@ def test_names_of_numbers_that_hugging_face_records_decide(tmp_path):
         pair = join(one, other)
         assert [pair.class_name(c) for c in pair.labels] == [*"abc"]
         assert old_and_new(pair) == [[*"abb"], [*"abb"]]
-    with pytest.raises(PredictionsError, match="are missing for 1 of 3"):
-        file(rows | {"label": [-1, 1, 2]}, label="abc", prediction="cba")
+    side = file(rows | {"label": [-1, 1, 2]}, label="abc", prediction="cba")
+    assert side.labels.tolist() == [-1, 0, 1] and side.label_names == ("b", "c")
 
 
 def test_labels_of_a_file_are_joined_by_id(tmp_path):
@@ -399,7 +402,9 @@ def test_labels_of_a_file_are_joined_by_id(tmp_path):
         np.testing.assert_array_equal(pair.labels, ids % 3)
         assert "further ids" in pair.notes[0]
     few = {i: i % 3 for i in range(103, 200)}
-    refused(r"labels lack 3 of 9 ids .*100, 101, 102", old, new, labels=few)
+    pair = join(old, new, labels=few)
+    assert pair.some_labels.tolist() == [-1] * 3 + (ids[3:] % 3).tolist()
+    assert pair.notes[-1].startswith("6 of 9 examples have a label: those that change")
     pair = join(old, new, labels=few, on_missing="intersect")
     np.testing.assert_array_equal(pair.ids, ids[3:])
     np.testing.assert_array_equal(pair.labels, ids[3:] % 3)

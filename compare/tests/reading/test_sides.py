@@ -600,7 +600,6 @@ TEXTS = {  # a file and its text
     ("a.json", '[{"instance_id": "a", "stats": []}]'): "is a file of HELM, not a table",
     ("a.json", '{"resolved_ids": []}'): "SWE-bench, not a table; write a row per",
     ("a.json", '{"results": 1, "configs": 1, "versions": 1}'): "give samples_",
-    ("a.csv", "label,p_0,p_1\n1,1,0\n,1,0\n"): "missing for 1 of 2 examples, .* rows 1",
 }
 ARRAYS = {  # what is in `a.npy`
     "holds pickled Python objects": np.array([{}, []], object),

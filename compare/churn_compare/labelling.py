@@ -1,0 +1,331 @@
+"""Flips from the labels of changed examples alone, and a queue of those to label.
+
+`gain = PFR - NFR`, and both live on the examples that change: labels of the others are
+not needed. Labels of a random part of them are enough for an interval.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from churn_compare.example_ids import PredictionsError, some
+from churn_compare.pair import Drawn, Pair, Scanned
+from churn_compare.reading.class_values import NO_LABEL
+from churn_compare.reading.contents import read_contents
+from churn_compare.reading.labels import as_text
+from churn_compare.result import Interval, Sampled, Stratum
+from churn_compare.uncertainty import difference_ends, share_ends
+
+DRAWN_FROM, STRATUM, BETTER = "drawn_from", "stratum", "better"
+_KEY = ".key.csv"
+_ANSWERS = {"old": "old", "new": "new", "neither": "same", "both": "same", "": ""}
+_BLOCK, _GRID = 256, 2000
+_BET = 0.5  # most of the capital that one label may cost
+NAMES = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
+
+
+def key_of(queue: Path) -> Path:
+    """The file that says which version is A and which is B."""
+    return queue.with_name(queue.stem + _KEY)
+
+
+def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
+    """What a queue says about the examples, `rows` of it; None of other files."""
+    if DRAWN_FROM not in columns:
+        return None
+    texts = {
+        name: np.array(as_text(columns[name], f"column {name}").to_pylist())
+        for name in (DRAWN_FROM, STRATUM, BETTER, "id")
+        if name in columns
+    }
+    count = len(texts[DRAWN_FROM])
+    better = np.char.lower(np.char.strip(texts.get(BETTER, np.full(count, ""))))
+    answers = dict(_ANSWERS)
+    first = np.full(count, "")
+    if "A" in columns:
+        if not key_of(Path(given)).is_file():
+            raise PredictionsError(
+                f"{given} shows the answers as A and B, and {key_of(Path(given)).name},"
+                " which says whose they are, is not beside it"
+            )
+        key = read_contents(key_of(Path(given))).columns
+        of_id = dict(zip(key["id"].cast("string").to_pylist(), key["A"].to_pylist()))
+        first = np.array([of_id.get(name, "") for name in texts["id"].tolist()])
+        turned = np.where(first == "old", "new", "old")
+        better = np.where(better == "a", first, np.where(better == "b", turned, better))
+    if odd := sorted({*better.tolist()} - {*answers}):
+        raise PredictionsError(
+            f"column {BETTER} takes A, B, neither or both (old or new where they are "
+            f"shown so); got {some(odd)}"
+        )
+    better = np.array([answers[answer] for answer in better.tolist()])
+    strata = texts.get(STRATUM, np.full(count, ""))
+    names, codes = np.unique(strata, return_inverse=True)
+    try:
+        changed = texts[DRAWN_FROM].astype(np.int64)
+    except ValueError:
+        raise PredictionsError(f"column {DRAWN_FROM} must be as it was drawn") from None
+    sizes = np.array([changed[codes == k].max() for k in range(len(names))])
+    inside = rows >= 0
+    return Drawn(
+        place=rows,
+        stratum=np.where(inside, codes[rows], -1),
+        names=tuple(names.tolist()),
+        changed=sizes,
+        better=np.where(inside, better[rows], ""),
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Flips:
+    """Which examples change, and what is known of those that do."""
+
+    changed: np.ndarray  # `[N]`, in any pair of runs
+    known: np.ndarray  # `[N]`, by a label or by which answer is better
+    worse: np.ndarray  # `[N]`, in how many pairs of runs
+    better: np.ndarray  # `[N]`
+    judged: bool  # whether some are known by which answer is better
+
+
+def known_flips(pair: Pair, scanned: Scanned) -> Flips:
+    """The changed examples of a pair of which some have labels."""
+    labels = pair.some_labels
+    labels = np.full(pair.examples, NO_LABEL) if labels is None else labels
+    pairs = scanned.pairs()
+    changed = np.zeros(pair.examples, bool)
+    worse, better = np.zeros((2, pair.examples))
+    for _, before, after in pairs:
+        changed |= before != after
+        was, now = before == labels, after == labels
+        worse += was & ~now
+        better += now & ~was
+    worse, better, known = worse / len(pairs), better / len(pairs), labels != NO_LABEL
+    answers = pair.drawn.better if pair.drawn is not None else np.full(len(known), "")
+    of_answers = ~known & (answers != "")
+    worse = np.where(of_answers, answers == "old", worse)
+    better = np.where(of_answers, answers == "new", better)
+    some_judged = bool(of_answers.any())
+    return Flips(changed, known | of_answers, worse, better, some_judged)
+
+
+def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:
+    """Refuses labels of a part of the changed examples that nobody drew at random."""
+    lacking = flips.changed & ~flips.known
+    if drawn is None:
+        if count := int(lacking.sum()):
+            raise PredictionsError(
+                f"{count:,} of the {int(flips.changed.sum()):,} examples that change "
+                f"have no label, for example {some(ids[lacking])}; label these "
+                "(those that do not change need none), or draw some at random by "
+                "churn-compare label"
+            )
+        return
+    there, here = int(drawn.changed.sum()), int(flips.changed.sum())
+    if there != here:
+        raise PredictionsError(
+            f"the queue was drawn from {there:,} examples that change, and {here:,} "
+            "change here; label a queue of the same files and options"
+        )
+
+
+def sampled_flips(
+    drawn: Drawn | None, flips: Flips, level: float, any_time: bool
+) -> tuple[Sampled, dict[str, Interval]]:
+    """NFR, PFR and gain of a random part of the changed examples.
+
+    With strata of `M_k` changed examples, of which `n_k` are labelled, `T = sum_k M_k
+    m_k / N` of their means `m_k`. For these N examples its variance is that of sampling
+    without replacement,
+
+        V = sum_k (M_k / N)^2 s_k^2 / n_k (M_k - n_k) / (M_k - 1)
+
+    and 0 where all are labelled; ends are Wilson's and Tango's. For the population they
+    come from, the squares of their distances from T are added to those of N labelled
+    examples. `any_time` gives the ends of a confidence sequence, which hold however
+    often one looks and stops.
+    """
+    assert drawn is not None
+    strata, values = [], []
+    for k, name in enumerate(drawn.names):
+        rows = np.flatnonzero((drawn.stratum == k) & flips.known & flips.changed)
+        rows = rows[np.argsort(drawn.place[rows], kind="stable")]
+        if not len(rows):
+            of = f" of {name!r}" if name else ""
+            raise PredictionsError(f"no row of the queue{of} has a label yet")
+        worse, better = flips.worse[rows], flips.better[rows]
+        values.append((worse, better))
+        strata.append(
+            Stratum(
+                name=name,
+                changed=int(drawn.changed[k]),
+                labelled=len(rows),
+                worse=float(worse.mean()),
+                better=float(better.mean()),
+                squares=tuple(
+                    float(np.mean(np.square(of)))
+                    for of in (worse, better, better - worse)
+                ),
+            )
+        )
+    examples = len(flips.changed)
+    sampled = Sampled(examples, tuple(strata), level, any_time, flips.judged)
+    if any_time:
+        if len(strata) > 1:
+            raise PredictionsError(
+                "--any-time takes a queue that was drawn without --by"
+            )
+        return _any_time(sampled, *values[0])
+    these = {name: ends_of(sampled, name) for name in NAMES}
+    found = {name: ends_of(sampled, name, population=True) for name in NAMES}
+    return dataclasses.replace(sampled, these=these), found
+
+
+def ends_of(
+    sampled: Sampled, name: str, more: float = 1.0, *, population: bool = False
+) -> Interval:
+    """A number and its interval, had `more` times as many changed examples labels."""
+    N, strata = sampled.examples, sampled.strata
+    M = np.array([s.changed for s in strata], np.float64)
+    n = np.minimum(M, more * np.array([s.labelled for s in strata]))
+    lost = np.array([s.worse for s in strata])
+    gained = np.array([s.better for s in strata])
+    which = NAMES.index(name)
+    means = (lost, gained, gained - lost)[which]
+    squares = np.array([s.squares[which] for s in strata])
+    value = float(np.sum(M * means) / N)
+
+    def ends(scale: float, variance: float, counted: float) -> np.ndarray:
+        numbers = max(variance, 0.0) / scale**2, _quantile(sampled.level), counted
+        of, quantile, draws = map(np.array, numbers)
+        if which < 2:
+            found = share_ends(np.array(value / scale), of, quantile, draws)
+        else:
+            up, down = (np.array(np.sum(M * x) / N / scale) for x in (gained, lost))
+            found = difference_ends(up, down, of, quantile, draws)
+        return np.array(found) * scale
+
+    left = (M - n) / np.maximum(M - 1, 1)
+    low = high = value
+    if left.any():
+        parts = np.square(M / N) / n * left
+        # As many draws with replacement would tell as much.
+        draws = np.square(M.sum() / N) / parts.sum()
+        variance = np.sum(parts * (squares - np.square(means)))
+        low, high = ends(M.sum() / N, variance, draws)
+    if population:  # the squares of both distances are added, above and below
+        outer = ends(1.0, (np.sum(M * squares) / N - value**2) / N, N)
+        low = value - np.hypot(value - low, value - outer[0])
+        high = value + np.hypot(high - value, outer[1] - value)
+    return Interval(value, float(low), float(high))
+
+
+def more_labels(sampled: Sampled, name: str, limit: float) -> int:
+    """About how many more labels put a limit outside of the interval."""
+    have = sum(s.labelled for s in sampled.strata)
+    most = sum(s.changed for s in sampled.strata) - have
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = ends_of(sampled, name, (have + middle) / have)
+        decided = not found.low <= limit <= found.high
+        low, high = (low, middle) if decided else (middle, high)
+    return high
+
+
+def _quantile(level: float) -> float:
+    return float(special.ndtri((1 + level) / 2))
+
+
+def _any_time(
+    sampled: Sampled, worse: np.ndarray, better: np.ndarray
+) -> tuple[Sampled, dict[str, Interval]]:
+    """The same, with intervals that hold at every number of labels."""
+    (stratum,), N = sampled.strata, sampled.examples
+    scale = stratum.changed / N
+    half = dataclasses.replace(sampled, level=(1 + sampled.level) / 2)
+    quantile, these, found = _quantile(half.level), {}, {}
+    for name, values in zip(NAMES, (worse, better, better - worse), strict=True):
+        gain = name == "accuracy_gain"
+        unit = (1 + values) / 2 if gain else values
+
+        def ends(level: float, unit=unit, gain=gain) -> tuple[float, float]:
+            low, high = confidence_sequence(unit, stratum.changed, level)
+            if gain:
+                low, high = 2 * low - 1, 2 * high - 1
+            return low * scale, high * scale
+
+        value = float(values.mean() * scale)
+        these[name] = Interval(value, *ends(sampled.level))
+        low, high = ends(half.level)
+        if gain:  # half of what may be missed is spent on the examples
+            spread = quantile * np.sqrt((worse.mean() + better.mean()) * scale / N)
+            found[name] = Interval(value, low - spread, high + spread)
+            continue
+        outer = [
+            share_ends(*map(np.array, (at, at * (1 - at) / N, quantile, N)))
+            for at in (low, high)
+        ]
+        found[name] = Interval(value, float(outer[0][0]), float(outer[1][1]))
+    return dataclasses.replace(sampled, these=these), found
+
+
+def confidence_sequence(
+    values: np.ndarray, size: int, level: float
+) -> tuple[float, float]:
+    """Ends for the mean of `size` numbers from 0 to 1, of the first that were drawn.
+
+    However often one looks at them and stops, both hold the mean with probability
+    `level`: a bet on `x_t - m_t`, with `m_t` the mean of what is left if that of all is
+    m, multiplies the capital by `1 + lambda_t (x_t - m_t)`; a mean at which a bet
+    upwards or downwards ever reaches `2 / (1 - level)` is left out.
+
+    Args:
+        values: `[n]` in the order in which they were drawn, without replacement.
+        size: of the set they are drawn from.
+        level: of the sequence.
+
+    References:
+        [betting] Sections 4.1, 5 -- Waudby-Smith and Ramdas, Estimating means of
+        bounded random variables by betting. https://arxiv.org/abs/2010.09686
+        [wor] -- Waudby-Smith and Ramdas, Confidence sequences for sampling without
+        replacement, NeurIPS 2020. https://arxiv.org/abs/2006.04347
+    """
+    n, alpha = len(values), 1 - level
+    total = values.sum()
+    if n == size:
+        return float(total / size), float(total / size)
+    whole = bool(np.all((values == 0) | (values == 1)))
+    steps = size if whole and size <= _GRID else _GRID
+    means = np.arange(steps + 1) / steps
+    t = np.arange(1, n + 1)
+    before = np.concatenate([[0.0], np.cumsum(values)[:-1]])
+    guess = (0.5 + before + values) / (t + 1)
+    squares = np.cumsum(np.square(values - guess))
+    variance = (0.25 + np.concatenate([[0.0], squares[:-1]])) / t
+    stake = np.sqrt(2 * np.log(2 / alpha) / (variance * t * np.log1p(t)))
+    capital = np.zeros((2, len(means)))
+    kept = np.ones(len(means), bool)
+    for start in range(0, n, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        left = size - t[part] + 1
+        of_rest = (size * means - before[part, None]) / left[:, None]
+        kept &= np.all((of_rest >= -1e-12) & (of_rest <= 1 + 1e-12), axis=0)
+        of_rest = np.clip(of_rest, 1e-9, 1 - 1e-9)
+        gain = values[part, None] - of_rest
+        for side, bound in enumerate((of_rest, 1 - of_rest)):
+            bet = np.minimum(stake[part, None], _BET / bound)
+            grown = np.cumsum(np.log1p((1 - 2 * side) * bet * gain), axis=0)
+            reached = capital[side] + grown.max(axis=0)
+            kept &= reached < np.log(2 / alpha)
+            capital[side] += grown[-1]
+    rest = size - n
+    kept &= (size * means >= total - 1e-9) & (size * means <= total + rest + 1e-9)
+    found = means[kept]
+    if not len(found):
+        return float(total / n), float(total / n)
+    wide = 0.0 if steps == size else 1 / steps
+    return float(max(found[0] - wide, 0.0)), float(min(found[-1] + wide, 1.0))

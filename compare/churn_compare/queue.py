@@ -1,0 +1,219 @@
+"""A queue of changed examples to label, in random order."""
+
+import csv
+import dataclasses
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_compare.array_files import write_file
+from churn_compare.example_ids import PredictionsError
+from churn_compare.groups import coded
+from churn_compare.labelling import BETTER, DRAWN_FROM, STRATUM, key_of
+from churn_compare.outcomes.joining import join_outcomes
+from churn_compare.outcomes.reading import INPUT, has_outcomes, read_outcomes
+from churn_compare.pair import Kind
+from churn_compare.reading.join import join
+from churn_compare.reading.labels import as_text, read_slices
+from churn_compare.reading.sides import read_side, side_names
+from churn_compare.scanning.scan import scan
+
+_INPUTS = (*INPUT, "text", "sentence", "content")
+
+
+@dataclasses.dataclass(frozen=True)
+class Queue:
+    """Examples to label.
+
+    Attributes:
+        rows: a mapping of columns to texts for each, in the order in which to label.
+        key: id to which version is A, where answers are shown as A and B.
+        changed: how many examples change.
+        examples: N, changed or not.
+    """
+
+    rows: tuple[dict[str, str], ...]
+    key: dict[str, str]
+    changed: int
+    examples: int
+
+    def save(self, path: str | os.PathLike) -> list[Path]:
+        """Writes the queue as CSV and, if there is one, its key beside it."""
+        path = Path(path)
+        written = [write_file(path, _csv(self.rows))]
+        if self.key:
+            key = [{"id": name, "A": side} for name, side in self.key.items()]
+            written.append(write_file(key_of(path), _csv(key)))
+        return written
+
+
+def _csv(rows: Sequence[dict[str, str]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def label_queue(
+    old: Any,
+    new: Any,
+    *,
+    budget: int | None = None,
+    by: str | None = None,
+    blind: bool = False,
+    seed: int = 0,
+    kind: Kind | None = None,
+    class_map: Any = None,
+    on_missing: Literal["error", "intersect"] = "error",
+    confirm: Sequence[str] = (),
+    strip: bool = False,
+    id_column: str | None = None,
+    prediction_column: str | None = None,
+) -> Queue:
+    """Examples that an update changes, drawn at random, for people or judges to label.
+
+    The labels of these alone give NFR, PFR and gain: fill the column `label` (the right
+    class) or `better` (which answer is: old, new, neither or both; A or B where they
+    are shown so), of any part of the queue from its start on, and give the file to
+    `compare` as `labels`.
+
+    Args:
+        old: predictions of the version in use, as in `compare`.
+        new: those of the version that is to replace it.
+        budget: number of examples to draw; None for all that change.
+        by: a column whose values have as many examples each as the budget allows.
+        blind: whether the two answers are called A and B, in random order.
+        seed: of the order.
+        kind: as in `compare`, like all that follow.
+
+    Raises:
+        PredictionsError: predictions cannot be read or joined, or nothing changes.
+
+    Example:
+        >>> queue = label_queue({"prediction": ["a", "b"]}, {"prediction": ["a", "c"]})
+        >>> [(row["id"], row["old"], row["new"]) for row in queue.rows]
+        [('1', 'b', 'c')]
+    """
+    names = side_names(old, new)
+    shared: dict[str, Any] = {"on_missing": on_missing, "confirm": confirm}
+    shared |= {"strip": strip, "id_column": id_column}
+    if kind is None and prediction_column is None and _are_outcomes(old):
+        found = _of_outcomes(old, new, names, by, shared)
+    else:
+        columns = {"id_column": id_column, "prediction_column": prediction_column}
+        sides = [
+            read_side(given, name, kind=kind, **columns)
+            for given, name in zip((old, new), names, strict=True)
+        ]
+        slices = None if by is None else read_slices(old, id_column, only=[by])
+        pair = join(*sides, slices=slices, class_map=class_map, **shared)
+        scanned = scan(dataclasses.replace(pair, labels=None))
+        changed = np.zeros(pair.examples, bool)
+        for _, before, after in scanned.pairs():
+            changed |= before != after
+        number = np.array([pair.class_name(c) for c in range(pair.classes)])
+        texts = [
+            [", ".join(dict.fromkeys(column)) for column in number[of.predicted].T]
+            for of in (scanned.old, scanned.new)
+        ]
+        rows = np.arange(pair.examples) if pair.old_rows is None else pair.old_rows
+        others = sides[0].others() if sides[0].values.shape[0] == 1 else {}
+        inputs = {
+            name: np.array(as_text(column, name).to_pylist())[rows]
+            for name, column in others.items()
+            if name.strip().lower() in _INPUTS
+        }
+        of = pair.slices.get(by or "")
+        found = _Found(pair.ids, changed, texts[0], texts[1], of, inputs)
+    return _drawn(found, budget, by, blind, np.random.default_rng(seed))
+
+
+def _are_outcomes(given: Any) -> bool:
+    if isinstance(given, str | os.PathLike):
+        return has_outcomes(Path(given))
+    try:
+        return bool(read_outcomes(given).kinds)
+    except PredictionsError:
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """Two versions' answers."""
+
+    ids: np.ndarray
+    changed: np.ndarray
+    old: Sequence[str]
+    new: Sequence[str]
+    slices: np.ndarray | None
+    inputs: dict[str, np.ndarray]
+
+
+def _of_outcomes(old, new, names, by, shared) -> _Found:
+    sides = [
+        read_outcomes(given, name, id_column=shared["id_column"])
+        for given, name in zip((old, new), names, strict=True)
+    ]
+    joined = join_outcomes(*sides, by=[by] if by else (), **shared)
+    measure = joined.measures[0]
+    changed = np.zeros(measure.examples, bool)
+    for before in measure.old:
+        for after in measure.new:
+            changed |= measure.beyond(measure.distance(before, after), before, after)
+    texts = [
+        [measure.text(side, i) for i in range(measure.examples)]
+        for side in ("old", "new")
+    ]
+    inputs = {}
+    if sides[0].inputs is not None and sides[0].ids is not None:
+        of_id = dict(zip(sides[0].ids.tolist(), sides[0].inputs.to_pylist()))
+        inputs["input"] = np.array([of_id.get(i) or "" for i in joined.ids.tolist()])
+    of = joined.slices.get(by)
+    return _Found(joined.ids, changed, texts[0], texts[1], of, inputs)
+
+
+def _drawn(
+    found: _Found,
+    budget: int | None,
+    by: str | None,
+    blind: bool,
+    rng: np.random.Generator,
+) -> Queue:
+    rows = rng.permutation(np.flatnonzero(found.changed))
+    if not len(rows):
+        raise PredictionsError("no prediction changes, so there is nothing to label")
+    budget = len(rows) if budget is None else min(budget, len(rows))
+    strata, names = np.zeros(len(found.changed), np.int64), [""]
+    if found.slices is not None:
+        names, strata = coded(found.slices)
+    sizes = np.bincount(strata[rows], minlength=len(names))
+    if budget < np.count_nonzero(sizes):
+        raise PredictionsError(
+            f"a budget of {budget} is less than one example of each {by}"
+        )
+    # The place of each in its stratum, so that all strata have as many of the first.
+    order = np.argsort(strata[rows], kind="stable")
+    place = np.empty(len(rows), np.int64)
+    starts = np.cumsum(sizes) - sizes
+    place[order] = np.arange(len(rows)) - starts[strata[rows][order]]
+    rows = rows[np.argsort(place, kind="stable")][:budget]
+    swapped = rng.random(len(rows)) < 0.5
+    out, key = [], {}
+    for i, row in enumerate(rows.tolist()):
+        name = str(found.ids[row])
+        line = {"id": name}
+        line |= {column: str(of[row]) for column, of in found.inputs.items()}
+        sides = {"old": found.old[row], "new": found.new[row]}
+        if blind:
+            first, second = ("new", "old") if swapped[i] else ("old", "new")
+            key[name] = first
+            sides = {"A": sides[first], "B": sides[second]}
+        line |= sides | {"label": "", BETTER: ""}
+        line |= {STRATUM: names[strata[row]], DRAWN_FROM: str(sizes[strata[row]])}
+        out.append(line)
+    return Queue(tuple(out), key, int(found.changed.sum()), len(found.changed))

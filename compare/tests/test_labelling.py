@@ -1,0 +1,216 @@
+"""Flips by the labels of changed examples alone: exact, of a part, at any time."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from churn_compare import compare, compare_outcomes, label_queue
+from churn_compare.cli import main
+from churn_compare.example_ids import PredictionsError
+from churn_compare.labelling import confidence_sequence, ends_of, more_labels
+from churn_compare.result import Sampled, Stratum
+
+FLIPS = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
+N = 1200
+
+
+def versions(runs=1, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, N)
+    right = rng.random(N) < 0.8
+    old = np.where(right, labels, (labels + 1) % 3)[None].repeat(runs, axis=0)
+    new = np.where(rng.random((runs, N)) < 0.06, rng.integers(0, 3, (runs, N)), old)
+    ids = np.arange(N) + 7
+    slices = np.array(["ab"[i % 2] for i in range(N)])
+    return labels, *({"id": ids, "predictions": of} for of in (old, new)), slices
+
+
+def filled(queue, labels, count, path):
+    """The queue as a file in which the first rows have a label."""
+    queue.save(path)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    for row in rows[:count]:
+        row["label"] = str(labels[int(row["id"]) - 7])
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_labels_of_all_that_changes_tell_as_much_as_labels_of_all(runs, tmp_path):
+    labels, old, new, slices = versions(runs)
+    shared = {"slices": {"id": old["id"], "half": slices}, "resamples": 100}
+    whole = compare(old, new, labels=dict(zip(old["id"], labels)), **shared)
+    queue = label_queue(old, new)
+    assert len(queue.rows) == queue.changed < N / 4
+    few = compare(
+        old, new, labels=filled(queue, labels, N, tmp_path / "q.csv"), **shared
+    )
+    assert {name: few[name] for name in FLIPS} == {name: whole[name] for name in FLIPS}
+    assert (few.p, few.detectable, few.within) == (
+        whole.p,
+        whole.detectable,
+        whole.within,
+    )
+    assert "accuracy_old" not in few.quantities and few.sampled is None
+    for a, b in zip(few.groupings["half"], whole.groupings["half"], strict=True):
+        assert a["negative_flip_rate"] == b["negative_flip_rate"] and a.p == b.p
+    assert {r.id for r in few.regressions} == {r.id for r in whole.regressions}
+    # A normal file with the labels of the changed examples alone says the same.
+    changed = {int(row["id"]): int(labels[int(row["id"]) - 7]) for row in queue.rows}
+    assert compare(old, new, labels=changed, **shared)[FLIPS[0]] == whole[FLIPS[0]]
+    del changed[int(queue.rows[0]["id"])]
+    with pytest.raises(PredictionsError, match=r"1 of the .* that change have no"):
+        compare(old, new, labels=changed, **shared)
+
+
+@pytest.mark.parametrize("by", [None, "half"])
+def test_a_part_holds_the_number_of_all(by, tmp_path):
+    labels, old, new, slices = versions()
+    old["half"] = slices
+    truth = compare(old, new, labels=labels, resamples=100)
+    held = np.zeros(3)
+    for seed in range(60):
+        queue = label_queue(old, new, seed=seed, by=by)
+        path = filled(queue, labels, 30, tmp_path / "q.csv")
+        found = compare(old, new, labels=path, resamples=100)
+        these = [found.sampled.these[name] for name in FLIPS]
+        for k, (name, of) in enumerate(zip(FLIPS, these, strict=True)):
+            held[k] += of.low <= truth[name].value <= of.high
+            assert found[name].value == of.value
+            assert found[name].low <= of.low < of.high < found[name].high
+    assert np.all(held >= 52)  # of 60 with 95 %: below in 0.4 %
+    strata = found.sampled.strata
+    assert [s.labelled for s in strata] == ([30] if by is None else [15, 15])
+    assert sum(s.changed for s in strata) == queue.changed
+
+
+def test_a_part_by_hand():
+    # 3 of 6 changed examples, of 100: one gets worse, one better.
+    stratum = Stratum("", 6, 3, 1 / 3, 1 / 3, (1 / 3, 1 / 3, 2 / 3))
+    sampled = Sampled(100, (stratum,), 0.95)
+    found = ends_of(sampled, "negative_flip_rate")
+    assert found.value == pytest.approx(0.02)
+    n, z = 3 * (6 - 1) / (6 - 3), 1.959964  # as many draws with replacement
+    centre, p = (1 / 3 + z**2 / n / 2) / (1 + z**2 / n), 1 / 3
+    half = z * np.sqrt(p * (1 - p) / n + z**2 / n**2 / 4) / (1 + z**2 / n)
+    assert found.low == pytest.approx(0.06 * (centre - half), rel=1e-5)
+    assert found.high == pytest.approx(0.06 * (centre + half), rel=1e-5)
+    gain = ends_of(sampled, "accuracy_gain")
+    assert gain.value == 0 and gain.low == pytest.approx(-gain.high)
+    every = ends_of(sampled, "negative_flip_rate", 2.0)
+    assert every.low == every.value == every.high
+    wide = ends_of(sampled, "negative_flip_rate", 2.0, population=True)
+    assert wide.low < 0.02 < wide.high and wide.low > 0
+    assert 0 < more_labels(sampled, "negative_flip_rate", 0.05) <= 3
+
+
+@pytest.mark.parametrize(("size", "share"), [(60, 0.3), (400, 0.1), (400, 0.9)])
+def test_at_any_time_the_mean_is_inside(size, share):
+    rng, missed, trials = np.random.default_rng(0), 0, 150
+    for _ in range(trials):
+        values = (rng.random(size) < share).astype(float)
+        low, high = confidence_sequence(values[: size // 2], size, 0.95)
+        missed += not low - 1e-12 <= values.mean() <= high + 1e-12
+        assert confidence_sequence(values, size, 0.95) == (values.mean(),) * 2
+    assert missed <= 0.05 * trials + 5
+    ends = [confidence_sequence(values[:n], size, 0.95) for n in (5, 20, size // 2)]
+    assert ends[0][0] <= ends[1][0] <= ends[2][0] <= ends[2][1] <= ends[1][1]
+
+
+def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
+    _, old, new, slices = versions()
+    old["half"], old["text"] = slices, [f"text {i}" for i in range(N)]
+    orders = [[r["id"] for r in label_queue(old, new, seed=s).rows] for s in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2]) != orders[2]
+    queue = label_queue(old, new, budget=20, by="half", blind=True)
+    strata = [row["stratum"] for row in queue.rows]
+    assert strata.count("a") == strata.count("b") == 10
+    assert queue.rows[0]["text"] == f"text {int(queue.rows[0]['id']) - 7}"
+    assert set(queue.key.values()) == {"old", "new"}
+    queue, key = queue.save(tmp_path / "q.csv")
+    assert "old" not in queue.read_text() and key.name == "q.key.csv"
+    path = tmp_path / "q.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    of_id = {
+        row["id"]: row["A"] for row in csv.DictReader(key.read_text().splitlines())
+    }
+    for row in rows:
+        row["better"] = "A" if of_id[row["id"]] == "old" else "b"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    found = compare(old, new, labels=path, resamples=100)
+    assert found.sampled.preferred and found["positive_flip_rate"].value == 0
+    assert found["negative_flip_rate"].value == pytest.approx(found["churn"].value)
+    key.unlink()
+    with pytest.raises(PredictionsError, match=r"q\.key\.csv.* is not beside it"):
+        compare(old, new, labels=path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda old, new: {"budget": 1, "by": "half"}, "less than one example of each"),
+        (lambda old, new: {"by": "region"}, "there is no column 'region'"),
+        (lambda old, new: new.update(old), "nothing to label"),
+    ],
+)
+def test_a_queue_that_makes_no_sense_is_refused(change, says):
+    _, old, new, slices = versions()
+    old["half"] = slices
+    with pytest.raises(PredictionsError, match=says):
+        label_queue(old, new, **(change(old, new) or {}))
+
+
+def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
+    labels, old, new, _ = versions()
+    for name, side in (("old", old), ("new", new)):
+        rows = zip(side["id"], side["predictions"][0])
+        text = "".join(f"{i},{c}\n" for i, c in rows)
+        (tmp_path / f"{name}.csv").write_text("id,prediction\n" + text)
+    sides = [str(tmp_path / f"{name}.csv") for name in ("old", "new")]
+    out = tmp_path / "q.csv"
+    assert main(["label", *sides, "--out", str(out), "--budget", "40"]) == 0
+    assert "40 of them, in random order" in capsys.readouterr().out
+    queue = label_queue(*sides, budget=40)
+    filled(queue, labels, 12, out)
+    truth = compare(old, new, labels=labels, resamples=100)[FLIPS[0]].value
+    assert main([*sides, "--labels", str(out), "--max-nfr", f"{truth + 0.002}"]) == 4
+    said = " ".join(capsys.readouterr().out.split())
+    assert "more labels would decide" in said and "12 of the" in said
+    page = tmp_path / "a.json"
+    words = ["--any-time", "--json", str(page), "--max-nfr", "50%"]
+    assert main([*sides, "--labels", str(out), *words]) == 0
+    found = json.loads(page.read_text())
+    narrow = compare(*sides, labels=out, resamples=100).sampled.these[FLIPS[0]]
+    wide = found["sampled"]["these"][FLIPS[0]]
+    assert wide["low"] <= narrow.low and wide["high"] >= narrow.high
+    assert main([*sides, "--labels", str(out), "--max-ece-new", "1"]) == 2
+    assert main(["label", sides[0], "--out", str(out)]) == 2
+
+
+def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
+    sides = [
+        {"id": np.arange(40), "answer": [f"{word} {i // 2}" for i in range(40)]}
+        for word in ("yes", "no")
+    ]
+    sides[1]["answer"][:20] = sides[0]["answer"][:20]
+    queue = label_queue(*sides)
+    assert queue.changed == 20 and queue.rows[0]["old"].startswith("yes")
+    rows = [
+        dict(row, better="new" if i % 2 else "old") for i, row in enumerate(queue.rows)
+    ]
+    found = compare_outcomes(*sides, labels=rows[:10] + list(queue.rows[10:]))["answer"]
+    assert (
+        found["negative_flip_rate"].value == found["positive_flip_rate"].value == 0.25
+    )
+    assert found.sampled.labelled == 10 and found["accuracy_gain"].value == 0
+    with pytest.raises(PredictionsError, match="takes A, B, neither or both"):
+        compare_outcomes(*sides, labels=[dict(row, better="x") for row in rows])
