@@ -105,7 +105,7 @@ part pairwise benchmarks/pairwise.py \
   "$python" benchmarks/pairwise.py
 part digits churn_jax/cli.py \
   "$python" -m churn_jax.cli study digits --out "$folder/digits"
-part dm-digits churn_jax/studies/presets/diversity_small.py \
+part dm-digits churn_jax/studies/presets/diversity.py \
   "$python" -m churn_jax.cli study dm-digits --out "$folder/dm-digits"
 # What shared weights, perturbed passes and an online teacher cost.
 part batch_ensemble benchmarks/batch_ensemble.py \

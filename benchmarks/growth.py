@@ -165,21 +165,22 @@ def alone(cell: Cell) -> dict[str, float]:
 
 def planned(axis: str, chips: int) -> dict[str, float]:
     """The compiler's estimate of the study's update on a slice."""
-    from churn_jax.planning import Slice
-    from churn_jax.planning.compile import plan_apart
-    from churn_jax.planning.scaling import grown
+    from churn_jax.configuration.training import MeshShape
+    from churn_jax.planning import Slice, plan_apart
     from churn_jax.studies import ModelConfig, preset
 
-    config = preset("mnist")
-    train = dataclasses.replace(config.train, replicas=1, seed_numbers=())
+    config = preset("experiments/reproducibility/small.py:mnist")
+    replicas, shards = (chips, 1) if "replicas" in axis else (1, chips)
+    batch, mesh = config.train.batch_size * shards, MeshShape(replicas, 1, shards)
+    train = dataclasses.replace(
+        config.train, replicas=replicas, seed_numbers=(), batch_size=batch, mesh=mesh
+    )
     data = dataclasses.replace(config.data, train_size=None)
     config = dataclasses.replace(
         config, train=train, data=data, model=ModelConfig("mlp")
     )
-    grow = "replicas" if "replicas" in axis else "batch"
-    larger = grown(config, grow, chips)
     part = Slice.parse(f"v5e:{_SLICES[chips]}")
-    found = plan_apart(larger, "baseline", part, larger.train.mesh)
+    found = plan_apart(config, "baseline", part, mesh)
     if found.refusal:
         raise SystemExit(f"{axis}, {chips}: {found.refusal}")
     return {

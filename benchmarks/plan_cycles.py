@@ -5,12 +5,10 @@
 
 The real training step of a study is compiled for one chip with one replica and with
 several, which are vmapped, or mapped as `auto` chooses, and the TPU compiler's
-estimates of their cycles are compared: `cycles of all / (slots x cycles of one)`. Below
-1 the slots share kernels that one network does not fill. `at a time` says how many
-slots a call takes, vmapped or unrolled; more calls count as often. A call makes as many
-updates as training makes in one; the table is per update. Nothing is run and no TPU is
-needed. The result is a Markdown table, or with `--json` one line per network and
-mapping.
+estimates of their cycles are compared: `cycles of all / (slots x cycles of one)`, per
+update. Below 1 the slots share kernels that one network does not fill. `at a time` says
+how many slots a call takes. Nothing is run. The result is a Markdown table, or with
+`--json` one line per network and mapping.
 """
 
 import argparse
@@ -21,16 +19,19 @@ import platform
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Slice, plan_apart
-from churn_jax.studies import ModelConfig, preset
+from churn_jax.studies import preset
 
+_MNIST = "experiments/reproducibility/small.py:mnist"
+_CIFAR10 = "experiments/reproducibility/presets.py:cifar10_resnet32"
+_CIFAR100 = "experiments/diversity/presets.py:cifar100"
 # A study, its row and the network, with the batch of one replica.
 NETWORKS = {
-    "mlp": ("mnist", "baseline", "mlp", 128),
-    "lenet5": ("mnist", "baseline", "lenet5", 128),
-    "resnet8": ("cifar10-resnet32", "baseline", "resnet8", 128),
-    "resnet32": ("cifar10-resnet32", "baseline", "resnet32", 128),
-    "be_wrn10_1": ("dm-cifar100", "scratch", "wide_resnet10_1", 64),
-    "be_wrn28_2": ("dm-cifar100", "scratch", "wide_resnet28_2", 64),
+    "mlp": (_MNIST, "baseline", "mlp", 128),
+    "lenet5": (_MNIST, "baseline", "lenet5", 128),
+    "resnet8": (_CIFAR10, "baseline", "resnet8", 128),
+    "resnet32": (_CIFAR10, "baseline", "resnet32", 128),
+    "be_wrn10_1": (_CIFAR100, "scratch", "wide_resnet10_1", 64),
+    "be_wrn28_2": (_CIFAR100, "scratch", "wide_resnet28_2", 64),
 }
 
 
@@ -39,8 +40,6 @@ def study_of(name: str, replicas: int, mapping: str):
     study, row, network, batch = NETWORKS[name]
     config = preset(study)
     model = dataclasses.replace(config.model, name=network, features=())
-    if study == "mnist":
-        model = ModelConfig(network)
     train = dataclasses.replace(
         config.train,
         replicas=replicas,

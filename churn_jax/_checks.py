@@ -5,15 +5,6 @@ Every message names the argument, what was expected and what was received.
 
 import jax.numpy as jnp
 
-__all__ = [
-    "check_batch",
-    "check_labels",
-    "check_logits",
-    "check_mask",
-    "check_members",
-    "check_same_shape",
-]
-
 
 def _shape(x) -> tuple[int, ...]:
     return tuple(jnp.shape(x))

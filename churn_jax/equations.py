@@ -18,23 +18,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = [
-    "BEGIN",
-    "END",
-    "Equation",
-    "Formula",
-    "equation_index",
-    "main",
-    "markdown_page",
-    "markdown_table",
-    "places",
-    "print_equations",
-    "read_formulas",
-    "references",
-    "untagged",
-    "write_table",
-]
-
 BEGIN = "<!-- equations:begin -->"
 END = "<!-- equations:end -->"
 
@@ -96,7 +79,8 @@ class _Public:
 
     @property
     def qualified(self) -> str:
-        return f"churn_jax.{self.package}.{self.name}"
+        top = "" if self.package.startswith("experiments.") else "churn_jax."
+        return f"{top}{self.package}.{self.name}"
 
 
 def _package_root(root: Path | None) -> Path:
@@ -115,7 +99,7 @@ def _module_path(root: Path, module: str) -> Path:
 
 def _file(root: Path, path: Path) -> str:
     """The path from the root of the repository."""
-    if path.is_relative_to(root):
+    if path.is_relative_to(root.parent / "experiments") or path.is_relative_to(root):
         return path.relative_to(root.parent).as_posix()
     parts = path.parts
     return "/".join(("compare", *parts[parts.index("churn_compare") :]))
@@ -186,6 +170,11 @@ def _public_objects(root: Path) -> Iterator[_Public]:
             if found is not None:  # aliases and constants have no docstring to read
                 path, node = found
                 yield _Public(package, name, path, node)
+    for path in sorted(root.parent.glob("experiments/*/*.py")):
+        parts = path.relative_to(root.parent).with_suffix("").parts
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                yield _Public(".".join(parts), node.name, path, node)
 
 
 def _references(docstring: str | None) -> list[str]:
@@ -256,6 +245,8 @@ def _order(entry: Equation):
 def equation_index(root: Path | None = None) -> list[Equation]:
     """Every reference of every public loss, metric, perturbation and method.
 
+    In a clone those of `experiments` are among them.
+
     Sorted by paper and by number within it.
 
     Example:
@@ -292,7 +283,9 @@ def untagged(root: Path | None = None) -> list[str]:
     return [
         public.qualified
         for public in _public_objects(_package_root(root))
-        if public.package != "analysis"  # our statistics, not the papers'
+        # Not our statistics, and not what one analysis of a paper is made of.
+        if public.package != "analysis"
+        and "." not in public.package
         and (
             isinstance(public.node, ast.ClassDef) and public.path.name not in _BASES
             if public.package == "methods"

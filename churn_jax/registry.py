@@ -3,10 +3,10 @@
 Each kind has one `Registry`: `METHODS` and `PENALTIES` in `churn_jax.methods`, `MODELS`
 in `churn_jax.models`, `DATASETS` in `churn_jax.data`, `OPTIMIZERS` and `LOGGERS` in
 `churn_jax.training`, `PRESETS` in `churn_jax.studies`, `QUANTITIES` in
-`churn_jax.reports`. Whatever takes such a name also takes `package.module:name`, which
-is imported, so code in a file of its own needs no registration. Records and checkpoints
-name it that way. An object that cannot be imported, such as one made in a notebook, has
-a name of its own in this process (`Registry.name`).
+`churn_jax.reports`. Whatever takes such a name also takes `package.module:name` and
+`FILE.py:name`, so code in a file of its own needs no registration. Records and
+checkpoints name it that way. An object that cannot be imported, such as one made in a
+notebook, has a name of its own in this process (`Registry.name`).
 
 `register` adds a short name, as long as the module is imported. The command line
 imports the modules that installed packages list under the entry point `churn_jax`:
@@ -22,15 +22,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from churn_compare.suggestions import did_you_mean
 
-__all__ = ["Registry", "dotted_name", "is_own"]
+__all__ = ["Registry", "dotted_name", "is_own", "module_of_file"]
 
 T = TypeVar("T")
 _GROUP = "churn_jax"
@@ -126,7 +128,7 @@ class Registry(Mapping[str, Any]):
             raise TypeError(f"{value!r} cannot be registered as {self._a}")
 
     def find(self, name: str) -> Any:
-        """The value of a short name or of `package.module:name`.
+        """The value of a short name, of `package.module:name` or of `FILE.py:name`.
 
         Raises:
             ValueError: there is none, it cannot be imported, or it is of another kind.
@@ -230,13 +232,12 @@ def dotted_name(value: Any) -> str:
 def _imported(name: str) -> Any:
     """The value of a dotted name."""
     module, _, path = name.partition(":")
-    if module.endswith(".py"):
-        dotted = ".".join(PurePath(module.removesuffix(".py")).parts)
-        raise ValueError(f"{name} names a file; write {dotted}:{path}")
     try:
         # A script's classes are those of the running process, not of a second import.
         found: Any = sys.modules["__main__"]
-        if module != _script_name():
+        if module.endswith(".py"):
+            found = module_of_file(module)
+        elif module != _script_name():
             found = importlib.import_module(module)
     except Exception as error:
         raise ValueError(
@@ -249,6 +250,25 @@ def _imported(name: str) -> Any:
             hint = inside or did_you_mean(part, vars(found))
             raise ValueError(f"{name}: module {module} has no {path}{hint}")
         found = getattr(found, part)
+    return found
+
+
+def module_of_file(file: str) -> ModuleType:
+    """The module of a Python file, with the name that it has in the current folder.
+
+    Raises:
+        ValueError: there is no such file, or another module has its name.
+    """
+    path = Path(os.path.abspath(file))
+    if not path.is_file():
+        raise ValueError(f"there is no file {file} here")
+    folder = Path.cwd() if path.is_relative_to(Path.cwd()) else path.parent
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    name = ".".join(path.relative_to(folder).with_suffix("").parts)
+    found = importlib.import_module(name)
+    if not (found.__file__ and path.samefile(found.__file__)):
+        raise ValueError(f"{name} is the module {found.__file__}; rename the file")
     return found
 
 

@@ -95,7 +95,7 @@ def fully_optimized():
 
 # Files here take longest, so they come first: two workers that take whole files end
 # together if short ones are left for the end.
-_LONGEST = ("integration", "training", "studies", "command", "ensembles")
+_LONGEST = ("integration", "training", "experiments", "studies", "command", "ensembles")
 
 
 def pytest_configure(config):

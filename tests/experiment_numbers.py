@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from churn_jax.reports import QUANTITIES
-from churn_jax.reports.published import published, published_keys
+from churn_jax.reports.published import published, published_places
 from churn_jax.reports.updates import RATES
+from tests.experiments.presets import PAPERS
 
 ROOT = Path(__file__).parents[1]
 CLAIMS = ROOT / "experiments" / "README.md"
@@ -121,9 +122,10 @@ def _cells(line: str) -> list[str]:
 @functools.cache
 def paper_numbers(folder: str) -> frozenset[float]:
     """What the papers say, in published tables and in the table of claims."""
-    key = folder.replace("_", "-")
-    keys = [k for k in published_keys() if k.startswith(f"{key}/")] or published_keys()
-    cells = [c for k in keys for row in published(k).values() for c in row.values()]
+    files = [f"experiments/{paper}/published.csv" for paper in PAPERS]
+    files = [file for file in files if folder in file] or files
+    tables = [published(place) for file in files for place in published_places(file)]
+    cells = [c for t in tables for row in t.rows.values() for c in row.values()]
     numbers = {x for c in cells for x in (c.mean, c.std) if x is not None}
     for line in CLAIMS.read_text(encoding="utf-8").splitlines():
         if re.match(r"\| [A-Z]\d+ \|", line):

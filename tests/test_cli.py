@@ -214,11 +214,10 @@ def test_studies_methods_and_networks_are_listed_one_a_line_by_paper(
         above = lines[: lines.index(listed[name])]
         return [line for line in above if re.match("  [^ ]", line)][-1].strip()
 
-    assert paper("table1").startswith("On the Reproducibility of Neural")
-    assert paper("elodi-table1") == paper("RACT") != paper("OneToOneDistillation")
-    assert (
-        paper("my_study") == paper("my_method") == "Your own, and of installed packages"
-    )
+    assert paper("Codistillation").startswith("On the Reproducibility of Neural")
+    assert paper("RACT") != paper("OneToOneDistillation")
+    assert paper("my_method") == "Your own, and of installed packages"
+    assert any("experiments/PAPER/presets.py:NAME" in line for line in lines)
 
 
 @pytest.mark.parametrize(

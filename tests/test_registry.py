@@ -2,6 +2,7 @@ import dataclasses
 import functools
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import flax.linen as nn
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from churn_compare.store import Predictions, StoredLogits
 from churn_compare.suggestions import did_you_mean
 from churn_jax import methods, registry
+from churn_jax.cli import main
 from churn_jax.command.options import method_rows
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig
@@ -30,7 +32,7 @@ from churn_jax.reports.own_columns import with_columns
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import parted
-from churn_jax.studies.streams import stream_preset
+from churn_jax.studies.streams import is_stream, stream_preset
 from tests.reports.fake_study import write_study
 
 
@@ -239,7 +241,7 @@ def test_a_preset_of_another_module_is_made_and_has_a_tiny_form():
     assert preset(f"{dotted}:tiny").name == "digits-tiny"
     PRESETS.register("mine")(my_study)
     assert parted("mine:tiny") == ("mine", "tiny") and preset("mine") == my_study()
-    with pytest.raises(ValueError, match="makes no StudyConfig, but 3"):
+    with pytest.raises(ValueError, match="must make a StudyConfig; got int"):
         preset(f"{__name__}:three")
 
 
@@ -247,16 +249,38 @@ def three():
     return 3
 
 
-def my_stream():
-    return stream_preset("clicks")
-
-
-def test_a_stream_of_another_module_is_made_in_its_forms():
-    dotted = f"{__name__}:my_stream"
-    assert stream_preset(dotted) == stream_preset("clicks")
-    assert stream_preset(f"{dotted}:tiny") == stream_preset("clicks:tiny")
-    with pytest.raises(ValueError, match="makes no StreamStudyConfig, but 3"):
-        stream_preset(f"{__name__}:three:tiny")
+def test_studies_of_a_file_are_found_and_listed(tmp_path, monkeypatch, capsys):
+    source = """
+from churn_jax.studies import StudyConfig, preset
+from churn_jax.studies.streams import StreamStudyConfig, stream_preset
+def study() -> StudyConfig: return preset("digits")
+def stream() -> StreamStudyConfig: return stream_preset("clicks")
+def other(of: int) -> StudyConfig: ...
+def _private() -> StudyConfig: ...
+"""
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "grids.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = "papers/grids.py"
+    assert parted(f"{file}:study:tiny") == (f"{file}:study", "tiny")
+    for form in ("", ":tiny"):
+        assert preset(f"{file}:study{form}") == preset(f"digits{form}")
+        assert stream_preset(f"{file}:stream{form}") == stream_preset(f"clicks{form}")
+        assert is_stream(f"{file}:stream{form}") > is_stream(f"{file}:study{form}")
+    assert preset(f"{tmp_path / file}:study") == preset("digits")
+    assert main(["study", file, "--list"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [f"{file}:study", f"{file}:stream"]
+    Path("optax.py").write_text(source)
+    for find, name, said in (
+        (preset, file, f"{file} --list names its studies"),
+        (preset, f"{file}:streem", "has no streem; did you mean stream"),
+        (preset, "optax.py:study", r"optax is the module .*; rename the file"),
+        (stream_preset, f"{file}:study:tiny", "must make a StreamStudyConfig; got St"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            find(name)
 
 
 def test_a_study_is_recorded_by_names_that_other_processes_find():
@@ -290,9 +314,10 @@ def test_methods_are_added_by_their_names():
     assert rows[1].method == Mine() and rows[1].label == "Mine"
     with pytest.raises(ValueError, match="elodi needs the name of its teacher"):
         dataclasses.replace(preset("digits"), methods=method_rows(["ELODI"]))
-    for name, said in (("mine.py:Mine", "mine:Mine"), ("a/b.py:X", "a.b:X")):
-        with pytest.raises(ValueError, match=f"{name} names a file; write {said}$"):
-            method_rows([name])
+    file = Path(__file__).relative_to(Path.cwd())
+    assert method_rows([f"{file}:Mine"])[0].method == Mine()
+    with pytest.raises(ValueError, match=r"a/b\.py:X: .*there is no file a/b\.py here"):
+        method_rows(["a/b.py:X"])
     with pytest.raises(ValueError, match=r"unknown method 'Main'; .*did you mean Mi"):
         METHODS.register("Mine")(Mine)
         method_rows(["Main"])

@@ -12,14 +12,6 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "DisplacementDistribution",
-    "displacement_distribution",
-    "ensemble_displacement_norms",
-    "logit_displacement",
-    "top_k_share",
-]
-
 _BLOCK = 2**23  # numbers that are averaged at a time
 
 
@@ -252,6 +244,32 @@ def top_k_share(
     top = np.take_along_axis(powers, ranked[..., :top_k], axis=-1).sum(axis=-1)
     total = powers.sum(axis=-1)
     return np.where(total > 0, top / np.where(total > 0, total, 1.0), np.nan)
+
+
+def few_classes(logits: ArrayLike, labels: ArrayLike, count: int) -> list[int]:
+    """Classes that networks confuse with each other: a plane shows two or three.
+
+    Args:
+        logits: `[..., N, C]`.
+        labels: `[N]`.
+        count: how many; the two that are confused most, then whichever is confused
+            most with those.
+
+    Returns:
+        Class ids, increasing.
+    """
+    logits = np.asarray(logits)
+    predicted = logits.argmax(axis=-1)
+    cells = np.zeros((logits.shape[-1],) * 2)
+    np.add.at(cells, (np.broadcast_to(labels, predicted.shape), predicted), 1)
+    cells = cells + cells.T
+    np.fill_diagonal(cells, -1)
+    found = [int(x) for x in np.unravel_index(np.argmax(cells), cells.shape)]
+    while len(found) < count:
+        with_these = cells[found].sum(axis=0)
+        with_these[found] = -np.inf
+        found.append(int(np.argmax(with_these)))
+    return sorted(found)
 
 
 def generator(key: jax.Array) -> np.random.Generator:

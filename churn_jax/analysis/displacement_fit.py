@@ -21,13 +21,6 @@ from churn_jax.analysis.displacement import (
     two_sides,
 )
 
-__all__ = [
-    "GoodnessOfFit",
-    "goodness_of_fit",
-    "kolmogorov_smirnov",
-    "simulate_displacement_norms",
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GoodnessOfFit:

@@ -21,13 +21,6 @@ from churn_jax.analysis.displacement import (
 )
 from churn_jax.metrics import flip_rank
 
-__all__ = [
-    "UpdatesBySize",
-    "er_nfr_by_ensemble_size",
-    "flip_rank_counts",
-    "mixed_sides",
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UpdatesBySize:

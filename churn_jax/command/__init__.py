@@ -12,8 +12,6 @@ COMMANDS = {
     "plan": "what a study would take on a TPU slice, by the compiler, without a TPU",
     "report": "write table and report of a study's folder again",
     "compare": "decide on an update by two versions' predictions, of any framework",
-    "diversity": "how much a finished study's ensembles differ, and where",
-    "displacement": "how far logits move between networks and between ensembles",
     "data": "prepare a TFDS data set for reading without TensorFlow",
     "equations": "list equation -> function -> file:line",
     "doctor": "versions, devices, mesh, and whether this machine repeats a run",

@@ -14,8 +14,6 @@ from churn_jax.command.study_file import with_file
 from churn_jax.configuration.rows import coefficients
 from churn_jax.models.names import MODELS, NETWORKS
 
-__all__ = ["arguments_of", "candidates", "short_forms_of"]
-
 _PRESETS = ("study", "sweep", "stream", "plan")  # commands that take one first
 
 

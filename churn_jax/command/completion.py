@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from churn_jax.command import COMMANDS
 from churn_jax.setting_checks import check_choice
 
-__all__ = ["SHELLS", "completion"]
-
 SHELLS = {
     "bash": r"""# eval "$(churn-jax completion bash)"
 _churn_jax() {

@@ -9,8 +9,6 @@ import tyro
 
 from churn_jax.command.options import read_options
 
-__all__ = ["data"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:

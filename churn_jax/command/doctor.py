@@ -12,8 +12,6 @@ from churn_compare.documents import Column, Document, Facts, Table, Text, print_
 from churn_jax._plugins import misfits
 from churn_jax.command.options import read_options
 
-__all__ = ["doctor"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from churn_jax.command.options import read_options
 
-__all__ = ["equations"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:

@@ -16,16 +16,6 @@ from typing import Any
 
 from churn_compare.escaping import printable
 
-__all__ = [
-    "Launch",
-    "cluster_of",
-    "connect",
-    "ending_at_once",
-    "has_tpu",
-    "use_all_cores",
-    "wait_for_all",
-]
-
 _METADATA = (
     "http://metadata.google.internal/computeMetadata/v1/instance/attributes/"
     "worker-network-endpoints"

@@ -8,9 +8,7 @@ from typing import Any
 
 from churn_jax.command.options import OWN, SHORT_FORMS, method_rows, written_out
 from churn_jax.command.study_file import with_file
-from churn_jax.registry import Registry, dotted_name
-
-__all__ = ["described", "print_list", "rows_of"]
+from churn_jax.registry import Registry, dotted_name, module_of_file
 
 _PAPERS = {
     "reproducibility": "On the Reproducibility of Neural Network Predictions "
@@ -26,10 +24,13 @@ _TAG = re.compile(r"^\s*\[([a-z-]+)\] ", re.M)  # of a line of References
 
 
 def print_list(command: str, argv: Sequence[str]) -> int:
-    """Prints all there is, or the rows of the presets that are named; returns 0."""
+    """Prints all there is, the rows of presets or the studies of a file; returns 0."""
     words, _ = with_file([word for word in argv if word != "--list"], SHORT_FORMS)
     names = _values(words)
-    if names:
+    if names and names[0].endswith(".py"):
+        found = {name: config.title for name, config in studies_in(names[0]).items()}
+        print("\n".join(_table(found)))
+    elif names:
         rows = [row for name in names for row in rows_of(command, name)]
         words = written_out(words)
         if "--method" in words:
@@ -52,9 +53,9 @@ def rows_of(command: str, name: str) -> Sequence[Any]:
         ValueError: there is no such preset.
     """
     from churn_jax.studies.presets import preset
-    from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+    from churn_jax.studies.streams import is_stream, stream_preset
 
-    if command == "stream" or name.partition(":")[0] in STREAM_PRESETS:
+    if command == "stream" or is_stream(name):
         return stream_preset(name).methods
     if name == OWN:
         from churn_jax.studies.own_data import unknown
@@ -63,19 +64,40 @@ def rows_of(command: str, name: str) -> Sequence[Any]:
     return preset(name).methods
 
 
+def studies_in(file: str) -> dict[str, Any]:
+    """The studies and streams that a Python file makes, by `FILE.py:name`.
+
+    They are those of its own public functions whose annotation says so.
+    """
+    from churn_jax.studies import StudyConfig
+    from churn_jax.studies.streams import StreamStudyConfig
+
+    module = module_of_file(file)
+    return {
+        f"{file}:{name}": made()
+        for name, made in vars(module).items()
+        if inspect.isfunction(made)
+        and made.__module__ == module.__name__
+        and not name.startswith("_")
+        and made.__annotations__
+        in ({"return": StudyConfig}, {"return": StreamStudyConfig})
+    }
+
+
 def _everything() -> Iterator[str]:
     from churn_jax.configuration.training import OPTIMIZERS
     from churn_jax.methods.base import METHODS
     from churn_jax.models.names import MODELS, NETWORKS
-    from churn_jax.studies.presets import PRESETS, by_paper
+    from churn_jax.studies.presets import PRESETS
     from churn_jax.studies.streams import STREAM_PRESETS
     from churn_jax.training.loggers import LOGGERS
 
     yield "Studies: churn-jax study NAME (small: NAME:tiny; its rows: NAME --list)"
-    for paper, names in by_paper().items():
-        yield from _group(paper, {name: PRESETS[name]().title for name in names})
-    yield from ("", "  Your own data")
-    yield from _table({OWN: "a recipe for their kind and size (--data)"}, "    ")
+    yield ""
+    own = {OWN: "a recipe for your own data, their kind and size (--data)"}
+    titles = {name: PRESETS[name]().title for name in PRESETS}
+    yield from _table(titles | own, "    ")
+    yield "  Of the papers: experiments/PAPER/presets.py:NAME (the file --list)"
     yield from ("", "Streams of clicks: churn-jax stream NAME", "")
     yield from _table({k: make().title for k, make in STREAM_PRESETS.items()}, "    ")
     yield from (
@@ -96,7 +118,7 @@ def _everything() -> Iterator[str]:
     yield from ("", "Loggers: --log NAME", "")
     yield from _table(dict(described(LOGGERS, LOGGERS)), "    ")
     yield ""
-    yield "Also package.module:name of your own (docs/how_to/own_method.md)."
+    yield "Also package.module:name or FILE.py:name (docs/how_to/own_method.md)."
 
 
 def _group(paper: str, lines: Mapping[str, str]) -> Iterator[str]:

@@ -11,20 +11,6 @@ if TYPE_CHECKING:
     from churn_jax.command.study_file import StudyFile
 
 
-__all__ = [
-    "LISTS",
-    "OWN",
-    "SHORT_FORMS",
-    "SHORT_FORMS_HELP",
-    "chosen",
-    "configured",
-    "method_rows",
-    "preset_first",
-    "read_options",
-    "with_coefficients",
-    "written_out",
-]
-
 # Short forms of the options that are used most.
 SHORT_FORMS = {
     "--data": "--data.name",

@@ -10,8 +10,6 @@ from typing import Any
 import tyro
 
 from churn_compare.array_files import write_file
-from churn_compare.documents import Document, Text
-from churn_compare.suggestions import did_you_mean
 from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     OWN,
@@ -25,10 +23,7 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.command.study_file import FileOptions, print_if_asked, with_file
-from churn_jax.setting_checks import check_least
 from churn_jax.training.progress import Display, Work
-
-__all__ = ["plan", "read_plan"]
 
 # What the file of a study or a stream says, and a plan does not need.
 _NOT_PLANNED = ("out", "minutes", "log", "only", "launch", "evaluation", "warm_share")
@@ -36,9 +31,8 @@ _DESCRIPTION = (
     "Compiles the real training step of a preset for TPU chips that need not be there, "
     "and says whether it fits, how long a step may take, what moves between chips and "
     "whether the placement rules hold. Needs the TPU compiler (libtpu) and no network, "
-    "data or device. Without --mesh the likeliest meshes are tried and one is "
-    "recommended. Several topologies, as v5e:1x1,2x2,4x4, are weak scaling. Exit code "
-    "1: it does not fit, or a rule is broken."
+    "data or device. Without --mesh as many devices as divide the replicas lie along "
+    "replica, the others along data. Exit code 1: it does not fit, or a rule is broken."
 )
 
 
@@ -47,22 +41,15 @@ class _Shared(FileOptions):
     """Options of every plan.
 
     Attributes:
-        topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger;
-            several, from small to large, grow the study with the slice.
+        topology: chips, `v4:2x2x1`, `v5e:4x4`, `v5p:2x2x1`, `v6e:4x4` or larger.
         row: row of the study; default the one with the most networks.
-        tries: number of meshes to compile if `--mesh` names none.
-        grow: what grows with the slice, `replicas` or `batch`.
         json: write everything as JSON to this file.
-        svg: write the plot of several topologies to this file.
         quiet: show no progress.
     """
 
     topology: str = "v5e:4x4"
     row: str = ""
-    tries: int = 3
-    grow: str = "replicas"
     json: Path | None = None
-    svg: Path | None = None
     quiet: bool = False
 
 
@@ -119,21 +106,14 @@ def _stream_arguments(config: Any):
 def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     """`(study, options, whether a mesh is named)` from the command line."""
     from churn_jax.studies import PRESETS
-    from churn_jax.studies.presets import parted
-    from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+    from churn_jax.studies.streams import STREAM_PRESETS, is_stream, stream_preset
 
     every = (*PRESETS, *STREAM_PRESETS)
-    names = ", ".join(every)
     given, file = with_file(argv, SHORT_FORMS, _NOT_PLANNED)
     name, rest = preset_first("plan", given, every, f", or {OWN} with --data FILE")
-    base = name.partition(":")[0]
-    known = base in PRESETS or base in STREAM_PRESETS or name == OWN
-    if not known and ":" not in parted(name)[0]:
-        hint = did_you_mean(base, every)
-        raise ValueError(f"unknown preset {name!r}; known: {names}{hint}")
     meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in argv)
     prog = f"churn-jax plan {name}"
-    if base in STREAM_PRESETS:
+    if is_stream(name):
         if file is not None:  # with the short forms of a stream
             given, file = with_file(argv, STREAM_SHORT_FORMS, _NOT_PLANNED)
             rest = given[1:]
@@ -168,22 +148,6 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     return config, options, meshed or config.train.mesh.size > 1
 
 
-def _slices(topology: str):
-    """The slices of `--topology`; only the first has to name the chip."""
-    from churn_jax.planning import Slice
-
-    first, *others = topology.split(",")
-    found = [Slice.parse(first.strip())]
-    chip = found[0].chip.name
-    for name in others:
-        name = name.strip()
-        found.append(Slice.parse(name if ":" in name else f"{chip}:{name}"))
-    sizes = [part.chips for part in found]
-    if sizes != sorted(set(sizes)):
-        raise ValueError(f"topologies must grow from small to large; got {topology}")
-    return found
-
-
 def plan(argv: Sequence[str]) -> int:
     """Prints the plan; 0 where it fits and every rule holds, else 1."""
     if "--list" in argv:
@@ -193,123 +157,24 @@ def plan(argv: Sequence[str]) -> int:
         config.spec(options.row)
     import jax
 
-    from churn_jax.planning import as_text, check_compiler, default_row
-    from churn_jax.planning.scaling import GROW
+    from churn_jax import planning
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
-
-    check_least("--tries", options.tries, 1)
-    slices = _slices(options.topology)
-    if len(slices) > 1 and meshed:
-        raise ValueError(
-            "several topologies have meshes of their own, along replica or data "
-            "(--grow); leave --mesh out"
-        )
-    if options.svg is not None and len(slices) == 1:
-        raise ValueError("--svg is of several topologies, as in v5e:1x1,2x2,4x4")
-    if options.grow not in GROW:
-        raise ValueError(f"--grow must be one of {', '.join(GROW)}; got {options.grow}")
-    for option, path in (("--json", options.json), ("--svg", options.svg)):
-        _check_file(option, path)  # now, and not after minutes of compiling
-    row = options.row or default_row(config)
-    check_compiler()
+    part, path = planning.Slice.parse(options.topology), options.json
+    if path is not None:  # refused now, and not after minutes of compiling
+        if path.name in ("", "-") or path.is_dir():
+            raise ValueError(f"--json needs the name of a file; got {path}")
+        if not path.parent.is_dir():
+            raise ValueError(f"--json {path}: there is no folder {path.parent}")
+    row = options.row or planning.default_row(config)
+    mesh = config.train.mesh if meshed else planning.default_mesh(config, part)
+    planning.check_mesh(mesh, part)
+    planning.check_compiler()
     with Display(quiet=options.quiet, stderr=True) as shown:
-        if len(slices) > 1:
-            said, found, fits = _scaling(config, row, slices, options, shown)
-        elif meshed:
-            said, found, fits = _one(config, row, slices[0], shown)
-        else:
-            said, found, fits = _several(config, row, slices[0], options, shown)
-    print(as_text(said))
-    if (path := options.json) is not None:
-        write_file(path, json.dumps(found, indent=1) + "\n")
+        shown.work(Work(f"{row} for {part.name}", "compiling, which takes minutes", 0))
+        found = planning.plan_apart(config, row, part, mesh)
+    print(planning.plan_text(found))
+    if path is not None:
+        write_file(path, json.dumps(found.to_json(), indent=1) + "\n")
         print(f"written: {path}", file=sys.stderr)
-    return 0 if fits else 1
-
-
-def _check_file(option: str, path: Path | None) -> None:
-    if path is None:
-        return
-    if path.name in ("", "-") or path.is_dir():
-        raise ValueError(f"{option} needs the name of a file; got {path}")
-    if not path.parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {path.parent}")
-
-
-def _one(
-    config: Any, row: str, part: Any, shown: Display
-) -> tuple[Document, Any, bool]:
-    """The plan, the same as JSON, and whether it fits and every rule holds."""
-    from churn_jax.planning import check_mesh, plan_apart, plan_document
-
-    mesh = config.train.mesh
-    check_mesh(mesh, part)
-    shown.work(Work(f"{row} for {part.name}", "compiling, which takes minutes", 0))
-    found = plan_apart(config, row, part, mesh)
-    return plan_document(found), found.to_json(), found.fits and found.passed
-
-
-def _several(
-    config: Any, row: str, part: Any, options: Any, shown: Display
-) -> tuple[Document, Any, bool]:
-    from churn_jax.planning import comparison_table, mesh_name, plan_document, search
-
-    found = search(
-        config,
-        row,
-        part,
-        many=options.tries,
-        on_mesh=lambda mesh, number, count: shown.work(
-            Work(
-                f"{row} for {part.name}",
-                f"compiling mesh {mesh_name(mesh)}, which takes minutes",
-                number - 1,
-                count,
-                "meshes",
-            )
-        ),
-    )
-    best = plan_document(found.best).blocks if found.best is not None else ()
-    why = Text(f"Recommended: {found.why}.")
-    blocks = [*best, comparison_table(found.plans), why]
-    record = {"plans": [one.to_json() for one in found.plans], "why": found.why}
-    fits = found.best is not None and found.best.passed
-    return Document("", blocks=blocks), record, fits
-
-
-def _scaling(
-    config: Any, row: str, slices: Any, options: Any, shown: Display
-) -> tuple[Document, Any, bool]:
-    from churn_jax.planning import scaling, scaling_document, scaling_svg
-
-    points = scaling(
-        config,
-        row,
-        slices,
-        grow=options.grow,
-        on_slice=lambda part, number, count: shown.work(
-            Work(
-                row,
-                f"compiling for {part.name}, which takes minutes",
-                number - 1,
-                count,
-                "slices",
-            )
-        ),
-    )
-    head = Text(f"{config.name}, row {row}, {options.grow} grow with the chips")
-    if options.svg is not None:
-        write_file(options.svg, scaling_svg({f"more {options.grow}": points}))
-        shown.say(f"written: {options.svg}")
-    entries = [
-        {
-            "chips": point.chips,
-            "efficiency": point.efficiency,
-            "per_doubling": point.per_doubling,
-            **point.plan.to_json(),
-        }
-        for point in points
-    ]
-    fits = all(point.plan.fits and point.plan.passed for point in points)
-    blocks = [head, *scaling_document(points).blocks]
-    return Document("", blocks=blocks), entries, fits
+    return 0 if found.fits and found.passed else 1

@@ -13,13 +13,6 @@ from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
 from churn_jax.command.study_file import FileOptions
 from churn_jax.training.progress import COMPILING, Work
 
-__all__ = [
-    "Launched",
-    "continuation",
-    "run_command",
-    "tell_how_to_go_on",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Launched(FileOptions):

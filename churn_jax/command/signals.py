@@ -14,13 +14,6 @@ from collections.abc import Callable, Iterator
 
 from churn_compare.command_line import SIGNALS, name_of_signal
 
-__all__ = [
-    "NOT_FINISHED",
-    "Stopping",
-    "check_minutes",
-    "stopping",
-]
-
 # Exit code of a command that `--minutes` ended before its work was done.
 NOT_FINISHED = 3
 

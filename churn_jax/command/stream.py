@@ -19,8 +19,6 @@ from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display, Work
 
-__all__ = ["read_stream", "stream"]
-
 SHORT_FORMS = {
     "--data": "--data.source",
     "--schema": "--data.schema",

@@ -28,8 +28,6 @@ from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.studies.progress import StudyDisplay
 from churn_jax.training.loggers import as_loggers
 
-__all__ = ["report", "study"]
-
 
 def _arguments(config):
     """The options as a dataclass whose defaults are the preset's."""

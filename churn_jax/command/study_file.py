@@ -20,8 +20,6 @@ from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.rows import coefficients
 from churn_jax.configuration.training import MeshShape
 
-__all__ = ["FileOptions", "StudyFile", "print_if_asked", "with_file"]
-
 # These are for one launch: in a file, `fresh` would start again every time.
 _LAUNCH_ONLY = ("config", "print_config", "fresh", "dry_run", "yes")
 _WIDTH = 88

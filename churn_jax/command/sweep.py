@@ -25,8 +25,6 @@ from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display
 
-__all__ = ["read_sweep", "sweep"]
-
 
 def _arguments(config, folder: Path, mesh_replicas: int):
     """The options as a dataclass whose defaults are the preset's."""

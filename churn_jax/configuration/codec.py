@@ -20,8 +20,6 @@ import numpy as np
 from churn_compare.suggestions import did_you_mean
 from churn_jax.methods.base import METHODS, Method
 
-__all__ = ["from_json", "replaced", "to_json"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["FREE", "differences", "in_words", "without"]
-
 FREE = frozenset(
     (
         # Where and how fast a study runs.

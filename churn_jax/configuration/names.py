@@ -5,8 +5,6 @@ from pathlib import Path
 
 from churn_jax.configuration.network import ModelConfig
 
-__all__ = ["data_name", "data_stem", "network_name", "network_words", "short_name"]
-
 _DATA_NAMES = {
     "digits": "the UCI hand-written digits",
     "mnist": "MNIST",

@@ -17,23 +17,6 @@ from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods.base import Method
 
-__all__ = [
-    "AxisRecord",
-    "DataRecord",
-    "LaunchRecord",
-    "PointRecord",
-    "ProgramRecord",
-    "RecordError",
-    "RowRecord",
-    "Stopped",
-    "StreamRecord",
-    "StreamRowRecord",
-    "StudyRecord",
-    "SweepRecord",
-    "read_record",
-    "write_record",
-]
-
 Record = TypeVar("Record")
 
 

@@ -257,8 +257,8 @@ class StreamStudyConfig(StudyRows):
         train: see `StreamConfig`; shared by all rows.
         methods: rows of the table.
         baseline: name of the row that the others are compared with.
-        published: `<paper>/<table>/<data set>`, the printed numbers that reports show
-            next to ours; empty if there are none.
+        published: `FILE.csv:TABLE`, the printed numbers that reports show next to ours
+            (`churn_jax.reports.published`); empty if there are none.
         warm_share: at least this share of the stream is one in which all replicas are
             one model: the warm start from a converged model.
 

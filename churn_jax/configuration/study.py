@@ -138,8 +138,8 @@ class StudyConfig(StudyRows):
         train: see `TrainConfig`; shared by all methods.
         methods: rows of the table.
         baseline: name of the row that the others are compared with.
-        published: `<paper>/<table>/<data set>`, the printed numbers that reports show
-            next to ours; empty if there are none.
+        published: `FILE.csv:TABLE`, the printed numbers that reports show next to ours
+            (`churn_jax.reports.published`); empty if there are none.
         columns: of the tables and figures, fields of a `MethodSummary`; empty is those
             of the first paper. With `prediction_difference` among them, rows are
             compared in it instead of in churn.

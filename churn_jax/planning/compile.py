@@ -1,16 +1,17 @@
-"""A preset's row compiled for a slice, on one mesh or on the likeliest ones.
+"""A preset's row compiled for a mesh of a slice.
 
 `plan_apart` compiles in a process of its own: the TPU compiler keeps memory, locks and
 logs.
 """
 
 import dataclasses
+import math
 import multiprocessing
 import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,32 +21,12 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.models.layers import compiling_for
 from churn_jax.planning.chips import Slice, devices_of
 from churn_jax.planning.datasets import row_sizes
-from churn_jax.planning.estimate import ALL_DEVICES, Plan, estimate
-from churn_jax.planning.meshes import (
-    Candidate,
-    mesh_name,
-    ranked,
-    ranked_stream,
-    row_load,
-)
-from churn_jax.planning.report import mesh_text
+from churn_jax.planning.estimate import Plan, estimate
 from churn_jax.planning.rules import check_study
 from churn_jax.planning.steps import study_step, without_weights
-from churn_jax.planning.streams import check_stream, stream_step, table_bytes
+from churn_jax.planning.streams import check_stream, stream_step
 from churn_jax.studies.cost import example_flops
 from churn_jax.training.examples import example_of
-
-__all__ = [
-    "CompilerDiedError",
-    "Search",
-    "check_mesh",
-    "default_row",
-    "likely_meshes",
-    "plan",
-    "plan_apart",
-    "search",
-    "useful_flops",
-]
 
 
 def default_row(config: Any) -> str:
@@ -65,6 +46,32 @@ def default_row(config: Any) -> str:
 
     most = max(map(networks, config.methods))
     return [spec.name for spec in config.methods if networks(spec) == most][-1]
+
+
+def mesh_name(mesh: MeshShape) -> str:
+    """A mesh as `--mesh` takes it.
+
+    Example:
+        >>> mesh_name(MeshShape(2, 1, 8))
+        'replica=2,member=1,data=8'
+    """
+    return f"replica={mesh.replica},member={mesh.member},data={mesh.data}"
+
+
+def default_mesh(config: Any, part: Slice) -> MeshShape:
+    """All devices: as many along `replica` as divide the replicas, the rest on `data`.
+
+    Args:
+        config: a `StudyConfig` or a `StreamStudyConfig`.
+        part: the slice.
+
+    Example:
+        >>> from churn_jax.studies import preset
+        >>> default_mesh(preset("digits"), Slice.parse("v5e:2x2"))  # ten replicas
+        MeshShape(replica=2, member=1, data=2)
+    """
+    replica = math.gcd(config.train.replicas, part.devices)
+    return MeshShape(replica, 1, part.devices // replica)
 
 
 def check_mesh(mesh: MeshShape, part: Slice) -> None:
@@ -242,117 +249,3 @@ def _reason(code: int | None, log: str) -> str:
         text = ""
     said = [line.strip() for line in text.split("\n") if line.strip()]
     return said[-1][:200] if said else "it said nothing"
-
-
-@dataclasses.dataclass(frozen=True)
-class Search:
-    """The plans that were compiled, and the recommended one.
-
-    Attributes:
-        plans: of the meshes that were compiled, in the cheap model's order.
-        best: the fastest of those that fit, or None.
-        why: a sentence.
-    """
-
-    plans: tuple[Plan, ...]
-    best: Plan | None
-    why: str
-
-
-def likely_meshes(config: Any, row: str, part: Slice) -> list[Candidate]:
-    """Every sensible mesh, the likeliest first; nothing is compiled for the TPU.
-
-    Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`.
-        row: its name.
-        part: the slice of chips.
-
-    Raises:
-        ValueError: no such row, or data of unknown size.
-    """
-    devices = part.devices
-    if not isinstance(config, StudyConfig):
-        train = config.spec(row).config(config.train)
-        table = table_bytes(config, row)
-        return ranked_stream(
-            train.replicas, train.batch_size, table, part.chip, devices
-        )
-    config = without_weights(config)
-    spec = config.spec(row)
-    sizes = row_sizes(config.data, spec)
-    example = example_of(sizes.shape, tokens=sizes.tokens)
-    with compiling_for("tpu"):
-        flops = useful_flops(config, row)
-        load = row_load(config, spec, sizes.classes, flops=flops, shape=example)
-    return ranked(load, part.chip, devices)
-
-
-def search(
-    config: Any,
-    row: str,
-    part: Slice,
-    *,
-    many: int = 3,
-    on_mesh: Callable[[MeshShape, int, int], None] = lambda mesh, number, count: None,
-    plan: Callable[..., Plan] = plan_apart,
-) -> Search:
-    """Compiles the likeliest meshes and recommends one.
-
-    Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`.
-        row: its name.
-        part: the slice of chips.
-        many: how many are compiled at least; where none of them fits, as many again.
-        on_mesh: told which mesh is compiled next, its number and how many there are.
-        plan: compiles one.
-
-    Raises:
-        ValueError: as `plan` does.
-    """
-    waiting = likely_meshes(config, row, part)
-    plans: list[Plan] = []
-    for limit in (many, 2 * many):
-        while waiting and len(plans) < limit:
-            candidate, *waiting = waiting
-            left = min(limit, len(plans) + 1 + len(waiting))
-            on_mesh(candidate.mesh, len(plans) + 1, left)
-            plans.append(plan(config, row, part, candidate.mesh))
-            if plans[-1].refusal.startswith(ALL_DEVICES):
-                waiting = [one for one in waiting if not one.idle]
-        if any(one.fits for one in plans):
-            break
-    best = max((one for one in plans if one.fits), key=lambda p: p.rate, default=None)
-    return Search(tuple(plans), best, _why(plans, best, part))
-
-
-def _why(plans: list[Plan], best: Plan | None, part: Slice) -> str:
-    if best is None:
-        said = next((f" ({one.refusal})" for one in plans if one.refusal), "")
-        return (
-            f"none of {len(plans)} meshes fits{said}; take more chips, fewer replicas "
-            "or a smaller batch, or --model.remat where the network has it"
-        )
-    reasons = []
-    if best.mesh["replica"] > 1:
-        reasons.append(
-            f"{best.mesh['replica']} groups of replicas never wait for each other"
-        )
-    if not best.communication_seconds:
-        reasons.append("nothing is moved between chips")
-    else:
-        share = best.communication_seconds / best.step_seconds
-        reasons.append(f"communication takes {share:.0%} of a step")
-    others = [one for one in plans if one.fits and one is not best]
-    if others:
-        second = max(others, key=lambda p: p.rate)
-        gain = best.rate / second.rate
-        if gain >= 1.005:
-            reasons.append(f"it is {gain:.2f} times as fast as {mesh_text(second)}")
-    if refused := sum(not one.fits for one in plans):
-        reasons.append(f"{refused} of {len(plans)} meshes do not fit")
-    if idle := part.devices - best.devices:
-        reasons.append(
-            f"{idle} of {part.devices} devices are idle: replicas, networks and batch "
-            "have no other divisors"
-        )
-    return f"take --mesh {mesh_text(best)}: {'; '.join(reasons)}"

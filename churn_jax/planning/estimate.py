@@ -21,8 +21,6 @@ __all__ = ["Communication", "Plan", "estimate", "ring_seconds"]
 # Latency from chip to chip, on top of the bytes' time. Ours: no vendor gives it.
 HOP_SECONDS = 1e-6
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
-# How a refusal begins that meets every mesh of fewer devices.
-ALL_DEVICES = "the compiler wants a mesh of all"
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -349,6 +347,6 @@ def _idle(message: str, part: Slice, step: Step) -> str | None:
     if "should include all slice devices" not in message:
         return None
     return (
-        f"{ALL_DEVICES} {part.devices} devices of such a slice, and this one has "
-        f"{step.program.mesh.size}"
+        f"the compiler wants a mesh of all {part.devices} devices of such a slice, and "
+        f"this one has {step.program.mesh.size}; --mesh names another"
     )

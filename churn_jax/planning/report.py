@@ -13,19 +13,6 @@ from churn_compare.documents import (
 )
 from churn_jax.planning.estimate import Plan
 
-__all__ = [
-    "ESTIMATE",
-    "aligned_table",
-    "as_text",
-    "comparison",
-    "comparison_table",
-    "mesh_text",
-    "plan_document",
-    "plan_text",
-    "size",
-    "time_text",
-]
-
 ESTIMATE = "The compiler's estimate; no TPU ran it."
 
 
@@ -156,30 +143,3 @@ def _moved(plan: Plan) -> Block:
     ]
     heads = ("axis", "collective", "count per update", "bytes", "largest", "estimate")
     return aligned_table(heads, rows)
-
-
-def comparison(plans: Sequence[Plan]) -> str:
-    """The meshes that were compiled, next to each other, as Markdown."""
-    return as_text(Document("", blocks=[comparison_table(plans)]))
-
-
-def comparison_table(plans: Sequence[Plan]) -> Table:
-    """The meshes that were compiled, next to each other."""
-    rows = []
-    for plan in plans:
-        if plan.refusal:
-            rows.append((mesh_text(plan), "no", "-", "-", "-", "-", "-"))
-            continue
-        rows.append(
-            (
-                mesh_text(plan),
-                "yes" if plan.fits else "no",
-                size(plan.used),
-                time_text(plan.compute_seconds),
-                time_text(plan.communication_seconds),
-                f"{plan.rate:,.0f}",
-                f"{plan.utilisation:.1%}",
-            )
-        )
-    heads = ("mesh", "fits", "memory", "arithmetic", "communication", "examples/s")
-    return aligned_table((*heads, "of the peak"), rows)

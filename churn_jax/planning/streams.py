@@ -26,8 +26,6 @@ from churn_jax.training.progressive.state import (
 )
 from churn_jax.training.progressive.step import Examples, make_step, term_names
 
-__all__ = ["check_stream", "stream_step", "table_bytes"]
-
 _NUMERIC = 2  # columns of a synthetic stream
 _FLOAT = 4
 
@@ -45,13 +43,6 @@ def _schema(data: StreamData) -> tuple[tuple[int, ...], int]:
 
     schema = TableSchema.load(data.schema)
     return tuple(schema.sizes), len(schema.numeric)
-
-
-def table_bytes(config: StreamStudyConfig, name: str) -> int:
-    """Bytes of one replica's tables and of what their optimiser keeps."""
-    run = _run(config, name)
-    copies = 2 if run.config.optimizer.name == "adagrad" else 1
-    return copies * run.model.rows * run.model.width * _FLOAT
 
 
 def _run(config: StreamStudyConfig, name: str) -> StreamRun:

@@ -25,7 +25,7 @@ from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.factors import training
-from churn_jax.reports.published import Published, PublishedTable, published_keys, table
+from churn_jax.reports.published import Published, PublishedTable, published
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report
 
@@ -120,9 +120,9 @@ def paper_numbers(report: Report) -> PaperNumbers | None:
 
 def published_table(study: Study) -> PublishedTable | None:
     """The table that a study names, if both are of one data set, or its file's name."""
-    if study.config.published not in published_keys():
+    found = published(study.config.published)
+    if found is None:
         return None  # `Report.remarks` says so
-    found = table(study.config.published)
     return found if data_stem(study.record.data.name) == found.data else None
 
 

@@ -30,7 +30,7 @@ from churn_jax.reports.factors import (
     shared,
 )
 from churn_jax.reports.members import Agreement
-from churn_jax.reports.published import published_keys
+from churn_jax.reports.published import published
 from churn_jax.reports.quantities import (
     DEFAULT_COLUMNS,
     QUANTITIES,
@@ -356,9 +356,9 @@ class Report:
                 f"Without the baseline {self.baseline_label} there are no differences "
                 "to test."
             )
-        key = self.study.config.published
-        if key and key not in published_keys():
-            out.append(f"The study names published numbers {key!r}, unknown here.")
+        place = self.study.config.published
+        if place and not published(place):
+            out.append(f"The study names published numbers {place!r}, not found here.")
         out += [
             f"The study names a column {name!r}, unknown here."
             for name in self.study.config.columns

@@ -45,7 +45,7 @@ from churn_jax.reports.cells import (
 from churn_jax.reports.compare import FEWEST_RUNS, SIGNIFICANT
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.paper_numbers import PaperRow, assemble, paper_section
-from churn_jax.reports.published import PublishedTable, published_keys, table
+from churn_jax.reports.published import PublishedTable, published
 from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.report import check_readable
 from churn_jax.reports.run_facts import page_facts, run_section
@@ -375,9 +375,9 @@ def _csv_row(row: StreamRow, part: str) -> dict:
 
 def stream_paper_section(report: StreamReport) -> Section | None:
     """The published numbers of a study's rows next to those over its stream."""
-    if report.study.config.published not in published_keys():
+    found = published(report.study.config.published)
+    if found is None:
         return None
-    found = table(report.study.config.published)
     printed = {name for row in found.rows.values() for name in row}
     metrics = tuple(quantity for quantity in PUBLISHED if quantity.name in printed)
     rows = [

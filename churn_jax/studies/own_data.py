@@ -29,7 +29,7 @@ from churn_jax.data import (
 )
 from churn_jax.registry import is_own
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.studies.presets.reproducibility_rows import paper_rows
+from churn_jax.studies.presets.reproducibility import paper_rows
 
 __all__ = ["ANY", "DataFacts", "data_facts", "described", "own_study", "unknown"]
 

@@ -52,10 +52,10 @@ def changes_from(preset: StudyConfig, config: StudyConfig) -> tuple[str, ...]:
 
     Example:
         >>> from churn_jax.studies import preset
-        >>> paper = preset("cifar100")
+        >>> paper = preset("digits")
         >>> train = dataclasses.replace(paper.train, epochs=3)
         >>> changes_from(paper, dataclasses.replace(paper, train=train))
-        ('epochs 3 instead of 450',)
+        ('epochs 3 instead of 80',)
     """
     found = []
     if data_stem(config.data.name) != data_stem(preset.data.name):

@@ -1,5 +1,6 @@
 """The options and exit codes of `churn-jax` as Markdown, from the parser's classes."""
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -9,9 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from preset_list import ROOT, built_in, of_paper
+
 from churn_compare.option_list import Option, fields_of, helps_of, options_of
 from churn_jax.cli import EXIT_CODES
 from churn_jax.command.candidates import arguments_of, short_forms_of
+from churn_jax.configuration.streams import StreamStudyConfig
 
 # Presets whose options together are all that a command has; the first gives defaults.
 PRESETS = {
@@ -84,15 +88,15 @@ def _varied(command: str) -> frozenset[str]:
     """Paths of options whose default depends on the preset."""
     if command not in PRESETS:
         return frozenset()
-    from churn_jax.studies.presets import PRESETS as STUDIES
-    from churn_jax.studies.streams import STREAM_PRESETS
-
-    names: list[str] = list(STREAM_PRESETS if command == "stream" else STUDIES)
+    every = (built_in() | of_paper("")).items()
     seen: dict[str, set[str]] = {}
-    for name in names:
-        cls = arguments_of(command, name)
-        for path, option in options_of(cls).items() if cls else ():
-            seen.setdefault(path, set()).add(repr(option.default))
+    with contextlib.chdir(ROOT):
+        for name, config in every:
+            if isinstance(config, StreamStudyConfig) != (command == "stream"):
+                continue
+            cls = arguments_of(command, name)
+            for path, option in options_of(cls).items() if cls else ():
+                seen.setdefault(path, set()).add(repr(option.default))
     return frozenset(path for path, defaults in seen.items() if len(defaults) > 1)
 
 

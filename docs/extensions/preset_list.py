@@ -1,27 +1,43 @@
 """The presets, and all that has a name on the command line, as Markdown."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from churn_jax.command.listing import described
+from churn_jax.command.listing import described, studies_in
+from churn_jax.configuration.streams import StreamStudyConfig
 from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.methods.base import METHODS
 from churn_jax.models.names import MODELS, NETWORKS
-from churn_jax.studies.presets import PRESETS, by_paper
+from churn_jax.studies.presets import PRESETS
 from churn_jax.studies.streams import STREAM_PRESETS
 from churn_jax.training.loggers import LOGGERS
 
+ROOT = Path(__file__).parents[2]
+FILES = ("presets.py", "small.py", "clicks.py")  # of a paper's folder
 SHOWN_ROWS = 12
 
 
+def of_paper(paper: str) -> dict[str, Any]:
+    """The studies and streams in the folder of a paper, by name; all if it is empty."""
+    with contextlib.chdir(ROOT):
+        files = Path("experiments").glob(f"{paper or '*'}/*.py")
+        found = sorted(str(path) for path in files if path.name in FILES)
+        return {k: v for file in found for k, v in studies_in(file).items()}
+
+
+def built_in() -> dict[str, Any]:
+    """The studies and streams of the package, by name."""
+    return {name: PRESETS[name]() for name in PRESETS} | {
+        name: STREAM_PRESETS[name]() for name in STREAM_PRESETS
+    }
+
+
 def studies(paper: str) -> str:
-    """The presets of a paper."""
-    return "\n".join(_study(name) for name in by_paper()[paper])
-
-
-def streams(_: str) -> str:
-    """The presets of `churn-jax stream`."""
-    return "\n".join(_stream(name) for name in STREAM_PRESETS)
+    """The studies of a paper, or those of the package."""
+    found = of_paper(paper) if paper else built_in()
+    return "\n".join(_entry(*item) for item in found.items())
 
 
 def names(kind: str) -> str:
@@ -35,8 +51,7 @@ def names(kind: str) -> str:
     return "\n".join([f"| `--{kind}` | What it is |", "|---|---|", *lines])
 
 
-def _study(name: str) -> str:
-    config = PRESETS[name]()
+def _of_study(config: Any) -> list[str]:
     train, data = config.train, config.data
     size = f", {data.train_size:,} training examples" if data.train_size else ""
     networks = dict.fromkeys(
@@ -45,33 +60,32 @@ def _study(name: str) -> str:
         for found in ([m for m, _ in row.models] or [row.model or config.model])
     )
     shown = ", ".join(f"`{network}`" for network in networks or [config.model.name])
-    facts = [
+    return [
         f"data `{data.name}`{size}",
         f"{'network' if len(networks) < 2 else 'networks'} {shown}",
         _count(train.replicas, "run"),
         _count(train.epochs, "epoch"),
     ]
-    return _entry(name, config, facts)
 
 
-def _stream(name: str) -> str:
-    config = STREAM_PRESETS[name]()
+def _of_stream(config: Any) -> list[str]:
     data = config.data
     source = data.source or "a file (`--data`)"
-    facts = [
+    return [
         f"stream {source}" + (f", schema `{data.schema}`" if data.schema else ""),
         _count(config.train.replicas, "run"),
         f"windows of {config.train.window:,}",
     ]
-    return _entry(name, config, facts)
 
 
-def _entry(name: str, config: Any, facts: Sequence[str]) -> str:
+def _entry(name: str, config: Any) -> str:
+    streamed = isinstance(config, StreamStudyConfig)
+    facts = _of_stream(config) if streamed else _of_study(config)
     rows = [f"`{row.name}`" for row in config.methods]
     more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
     lines = [f"{config.title}.{_published(config)}", f"{'; '.join(facts)}."]
     lines += [f"{_count(len(rows), 'row')}: {', '.join(rows[:SHOWN_ROWS])}{more}."]
-    return f"[`{name}`]{{#preset-{name}}}\n: {' '.join(map(_upper, lines))}\n"
+    return f"[`{name}`]{{#preset-{config.name}}}\n: {' '.join(map(_upper, lines))}\n"
 
 
 def _upper(text: str) -> str:
@@ -86,7 +100,7 @@ def _published(config: Any) -> str:
     """Which printed numbers the report shows next to the study's."""
     if not config.published:
         return ""
-    _, table, *data = config.published.split("/")
+    table, *data = config.published.rpartition(":")[2].split("/")
     place = table.replace("table", "Table ").replace("figure", "Figure ")
     of = f" ({data[0]})" if data else ""
     return f" Shown next to the paper's {place}{of}."
@@ -94,4 +108,5 @@ def _published(config: Any) -> str:
 
 def every_name() -> Iterator[str]:
     """All that a reader may look for on the page."""
-    yield from (*PRESETS, *STREAM_PRESETS, *METHODS, *MODELS, *OPTIMIZERS, *LOGGERS)
+    yield from (*built_in(), *of_paper(""))
+    yield from (*METHODS, *MODELS, *OPTIMIZERS, *LOGGERS)

@@ -30,7 +30,6 @@ MODULES = (
             "perturbations",
             "studies",
             "studies.presets",
-            "studies.diversity",
             "studies.streams",
             "training",
             "training.progressive",

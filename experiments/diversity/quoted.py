@@ -1,4 +1,4 @@
-"""Writes the numbers of `churn-jax diversity` that the page quotes as CSV.
+"""Writes the numbers of `experiments.diversity.analyses` that the page quotes as CSV.
 
     python experiments/diversity/quoted.py RUN OUT
 
@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from churn_jax import analysis
-from churn_jax.reports.diversity_numbers import (
+from churn_jax.studies.folder import read_study
+from experiments.diversity.record import SectionRecord
+from experiments.diversity.report_numbers import (
     corruptions_of,
     estimate,
     foreign_of,
@@ -23,8 +25,6 @@ from churn_jax.reports.diversity_numbers import (
     similarities_of,
     spreads_of,
 )
-from churn_jax.reports.diversity_record import SectionRecord
-from churn_jax.studies.folder import read_study
 
 
 def teachers(run: Path) -> list[dict]:

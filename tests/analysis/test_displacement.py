@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from churn_jax.analysis import (
-    averaged_feature_agreement,
-    averaged_feature_logits,
     displacement_distribution,
     ensemble_displacement_norms,
     logit_displacement,
     top_k_share,
+)
+from experiments.elodi.displacement_features import (
+    averaged_feature_agreement,
+    averaged_feature_logits,
 )
 
 KEY = jax.random.key(3)

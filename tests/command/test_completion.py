@@ -38,7 +38,7 @@ from churn_jax.command.candidates import candidates
         ("churn-jax sweep digits ent", ["entropy.alpha"]),
         ("churn-jax sweep digits --replicas", []),  # which a sweep refuses
         ("churn-jax stream clicks --wind", ["--window"]),
-        ("churn-jax plan cifar10 --row ent", ["entropy"]),
+        ("churn-jax plan digits --row ent", ["entropy"]),
         ("churn-jax compare a.npz b.npz --max-n", ["--max-nfr"]),
         ("churn-jax compare a.npz b.npz --on-missing ", ["error", "intersect"]),
         ("churn-jax compare ", []),  # files

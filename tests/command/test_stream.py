@@ -8,16 +8,17 @@ import pytest
 from churn_jax.cli import main
 from churn_jax.command.stream import read_stream
 
+CLICKS = "experiments/anti_distillation/clicks.py"
 _ROWS = ["--only", "baseline", "correlation_0_02_s1"]
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ([], "stream needs the name of a preset: clicks, ad-table3"),
+        ([], "stream needs the name of a preset: clicks"),
         (["clciks"], "did you mean clicks?"),
-        (["ad-table3-adult"], "needs --data FILE: python experiments/"),
-        (["ad-table3", "--data", "nowhere.csv", "--schema", "adult"], "does not exist"),
+        ([f"{CLICKS}:adult"], "needs --data FILE: python experiments/"),
+        ([f"{CLICKS}:adult", "--data", "nowhere.csv"], "does not exist"),
         (["clicks", "--windows", "3"], "--windows"),
         (["clicks", "--minutes", "-1"], "--minutes must be a positive number"),
         (["clicks", "--batch-size", "100"], "not a multiple of batch_size"),
@@ -30,7 +31,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(argv, words, capsys, tmp_path
 
 
 def test_short_options_reach_the_study():
-    argv = ["ad-table3-adult", "--data", "a.csv", "--window=512", "--replicas", "4"]
+    argv = [f"{CLICKS}:adult", "--data", "a.csv", "--window=512", "--replicas", "4"]
     argv += ["--set", "difference_1_s1.strength=0.5", "--mesh", "replica=2"]
     config, options = read_stream([*argv, "--warm-share", "0.25"])
     assert (config.data.source, config.data.schema) == ("a.csv", "adult")

@@ -48,15 +48,15 @@ def without_the_file(found):
         "study digits --data.train-size None --train.optimizer.learning-rate 0.1",
         "study digits --method ERM MinimumEntropy --model lenet5 --mesh replica=2",
         "study dm-digits --train.optimizer.no-nesterov --train.seed-numbers 3 4 5 6 7",
-        "study dm-cifar10-be4:tiny --model.sharing.bias shared",
+        "study dm-digits:tiny --model.sharing.bias shared",
         "study elodi-digits --evaluation.predictions shards --quiet",
         "study own --data digits --model lenet5 --epochs 4",
         "sweep digits codistill_skl.beta=0.1,0.3 entropy.alpha --seeds 3",
         "sweep digits codistill_skl --select --mesh replica=3",
         "stream clicks:gated --window 512 --set covariance_1_s1.strength=0.5",
-        "stream ad-table3-adult --data a.csv --warm-share 0.25",
+        "stream clicks:warm --data a.csv --schema adult --group sex",
         "plan digits --topology v6e:2x2 --mesh replica=2 --row baseline",
-        "plan clicks --holdout 0.2 --tries 1",
+        "plan clicks --holdout 0.2 --topology v5e:2x2",
     ],
 )
 def test_what_is_printed_is_the_same_study(line, capsys):

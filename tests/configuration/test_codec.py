@@ -11,28 +11,20 @@ import pytest
 from churn_jax.configuration.codec import from_json, replaced, to_json
 from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM, Codistillation, MinimumEntropy
-from churn_jax.studies import PRESETS, preset
-from churn_jax.studies.streams import STREAM_PRESETS, StreamStudyConfig, stream_preset
+from tests.experiments.presets import STREAMS, STUDIES, stream, study
 
 
 def through_text(value):
     return json.loads(json.dumps(to_json(value)))
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [*STUDIES, *STREAMS])
 def test_every_preset_is_read_back(name):
-    for form in (name, f"{name}:tiny"):
-        config = preset(form)
-        assert from_json(StudyConfig, through_text(config)) == config
-
-
-def test_every_stream_preset_is_read_back():
-    for name in STREAM_PRESETS:
-        config = stream_preset(name)
-        assert from_json(StreamStudyConfig, through_text(config)) == config
+    find = study if name in STUDIES else stream
+    for config in (find(name), find(f"{name}:tiny")):
+        assert from_json(type(config), through_text(config)) == config
 
 
 @dataclasses.dataclass(frozen=True)

@@ -179,6 +179,6 @@ def test_sharing_has_options_where_a_preset_has_it():
 
 
 def test_another_network_is_everybodys():
-    config = options_of("dm-fashion:tiny", "--model", "mlp")
+    config = options_of("experiments/diversity/small.py:fashion:tiny", "--model", "mlp")
     names = [spec.groups(config.model, 10)[0].network.name for spec in config.methods]
     assert names == ["mlp", "mlp", *["mlp-be4"] * 5]

@@ -15,12 +15,12 @@ from churn_jax.configuration import network, rows, streams, study, training
 from churn_jax.configuration.codec import to_json
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods.base import Method, Ramp
-from churn_jax.studies.presets import PRESETS, preset
-from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
+from tests.experiments.presets import STREAMS, STUDIES, stream
+from tests.experiments.presets import study as study_of
 
 FOLDER = Path(__file__).parent
-FILES = {f"preset_{name}.json": (preset, name) for name in PRESETS}
-FILES |= {f"stream_{name}.json": (stream_preset, name) for name in STREAM_PRESETS}
+FILES = {f"preset_{name}.json": (study_of, name) for name in STUDIES}
+FILES |= {f"stream_{name}.json": (stream, name) for name in STREAMS}
 MODULES = (network, rows, streams, study, training)
 
 

@@ -8,8 +8,9 @@ import pytest
 from churn_jax.data import named
 from churn_jax.methods import ERM
 from churn_jax.planning.datasets import SIZES, row_sizes
-from churn_jax.studies import PRESETS, DataConfig, MethodSpec, preset
+from churn_jax.studies import DataConfig, MethodSpec
 from churn_jax.studies.inputs import load_inputs
+from tests.experiments.presets import STUDIES, study
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,8 @@ def test_the_digits_are_cut_as_the_study_cuts_them(config):
 
 
 def test_every_preset_has_a_data_set_of_known_size_or_a_file():
-    for name in PRESETS:
-        data = preset(name).data
+    for name in STUDIES:
+        data = study(name).data
         assert data.name in SIZES or data.name.endswith(".npz"), name
 
 

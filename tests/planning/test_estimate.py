@@ -1,5 +1,6 @@
 """What follows from a plan's numbers."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -248,3 +249,20 @@ def test_what_the_compiler_refuses_is_a_plan_that_does_not_fit(refusal, said):
     assert (plan.fits, plan.rate, plan.memory) == (False, 0.0, {"weights": 400})
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: other"):
         estimated(Compiled(refusal="INTERNAL: other"))
+
+
+def test_a_plan_is_told_with_its_limits():
+    text = plan_text(made(open_loops=1))
+    assert "Fits: 4.00 GiB of 16.00 GiB per device (25%)." in text
+    assert "The compiler's estimate; no TPU ran it." in text
+    assert "8.00 ms if both overlap, 10.00 ms if not" in text
+    assert "100,000 examples per second" in text
+    assert "- ok: nothing crosses replica (0 collectives)" in text
+    assert "taken to turn once" in text
+    assert "| data | all-reduce |" in text
+    refused = made(fits=False, refusal="the compiler finds no room: 20 of 15 GiB")
+    assert plan_text(refused).splitlines()[3].startswith("Does not fit: the compiler")
+    two = dataclasses.replace(GRADIENTS, count=3, bytes=9_000_000)
+    text = plan_text(made(communication=(two,), updates=2))
+    assert "|              1.5 | 4,500,000 | 4,000,000 |  2.00 ms |" in text
+    assert "Nothing moves" in plan_text(made(communication=()))

@@ -18,9 +18,9 @@ from churn_jax.planning.hlo import Counted, collectives_of
 from churn_jax.planning.rules import check_study, shard_bytes
 from churn_jax.planning.steps import study_step
 from churn_jax.planning.streams import check_stream, stream_step
-from churn_jax.studies import preset
 from churn_jax.studies.streams import stream_preset
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
+from tests.experiments.presets import study as preset
 
 SLICE = Slice.parse("v5e:2x4")
 

@@ -8,12 +8,12 @@ import pytest
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning.steps import study_step, taught_by
 from churn_jax.planning.streams import stream_step
-from churn_jax.studies import preset
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.streams import stream_preset
 from churn_jax.training.progressive.state import init_inputs, init_stream, make_program
 from churn_jax.training.session import open_session
+from tests.experiments.presets import study as preset
 
 
 def form(tree):

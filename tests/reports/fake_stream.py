@@ -123,7 +123,7 @@ def write_demo(folder, rng, replicas=10):
         entries,
         planned=("unfinished",),
         config={
-            "published": "anti-distillation/table3/clicks",
+            "published": "experiments/anti_distillation/published.csv:table3/clicks",
             "train": {"replicas": replicas},
         },
     )

@@ -18,7 +18,7 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM, Codistillation
-from churn_jax.reports.published import published_keys, table
+from churn_jax.reports.published import published
 
 
 def logits_of(classes, num_classes, margin=2.0):
@@ -94,8 +94,8 @@ def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, *
         versions={"churn-jax": "0.1.0", "jax": "0.10.2"},
     )
     record = to_json(StudyRecord(config, data, launch))
-    if facts.get("published") in published_keys():
-        record["data"]["name"] = table(facts["published"]).data
+    if printed := published(facts.get("published", "")):
+        record["data"]["name"] = printed.data
     record["config"]["methods"] = [row["spec"] for row in rows]
     record["methods"] = [r for r in rows if methods[r["name"]] is not None]
     for part, names in (("config", CONFIG), ("launch", LAUNCH)):

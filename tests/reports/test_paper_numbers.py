@@ -10,6 +10,8 @@ from churn_jax.reports.paper_numbers import paper_numbers
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
+PAPER = "experiments/reproducibility/published.csv"
+
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
@@ -30,7 +32,7 @@ def test_a_study_without_published_numbers_shows_nothing_new(report):
 
 
 def test_rows_are_matched_by_name_and_doubts_noted_once_in_every_form(tmp_path):
-    folder = study(tmp_path, "reproducibility/table1/cifar10", "off", "mine")
+    folder = study(tmp_path, f"{PAPER}:table1/cifar10", "off", "mine")
     seeds = reports.write(folder)
     found = paper_numbers(seeds)
     assert [row.name for row in found.rows[:3]] == ["baseline", "off", "mine"]
@@ -64,7 +66,12 @@ def test_rows_are_matched_by_name_and_doubts_noted_once_in_every_form(tmp_path):
 
 def test_a_derived_number_is_no_doubtful_one(tmp_path):
     columns = {"columns": ["ece", "dee"]}
-    folder = study(tmp_path, "diversity/table1/cifar100", "kd", config=columns)
+    folder = study(
+        tmp_path,
+        "experiments/diversity/published.csv:table1/cifar100",
+        "kd",
+        config=columns,
+    )
     report = reports.write(folder)
     found = paper_numbers(report)
     kd = {row.name: row for row in found.rows}["kd"]
@@ -80,7 +87,7 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
 
 
 def test_a_table_2_is_completed_and_says_from_where(tmp_path):
-    folder = study(tmp_path, "reproducibility/table2/cifar10", "codistill_skl")
+    folder = study(tmp_path, f"{PAPER}:table2/cifar10", "codistill_skl")
     found = paper_numbers(reports.collect(folder))
     base, ours = found.rows[:2]
     assert found.paper_cell(base, "ece") == "4.04 ± 0.13"
@@ -107,7 +114,7 @@ def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, sai
     settings = {"model": {"name": "resnet56"}, "train": {"epochs": 450}} | settings
     folder = study(
         tmp_path,
-        "reproducibility/table2/cifar10",
+        f"{PAPER}:table2/cifar10",
         "mine",
         data=data,
         config=settings,
@@ -123,7 +130,7 @@ def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, sai
 
 
 def test_columns_nobody_can_assign_stay_apart(tmp_path):
-    folder = study(tmp_path, "reproducibility/table6/cifar10", "init", "data")
+    folder = study(tmp_path, f"{PAPER}:table6/cifar10", "init", "data")
     found = paper_numbers(reports.collect(folder))
     rows = {row.name: row for row in found.rows}
     assert not rows["init"].paper and not rows["data"].paper
@@ -133,8 +140,8 @@ def test_columns_nobody_can_assign_stay_apart(tmp_path):
 
 
 def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
-    report = reports.collect(study(tmp_path, "reproducibility/table9/x"))
+    report = reports.collect(study(tmp_path, f"{PAPER}:table9/x"))
     assert paper_numbers(report) is None
     (remark,) = report.remarks
-    assert "'reproducibility/table9/x', unknown here" in remark
+    assert "published.csv:table9/x', not found here" in remark
     assert "Compared with the paper" not in reports.render(report)

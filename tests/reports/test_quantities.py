@@ -26,7 +26,7 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     methods = {**three_methods(), "ad_0_1": three_methods()["steady"]}
     facts = {"config": {"columns": COLUMNS}, "stopped": {"halting": [{"replica": 2}]}}
-    key = "anti-distillation/table1/mnist"
+    key = "experiments/anti_distillation/published.csv:table1/mnist"
     return reports.collect(write_study(folder, methods, LABELS, published=key, **facts))
 
 

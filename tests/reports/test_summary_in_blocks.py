@@ -20,11 +20,12 @@ from churn_compare.store import (
     write_order,
 )
 from churn_jax import metrics, reports
-from churn_jax.cli import main
-from churn_jax.reports import calibrated, estimates, summary_in_blocks
+from churn_jax.reports import estimates, summary_in_blocks
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks, summarize_in_blocks
 from churn_jax.reports.updates_report import updates_markdown
+from experiments.anti_distillation import calibrated
+from experiments.elodi import displacement
 from tests.reports.fake_study import noisy_logits, write_study
 
 R, N, C = 4, 40, 5
@@ -192,7 +193,7 @@ def test_a_report_of_large_shards_is_that_of_files(tmp_path, rows, monkeypatch, 
     # What needs all logits at once says so.
     with pytest.raises(store.TooLargeError, match="this needs all logits in memory"):
         calibrated.calibrated_rows(folder)
-    assert main(["displacement", str(folder), "--old", "baseline"]) == 2
+    assert displacement.main([str(folder), "--old", "baseline"]) == 2
     said = capsys.readouterr().err
     assert "this needs all logits in memory" in said and "Traceback" not in said
 

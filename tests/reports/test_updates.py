@@ -19,7 +19,6 @@ from churn_jax.cli import main
 from churn_jax.configuration.codec import to_json
 from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import VALIDATION
-from churn_jax.reports.calibrated import calibrated_rows
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.updates import Rates, UpdateResult, Updates, flip_ranks
@@ -31,10 +30,12 @@ from churn_jax.reports.updates_report import (
     updates_markdown,
     updates_section,
 )
+from experiments.anti_distillation.calibrated import calibrated_rows
 from tests.reports.conftest import LABELS, classes_with, two_methods
 from tests.reports.fake_study import logits_of, write_study
 
 IDS = np.arange(100, 110)
+PAPER = "experiments/elodi/published.csv"
 
 
 def with_stopped(*wrong):
@@ -79,7 +80,7 @@ def write_updates(folder, planned=PLANNED, **facts):
 def written(tmp_path_factory):
     """Read only; collected once for all tests."""
     folder = tmp_path_factory.mktemp("updates") / "study"
-    return reports.collect(write_updates(folder, published="elodi/table1/imagenet"))
+    return reports.collect(write_updates(folder, published=f"{PAPER}:table1/imagenet"))
 
 
 def means(rates):
@@ -233,7 +234,10 @@ def test_the_papers_numbers_stand_next_to_ours(written):
 def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
     planned = [update("v1", "fd_v2"), update("fd_v2", "fd_chain_v3")]
     logits = dict.fromkeys(("v1", "fd_v2", "fd_chain_v3"), rows()["kd"])
-    facts = {"published": "elodi/table5/imagenet", "config": {"updates": planned}}
+    facts = {
+        "published": f"{PAPER}:table5/imagenet",
+        "config": {"updates": planned},
+    }
     found = paper_updates(
         reports.collect(write_study(tmp_path, logits, LABELS, **facts))
     )

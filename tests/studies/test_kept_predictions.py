@@ -28,11 +28,11 @@ from churn_jax.studies import (
     StudyConfig,
     Teaching,
     predictions,
-    preset,
 )
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.teachers import logits_of
 from churn_jax.training import predictions as training_predictions
+from tests.experiments.presets import study as made
 from tests.studies.test_study import Watched, small_study
 
 ROWS = ("baseline", "pair")
@@ -215,7 +215,7 @@ def test_the_form_is_a_setting_that_changes_no_numbers():
     with pytest.raises(ValueError, match="must be one of auto, file, shards; got 'x'"):
         EvaluationConfig("x")
     for name in ("digits", "imagenet"):
-        config = preset(name)
+        config = made(name)
         sharded = config.evaluation.sharded
         assert not sharded(config.train.replicas, 10_000, 1000)
         assert sharded(config.train.replicas, 1_000_000, 21_841)

@@ -9,9 +9,10 @@ from churn_jax.configuration.codec import from_json, replaced, to_json
 from churn_jax.configuration.difference import without
 from churn_jax.configuration.record import StudyRecord
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.studies import StudyError, preset
+from churn_jax.studies import StudyError
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.provenance import derived
+from tests.experiments.presets import study as preset
 
 
 def of(name, *, data="", model="", **train):

@@ -132,7 +132,7 @@ def test_the_folder_holds_what_the_reports_read(trained):
 def test_a_launch_that_changes_no_result_trains_nothing(out):
     before, config = files(out), small_study()
     train = dataclasses.replace(config.train, mapping="unroll", eval_batch_size=7)
-    shown = {"published": "reproducibility/table2/cifar10", "columns": ("accuracy",)}
+    shown = {"published": "a.csv:table2/cifar10", "columns": ("accuracy",)}
     for options in ({}, {"train": train}, shown):
         again = Watched(dataclasses.replace(config, **options), out, *ROWS)
         assert (again.trained, again.kept, again.notes) == ([], list(ROWS), [])

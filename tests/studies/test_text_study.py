@@ -18,11 +18,11 @@ from churn_jax.studies import (
     run_study,
 )
 from churn_jax.studies.cost import study_costs
-from churn_jax.studies.diversity import DiversityOptions, run_diversity
-from churn_jax.studies.diversity.robustness import foreign_images
-from churn_jax.studies.diversity.spread import student_parts
-from churn_jax.studies.diversity.study import AnalysedStudy
 from churn_jax.studies.finished import FinishedStudy
+from experiments.diversity.robustness import foreign_images
+from experiments.diversity.run import run_diversity
+from experiments.diversity.spread import student_parts
+from experiments.diversity.study import AnalysedStudy, DiversityOptions
 from tests.training.tiny_texts import Bag
 
 

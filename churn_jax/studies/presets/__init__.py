@@ -1,4 +1,4 @@
-"""Named studies. `tests/golden/` freezes each, so a changed default shows in review."""
+"""One study for each paper that needs no file, and studies that a file makes."""
 
 import dataclasses
 
@@ -9,68 +9,21 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.registry import Registry
 from churn_jax.studies.provenance import retitled
 
-__all__ = ["PRESETS", "by_paper", "parted", "preset", "tiny"]
+__all__ = ["PRESETS", "parted", "preset", "tiny"]
 
-# Names in the order in which they are listed, by the file with their functions.
-_FILES = {
-    "reproducibility_small": (
-        "digits mnist mnist-long fashion_mnist table1-mnist table3-mnist table6-mnist "
-        "claims-mnist cross-sample-mnist train-size-mnist headline-reproducibility "
-        "headline-reproducibility-14x14"
-    ),
-    "reproducibility": (
-        "svhn cifar10 cifar10-resnet32 cifar100 table1 table3-cifar10 table3-cifar100 "
-        "table6 imagenet inaturalist2018 claims-cifar10 figure1 figure3"
-    ),
-    "anti_distillation": (
-        "ad-mnist ad-mnist-mean ad-mnist-size ad-mnist-losses ad-mnist-init ad-table1 "
-        "ad-table1-mean ad-table1-covariance ad-table1-probabilities "
-        "ad-table1-algorithms ad-table2 ad-table2-mean headline-anti-distillation "
-        "headline-anti-distillation-14x14"
-    ),
-    "diversity_small": (
-        "dm-digits dm-fashion dm-fashion-more dm-mnist dm-cifar10-small "
-        "headline-diversity headline-diversity-14x14"
-    ),
-    "diversity": (
-        "dm-cifar10-be4 dm-cifar10-be8 dm-cifar10-more dm-cifar100 dm-cifar100-wrn28-2 "
-        "dm-cifar100-wrn28-5 dm-tinyimagenet dm-mimo dm-end2-cifar10 dm-table6 "
-        "dm-table7"
-    ),
-    "elodi_small": (
-        "elodi-digits elodi-fashion elodi-fashion-more elodi-wide elodi-offline "
-        "elodi-growth elodi-chain elodi-architectures elodi-guides elodi-displacement "
-        "elodi-figures elodi-ag-news headline-elodi headline-elodi-14x14"
-    ),
-    "elodi": (
-        "elodi-table1 elodi-table2 elodi-table3 elodi-table4 elodi-table5 elodi-table6 "
-        "elodi-table7 elodi-table8 elodi-table10 elodi-table11 elodi-figure2 "
-        "elodi-figure2-mixed elodi-figure3 elodi-figure5 elodi-figure6 elodi-figure8"
-    ),
-}
 PRESETS = Registry(
     "preset",
     {
-        name: f"{__name__}.{file}:{name.replace('-', '_')}"
-        for file, names in _FILES.items()
-        for name in names.split()
+        "digits": f"{__name__}.reproducibility:digits",
+        "ad-digits": f"{__name__}.anti_distillation:ad_digits",
+        "dm-digits": f"{__name__}.diversity:dm_digits",
+        "elodi-digits": f"{__name__}.elodi:elodi_digits",
     },
 )
-"""Functions without arguments that make a `StudyConfig`, by name."""
+"""Functions without arguments that make a `StudyConfig`, by name.
 
-
-def by_paper() -> dict[str, list[str]]:
-    """Names of presets by the key of their paper, such as `anti-distillation`.
-
-    Those that other packages have registered are under "".
-    """
-    papers: dict[str, list[str]] = {}
-    for file, names in _FILES.items():
-        paper = file.removesuffix("_small").replace("_", "-")
-        papers.setdefault(paper, []).extend(names.split())
-    built_in = {name for names in papers.values() for name in names}
-    return {**papers, "": [name for name in PRESETS if name not in built_in]}
-
+One for each paper; others are in `experiments/PAPER/presets.py`.
+"""
 
 # The smallest network of a family stands for it.
 _TINY_MODELS = {
@@ -175,8 +128,8 @@ def preset(name: str) -> StudyConfig:
     """The study called `name`; a suffix `:tiny` shrinks it to seconds.
 
     Args:
-        name: one of `PRESETS`, or `package.module:name` of a function of your own that
-            makes a `StudyConfig`.
+        name: one of `PRESETS`, or `package.module:name` or `FILE.py:name` of a function
+            that makes a `StudyConfig`.
 
     Raises:
         ValueError: there is none; the message has the closest names.
@@ -187,13 +140,16 @@ def preset(name: str) -> StudyConfig:
             "a study of your own data has no preset: `churn-jax study own --data FILE` "
             "or `churn_jax.studies.own_study` choose a recipe for them"
         )
+    if base.endswith(".py"):
+        raise ValueError(f"{base} --list names its studies; write {base}:NAME")
     if ":" not in base and (base not in PRESETS or form not in ("", "tiny")):
-        forms = f"each with a small form, as in {next(iter(PRESETS))}:tiny"
         raise ValueError(
-            f"unknown preset {name!r}; known: {', '.join(PRESETS)} ({forms})"
-            f"{did_you_mean(base, PRESETS, cutoff=0.3)}"
+            f"unknown preset {name!r}; known: {', '.join(PRESETS)}, each with a small "
+            "form as digits:tiny, and experiments/PAPER/presets.py:NAME of the papers"
+            f"{did_you_mean(base, PRESETS, cutoff=0.6)}"
         )
     config = PRESETS.find(base)()
     if not isinstance(config, StudyConfig):
-        raise ValueError(f"{base} makes no StudyConfig, but {config!r}")
+        made = type(config).__name__
+        raise ValueError(f"{base} must make a StudyConfig; got {made}")
     return tiny(config) if form == "tiny" else config

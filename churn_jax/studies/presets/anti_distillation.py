@@ -1,23 +1,8 @@
-"""Anti-distillation on MNIST: the paper's Tables 1 and 2, and forms a CPU can train.
+"""The second paper's rows and recipe, and its study on the embedded digits.
 
-The paper's: two components of 1200 x 1200, biases at zero, uniform weights, 150 epochs
-of AdaGrad at 0.02 with accumulators at 0.1, the penalty on each of the 10 logits, mean
-of the components' probabilities, 20 runs. Not in the paper, hence ours: the batch size,
-the range of the weights (Glorot's), ReLU, the schedule (none), the last `VALIDATION`
-training images held out. The CPU forms have the same optimiser on narrower networks and
-fewer images; every strength in them but the paper's is ours.
-
-The paper does not say whether its label loss is summed or averaged over a batch. Here
-it is summed (`AntiDistillation.label_reduction`), a reading of ours: averaged, the
-paper's lambdas swamp it, and accuracy falls where the paper's stays. Presets that end
-in `-mean` take the other reading, with the same lambdas.
-
-"No AD" is the same ensemble with lambda 0: its components see the same batches, as
-those with the penalty do.
+Not in the paper, hence ours: the batch size, the range of the weights (Glorot's), ReLU,
+the schedule (none), the last 5,000 training images held out.
 """
-
-import dataclasses
-import math
 
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
@@ -27,52 +12,6 @@ from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.base import Method
 from churn_jax.methods.erm import ERM
-
-# Tables 1 and 2.
-STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-STRENGTH = 0.5  # of Table 2
-SIZES = (2, 4, 6, 8)
-PAPER_WIDTH = 1200
-PAPER_EPOCHS = 150
-REPLICAS = 20
-LEARNING_RATE = 0.02
-BATCH_SIZE = 100
-VALIDATION = 5000
-
-# The CPU forms.
-WIDTH = 128
-EPOCHS = 30
-TRAIN_SIZE = 10_000
-WARMUP_EPOCHS = 0.0  # of the learning rate
-MNIST_STRENGTHS = (*STRENGTHS, 5.0)
-MEAN_STRENGTHS = (1e-4, 1e-3, 1e-2, *STRENGTHS)  # against an averaged label loss
-# Where only one is trained: the best validation accuracy of 0.01 to 10, by tens.
-MNIST_STRENGTH = 1.0
-MNIST_SIZES = (1, 2, 4, 6, 8)
-# Penalties differ in size, so each has a strength of its own, of the best validation
-# accuracy; differences of logits learn nothing at any strength tried, 0.01 and up.
-LOSSES = {
-    "covariance": (1.0, "Covariance", "Eq. 3"),
-    "residual_correlation": (1.0, "Residual correlation", "Eq. 4"),
-    "difference": (0.01, "Squared difference", "Eq. 7"),
-    "inverse_difference": (10.0, "Inverse difference", "Sec. 4"),
-    "cross_entropy_difference": (1.0, "Cross-entropy between components", "Sec. 4"),
-}
-DIFFERENCE_L1 = 1.0
-PROBABILITIES = 100.0
-DIFFERENCE_PROBABILITIES = 10.0
-# One training algorithm per component; Adam at a twentieth of AdaGrad's rate, 0.001.
-ALGORITHMS = (("adagrad", "adam"), (1.0, 0.05))
-RUNNING = 0.9  # decay of the moments across mini-batches
-
-# The headlines: the paper's optimiser and strengths, chosen for minutes on two cores.
-HEADLINE_STRENGTHS = (0.02, 0.1, STRENGTH)
-HEADLINE_REPLICAS = 10
-HEADLINE_WIDTH = 800
-HEADLINE_EPOCHS = 5
-DIGITS_WIDTH = 400
-DIGITS_EPOCHS = 10
-DIGITS_BATCH = 25  # of 500 images
 
 COLUMNS = (
     "nll",
@@ -84,24 +23,46 @@ COLUMNS = (
 )
 
 
-def matched_width(
-    width: int, members: int, *, inputs: int = 784, classes: int = 10
-) -> int:
-    """Width of one network with two hidden layers and an ensemble's parameter count.
-
-    Solves `W^2 + (inputs + classes + 2) W + classes = members * (the same of width)`,
-    rounded.
-
-    Example:
-        >>> matched_width(1200, 2)
-        1827
-    """
-    linear = inputs + classes + 2
-    wanted = members * (width * (width + linear) + classes) - classes
-    return round((math.sqrt(linear * linear + 4 * wanted) - linear) / 2)
+def dense(width: int) -> ModelConfig:
+    """Two layers of one width, biases at zero, uniform weights."""
+    return ModelConfig(name="mlp", features=(width, width), init="uniform")
 
 
-def _study(
+def penalised(
+    strength: float, members: int = 2, label_reduction: str = "sum", **settings
+) -> AntiDistillation:
+    """Components with the penalty; `settings` as of the method."""
+    return AntiDistillation(
+        members=members,
+        strength=strength,
+        label_reduction=label_reduction,
+        **settings,
+    )
+
+
+def plain_ensemble(members: int = 2) -> Method:
+    """The same without it: their components see the same batches."""
+    return penalised(0.0, members) if members > 1 else ERM()
+
+
+def row(name: str, label: str, method: Method, place: str, **fields) -> MethodSpec:
+    """A row from this place of the paper."""
+    return MethodSpec(name, label, method, f"[anti-distillation] {place}", **fields)
+
+
+def strength_rows(
+    strengths: tuple[float, ...], place: str = "Table 1", **settings
+) -> tuple[MethodSpec, ...]:
+    """Table 1: two components without the penalty, then one row for each lambda."""
+    rows = [row("baseline", "No AD", plain_ensemble(), "Table 1")]
+    for strength in strengths:
+        name, method = f"ad_{strength:g}", penalised(strength, **settings)
+        label = f"AD, λ = {strength:g}"
+        rows.append(row(name.replace(".", "_"), label, method, place))
+    return tuple(rows)
+
+
+def mnist_study(
     name: str,
     title: str,
     methods: tuple[MethodSpec, ...],
@@ -109,20 +70,20 @@ def _study(
     baseline: str = "baseline",
     published: str = "",
 ) -> StudyConfig:
-    """The paper's recipe at full size; `_small` makes it a CPU's."""
+    """The paper's recipe at full size."""
     return StudyConfig(
         name=name,
         title=title,
-        data=DataConfig(name="mnist", validation=VALIDATION),
-        model=_model(PAPER_WIDTH),
+        data=DataConfig(name="mnist", validation=5000),
+        model=dense(1200),
         train=TrainConfig(
-            replicas=REPLICAS,
-            epochs=PAPER_EPOCHS,
-            batch_size=BATCH_SIZE,
+            replicas=20,
+            epochs=150,
+            batch_size=100,
             eval_every_epochs=10,
             optimizer=OptimizerConfig(
                 name="adagrad",
-                learning_rate=LEARNING_RATE,
+                learning_rate=0.02,
                 weight_decay=0.0,
                 adagrad_accumulator=0.1,
             ),
@@ -134,289 +95,29 @@ def _study(
     )
 
 
-def _small(study: StudyConfig) -> StudyConfig:
-    """The same on fewer images, with narrower networks and fewer epochs."""
-    return replaced(
-        study,
-        [
-            ("title", f"{study.title}, {TRAIN_SIZE:,} training examples"),
-            ("data.train_size", TRAIN_SIZE),
-            ("model", _model(WIDTH)),
-            ("train.epochs", EPOCHS),
-            ("train.eval_every_epochs", max(EPOCHS // 4, 1)),
-            ("train.optimizer.warmup_epochs", WARMUP_EPOCHS),
-        ],
-    )
-
-
-def _model(width: int) -> ModelConfig:
-    return ModelConfig(name="mlp", features=(width, width), init="uniform")
-
-
-def _penalised(
-    strength: float, members: int = 2, label_reduction: str = "sum", **settings
-) -> AntiDistillation:
-    return AntiDistillation(
-        members=members,
-        strength=strength,
-        label_reduction=label_reduction,
-        **settings,
-    )
-
-
-def _ensemble(members: int = 2) -> Method:
-    return _penalised(0.0, members) if members > 1 else ERM()
-
-
-def _row(name: str, label: str, method: Method, place: str, **fields) -> MethodSpec:
-    return MethodSpec(name, label, method, f"[anti-distillation] {place}", **fields)
-
-
-def _strengths(
-    strengths: tuple[float, ...], place: str = "Table 1", **settings
-) -> tuple[MethodSpec, ...]:
-    """Table 1: two components without the penalty, then one row for each lambda."""
-    rows = [_row("baseline", "No AD", _ensemble(), "Table 1")]
-    for strength in strengths:
-        name, method = f"ad_{strength:g}", _penalised(strength, **settings)
-        label = f"AD, λ = {strength:g}"
-        rows.append(_row(name.replace(".", "_"), label, method, place))
-    return tuple(rows)
-
-
-def _sizes(
-    sizes: tuple[int, ...], strength: float, **settings
-) -> tuple[MethodSpec, ...]:
-    """Table 2: J components without the penalty and with it."""
-    rows = []
-    for size in sizes:
-        label, plain = f"J = {size}", _ensemble(size)
-        rows.append(_row(f"ensemble_{size}", f"No AD, {label}", plain, "Table 2"))
-        if size > 1:
-            method = _penalised(strength, size, **settings)
-            rows.append(_row(f"ad_{size}", f"AD, {label}", method, "Table 2"))
-    return tuple(rows)
-
-
-def _table1(form: str, what: str, rows: tuple[MethodSpec, ...]) -> StudyConfig:
-    title = f"Anti-distillation on MNIST: {what}"
-    return _study(f"ad-{form}", title, rows, published="anti-distillation/table1/mnist")
-
-
-def _table2(form: str, what: str, rows: tuple[MethodSpec, ...]) -> StudyConfig:
-    return _study(
-        f"ad-{form}",
-        f"Anti-distillation on MNIST: {what}",
-        rows,
-        baseline="ensemble_2",
-        published="anti-distillation/table2/mnist",
-    )
-
-
-_STRENGTH, _SIZE = "its strength", "the number of components"
-_AVERAGED = "label loss averaged"
-
-
-def ad_table1() -> StudyConfig:
-    """Table 1, as large as in the paper: for an accelerator."""
-    return _table1("table1", _STRENGTH, _strengths(STRENGTHS))
-
-
-def ad_table1_mean() -> StudyConfig:
-    """Table 1 with the label loss averaged over the batch."""
-    rows = _strengths(STRENGTHS, label_reduction="mean")
-    return _table1("table1-mean", f"{_STRENGTH}, {_AVERAGED}", rows)
-
-
-def ad_table1_covariance() -> StudyConfig:
-    """Section 5: "similar behavior to Table 1 was obtained with covariance loss".
-
-    The strengths are not given; these are Table 1's.
-    """
-    rows = _strengths(STRENGTHS, "Sec. 5", penalty="covariance")
-    return _table1("table1-covariance", "covariance", rows)
-
-
-def _algorithms(strength: float) -> tuple[MethodSpec, ...]:
-    """Section 2: components that differ in "even training algorithm"."""
-    algorithms, rates = ALGORITHMS
-    own = (
-        ("optimizer.member_algorithms", algorithms),
-        ("optimizer.member_rates", rates),
-    )
-    words = "AdaGrad and Adam"
+def headline_rows() -> tuple[MethodSpec, ...]:
+    """Three strengths of Table 1, and the last with the label loss averaged."""
+    mean = penalised(0.5, label_reduction="mean")
+    label = "AD, λ = 0.5, label loss averaged"
     return (
-        _row("algorithms", f"No AD, {words}", _ensemble(), "Sec. 2", train=own),
-        _row(
-            "ad_algorithms", f"AD, {words}", _penalised(strength), "Sec. 2", train=own
-        ),
+        *strength_rows((0.02, 0.1, 0.5)),
+        row("ad_0_5_mean", label, mean, "Table 1"),
     )
 
 
-def ad_table1_algorithms() -> StudyConfig:
-    """Section 2: one training algorithm per component, at Table 1's size.
-
-    The paper names none and prints no number: algorithms, rates and lambda are ours.
-    """
-    rows = (*_strengths((STRENGTH,)), *_algorithms(STRENGTH))
-    title = "Anti-distillation on MNIST: one training algorithm per component"
-    return _study("ad-table1-algorithms", title, rows)
-
-
-def ad_table1_probabilities() -> StudyConfig:
-    """Section 5: "applying AD loss on probabilities did not improve PD".
-
-    The strengths are not given; these are Table 1's.
-    """
-    rows = _strengths(STRENGTHS, "Sec. 5", on="probabilities")
-    return _table1("table1-probabilities", "on probabilities", rows)
-
-
-def ad_table2() -> StudyConfig:
-    """Table 2, as large as in the paper: for an accelerator."""
-    return _table2("table2", _SIZE, _sizes(SIZES, STRENGTH))
-
-
-def ad_table2_mean() -> StudyConfig:
-    """Table 2 with the label loss averaged over the batch."""
-    rows = _sizes(SIZES, STRENGTH, label_reduction="mean")
-    return _table2("table2-mean", f"{_SIZE}, {_AVERAGED}", rows)
-
-
-def ad_mnist() -> StudyConfig:
-    """Table 1 for a CPU."""
-    return _small(_table1("mnist", _STRENGTH, _strengths(MNIST_STRENGTHS)))
-
-
-def ad_mnist_mean() -> StudyConfig:
-    """Table 1 for a CPU, with the label loss averaged over the batch."""
-    rows = _strengths(MEAN_STRENGTHS, label_reduction="mean")
-    return _small(_table1("mnist-mean", f"{_STRENGTH}, {_AVERAGED}", rows))
-
-
-def ad_mnist_size() -> StudyConfig:
-    """Table 2 for a CPU, with a single network and a wide one next to the ensembles."""
-    rows = (*_sizes(MNIST_SIZES, MNIST_STRENGTH), _wide())
-    return _small(_table2("mnist-size", _SIZE, rows))
-
-
-def _wide() -> MethodSpec:
-    label, model = "One network, parameters of J = 2", _model(matched_width(WIDTH, 2))
-    return _row("wide", label, ERM(), "Sec. 1", model=model)
-
-
-def ad_mnist_losses() -> StudyConfig:
-    """Sections 4 and 5: other penalties, and the correlation of probabilities."""
-    plain = _penalised(MNIST_STRENGTH)
-    # Of two components Gram-Schmidt changes nothing.
-    four = _penalised(MNIST_STRENGTH, 4)
-    running = dataclasses.replace(plain, running=RUNNING)
-    absolute = _penalised(DIFFERENCE_L1, penalty="difference", order=1)
-    probabilities = _penalised(PROBABILITIES, on="probabilities")
-    bounded = _penalised(
-        DIFFERENCE_PROBABILITIES, penalty="difference", on="probabilities"
-    )
-    rows = (
-        _row("baseline", "No AD", _ensemble(), "Table 1"),
-        _row("ad", "Correlation", plain, "Eq. 5"),
-        *(
-            _row(name, label, _penalised(strength, penalty=name), place)
-            for name, (strength, label, place) in LOSSES.items()
-        ),
-        _row("ensemble_4", "No AD, J = 4", _ensemble(4), "Sec. 4"),
-        _row("ad_4", "Correlation, J = 4", four, "Sec. 4"),
-        _row(
-            "orthogonalized",
-            "Gram-Schmidt, correlation, J = 4",
-            dataclasses.replace(four, penalty="orthogonalized"),
-            "Sec. 4",
-        ),
-        _row("running", "Correlation, running moments", running, "Sec. 4"),
-        _row("difference_l1", "Absolute difference", absolute, "Sec. 4"),
-        _row(
-            "difference_probabilities",
-            "Squared difference of probabilities",
-            bounded,
-            "Sec. 4",
-        ),
-        _row("probabilities", "Correlation of probabilities", probabilities, "Sec. 5"),
-        *_algorithms(MNIST_STRENGTH),
-        _wide(),
-    )
-    title = "Anti-distillation on MNIST: other penalties"
-    return _small(_study("ad-mnist-losses", title, rows))
-
-
-_CAUSES = {
-    "init": ("same init", (("seeds.init", "fixed"),)),
-    "order": ("same order", (("seeds.order", "fixed"),)),
-}
-
-
-def ad_mnist_init() -> StudyConfig:
-    """Section 3: what replicas differ in, and whether the penalty helps against it.
-
-    The components of one replica always start differently. With the same initial
-    weights in all replicas they differ by the order of the examples alone.
-    """
-    method = _penalised(MNIST_STRENGTH)
-    rows = [
-        _row("baseline", "No AD", _ensemble(), "Sec. 3"),
-        _row("ad", "AD", method, "Sec. 3"),
-    ]
-    for cause, (words, train) in _CAUSES.items():
-        rows += [
-            dataclasses.replace(
-                row,
-                name=f"{row.name}_{cause}",
-                label=f"{row.label}, {words}",
-                train=train,
-            )
-            for row in rows[:2]
-        ]
-    title = "Anti-distillation on MNIST: what replicas differ in"
-    return _small(_study("ad-mnist-init", title, tuple(rows)))
-
-
-def _headline_rows() -> tuple[MethodSpec, ...]:
-    label = f"AD, λ = {STRENGTH:g}, {_AVERAGED}"
-    averaged = _penalised(STRENGTH, label_reduction="mean")
-    mean = _row("ad_0_5_mean", label, averaged, "Table 1")
-    return (*_strengths(HEADLINE_STRENGTHS), mean)
-
-
-def headline_anti_distillation_14x14() -> StudyConfig:
-    """Table 1 in minutes: the paper's optimiser, wide networks, few updates.
-
-    `churn-jax data mnist --shrink 2 --out mnist14.npz` writes the images.
-    """
+def ad_digits() -> StudyConfig:
+    """Table 1 on the embedded digits: the paper's optimiser, few updates."""
     title = "Anti-distillation: does the penalty lower prediction differences?"
-    name = "headline-anti-distillation-14x14"
     return replaced(
-        _study(name, title, _headline_rows()),
+        mnist_study("ad-digits", title, headline_rows()),
         [
-            ("data.name", "mnist14.npz"),
-            ("data.train_size", TRAIN_SIZE),
-            ("model", _model(HEADLINE_WIDTH)),
-            ("train.replicas", HEADLINE_REPLICAS),
-            ("train.epochs", HEADLINE_EPOCHS),
-            ("train.eval_every_epochs", HEADLINE_EPOCHS),
-        ],
-    )
-
-
-def headline_anti_distillation() -> StudyConfig:
-    """The same on the embedded digits."""
-    return replaced(
-        headline_anti_distillation_14x14(),
-        [
-            ("name", "headline-anti-distillation"),
             ("data.name", "digits"),
             ("data.train_size", 500),
             ("data.validation", 400),
-            ("model", _model(DIGITS_WIDTH)),
-            ("train.epochs", DIGITS_EPOCHS),
-            ("train.eval_every_epochs", DIGITS_EPOCHS),
-            ("train.batch_size", DIGITS_BATCH),
+            ("model", dense(400)),
+            ("train.replicas", 10),
+            ("train.epochs", 10),
+            ("train.eval_every_epochs", 10),
+            ("train.batch_size", 25),
         ],
     )

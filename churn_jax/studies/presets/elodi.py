@@ -1,357 +1,260 @@
-"""The fourth paper's own studies: ImageNet, iNaturalist 2017 and AG News.
-
-ImageNet's recipe is the paper's: SGD with momentum 0.9, 0.1 divided by ten every 30 of
-90 epochs, batches of 256; its footnote's public script decays by 1e-4. m = 8, K = 10,
-alpha = 0.8, dropout 0.2. KD and FD have the public code's constants. Ours: two runs of
-everything (the paper states none), the examples that validate, lambda 0.5 of Eq. 9, and
-where dropout is (before the last layer). Recipes for fine-tuning are ours as well.
-
-K is 10 "by default", but cells of Tables 6 and 8 repeat Table 1's row of all classes
-(31.34 and 23.15 % errors, 2.18 % flips), Table 5 repeats Table 6's 2.19 % and Table 7
-repeats Table 5's 2.25 %; so these four have all classes here. Table 10 repeats the row
-of K = 10, and Table 11 and Figure 6 (2.15 %) neither.
-
-Fine-tuned networks start from Hugging Face folders, `pretrained/resnet-18`,
-`pretrained/resnet-50` and `pretrained/bert-base-uncased` where the command is run.
-"""
+"""The fourth paper's rows, of one update, and its study on the embedded digits."""
 
 import dataclasses
-from collections.abc import Mapping
+from typing import Any
 
-from churn_jax.configuration.names import network_name
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
+from churn_jax.data.augment import Augmentation
+from churn_jax.methods.base import Method
+from churn_jax.methods.bayesian_update import BayesianUpdate
+from churn_jax.methods.elodi import ELODI
+from churn_jax.methods.ensemble_distillation import EnsembleDistillation
 from churn_jax.methods.erm import ERM
-from churn_jax.studies.presets.elodi_rows import (
-    COLUMNS,
-    Rows,
-    Setting,
-    curve_rows,
-    distance_rows,
-    elodi_pair,
-    growth_rows,
-    joined,
-    main_rows,
-    offline_rows,
-    pair,
-)
-from churn_jax.studies.presets.elodi_versions import (
-    architecture_rows,
-    chain_rows,
-    guide_rows,
-    legacy_rows,
-)
+from churn_jax.methods.focal_distillation import FocalDistillation
+from churn_jax.methods.updating import RACT, BackwardCompatible
 
-REPLICAS = 2
-VALIDATION = 10_000
-INATURALIST_CLASSES = 5089
+UNTREATED = "[elodi] Sec. 5.1"  # the recipe that everything shares
+COLUMNS = ("accuracy", "churn", "surrogate_churn", "nll", "ece", "parameters")
+
+Rows = tuple[tuple[MethodSpec, ...], tuple[Update, ...]]
 
 
-def _network(name: str, **fields) -> ModelConfig:
-    return ModelConfig(name, dtype="bfloat16", **fields)
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is updated to what, and the methods' constants."""
+
+    old: ModelConfig
+    new: ModelConfig
+    members: int = 8  # m, networks of a reference ensemble
+    top_k: int = 10  # K of the top-K form
+    alpha: float = 0.8  # of ELODI
+    temperature: float = 100.0  # of KD and FD-KL, as in the public code
+    distill: float = 0.9  # alpha of KD and FD, as in the public code
+    dropout: float = 0.2
+    # What new rows train with instead of the study's configuration: other seeds than
+    # the old ones', so that equal networks are not trained twice.
+    of_new: tuple[tuple[str, Any], ...] = (("seeds.base", 1),)
+    of_matching: tuple[tuple[str, Any], ...] = ()  # the same for rows that match logits
+
+    def row(self, name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
+        """A row of the new network."""
+        fields = {
+            "model": self.new,
+            "train": self._training(method, self.of_new),
+        } | fields
+        return _row(name, label, method, **fields)
+
+    def old_row(self, name: str, label: str, method: Method, **fields: Any):
+        """A row of the old network."""
+        fields = {"model": self.old, "train": self._training(method)} | fields
+        return _row(name, label, method, **fields)
+
+    def _training(self, method: Method, changes: tuple = ()) -> tuple:
+        return (*changes, *(self.of_matching if _matches(method) else ()))
+
+    def ensemble(self) -> ERM:
+        """Members trained independently, their logits averaged."""
+        return ERM(members=self.members, deploy="mean_logits")
+
+    def elodi(self, **fields: Any) -> ELODI:
+        """With the setting's alpha; `fields` as of the method."""
+        own: dict[str, Any] = {"alpha": self.alpha, "top_k": 0}
+        return ELODI(**(own | fields))
+
+    def kd(self, **fields: Any) -> EnsembleDistillation:
+        """Plain distillation."""
+        return EnsembleDistillation(**(self._distillation | fields))
+
+    def fd(self, **fields: Any) -> FocalDistillation:
+        """Focal distillation."""
+        return FocalDistillation(**(self._distillation | fields))
+
+    @property
+    def _distillation(self) -> dict[str, Any]:
+        return {"alpha": self.distill, "temperature": self.temperature}
+
+    @property
+    def top(self) -> str:
+        """Name of the top-K row."""
+        return f"elodi_top{self.top_k}"
 
 
-RN18, RN50, RN101 = (_network(f"resnet{depth}") for depth in (18, 50, 101))
-IMAGENET = Setting(old=RN18, new=RN50)
-ALL_CLASSES = dataclasses.replace(IMAGENET, top_k=0)
-# Table 9's networks that are here. Not here: GoogLeNet, HRNet-W18 and DLA of the weak
-# ones; Inception-V3, RegNetY, RepVGG-A2, DPN-68 and DLA-X-60-C of the strong ones.
-WEAK = ("resnet18", "vgg11", "vgg11_bn", "vgg13", "vgg16")
-STRONG = ("resnet50", "densenet121", "vgg19_bn")
-BOTH = {"rn18": "resnet18", "rn50": "resnet50"}  # rows of figures
+def _row(name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
+    own: dict[str, Any] = {"equation": UNTREATED}
+    return MethodSpec(name, label, method, **(own | fields))
 
 
-def _imagenet(
+def _matches(method: Method) -> bool:
+    """Whether logits are matched, whose gradients grow with them."""
+    focal = isinstance(method, FocalDistillation) and method.divergence == "logits"
+    return focal or isinstance(method, ELODI)
+
+
+def joined(*parts: Rows) -> Rows:
+    """Rows and updates of several parts; rows that several have are taken once."""
+    rows: dict[str, MethodSpec] = {}
+    for specs, _ in parts:
+        for spec in specs:
+            if rows.setdefault(spec.name, spec) != spec:
+                raise ValueError(f"two rows are called {spec.name}")
+    updates = dict.fromkeys(update for _, part in parts for update in part)
+    return tuple(rows.values()), tuple(updates)
+
+
+def pair(s: Setting) -> Rows:
+    """Both networks without treatment, and their ensembles."""
+    rows = (
+        s.old_row("old", "Old, no treatment", ERM()),
+        s.row("none", "No treatment", ERM()),
+        s.old_row(
+            "old_ensemble", f"Old, ensemble of {s.members}", s.ensemble(), equation=_I
+        ),
+        s.row("ensemble", f"Ensemble paragon, {s.members}x", s.ensemble(), equation=_I),
+    )
+    updates = (
+        Update("old", "none", "No treatment (single)"),
+        Update("old_ensemble", "ensemble", f"Ensemble paragon ({s.members}x)"),
+    )
+    return rows, updates
+
+
+_I = "[elodi] Eq. 2"
+_LDI, _TOP = "[elodi] Eq. 7", "[elodi] Eq. 8"
+_TABLE1 = "[elodi] Table 1"
+
+
+def guided(
+    s: Setting,
+    name: str,
+    label: str,
+    method: Method,
+    guides: tuple[str, str] = ("old_ensemble", "ensemble"),
+    **fields: Any,
+) -> Rows:
+    """Both networks by one method, each from the guide of its own strength."""
+    old, new = (fields | {"teacher": guide} for guide in guides)
+    rows = (
+        s.old_row(f"old_{name}", f"Old, {label}", method, **old),
+        s.row(name, label, method, **new),
+    )
+    return rows, (Update(f"old_{name}", name, label),)
+
+
+def elodi_pair(s: Setting, name: str, label: str, method: ELODI, **fields) -> Rows:
+    """Both networks by ELODI, each from the ensemble of its own kind."""
+    return guided(s, name, label, method, equation=equation_of(method), **fields)
+
+
+def equation_of(method: ELODI) -> str:
+    """Where its distance is in the paper: of all classes, or of the K highest."""
+    return _TOP if method.top_k else _LDI
+
+
+def main_rows(s: Setting, elodi: bool = True) -> Rows:
+    """Table 1: no treatment, the paragon, methods that aim at the old model, ELODI.
+
+    Churn distillation (Jiang et al., 2022) is added to them.
+    """
+    old_dropout, dropout = (
+        dataclasses.replace(model, dropout=s.dropout) for model in (s.old, s.new)
+    )
+    share = f"{s.dropout:g}"
+    rows = [
+        s.old_row("old_dropout", f"Old, dropout {share}", ERM(), model=old_dropout),
+        s.row("dropout", f"Dropout {share}", ERM(), model=dropout, equation=_TABLE1),
+    ]
+    updates = [Update("old_dropout", "dropout", f"Dropout {share}")]
+    taught: dict[str, Any] = {"teacher": "old"}
+    aimed: dict[str, Any] = {"teaching": Teaching(old=("old",))}
+    for name, label, method, fields in (
+        ("bct", "BCT", BackwardCompatible(), aimed),
+        ("ract", "RACT", RACT(), aimed),
+        ("kd", "KD", s.kd(), taught),
+        ("fd_kl", "FD-KL", s.fd(), aimed),
+        ("fd_lm", "FD-LM", s.fd(divergence="logits"), aimed),
+        ("bu_cr", "BU-CR", BayesianUpdate(), aimed),
+    ):
+        rows.append(s.row(name, label, method, **({"equation": _TABLE1} | fields)))
+        updates.append(Update("old", name, label, targeted=True))
+    aims = (tuple(rows), tuple(updates))
+    parts = [pair(s), aims, churn_distillation_rows(s)]
+    return joined(*parts, elodi_rows(s)) if elodi else joined(*parts)
+
+
+def churn_distillation_rows(s: Setting) -> Rows:
+    """The new network distilled from the old one in use (Jiang et al., 2022)."""
+    row = s.row(
+        "churn_kd",
+        "Churn distillation",
+        EnsembleDistillation(alpha=0.5, temperature=1.0),
+        teacher="old",
+        equation="[churn-distillation] Eq. 3",
+    )
+    return (row,), (Update("old", row.name, row.label, targeted=True),)
+
+
+def elodi_rows(s: Setting) -> Rows:
+    """Both networks by ELODI, on all classes and on the K most likely ones."""
+    return joined(elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()), best_rows(s))
+
+
+def best_rows(s: Setting) -> Rows:
+    """Both networks by ELODI on the K most likely classes."""
+    return elodi_pair(s, s.top, f"ELODI, K = {s.top_k}", s.elodi(top_k=s.top_k))
+
+
+def cpu_study(
     name: str,
     title: str,
     rows: Rows,
-    published: str = "",
     *,
+    data: DataConfig,
+    model: ModelConfig,
+    epochs: int = 24,
+    replicas: int = 5,
+    learning_rate: float = 2e-3,
     baseline: str = "none",
-    replicas: int = REPLICAS,
-    data: str = "imagenet2012",
-    train: TrainConfig | None = None,
+    augmentation: Augmentation = Augmentation(),
 ) -> StudyConfig:
+    """Updates of small networks; the recipe is ours.
+
+    Adam and not SGD: in networks without batch norm squared differences of logits
+    diverge with momentum at a tenth of the rate that cross-entropy takes. No weight
+    decay: as a term of the gradient, which Adam rescales, it pulls weights in use
+    hardly and all others to zero.
+    """
     methods, updates = rows
-    recipe = TrainConfig(
-        epochs=90,
-        batch_size=256,
-        eval_batch_size=500,
-        eval_every_epochs=10,
-        optimizer=OptimizerConfig(
-            learning_rate=0.1,
-            momentum=0.9,
-            nesterov=False,
-            weight_decay=1e-4,
-            decay_on="all",
-            schedule="step",
-            step_epochs=(30, 60),
-        ),
-        checkpoint_every_seconds=300.0,
-    )
     return StudyConfig(
         name=name,
         title=title,
-        data=DataConfig(name=data, validation=VALIDATION),
-        model=RN50,
-        train=dataclasses.replace(train or recipe, replicas=replicas),
+        data=data,
+        model=model,
+        train=TrainConfig(
+            replicas=replicas,
+            epochs=epochs,
+            batch_size=128,
+            eval_every_epochs=epochs,
+            optimizer=OptimizerConfig(
+                name="adam",
+                learning_rate=learning_rate,
+                weight_decay=0.0,
+                schedule="cosine",
+            ),
+            augmentation=augmentation,
+        ),
         methods=methods,
         baseline=baseline,
-        published=published and f"elodi/{published}",
         columns=COLUMNS,
         updates=updates,
     )
 
 
-def elodi_table1() -> StudyConfig:
-    """Table 1 and Figures 1 and 4."""
-    title = "ELODI, Table 1: ImageNet, ResNet-18 to ResNet-50"
-    return _imagenet("elodi-table1", title, main_rows(IMAGENET), "table1/imagenet")
-
-
-def elodi_table2() -> StudyConfig:
-    """Table 2: iNaturalist 2017, fine-tuned; growing data and all data."""
-    s = dataclasses.replace(
-        IMAGENET,
-        old=_network("resnet18", pretrained="pretrained/resnet-18"),
-        new=_network("resnet50", pretrained="pretrained/resnet-50"),
-    )
-    aimed = s.row("fd", "Focal distillation", s.fd(), teaching=Teaching(old=("old",)))
-    rows = joined(
-        growth_rows(s, INATURALIST_CLASSES),
-        pair(s),
-        ((aimed,), (Update("old", "fd", "Focal distillation", targeted=True),)),
-        elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()),
-    )
-    tuned = TrainConfig(
-        epochs=30,
-        batch_size=256,
-        eval_batch_size=500,
-        eval_every_epochs=5,
-        optimizer=OptimizerConfig(
-            learning_rate=0.01,
-            momentum=0.9,
-            weight_decay=1e-4,
-            decay_on="all",
-            schedule="step",
-            step_epochs=(10, 20),
-        ),
-        checkpoint_every_seconds=300.0,
-    )
-    title = "ELODI, Table 2: iNaturalist 2017, ResNet-18 to ResNet-50, fine-tuned"
-    return _imagenet(
-        "elodi-table2",
-        title,
-        rows,
-        "table2/inaturalist",
-        data="i_naturalist2017",
-        train=tuned,
-    )
-
-
-def elodi_table3() -> StudyConfig:
-    """Table 3: ImageNet, growing classes and growing samples per class."""
-    title = "ELODI, Table 3: ImageNet, growing data"
-    rows = growth_rows(IMAGENET, 1000)
-    return _imagenet("elodi-table3", title, rows, "table3/imagenet")
-
-
-def elodi_table4() -> StudyConfig:
-    """Table 4: AG News, two fine-tunings of BERT-base."""
-    bert = _network("bert_base", pretrained="pretrained/bert-base-uncased")
-    s = dataclasses.replace(IMAGENET, old=bert, new=bert)
-    rows = joined(pair(s), elodi_pair(s, "elodi", "ELODI", s.elodi()))
-    study = _imagenet("elodi-table4", "ELODI, Table 4: AG News", rows, "table4/ag_news")
-    return dataclasses.replace(
-        study,
-        data=DataConfig(
-            "ag_news_subset",
-            validation=VALIDATION,
-            sequence_length=128,
-            vocabulary="pretrained/bert-base-uncased",
-        ),
-        model=bert,
-        train=TrainConfig(
-            replicas=REPLICAS,
-            epochs=3,
-            batch_size=32,
-            eval_batch_size=200,
-            optimizer=OptimizerConfig(
-                name="adam",
-                learning_rate=2e-5,
-                weight_decay=0.01,
-                decay="decoupled",
-                schedule="cosine",
-                warmup_epochs=0.3,
-            ),
-        ),
-    )
-
-
-def elodi_table5() -> StudyConfig:
-    """Table 5: ResNet-18 to ResNet-50 to ResNet-101."""
-    title = "ELODI, Table 5: a chain of versions"
-    rows = chain_rows(ALL_CLASSES, (RN18, RN50, RN101))
-    return _imagenet("elodi-table5", title, rows, "table5/imagenet", baseline="v1")
-
-
-def elodi_table6() -> StudyConfig:
-    """Table 6: ResNet-18 to ResNet-101, DenseNet-161 and Swin-Tiny.
-
-    Swin-Tiny is trained by its authors' optimiser, the other networks by ImageNet's
-    recipe; the length of its training is the study's.
-    """
-    models = {
-        "rn101": RN101,
-        "densenet161": _network("densenet161"),
-        "swin_tiny": _network("swin_tiny"),
-    }
-    adam = (
-        ("optimizer.name", "adam"),
-        ("optimizer.learning_rate", 5e-4),
-        ("optimizer.weight_decay", 0.05),
-        ("optimizer.decay", "decoupled"),
-        ("optimizer.schedule", "cosine"),
-        ("optimizer.warmup_epochs", 5.0),
-    )
-    specs, updates = architecture_rows(ALL_CLASSES, models)
-    rows = tuple(
-        dataclasses.replace(spec, train=(*spec.train, *adam))
-        if spec.name.endswith("swin_tiny")
-        else spec
-        for spec in specs
-    )
-    title = "ELODI, Table 6: other architectures"
-    study = _imagenet(
-        "elodi-table6", title, (rows, updates), "table6/imagenet", baseline="old"
-    )
-    return dataclasses.replace(study, model=RN18)
-
-
-def elodi_table7() -> StudyConfig:
-    """Table 7: an old model that was trained without ELODI."""
-    title = "ELODI, Table 7: an untreated old model"
-    rows = legacy_rows(ALL_CLASSES, (RN18, RN50, RN101))
-    return _imagenet("elodi-table7", title, rows, "table7/imagenet", baseline="v1")
-
-
-def elodi_table8() -> StudyConfig:
-    """Table 8: other guides, each of eight networks.
-
-    The paper's all-different ensembles are pretrained networks of timm (its Table 9)
-    with 69 to 70 and 75 to 76 % accuracy; here they are trained. Ours are what replaces
-    networks that are not here: VGG-13 with batch norm, a second ResNet-18 and a second
-    VGG-11 for the weak ones, ResNet-v2-50 and a second one of each kind for the strong.
-    """
-    weak = (*WEAK, "vgg13_bn", "resnet18", "vgg11")
-    strong = 2 * (*STRONG, "resnet_v2_50")
-    weaker, stronger = ([_network(n) for n in names] for names in (weak, strong))
-    second = (_network("vgg13"), _network("densenet121"))
-    rows = guide_rows(ALL_CLASSES, weaker, stronger, second)
-    title = "ELODI, Table 8: guiding ensembles"
-    return _imagenet("elodi-table8", title, rows, "table8/imagenet")
-
-
-def elodi_table10() -> StudyConfig:
-    """Table 10: other distances from the ensemble."""
-    title = "ELODI, Table 10: distances"
-    rows = distance_rows(IMAGENET)
-    return _imagenet("elodi-table10", title, rows, "table10/imagenet")
-
-
-def elodi_table11() -> StudyConfig:
-    """Table 11: the ensemble predicts in every update, or once."""
-    title = "ELODI, Table 11: online and offline"
-    rows = offline_rows(IMAGENET)
-    return _imagenet("elodi-table11", title, rows, "table11/imagenet")
-
-
-def _kinds(networks: Mapping[str, str], equation: str, **fields) -> Rows:
-    """Untreated networks of several kinds, by row, each with seeds of its own."""
-    rows = tuple(
-        MethodSpec(
-            row,
-            network_name(name),
-            ERM(),
-            equation,
-            model=_network(name),
-            train=(("seeds.base", i),) if i else (),
-            **fields,
-        )
-        for i, (row, name) in enumerate(networks.items())
-    )
-    return rows, tuple(Update(rows[0].name, row.name) for row in rows[1:])
-
-
-def elodi_figure2() -> StudyConfig:
-    """Figure 2: 16 networks of both kinds, for ensembles of every size.
-
-    `churn-jax displacement` draws the figure; `elodi-figure2-mixed` has its
-    heterogeneous ensembles.
-    """
-    title = "ELODI, Figure 2: ensembles of every size"
-    return _imagenet(
-        "elodi-figure2",
-        title,
-        _kinds(BOTH, "[elodi] Fig. 2"),
-        baseline="rn18",
-        replicas=16,
-    )
-
-
-def elodi_figure2_mixed() -> StudyConfig:
-    """Figure 2's heterogeneous ensembles, of Table 9's networks that are here.
-
-    Eight of each kind, four for the old ensembles and four for the new; how many the
-    paper had, and which were mixed on either side, is not said.
-    """
-    title = "ELODI, Figure 2: heterogeneous ensembles"
-    return _imagenet(
-        "elodi-figure2-mixed",
-        title,
-        _kinds({name: name for name in (*WEAK, *STRONG)}, "[elodi] Fig. 2"),
-        baseline="resnet18",
-        replicas=8,
-    )
-
-
-# Places of the classes among ImageNet's 1,000, which are in the order of their ids.
-LABRADOR, BULLDOG, CORGI = 208, 245, 263  # n02099712, n02108915, n02113023
-
-
-def _two_classes(figure: str, classes: tuple[int, int]) -> StudyConfig:
-    # The paper trains "several" and draws ensembles of three; 32 are ours.
-    rows = _kinds({"rn18": "resnet18"}, f"[elodi] Fig. {figure}", classes=classes)
-    title = f"ELODI, Figure {figure}: networks of two classes"
-    name = f"elodi-figure{figure}"
-    return _imagenet(name, title, rows, baseline="rn18", replicas=32)
-
-
-def elodi_figure3() -> StudyConfig:
-    """Figure 3: ResNet-18 for Labrador retrievers and French bulldogs alone."""
-    return _two_classes("3", (LABRADOR, BULLDOG))
-
-
-def elodi_figure8() -> StudyConfig:
-    """Figures 7 and 8: the same for French bulldogs and Welsh corgis.
-
-    Figure 7 shows four images of these classes; that the networks of Figure 8 know
-    these two alone is our reading.
-    """
-    return _two_classes("8", (BULLDOG, CORGI))
-
-
-def elodi_figure5() -> StudyConfig:
-    """Figures 5, 9 and 10: 256 networks of each architecture."""
-    title = "ELODI, Figure 5: the norm of logit displacements"
-    rows = _kinds(BOTH, "[elodi] Fig. 5")
-    return _imagenet("elodi-figure5", title, rows, baseline="rn18", replicas=256)
-
-
-def elodi_figure6() -> StudyConfig:
-    """Figure 6: the weight of LDI and the size of the ensemble."""
-    title = "ELODI, Figure 6: alpha and m"
-    rows = curve_rows(IMAGENET, (1, 2, 4), (0.5, 0.6, 0.7, 0.9, 1.0))
-    return _imagenet("elodi-figure6", title, rows, "figure6/imagenet")
+def elodi_digits() -> StudyConfig:
+    """The embedded digits: every method of Table 1 in a minute."""
+    old, new = ModelConfig("mlp", features=(16,)), ModelConfig("mlp")
+    rows = main_rows(Setting(old=old, new=new, members=4, top_k=3))
+    title = "A model update on the digits"
+    return cpu_study("elodi-digits", title, rows, data=DataConfig(), model=new)

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
         StreamStudyConfig,
         TowerConfig,
     )
-    from churn_jax.studies.streams.presets import STREAM_PRESETS, stream_preset
+    from churn_jax.studies.streams.presets import (
+        STREAM_PRESETS,
+        is_stream,
+        stream_preset,
+    )
     from churn_jax.studies.streams.run import run_stream_study
 
 
@@ -21,6 +25,7 @@ __all__ = [
     "StreamSpec",
     "StreamStudyConfig",
     "TowerConfig",
+    "is_stream",
     "run_stream_study",
     "stream_preset",
 ]

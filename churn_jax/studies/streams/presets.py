@@ -1,14 +1,12 @@
-"""Named stream studies: the paper's Table 3 on data that anyone can have.
+"""The stream study that needs no file, its rows, and the forms of every stream study.
 
-The paper's click table is of private advertising data: "hundreds of billions of
-examples", three components, AdaGrad, ReLU towers that narrow, truncated normal weights.
-Its widths, learning rate, batch size and embeddings are not given. Here
-everything that is not in that list is ours: embeddings of 8, towers of 64, 32 and 16,
-batches of 256, learning rate 0.1 with accumulators of 0.1, probabilities averaged, and
-replicas that differ by the shuffle inside windows of the stream. The first window is
-common to all and is not counted: inside it replicas that score the same example have
-learned from none to all of the window, which says nothing about reproducibility and
-would be most of the difference in a short stream.
+Of the paper are three components, AdaGrad, ReLU towers that narrow and truncated normal
+weights. Ours: embeddings of 8, towers of 64, 32 and 16, batches of 256, learning rate
+0.1 with accumulators of 0.1, probabilities averaged, and replicas that differ by the
+shuffle inside windows of the stream. The first window is common to all and is not
+counted: inside it replicas that score the same example have learned from none to all of
+the window, which says nothing about reproducibility and would be most of the difference
+in a short stream.
 
 The paper does not say whether its label loss is summed or averaged over a mini-batch.
 Here it is averaged unless a name ends in `:summed`, and then the lambdas of the table
@@ -42,9 +40,9 @@ from churn_jax.configuration.streams import (
 from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.erm import ERM
-from churn_jax.registry import Registry
+from churn_jax.registry import Registry, is_own
 
-__all__ = ["FORMS", "STREAM_PRESETS", "stream_preset"]
+__all__ = ["FORMS", "STREAM_PRESETS", "is_stream", "stream_preset"]
 
 COMPONENTS = 3
 # The learning rate is ours: of 0.02, 0.05 and 0.1 the one whose row without a penalty
@@ -57,20 +55,16 @@ _ADAGRAD = OptimizerConfig(
     weight_decay=0.0,
     adagrad_accumulator=0.1,
 )
-TABLE = "anti-distillation/table3/clicks"
 FORMS = ("summed", "init", "warm", "gated", "tiny")
 _EQUATIONS = {
     "correlation": "[anti-distillation] Eqs. 2, 5, 6",
     "covariance": "[anti-distillation] Eqs. 3, 5, 6",
     "difference": "[anti-distillation] Eqs. 6, 7",
 }
-_PREPARE = (
-    "python experiments/anti_distillation/prepare.py {name} RAW OUT.csv writes it from "
-    "the files that the UCI repository hands out"
-)
 
 
-def _baseline(s: float = 1.0) -> StreamSpec:
+def plain_row(s: float = 1.0) -> StreamSpec:
+    """Components without a penalty."""
     name, label = "baseline", "No AD"
     if s != 1.0:
         name, label = f"baseline_s{s:g}", f"No AD, s {s:g}"
@@ -78,7 +72,7 @@ def _baseline(s: float = 1.0) -> StreamSpec:
     return StreamSpec(name, label, method)
 
 
-def _ad(penalty: str, strength: float, s: float = 1.0) -> StreamSpec:
+def penalised_row(penalty: str, strength: float, s: float = 1.0) -> StreamSpec:
     """A row of Table 3, named as its published numbers are."""
     name = f"{penalty}_{strength:g}_s{s:g}".replace(".", "_")
     return StreamSpec(
@@ -95,19 +89,8 @@ def _ad(penalty: str, strength: float, s: float = 1.0) -> StreamSpec:
     )
 
 
-def _table3_rows() -> tuple[StreamSpec, ...]:
-    """The paper's rows, and what s does without a penalty, which it leaves out."""
-    scales, strengths = (1.0, 5.0, 10.0), (0.5, 1.0, 5.0)
-    return (
-        _baseline(),
-        *(_ad("correlation", strength, s) for s in scales for strength in strengths),
-        _ad("covariance", 1.0),
-        _ad("difference", 1.0),
-        *(_baseline(s) for s in scales[1:]),
-    )
-
-
-def _train(*, replicas: int, window: int) -> StreamConfig:
+def stream_training(*, replicas: int, window: int) -> StreamConfig:
+    """The recipe; the first window is common to all replicas."""
     return StreamConfig(
         replicas=replicas, window=window, warm_examples=window, optimizer=_ADAGRAD
     )
@@ -120,70 +103,20 @@ def clicks() -> StreamStudyConfig:
         title="Anti-distillation on a synthetic stream of clicks",
         data=StreamData(source=SYNTHETIC, examples=131_072, holdout=0.1),
         model=TowerConfig(features=(32, 16, 8)),
-        train=_train(replicas=6, window=8192),
+        train=stream_training(replicas=6, window=8192),
         methods=(
-            _baseline(),
-            _ad("correlation", 0.002),
-            _ad("correlation", 0.02),
-            _ad("covariance", 1.0),
+            plain_row(),
+            penalised_row("correlation", 0.002),
+            penalised_row("correlation", 0.02),
+            penalised_row("covariance", 1.0),
         ),
     )
-
-
-def table3() -> StreamStudyConfig:
-    """The paper's Table 3 on a table of the user's own."""
-    return StreamStudyConfig(
-        name="ad-table3",
-        title="Anti-distillation, Table 3: a click model in one pass over a stream",
-        data=StreamData(
-            source="",
-            hint="a .csv, .csv.gz or .parquet file in time order, with --schema FILE."
-            "toml that says what its columns mean; --data synthetic --examples N needs "
-            "no file",
-        ),
-        model=TowerConfig(),
-        train=_train(replicas=10, window=8192),
-        methods=_table3_rows(),
-        published=TABLE,
-    )
-
-
-def _named(name: str, what: str, window: int) -> StreamStudyConfig:
-    study = table3()
-    return dataclasses.replace(
-        study,
-        name=f"ad-table3-{name}",
-        title=f"Anti-distillation, Table 3: {what}",
-        data=StreamData(
-            source="", schema=name, holdout=0.1, hint=_PREPARE.format(name=name)
-        ),
-        train=_train(replicas=10, window=window),
-    )
-
-
-def adult() -> StreamStudyConfig:
-    """Census income of 48,842 people, in the order of the files."""
-    return _named("adult", "Adult, income above 50,000 dollars", 4096)
-
-
-def diabetes130() -> StreamStudyConfig:
-    """101,766 hospital stays in the order of their ids, held out by patient."""
-    return _named("diabetes130", "Diabetes 130, readmitted within 30 days", 8192)
-
-
-def kddcup99() -> StreamStudyConfig:
-    """Connections of the 10 % file, in its order."""
-    return _named("kddcup99", "KDD Cup 1999, a connection that is an attack", 8192)
 
 
 STREAM_PRESETS = Registry(
     "stream",
     {
         "clicks": clicks,
-        "ad-table3": table3,
-        "ad-table3-adult": adult,
-        "ad-table3-diabetes130": diabetes130,
-        "ad-table3-kddcup99": kddcup99,
     },
 )
 """Functions without arguments that make a `StreamStudyConfig`, by name."""
@@ -271,25 +204,37 @@ _CHANGES = {
 }
 
 
+def is_stream(name: str) -> bool:
+    """Whether the study called `name` is one of a stream."""
+    base, _ = _parted(name)
+    if is_own(base):
+        return isinstance(STREAM_PRESETS.find(base)(), StreamStudyConfig)
+    return base in STREAM_PRESETS
+
+
+def _parted(name: str) -> tuple[str, list[str]]:
+    base, *forms = name.split(":")
+    if base not in STREAM_PRESETS and forms and forms[0] not in FORMS:
+        base = f"{base}:{forms.pop(0)}"  # package.module:name, FILE.py:name
+    return base, forms
+
+
 def stream_preset(name: str) -> StreamStudyConfig:
     """The stream study called `name`, in the forms that follow behind colons.
 
     Args:
-        name: one of `STREAM_PRESETS`, or `package.module:name` of a function of your
-            own that makes a `StreamStudyConfig`.
+        name: one of `STREAM_PRESETS`, or `package.module:name` or `FILE.py:name` of a
+            function that makes a `StreamStudyConfig`.
 
     Raises:
         ValueError: there is none, or the forms exclude each other.
 
     Example:
-        >>> stream_preset("ad-table3-adult:warm").warm_share
+        >>> stream_preset("clicks:warm").warm_share
         0.5
     """
-    base, *forms = name.split(":")
-    if base not in STREAM_PRESETS and forms and forms[0] not in FORMS:
-        base = f"{base}:{forms.pop(0)}"  # package.module:name
-    dotted = ":" in base
-    if not set(forms) <= set(FORMS) or not (dotted or base in STREAM_PRESETS):
+    base, forms = _parted(name)
+    if not set(forms) <= set(FORMS) or not (is_own(base) or base in STREAM_PRESETS):
         raise ValueError(
             f"unknown stream {name!r}; known: {', '.join(STREAM_PRESETS)}, each with "
             f"the forms {', '.join(f':{form}' for form in FORMS)}"
@@ -299,7 +244,8 @@ def stream_preset(name: str) -> StreamStudyConfig:
         raise ValueError(f"{name}: :init and :warm are two different questions")
     config = STREAM_PRESETS.find(base)()
     if not isinstance(config, StreamStudyConfig):
-        raise ValueError(f"{base} makes no StreamStudyConfig, but {config!r}")
+        made = type(config).__name__
+        raise ValueError(f"{base} must make a StreamStudyConfig; got {made}")
     for form in FORMS:  # in one order, whatever the name's
         if form in forms:
             config = _CHANGES[form](config)

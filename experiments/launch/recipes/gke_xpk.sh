@@ -14,10 +14,10 @@ PROJECT="${PROJECT:-my-project}"
 TPU_TYPE="${TPU_TYPE:-v5litepod-64}"
 IMAGE="${IMAGE:-gcr.io/$PROJECT/churn-jax}"
 WORKLOAD="${WORKLOAD:-churn-cifar10}"
-PRESET="${PRESET:-cifar10}"
+PRESET="${PRESET:-experiments/reproducibility/presets.py:cifar10}"
 REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=8,data=8}"
-OUT="${OUT:-/mnt/shared/runs/$PRESET}"
+OUT="${OUT:-/mnt/shared/runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
 
 dry=false
@@ -40,5 +40,5 @@ run docker build --file Containerfile --build-arg EXTRA=tpu --tag "$IMAGE" .
 run docker push "$IMAGE"
 run xpk workload create --cluster "$CLUSTER" --zone "$ZONE" --project "$PROJECT" \
   --workload "$WORKLOAD" --tpu-type "$TPU_TYPE" --docker-image "$IMAGE" \
-  --max-restarts 20 --command "$(show churn-jax study "$PRESET" --data-dir "$DATA_DIR" \
+  --max-restarts 20 --command "cd /opt/churn_jax && $(show churn-jax study "$PRESET" --data-dir "$DATA_DIR" \
     --replicas "$REPLICAS" --mesh "$MESH" --launch.coordinator auto --out "$OUT")"

@@ -16,10 +16,10 @@ NAME="${NAME:-churn}"
 ZONE="${ZONE:-us-central1-a}"
 ACCELERATOR="${ACCELERATOR:-v5litepod-4}"
 RUNTIME="${RUNTIME:-v2-alpha-tpuv5-lite}"
-PRESET="${PRESET:-cifar10}"
+PRESET="${PRESET:-experiments/reproducibility/presets.py:cifar10}"
 REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=4}"
-OUT="${OUT:-/mnt/shared/runs/$PRESET}"
+OUT="${OUT:-/mnt/shared/runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
 SOURCE="${SOURCE:-}" # a wheel that `make dist` built, next to that of churn-compare, or a requirement for pip
 CREATE="${CREATE:-yes}" # no: it is there already
@@ -78,6 +78,9 @@ there() { ! $dry && gcloud compute tpus tpu-vm describe "$NAME" --zone "$ZONE" >
 if [[ "$CREATE" != no ]] && ! there; then
   run gcloud compute tpus tpu-vm create "$NAME" --zone "$ZONE" \
     --accelerator-type "$ACCELERATOR" --version "$RUNTIME"
+fi
+if [[ "$PRESET" == experiments/* ]]; then # of a paper, from the clone where this runs
+  run gcloud compute tpus tpu-vm scp --recurse experiments "$NAME:" --zone "$ZONE" --worker=all
 fi
 on_all() { run gcloud compute tpus tpu-vm ssh "$NAME" --zone "$ZONE" --worker=all --command "$1"; }
 if [[ "$SOURCE" == *.whl ]]; then # installed from a copy on every host

@@ -3,11 +3,11 @@
 #
 #     bash workstation_gpu.sh [--dry-run]
 #
-# Installs once into ENVIRONMENT. Ctrl-C saves; the same command goes on.
+# PRESET is looked for where it runs. Installs once into ENVIRONMENT. Ctrl-C saves; the same command goes on.
 set -euo pipefail
 
-PRESET="${PRESET:-cifar10-resnet32}"
-OUT="${OUT:-runs/$PRESET}"
+PRESET="${PRESET:-experiments/reproducibility/presets.py:cifar10_resnet32}"
+OUT="${OUT:-runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-$HOME/tensorflow_datasets}"
 ENVIRONMENT="${ENVIRONMENT:-$HOME/churn}"
 SOURCE="${SOURCE:-}" # a clone, a wheel, or a requirement for pip: /path/to/churn_jax[cuda]

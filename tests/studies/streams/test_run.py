@@ -17,6 +17,7 @@ from churn_jax.studies.streams.run import stream_run
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.progressive import StreamResult
 from churn_jax.training.run import Interrupted
+from tests.experiments.presets import stream
 from tests.reports.fake_stream import totals, write_row
 
 
@@ -151,7 +152,7 @@ def test_a_warm_start_that_leaves_nothing_is_refused(trained, tmp_path):
 
 
 def test_a_study_of_a_users_table_says_what_it_needs(tmp_path):
-    data = stream_preset("ad-table3-adult").data
+    data = stream("ad-table3-adult").data
     with pytest.raises(StudyError, match=r"needs --data FILE: .*prepare.py adult RAW"):
         open_stream(data)
     with pytest.raises(StudyError, match=r"gone.csv does not exist; .*prepare.py"):

@@ -1,0 +1,154 @@
+"""What a paper reports, for reports to show next to what was measured.
+
+`FILE.csv:TABLE` names a table of a file such as `experiments/elodi/published.csv`: a
+line per number, `table,row,quantity,value,std,note`, as it is printed. Quantities in
+the paper's `percent` are times 100, the note says why a number must not be relied upon,
+or of a quantity in `derived`, which is printed nowhere, what it was computed from.
+Lines without a row are facts of a table: its title, number of runs, data set, networks
+(as in `churn_jax.models`), epochs and numbers of examples where the paper says them,
+and the tables that complete it. Lines without a table are facts of the paper.
+
+Here they become fractions, the unit of every measured number. A published number is
+context, never a target: it comes from other hardware, and often from other data.
+"""
+
+import csv
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["Published", "PublishedTable", "published", "published_places"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """One number of a paper.
+
+    Attributes:
+        mean: over the paper's runs; shares (accuracy, churn, ECE, ...) as fractions.
+        std: standard deviation over those runs; None for a setting or a cost, and in
+            papers that print none.
+        doubtful: whether the cell must not be relied upon.
+        note: why it is doubtful, or what it was computed from; empty otherwise.
+        source: where it is printed, such as `"Table 2"`.
+        derived: whether it is printed nowhere and was computed from what is.
+    """
+
+    mean: float
+    std: float | None = None
+    doubtful: bool = False
+    note: str = ""
+    source: str = ""
+    derived: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What a reader is told with the number: `doubtful`, `derived` or nothing."""
+        return "doubtful" if self.doubtful else "derived" if self.derived else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedTable:
+    """The rows of one table for one data set.
+
+    Attributes:
+        title: data set and network.
+        runs: how many runs the paper has per row; 0 where it does not say.
+        citation: authors, title, year.
+        url: where the paper is.
+        rows: method name to metric to `Published`; names as in the presets.
+        data: name of the data set; empty where it is private.
+        networks: of the rows, a name of `churn_jax.models.available()` and widths.
+        epochs: length of training; this and the next two are None where unknown.
+        train: number of training examples.
+        test: number of test examples.
+    """
+
+    title: str
+    runs: int
+    citation: str
+    url: str
+    rows: Mapping[str, Mapping[str, Published]]
+    data: str = ""
+    networks: tuple[str, ...] = ()
+    epochs: int | None = None
+    train: int | None = None
+    test: int | None = None
+
+
+def published_places(file: str) -> tuple[str, ...]:
+    """The places that `published` takes of a file, in its order."""
+    tables = dict.fromkeys(line["table"] for line in _lines(file))
+    return tuple(f"{file}:{table}" for table in tables if table)
+
+
+def published(place: str) -> PublishedTable | None:
+    """The table `FILE.csv:TABLE`; None if there is no such file or table here.
+
+    It also holds what other tables say about the same models: `table2` of the first
+    paper has the 2-ensemble and the inference costs of Table 7, the ECE of Table 4 and
+    the coefficients of Table 5; each number names its `source`.
+
+    [reproducibility] Table 2; [anti-distillation] Table 1; [diversity] Table 1;
+    [elodi] Table 1.
+    """
+    file, _, name = place.rpartition(":")
+    if not Path(file).is_file():
+        return None
+    facts: dict[str, dict[str, str]] = {}
+    cells: dict[str, list[dict[str, str]]] = {}
+    for line in _lines(file):
+        if line["row"]:
+            cells.setdefault(line["table"], []).append(line)
+        else:
+            facts.setdefault(line["table"], {})[line["quantity"]] = line["value"]
+    if name not in facts or not name:
+        return None
+    paper, own = facts[""], facts[name]
+    rows: dict[str, dict[str, Published]] = {}
+    for part in (name, *_list(own.get("completed_by"))):
+        source = facts[part].get("source") or _source(part)
+        for cell in cells[part]:
+            row = rows.setdefault(cell["row"], {})
+            row.setdefault(cell["quantity"], _number(cell, paper, source))
+    numbers = {
+        key: int(own[key]) if key in own else None
+        for key in ("epochs", "train", "test")
+    }
+    return PublishedTable(
+        title=own["title"],
+        runs=int(own["runs"]),
+        citation=paper["citation"],
+        url=paper["url"],
+        rows=rows,
+        data=own.get("data", ""),
+        networks=tuple(_list(own.get("networks"))),
+        **numbers,
+    )
+
+
+def _lines(file: str) -> list[dict[str, str]]:
+    with open(file, encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def _list(text: str | None) -> list[str]:
+    return text.split("; ") if text else []
+
+
+def _number(cell: Mapping[str, str], paper: Mapping[str, str], source: str):
+    mean, std = float(cell["value"]), float(cell["std"]) if cell["std"] else None
+    if cell["quantity"] in _list(paper["percent"]):
+        # Rounded, so that 5.72 becomes 0.0572 and not its neighbour.
+        mean = round(mean / 100, 6)
+        std = None if std is None else round(std / 100, 6)
+    derived = cell["quantity"] in _list(paper.get("derived"))
+    doubtful = bool(cell["note"]) and not derived
+    return Published(mean, std, doubtful, cell["note"], source, derived)
+
+
+def _source(part: str) -> str:
+    """`Table 2` of `table2/cifar10`."""
+    where = part.partition("/")[0]
+    word = where.rstrip("0123456789")
+    return f"{word.capitalize()} {where[len(word) :]}"

@@ -1,0 +1,207 @@
+"""A finished study prepared for the analyses: its rows, its networks, its examples."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.data import Dataset, Split
+from churn_jax.setting_checks import check_least
+from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.inputs import StudyError
+from experiments.diversity.networks import RowNetworks, Structure
+
+
+@dataclasses.dataclass(frozen=True)
+class DiversityOptions:
+    """What is computed of a finished study.
+
+    Attributes:
+        rows: names of rows; empty is all that have finished.
+        examples: of the training split, the test split, a foreign or a corrupted set
+            that are looked at, evenly spaced; all where there are fewer.
+        jacobian_examples: the same, for the Jacobians.
+        bins: of confidence.
+        temperature: of the softmax before the KL of teachers and of students; a loss at
+            tau = 4 sees that at 4, and the paper's figures have 1.
+        draws: S, of a perturbation for a signal-to-noise ratio.
+        batch: examples whose gradient that is of.
+        ood: a data set whose test images are foreign; empty is none.
+        types: kinds of corruption; empty is all.
+        severities: of corruptions; empty is all.
+        seed: of guides and noise.
+    """
+
+    rows: tuple[str, ...] = ()
+    examples: int = 2000
+    jacobian_examples: int = 500
+    bins: int = 10
+    temperature: float = 1.0
+    draws: int = 50
+    batch: int = 64
+    ood: str = ""
+    types: tuple[str, ...] = ()
+    severities: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self):
+        """Checks the counts."""
+        for name in ("examples", "jacobian_examples", "bins", "batch"):
+            check_least(name, getattr(self, name), 1)
+        check_least("draws", self.draws, 2)
+        if not 0.0 < self.temperature < math.inf:
+            raise ValueError(
+                f"temperature must be positive and finite; got {self.temperature}"
+            )
+
+
+class Part(NamedTuple):
+    """A piece of a section; `stamp` says what its row was trained as."""
+
+    key: str
+    stamp: str
+    compute: Callable[[], tuple[Any, np.ndarray | None]]
+
+
+class AnalysedStudy:
+    """The study, and what has been restored of it."""
+
+    def __init__(self, study: FinishedStudy, options: DiversityOptions):
+        """Finds the rows."""
+        if not isinstance(study.dataset, Dataset):
+            raise StudyError(
+                f"{study.config.data.name} is a stream; these analyses take data sets "
+                "that lie in memory"
+            )
+        self.study, self.options = study, options
+        self.dataset: Dataset = study.dataset
+        names = options.rows or tuple(
+            spec.name for spec in study.config.methods if study.finished(spec)
+        )
+        self.rows = tuple(study.spec(name) for name in dict.fromkeys(names))
+        if not self.rows:
+            raise StudyError(f"no row of {study.out} has been trained yet")
+        self._structures: dict[str, Structure] = {}
+        self._networks: dict[str, RowNetworks] = {}
+
+    def networks(self, name: str) -> RowNetworks:
+        """A row's networks, restored once."""
+        if name not in self._networks:
+            spec = self.study.spec(name)
+            trained = self.study.restore(spec)
+            self._networks[name] = RowNetworks.of(spec, trained, self._structures)
+        return self._networks[name]
+
+    def stamp(self, *specs: MethodSpec, extra: Any = ()) -> str:
+        """A short name of what rows were trained as, and of `extra` JSON values."""
+        folder, config = self.study.folder, self.study.config
+        parts: list[Any] = [
+            [to_json((spec, *config.dependencies(spec))), folder.row(spec.name).seconds]
+            for spec in specs
+        ]
+        parts.append(extra)
+        parts += [to_json(config.train), to_json(config.model)]
+        text = json.dumps([parts, self.dataset.fingerprint], sort_keys=True)
+        return hashlib.sha1(text.encode()).hexdigest()[:16]
+
+    def runs(self, *specs: MethodSpec) -> list[int]:
+        """The replicas that did not stop in any of the rows."""
+        stopped = {
+            replica
+            for spec in specs
+            for replica in self.study.folder.row(spec.name).stopped_replicas
+        }
+        count = self.study.config.train.replicas
+        return [r for r in range(count) if r not in stopped]
+
+    def parts(
+        self,
+        compute: Callable[..., tuple[Any, np.ndarray | None]],
+        specs: Iterable[tuple[MethodSpec, ...]],
+        extra: Callable[[MethodSpec, int], Any] = lambda spec, run: (),
+    ) -> list[Part]:
+        """One part per replica of rows, which may come with their teachers."""
+        return [
+            Part(
+                f"{rows[0].name}/{run}",
+                self.stamp(*rows, extra=extra(rows[-1], run)),
+                functools.partial(compute, self, *rows, run),
+            )
+            for rows in specs
+            for run in self.runs(*rows)
+        ]
+
+    def several(self) -> list[MethodSpec]:
+        """The rows with several members."""
+        return [spec for spec in self.rows if spec.method.members > 1]
+
+    def teacher_of(self, spec: MethodSpec) -> MethodSpec | None:
+        """The ensemble whose m-th network member m of a row is compared with.
+
+        The row's own teacher, or for a row without one the first ensemble that
+        teaches another as many members; None where there is none.
+        """
+        config = self.study.config
+        if spec.teacher is not None:
+            return config.spec(spec.teacher)
+        for other in config.methods:
+            if other.teacher is None or other.teacher == spec.name:
+                continue
+            pairs = other.method.one_to_one
+            if pairs and other.method.members == spec.method.members:
+                return config.spec(other.teacher)
+        return None
+
+    def teachers(self) -> list[MethodSpec]:
+        """The selected rows that teach another and have several members."""
+        taught_by = {spec.teacher for spec in self.study.config.methods}
+        return [spec for spec in self.several() if spec.name in taught_by]
+
+    def students(self) -> list[MethodSpec]:
+        """Selected rows whose members can be compared with a teacher each."""
+        found = []
+        for spec in self.several():
+            teacher = self.teacher_of(spec)
+            if teacher is None or not self.study.finished(teacher):
+                continue
+            if spec.method.members <= teacher.method.members:
+                if spec.name != teacher.name and spec not in self.teachers():
+                    found.append(spec)
+        return found
+
+    def train(self, spec: MethodSpec) -> Split:
+        """The examples that a row was trained on."""
+        train = self.study.inputs.of(spec).dataset.train
+        if not isinstance(train, Split):
+            raise StudyError(f"{spec.name} was trained on a stream")
+        return train
+
+    def test(self, count: int | None = None) -> Split:
+        """Evenly spaced test examples."""
+        return spaced(self.dataset.test, count or self.options.examples)
+
+
+def spaced(split: Split, count: int) -> Split:
+    """At most so many examples, evenly spaced over the split."""
+    if count >= len(split):
+        return split
+    return split.take(evenly(len(split), count))
+
+
+def evenly(total: int, count: int) -> np.ndarray:
+    """Rows of at most `count` of so many examples, from the first to the last.
+
+    Example:
+        >>> evenly(10, 4).tolist(), evenly(3, 4).tolist()
+        ([0, 3, 6, 9], [0, 1, 2])
+    """
+    if count >= total:
+        return np.arange(total)
+    return np.linspace(0, total - 1, count).astype(int)

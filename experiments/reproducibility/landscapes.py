@@ -1,0 +1,189 @@
+"""Figures 4 and 5 of the first paper as one image: binary losses.
+
+    python -m experiments.reproducibility.landscapes --out landscapes.png
+
+`p` is the probability of the true class, `f` its score with `p = sigmoid(f)`. All in
+log-space: a score of 1000 or a probability of 0 gives the limit, not NaN. NumPy,
+float64; the losses that train are in `churn_jax.losses`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from churn_compare.documents.plotting import drawing, line_style
+
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def entropy_regularized_log_loss(probs: ArrayLike, alpha: float) -> NDArray[np.float64]:
+    """The regularised log-loss, `(1 - alpha) (-log p) + alpha H_bin(p)`.
+
+    `H_bin(p) = -p log p - (1 - p) log(1 - p)` in nats.
+
+    Args:
+        probs: `[...]` in [0, 1], probability of the true class.
+        alpha: weight of the entropy, in [0, 1]; 0 is the log-loss.
+
+    Returns:
+        `[...]` float64 in nats, at least 0; infinite at `p = 0` unless alpha is 1.
+
+    Raises:
+        ValueError: a probability or alpha is outside [0, 1].
+
+    Example:
+        >>> [round(float(v), 4) for v in entropy_regularized_log_loss([0.5, 1.0], 0.5)]
+        [0.6931, 0.0]
+
+    References:
+        [reproducibility] Fig. 4 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    probs = np.asarray(probs, np.float64)
+    if not np.all((probs >= 0) & (probs <= 1)):
+        raise ValueError("probs must lie in [0, 1]")
+    _check_alpha(alpha)
+    entropy = special.entr(probs) + special.entr(1.0 - probs)
+    with np.errstate(divide="ignore"):
+        # At alpha = 1 the log-loss has weight 0, also where it is infinite.
+        log_loss = -np.log(probs) if alpha < 1 else np.zeros_like(probs)
+    return (1.0 - alpha) * log_loss + alpha * entropy
+
+
+def entropy_regularized_logistic_loss(
+    scores: ArrayLike, alpha: float
+) -> NDArray[np.float64]:
+    """The same of a score, `(1 - alpha) (-log s(f)) + alpha H_bin(s(f))`.
+
+    With s the sigmoid, `-log s(f) = log(1 + exp(-f))`, and as `1 - s(f) = s(-f)`, the
+    entropy is `s(f) log(1 + exp(-f)) + s(-f) log(1 + exp(f))`: no logarithm is taken of
+    a probability that has rounded to 0.
+
+    Args:
+        scores: `[...]`, score of the true class against the other one.
+        alpha: weight of the entropy, in [0, 1]; 0 is the logistic loss.
+
+    Returns:
+        `[...]` float64 in nats, at least 0.
+
+    Raises:
+        ValueError: alpha is outside [0, 1].
+
+    Notes:
+        As f goes to minus infinity the slope goes to `-(1 - alpha)`: a confident wrong
+        prediction costs less the larger alpha, and nothing at alpha = 1.
+
+    Example:
+        >>> loss = entropy_regularized_logistic_loss([-1000.0, 0.0, 1000.0], 0.25)
+        >>> [round(float(v), 4) for v in loss]
+        [750.0, 0.6931, 0.0]
+
+    References:
+        [reproducibility] Fig. 4 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    scores = np.asarray(scores, np.float64)
+    _check_alpha(alpha)
+    right, wrong = np.logaddexp(0.0, -scores), np.logaddexp(0.0, scores)
+    entropy = special.expit(scores) * right + special.expit(-scores) * wrong
+    return (1.0 - alpha) * right + alpha * entropy
+
+
+def tempered_logistic_loss(
+    scores: ArrayLike, temperature: float
+) -> NDArray[np.float64]:
+    """The logistic loss at a temperature, `-log s(f / tau)`.
+
+    Args:
+        scores: `[...]`, score of the true class against the other one.
+        temperature: tau, positive; 1 is the logistic loss.
+
+    Returns:
+        `[...]` float64 in nats, at least 0.
+
+    Raises:
+        ValueError: the temperature is not positive.
+
+    Notes:
+        Not multiplied by tau^2, which distillation does to keep gradients of one size.
+
+    Example:
+        >>> [round(float(v), 4) for v in tempered_logistic_loss([-1000.0, 0.0], 2.0)]
+        [500.0, 0.6931]
+
+    References:
+        [reproducibility] Fig. 5 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive; got {temperature}")
+    return np.logaddexp(0.0, -np.asarray(scores, np.float64) / temperature)
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha must lie in [0, 1]; got {alpha}")
+
+
+def save_landscapes(
+    path,
+    alphas: Sequence[float] = ALPHAS,
+    temperatures: Sequence[float] = TEMPERATURES,
+) -> Path:
+    """Draws the three losses ([reproducibility] Fig. 4, Fig. 5)."""
+    # The paper does not print its values of alpha and tau; these are ours.
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise ValueError(f"{path}: must end in {', '.join(FORMATS)}")
+    probs = np.linspace(0.0, 1.0, 501)[1:]
+    scores = np.linspace(-6.0, 6.0, 481)
+    panels = (
+        (probs, entropy_regularized_log_loss, alphas, "α", "Probability p"),
+        (scores, entropy_regularized_logistic_loss, alphas, "α", "Score f"),
+        (scores, tempered_logistic_loss, temperatures, "τ", "Score f"),
+    )
+    titles = (
+        "Entropy-regularised log-loss",
+        "Entropy-regularised logistic loss",
+        "Logistic loss at a temperature",
+    )
+    with drawing(12.0, 3.8) as (figure, _):
+        for axes, (x, loss, values, symbol, label), title in zip(
+            figure.subplots(1, 3), panels, titles, strict=True
+        ):
+            for i, value in enumerate(values):
+                style = line_style(i, f"{symbol} = {value:g}") | {"marker": None}
+                axes.plot(x, loss(x, value), **style, linewidth=1.8)
+            axes.set_title(title, fontsize=11)
+            axes.set(xlabel=label, ylabel="Loss, nats", ylim=(0, 5))
+            axes.legend()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=120)
+    return path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes the image; 2 for a file that cannot be written."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.reproducibility.landscapes",
+        description="Figures 4 and 5 of the first paper: binary loss landscapes.",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
+    arguments = parser.parse_args(argv)
+    try:
+        print(save_landscapes(arguments.out))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+from tests.reports.conftest import drawn
+
+__all__ = ["drawn"]

@@ -1,0 +1,287 @@
+"""Tables, figures and files of `churn-jax displacement`, from made-up networks."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_compare.store import Predictions, PredictionsError, save_predictions
+from churn_jax.analysis import ensemble_displacement_norms
+from churn_jax.reports.artefacts import ReportError, read_study
+from experiments.elodi.displacement_figures import (
+    errors_and_flips,
+    flip_kinds,
+    flip_ranks,
+    norm_histograms,
+    plane_figure,
+    top_shares,
+    two_classes,
+    two_features,
+)
+from experiments.elodi.displacement_numbers import (
+    DisplacementOptions,
+    FeatureSpace,
+    Networks,
+    compare_features,
+    read_networks,
+)
+from experiments.elodi.displacement_report import (
+    displacement_report,
+    parts_of,
+    write_displacement,
+)
+from tests.reports.fake_study import noisy_logits, write_study
+
+R, N, C = 8, 60, 4
+FEW = DisplacementOptions(images=3, sizes=(1, 2), draws=40, resamples=9)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three rows; `fewer` does not know the last class, and a replica of it stopped."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(N) % C
+    rows = {row: noisy_logits(rng, labels, R, C, margin=1.5) for row in ("old", "new")}
+    rows["new"] += 0.5 * np.eye(C)[labels]
+    fewer = noisy_logits(rng, labels, R + 1, C)
+    fewer[..., 3] = UNKNOWN_LOGIT
+    fewer[R] = np.nan
+    stopped = {"fewer": [{"replica": R, "term": "loss", "step": 3}]}
+    return write_study(
+        tmp_path_factory.mktemp("displacement") / "study",
+        rows | {"fewer": fewer, "absent": None},
+        labels,
+        stopped=stopped,
+        title="A <study>",
+    )
+
+
+@pytest.fixture(scope="module")
+def written(folder):
+    """The report with a figure of each kind, written, and the parts it told of."""
+    parts = []
+    report = displacement_report(
+        folder,
+        "old",
+        "new",
+        FEW,
+        heterogeneous=("old", "new"),
+        draw=False,
+        on_part=parts.append,
+    )
+    found, networks = report.comparisons[1], read_networks(report.study, ["old", "new"])
+    pictures = (
+        errors_and_flips(report.updates),
+        plane_figure(
+            two_features(space_of(networks, width=2), networks, "old", "new"),
+            name="figure11",
+            label=found.label,
+            draws=20,
+            seed=0,
+        ),
+        flip_ranks(found, "figure4"),
+        norm_histograms(found.norms, "figure5"),
+        top_shares(found, "top"),
+    )
+    report = dataclasses.replace(report, pictures=pictures)
+    write_displacement(report, folder / "out", command="churn-jax displacement <run>")
+    return report, folder / "out", parts
+
+
+def test_page_tables_and_figures_are_written(written):
+    report, out, parts = written
+    page = (out / "displacement.html").read_text()
+    assert page.count("<svg") == 5
+    for picture in report.pictures:
+        name = picture.name
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        svg = (out / f"{name}.svg").read_text()
+        assert svg.startswith("<svg xmlns=") and "currentColor" not in svg
+    assert "A &lt;study&gt;" in page and "displacement &lt;run&gt;" in page
+    assert "://" not in page.replace("http://www.w3.org", "")
+    assert "8 networks of a kind are few" in page
+    text = (out / "displacement.md").read_text()
+    for caption in (
+        "How far logits move, Old, 8 networks",
+        "How far logits move, Old → New, 8 and 8 networks",
+        "Updates, Old → New",
+        "Updates, Heterogeneous of Old, New",
+    ):
+        assert caption in text
+    assert len(parts) == parts_of(FEW, same=False) == 6
+
+
+def test_numbers_are_those_of_the_analysis(folder, written):
+    report, out, _ = written
+    record = json.loads((out / "displacement.json").read_text())
+    own, other = report.comparisons
+    assert record["comparisons"][1]["label"] == "Old → New"
+    for found, entry in zip((own, other), record["comparisons"], strict=True):
+        assert [fit["size"] for fit in entry["fits"]] == [1, 2]
+        np.testing.assert_allclose(
+            entry["fits"][0]["distance"], found.norms.fits[0].distance
+        )
+        # All pairs of single networks: the mean norm is that of 4 x 4 or 8 x 8 pairs.
+    networks = read_networks(read_study(folder), ["old", "new"])
+    a, b = (networks[row].logits[:, [0, 30, 59]] for row in ("old", "new"))
+    pairs = np.linalg.norm(a[:, None] - b[None], axis=-1)
+    spread = pairs.std(axis=(0, 1)) / np.sqrt(FEW.draws)
+    gap = np.abs(other.norms.fits[0].observed - pairs.mean(axis=(0, 1)))
+    assert (gap < 5 * spread).all()
+    # Drawn histograms are of the norms that were tested, with the key of their size.
+    drawn = own.norms.drawn[2]
+    np.testing.assert_allclose(
+        drawn.mean(axis=0), own.norms.fits[1].observed, rtol=1e-12
+    )
+    key = jax.random.fold_in(jax.random.key(FEW.seed), 2)
+    norms = ensemble_displacement_norms(a, size=2, draws=40, key=key)
+    np.testing.assert_array_equal(norms, drawn)
+    assert other.norms.ids == ("0", "30", "59") and not own.norms.centre.any()
+    assert sum(entry["flip_ranks"]["1"]) > 0 and entry["flip_ranks"]["1"][0] == 0
+    shares = entry["top_classes"]["shares"]["2"]
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(1)
+    rates = np.array(record["heterogeneous"]["updates"]["negative_flip_rate"])
+    assert rates.shape == (2, 40) and (rates > 0).any()
+
+
+def test_classes_that_a_row_does_not_know_are_left_out(folder):
+    study = read_study(folder)
+    found = read_networks(study, ["old", "fewer"])
+    for networks in found.values():
+        assert networks.classes.tolist() == [0, 1, 2]
+        assert networks.logits.shape == (R, 45, 3)  # without the replica that stopped
+        assert networks.labels.max() == 2 and len(networks.ids) == 45
+    assert read_networks(study, ["old"])["old"].logits.shape == (R, N, C)
+    options = DisplacementOptions(images=1, sizes=(1,), draws=5, resamples=1)
+    report = displacement_report(folder, "fewer", "fewer", options, draw=False)
+    assert report.classes == 3 and report.examples == 45 and not report.pictures
+
+
+def test_predictions_of_any_framework_take_part(folder, tmp_path):
+    own = read_networks(read_study(folder), ["old"])["old"]
+    elsewhere = Predictions(own.ids, own.labels, 2 * own.logits)
+    file = str(save_predictions(tmp_path / "theirs.npz", elsewhere))
+    found = read_networks(read_study(folder), ["old", file])
+    np.testing.assert_allclose(found[file].logits, 2 * own.logits, rtol=1e-6)
+    assert found[file].label == file
+    other = Predictions(own.ids + 1, own.labels, own.logits)
+    save_predictions(tmp_path / "other.npz", other)
+    with pytest.raises(PredictionsError, match="the examples differ"):
+        read_networks(read_study(folder), ["old", str(tmp_path / "other.npz")])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sizes", "mixed", "message"),
+    [
+        ("odl", "new", (1,), (), "has no row 'odl'; did you mean old?"),
+        ("absent", "new", (1,), (), "has the row absent finished?"),
+        ("old", "new", (1, 5), (), "ensembles of 5 need as many networks"),
+        ("old", "new", (1,), ("old",), "at least two rows"),
+        ("old", "new", (1, 9), ("old", "new"), "heterogeneous ensembles of"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(folder, old, new, sizes, mixed, message):
+    options = DisplacementOptions(images=1, draws=2, sizes=sizes)
+    with pytest.raises(ReportError) as error:
+        displacement_report(folder, old, new, options, heterogeneous=mixed)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sizes": (0, 1)}, "sizes must be at least 1"),
+        ({"sizes": (2, 2)}, "sizes must increase"),
+        ({"draws": 0}, "draws must be at least 1"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        DisplacementOptions(**fields)
+
+
+def test_the_two_classes_are_those_that_are_confused_and_an_image_that_flips():
+    labels = np.array([0, 0, 1, 2, 2, 2])
+    logits = np.tile(5.0 * np.eye(3)[labels], (4, 1, 1))
+    logits[0, 3] = [9, 0, 0]  # an old network takes one of class 2 for 0
+    logits[2:, 4] = [9, 0, 0]  # the new networks, the second half, another one
+    networks = Networks("a", np.arange(6), labels, logits, np.array([3, 4, 7]))
+    found = two_classes(networks, None)
+    assert found.classes == (3, 7)  # by their ids
+    assert found.labels.tolist() == [0, 0, 1, 1, 1] and found.marked == 3
+    assert found.old.shape == found.new.shape == (2, 5, 2)
+    kinds = flip_kinds(found, found.old[0], found.new[0])
+    assert kinds == ["same", "same", "positive flip", "negative flip", "same"]
+    right = networks.logits[1:2].repeat(2, axis=0)
+    never = Networks("a", networks.ids, labels, right, networks.classes)
+    assert two_classes(never, None).classes == (3, 4)
+
+
+def space_of(networks, one_reference=True, width=C):
+    """Features whose first columns a head of the reference turns into the logits.
+
+    Of fewer than C it makes the logits that come closest.
+    """
+    rng = np.random.default_rng(1)
+    kernel, bias = rng.normal(size=(width, C)), rng.normal(size=C)
+    features = {}
+    for row, found in networks.items():
+        own = (found.logits - bias) @ np.linalg.pinv(kernel)
+        more = rng.normal(size=(*own.shape[:-1], 2))
+        features[row] = np.concatenate([own, more], axis=-1)
+    ids = next(iter(networks.values())).ids
+    return FeatureSpace("Reference", one_reference, ids, features, kernel, bias)
+
+
+def test_two_features_are_judged_by_the_references_head(folder):
+    networks = read_networks(read_study(folder), ["old", "new"])
+    space = space_of(networks, width=2)
+    plane = two_features(space, networks, "old", "new")
+    assert len(plane.classes) == 3 and plane.classes == tuple(sorted(plane.classes))
+    assert plane.old.shape == plane.new.shape == (R, len(plane.labels), 2)
+    places = np.isin(networks["old"].labels, plane.classes).nonzero()[0]
+    places = places[np.linspace(0, len(places) - 1, 40).round().astype(int)]
+    shown = space.features["new"][:, places, :2]
+    np.testing.assert_array_equal(plane.new, shown)
+    scores = (shown @ space.kernel + space.bias)[..., list(plane.classes)]
+    right = np.array(plane.classes)[scores.argmax(-1)] == networks["old"].labels[places]
+    np.testing.assert_array_equal(plane.right(plane.new), right)
+    halves = two_features(space, networks, "old", "old")
+    assert halves.old.shape[0] == halves.new.shape[0] == R // 2
+
+
+def test_features_are_compared_as_logits_are(folder, tmp_path):
+    networks = read_networks(read_study(folder), ["old", "new"])
+    space = space_of(networks, one_reference=False)
+    options = dataclasses.replace(FEW, sizes=(2,), resamples=1)
+    report = displacement_report(folder, "old", "new", options, space=space, draw=False)
+    assert report.features is not None
+    own, other = report.features.norms
+    old, new = (f[:, [0, 30, 59], :C].mean(axis=0) for f in space.features.values())
+    np.testing.assert_allclose(other.centre, np.linalg.norm(old - new, axis=-1))
+    assert own.label == "Old" and not own.centre.any()
+    # The reference's head gives the networks' own logits, so their means agree.
+    for found in report.features.agreement.values():
+        assert found.agreement == 1 and found.relative_distance < 1e-5
+    write_displacement(report, tmp_path)
+    text = (tmp_path / "displacement.md").read_text()
+    assert "How far features move, Old → New, 8 and 8 networks" in text
+    assert "features of other rows live in several spaces" in " ".join(text.split())
+    assert "| Old | 100.00 | 0.000 |" in text
+    record = json.loads((tmp_path / "displacement.json").read_text())["features"]
+    assert record["agreement"]["New"]["agreement"] == 1.0
+    assert len(record["norms"]) == 2
+
+
+def test_features_of_other_networks_or_too_few_columns_are_refused(folder):
+    networks = read_networks(read_study(folder), ["old"])
+    space = space_of(networks)
+    own = space.features["old"]
+    narrow = dataclasses.replace(space, features={"old": own[..., :3]})
+    fewer = dataclasses.replace(space, features={"old": own[1:]})
+    for wrong, message in ((narrow, "has 3 features, the"), (fewer, "7 networks and")):
+        with pytest.raises(ReportError, match=message):
+            compare_features(wrong, networks, "old", "old", FEW)

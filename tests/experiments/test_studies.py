@@ -1,0 +1,393 @@
+import dataclasses
+import doctest
+import importlib
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from churn_compare.store import load_predictions
+from churn_jax.configuration.codec import replaced
+from churn_jax.methods import ELODI, AntiDistillation
+from churn_jax.reports.members import MEMBERS, load_members
+from churn_jax.reports.published import published
+from churn_jax.studies import run_study
+from churn_jax.studies.presets import preset, tiny
+from churn_jax.training.optim import make_schedule
+from churn_jax.training.program import make_program
+from churn_jax.training.run import Run
+from tests.experiments.presets import STUDIES, study
+
+every_preset = pytest.mark.parametrize("name", STUDIES)
+
+
+@every_preset
+def test_tiny_form_is_two_replicas_and_two_epochs_of_the_same_study(name):
+    whole, small = study(name), study(f"{name}:tiny")
+    assert small == tiny(whole)
+    trains = [spec.config(small.train) for spec in small.methods]
+    assert {(train.replicas, train.epochs) for train in trains} == {(2, 2)}
+    rows = [[(spec.name, spec.method) for spec in c.methods] for c in (small, whole)]
+    assert rows[0] == rows[1]
+    # Everything else that is trained with is the study's: seeds, optimiser, images.
+    for field in ("optimizer", "seeds", "augmentation", "sample"):
+        assert getattr(small.train, field) == getattr(whole.train, field)
+    if name == "digits":
+        assert (small.model, small.data) == (whole.model, whole.data)
+    # At least one update in every epoch.
+    size = small.data.train_size or 500  # the digits keep their own
+    examples = {spec.train_size or size for spec in small.methods}
+    assert max(examples) <= 500 and small.data.validation <= 600
+    assert min(examples) >= small.train.batch_size
+
+
+def _full_forms():
+    """A preset of every network, data and schedule: others build the same."""
+    seen = {}
+    for name in STUDIES:
+        config = study(name)
+        row = config.spec(config.baseline)
+        parts = (config.data.name, row.model or config.model, row.models)
+        optimizer = row.config(config.train).optimizer
+        rule = (optimizer.schedule, optimizer.warmup_epochs, optimizer.step_epochs)
+        seen.setdefault(repr((*parts, row.method.members, rule)), name)
+    return seen.values()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _full_forms())
+def test_full_form_builds_its_network_and_schedule(name):
+    """Builds the full network at its real size, without computing anything."""
+    config = study(name)
+    baseline = config.spec(config.baseline)
+    # Weights to start from are a user's; the form of the network is not.
+    model = dataclasses.replace(baseline.model or config.model, pretrained="")
+    baseline = dataclasses.replace(baseline, model=model)
+    shape = _SHAPES.get(config.data.name, (28, 28, 1))
+    if tokens := config.model.name in _OF_TEXTS:
+        shape = (config.data.sequence_length,)
+    groups = baseline.groups(config.model, 10)
+    run = Run(name, baseline.method, groups, baseline.config(config.train))
+    program, _ = make_program(run, shape, steps_per_epoch=100, tokens=tokens)
+    length = 100 * run.config.epochs
+    rates = [
+        float(program.optimizer.schedule(at)) for at in (0, length // 4, length // 2)
+    ]
+    optimizer = run.config.optimizer
+    constant = optimizer.schedule == "constant" or not optimizer.warmup_epochs
+    assert 1.0 >= max(rates) > 0.0 and (rates[0] == 1.0) == constant
+
+
+_OF_TEXTS = ("text_encoder", "bert_base", "bert_tiny")
+_SHAPES = {
+    "digits": (8, 8, 1),
+    "svhn_cropped": (32, 32, 3),
+    "cifar10": (32, 32, 3),
+    "cifar100": (32, 32, 3),
+    "tiny_imagenet": (64, 64, 3),
+    "imagenet2012": (224, 224, 3),
+    "i_naturalist2018": (224, 224, 3),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in STUDIES if study(n).published])
+def test_published_numbers_are_there_for_rows_of_the_preset(name):
+    config = study(name)
+    printed = published(config.published)
+    assert printed.data == config.data.name
+    known = set(printed.rows)
+    rows = {spec.name for spec in config.methods}
+    made = rows | {f"{u.old}->{u.new}" for u in config.updates}
+    # Table 6's inner columns cannot be assigned to rows; parts of teachers are none.
+    alone = {"table6": {"column2", "column3"}, "diversity": {"de1", "de2", "de3"}}
+    _, paper, _, place, *_ = re.split("[/:]", config.published)
+    expected = alone.get(paper, alone.get(place) if paper != "elodi" else None)
+    assert known - made == (expected or set())
+    if config.updates:  # a published update is of its new row, or `old->new`
+        return
+    ours = {"init", "data", "ensemble_1", "wide", "ad_5"}
+    ours |= {"ad_0_0001", "ad_0_001", "ad_0_01"}
+    # BatchEnsemble without teachers is in the paper and its numbers are lost.
+    lost = {"single", "scratch"} if paper == "diversity" else set()
+    assert config.baseline in known | lost
+    assert rows - known <= ours | lost
+
+
+def test_cifar_recipe_is_the_papers():
+    train = study("cifar10").train
+    assert (train.epochs, train.batch_size, train.replicas) == (450, 1024, 10)
+    assert train.optimizer.learning_rate == 1.0 and train.optimizer.nesterov
+    schedule = make_schedule(train.optimizer, steps_per_epoch=47, total_steps=450 * 47)
+    found = [float(schedule(47 * e)) for e in (0, 15, 199, 200, 299, 300, 400)]
+    np.testing.assert_allclose(found, [0, 1, 1, 0.1, 0.1, 0.01, 0.001], rtol=1e-5)
+    assert study("cifar10").model.name == "resnet56"
+
+
+def test_anti_distillation_recipe_is_the_papers():
+    config = study("ad-table1")
+    train, optimizer = config.train, config.train.optimizer
+    assert (train.epochs, train.replicas) == (150, 20)
+    assert (optimizer.name, optimizer.learning_rate) == ("adagrad", 0.02)
+    for size in (2, 4, 6, 8):
+        for name, reduction in (("ad-table2", "sum"), ("ad-table2-mean", "mean")):
+            method = study(name).spec(f"ad_{size}").method
+            assert (method.members, method.strength) == (size, 0.5)
+            assert method.label_reduction == reduction
+            plain = dataclasses.replace(method, strength=0.0, label_reduction="sum")
+            assert study(name).spec(f"ensemble_{size}").method == plain
+
+
+@pytest.mark.parametrize(
+    ("form", "reading"),
+    [
+        ("", ("sum", "correlation", "logits")),
+        ("-mean", ("mean", "correlation", "logits")),
+        ("-covariance", ("sum", "covariance", "logits")),
+        ("-probabilities", ("sum", "correlation", "probabilities")),
+    ],
+)
+def test_table_1_has_the_papers_lambdas_in_every_reading(form, reading):
+    first, *methods = [spec.method for spec in study(f"ad-table1{form}").methods]
+    assert [m.strength for m in methods] == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+    assert {(m.members, m.deploy) for m in (first, *methods)} == {(2, "mean_probs")}
+    assert {(m.label_reduction, m.penalty, m.on) for m in methods} == {reading}
+    assert first == dataclasses.replace(
+        AntiDistillation(), strength=0.0, label_reduction="sum"
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in STUDIES if n.startswith("ad-")])
+def test_anti_distillation_studies_are_about_prediction_differences(name):
+    config = study(name)
+    assert config.columns[2:] == (
+        "prediction_difference",
+        "prediction_difference_2",
+        "label_prediction_difference",
+        "hamming_prediction_difference",
+    )
+    for spec in config.methods:
+        seeds = spec.config(config.train).seeds
+        fixed = [f for f in ("init", "order") if getattr(seeds, f) == "fixed"]
+        assert fixed == [f for f in ("init", "order") if spec.name.endswith(f"_{f}")]
+
+
+def test_the_wide_network_has_the_ensembles_number_of_weights():
+    config = study("ad-mnist-losses")
+
+    def weights(name):
+        spec = config.spec(name)
+        (group,) = spec.groups(config.model, 10)
+        images = np.zeros((1, 28, 28, 1), np.float32)
+        shapes = jax.eval_shape(group.network.init, jax.random.key(0), images)
+        count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+        return group.members * count
+
+    assert weights("wide") == pytest.approx(weights("ad"), rel=0.005)
+    assert config.spec("wide").method.members == 1
+
+
+def trains(name):
+    """How every row of a preset is trained, by its name."""
+    config = study(name)
+    return {spec.name: spec.config(config.train) for spec in config.methods}
+
+
+def test_co_distill_ce_of_the_papers_tables_is_anils():
+    for name in ("cifar10", "imagenet", "svhn", "mnist"):
+        method = study(name).spec("codistill_ce").method
+        assert method.update == "independent" and method.refresh_steps > 1
+        assert method.beta_ramp.kind == "step" and method.beta_ramp.steps > 0
+        assert method.divergence == "cross_entropy"
+
+
+def test_table_1_is_the_full_factorial_and_table_6_half_of_it():
+    def cells(name):
+        seeds = [train.seeds for train in trains(name).values()]
+        return [(s.init, s.order, s.augment) for s in seeds]
+
+    levels = ("varied", "fixed")
+    full = {(i, o, a) for i in levels for o in levels for a in ("varied", "off")}
+    for name in ("table1", "table1-mnist"):
+        found = cells(name)
+        assert found[0] == ("varied",) * 3
+        assert len(found) == 8 and set(found) == full
+    for name in ("table6", "table6-mnist"):
+        found = cells(name)
+        assert found[0] == ("varied",) * 3
+        assert all(order == augment for _, order, augment in found)
+        assert len(set(found)) == 4 and ("fixed",) * 3 in found
+
+
+def test_table_3_has_every_row_with_and_without_decay():
+    found = trains("table3-cifar10")
+    decays = {name: train.optimizer.weight_decay for name, train in found.items()}
+    without = {name for name in decays if name.endswith("_wd0")}
+    assert {decays[name] for name in without} == {0.0}
+    assert {decays[name.removesuffix("_wd0")] for name in without} == {1e-4}
+    assert len(decays) == 2 * len(without) == 8
+
+
+def test_design_claims_cover_every_sensible_combination():
+    config = study("claims-mnist")
+    methods = {spec.name: spec.method for spec in config.methods}
+    peers = {
+        (method.divergence, method.update, method.beta_ramp.kind)
+        for name, method in methods.items()
+        if name not in ("baseline", "baseline_init")
+    }
+    assert len(peers) == 3 * 2 * 3 + 3
+    assert ("joint_cross_entropy", "independent", "linear") not in peers
+    proposal = methods["codistill_skl"]
+    assert (proposal.divergence, proposal.update) == ("skl", "joint")
+    assert proposal.beta_ramp.kind == "linear"
+    assert methods["codistill_skl_init"] == proposal
+    assert trains("claims-mnist")["codistill_skl_init"].seeds.init == "fixed"
+    for count in (3, 4):  # the pull on a peer is that of a pair
+        method = methods[f"codistill_skl_{count}"]
+        assert method.members == count
+        assert method.beta * (count - 1) == pytest.approx(proposal.beta)
+
+
+def test_cross_sample_rows_resample_once():
+    for name, train in trains("cross-sample-mnist").items():
+        method = study("cross-sample-mnist").spec(name).method
+        assert train.seeds.sample == "varied"
+        assert (train.sample == "bootstrap") != (method.member_sample == "bootstrap")
+
+
+def test_training_sizes_get_equal_updates():
+    config, found = study("train-size-mnist"), trains("train-size-mnist")
+    batch = config.train.batch_size
+    updates = [found[s.name].epochs * s.train_size / batch for s in config.methods]
+    assert len(updates) == 10
+    assert max(updates) == pytest.approx(min(updates), rel=0.02)
+    whole = study("mnist")
+    assert found[config.baseline] == whole.train
+    assert config.spec(config.baseline).train_size == whole.data.train_size
+
+
+@every_preset
+def test_preset_has_its_baseline_and_every_teacher(name):
+    config = study(name)
+    assert config.name == name and config.title
+    assert config.spec(config.baseline).equation
+    order = [spec.name for spec in config.select(())]
+    assert sorted(order) == sorted(spec.name for spec in config.methods)
+    for spec in config.methods:
+        assert spec.label and spec.equation.startswith("[")
+        if spec.teacher is not None:
+            assert order.index(spec.teacher) < order.index(spec.name)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Noise as `.npz`: grey for LeNet5, coloured for ResNets, tokens for texts."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("images")
+
+    def split(count, shape):
+        pixels = rng.integers(0, 256, (count, *shape), np.uint8)
+        return pixels, rng.integers(0, 10, count)
+
+    for name, shape in (("grey", (12, 12, 1)), ("coloured", (16, 16, 3))):
+        train, test = split(160, shape), split(20, shape)
+        np.savez(
+            folder / name,
+            **dict(zip(("train_image", "train_label"), train)),
+            **dict(zip(("test_image", "test_label"), test)),
+        )
+    texts = {}
+    for name, count in (("train", 160), ("test", 20)):
+        texts[f"{name}_tokens"] = rng.integers(1, 50, (count, 8))
+        texts[f"{name}_label"] = rng.integers(0, 10, count)
+    np.savez(folder / "texts", **texts)
+    return folder
+
+
+def two_updates(config, images, out, *names):
+    """Trains rows of a tiny form on noise for an epoch, which is two updates."""
+    grey = config.model.name in ("lenet5", "mlp")
+    kind = "grey" if grey else "coloured"
+    kind = "texts" if config.model.name in _OF_TEXTS else kind
+    own = [("data.vocabulary", None), ("data.sequence_length", 8), ("train.epochs", 1)]
+    if config.data.name != "digits":
+        own.append(("data.name", str(images / f"{kind}.npz")))
+    if config.data.train_size is None:
+        own.append(("data.train_size", 128))
+    # Noise has ten classes, and few examples of two of them.
+    rows = tuple(dataclasses.replace(row, classes=()) for row in config.methods)
+    config = replaced(dataclasses.replace(config, methods=rows), own)
+    names = names or (config.baseline,)
+    run_study(config, out, only=names)
+    for name in names:
+        folder = out / "methods" / name
+        (line,) = (folder / "metrics.jsonl").read_text().splitlines()
+        examples = config.spec(name).train_size or config.data.train_size
+        assert json.loads(line)["step"] == examples // config.train.batch_size
+        predictions = load_predictions(folder / "predictions.npz")
+        assert predictions.logits.shape[::2] == (2, 10)
+        assert np.all(np.isfinite(predictions.logits))
+        assert not predictions.meta["stopped"]
+        if name == "scratch":  # its members share weights
+            members = config.spec(name).method.members
+            shape = (2, members, *predictions.logits.shape[1:])
+            assert load_members(folder / MEMBERS).logits.shape == shape
+
+
+def test_elodis_tables_have_the_papers_classes_and_eight_guides():
+    for number, classes in ((5, 0), (6, 0), (7, 0), (8, 0), (10, 10), (11, 10)):
+        methods = [spec.method for spec in study(f"elodi-table{number}").methods]
+        used = {m.top_k for m in methods if isinstance(m, ELODI) and m.form == "paper"}
+        assert used == {classes}, number
+    guides = [spec for spec in study("elodi-table8").methods if spec.models]
+    assert {sum(size for _, size in spec.models) for spec in guides} == {8}
+    for spec in study("elodi-fashion-more").methods:
+        train = spec.config(study("elodi-fashion-more").train)
+        assert train.optimizer.weight_decay == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        *((name, ()) for name in STUDIES),
+        ("digits", [spec.name for spec in study("digits").methods]),
+        ("table1-mnist", ["off_init_order"]),
+        ("train-size-mnist", ["baseline_8000"]),
+        ("claims-mnist", ["l1_independent_linear"]),
+        ("cross-sample-mnist", ["twin_bootstrap"]),
+        ("ad-mnist-losses", ["orthogonalized", "wide"]),
+        ("dm-fashion", ["conf_ods"]),
+        ("dm-fashion-more", ["transfer_ods", "averaged_ods", "end2"]),
+    ],
+)
+def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):
+    config = study(f"{name}:tiny")
+    if rows and config.model.name == "lenet5":  # the baseline has shown that it fits
+        config = replaced(config, [("model.name", "mlp"), ("model.features", (8,))])
+    two_updates(config, images, tmp_path, *rows)
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_papers_files_are_true():
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    for file in Path("experiments").glob("[ader]*/*.py"):
+        module = importlib.import_module(".".join(file.with_suffix("").parts))
+        assert doctest.testmod(module, optionflags=flags).failed == 0, file
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("digit", "did you mean digits"),
+        ("digits:small", "digits:tiny"),
+        ("zzz", "known: digits"),
+    ],
+)
+def test_unknown_preset_is_an_error_with_the_closest_names(name, hint):
+    with pytest.raises(ValueError, match=f"unknown preset '{name}'") as error:
+        preset(name)
+    assert hint in str(error.value)
