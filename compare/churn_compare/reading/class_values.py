@@ -84,29 +84,37 @@ NO_LABEL = -1
 
 def with_missing(values: Any, what: str, none: bool = False) -> ClassValues:
     """The same, `NO_LABEL` for examples without a value; all of them with `none`."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
     column = values
     if not hasattr(column, "null_count"):
         if np.asarray(values).dtype.kind in "biu":
             return as_class_values(values, what)
+        import pyarrow as pa
+
         try:
             column = pa.chunked_array([pa.array(np.asarray(values), from_pandas=True)])
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return as_class_values(values, what)
-    missing = np.asarray(column.is_null())
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        blank = pc.equal(pc.utf8_trim_whitespace(column), "")
-        missing = missing | np.asarray(pc.fill_null(blank, True))
+    missing = _missing(column)
     if missing.all() and none:
         return ClassValues(np.full(len(missing), NO_LABEL, np.int64), None)
     if not missing.any() or missing.all():
         return as_class_values(values, what)
-    found = as_class_values(column.filter(pa.array(~missing)), what)
+    found = as_class_values(column.filter(~missing), what)
     numbers = np.full(len(missing), NO_LABEL, np.int64)
     numbers[~missing] = found.numbers
     return ClassValues(numbers, found.names)
+
+
+def _missing(column: Any) -> np.ndarray:
+    """Where an Arrow column has no value, or a blank text."""
+    import pyarrow as pa
+
+    pc = arrow_compute()
+    missing = np.asarray(column.is_null())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        blank = pc.equal(pc.utf8_trim_whitespace(column), "")
+        missing = missing | np.asarray(pc.fill_null(blank, True))
+    return missing
 
 
 def without_space(found: ClassValues, what: str) -> ClassValues:
