@@ -61,11 +61,11 @@ docs: $(VENV)/.installed-docs docs/_build/gallery/.made
 docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
 
-# Runs the tutorials in full and stores their outputs: a quarter of an hour, or NOTEBOOKS=quickstart.
+# Runs the notebooks in full and stores their outputs: a quarter of an hour, or NOTEBOOKS=quickstart.
 notebooks: export JAX_PLATFORMS ?= cpu
 
 notebooks: $(VENV)/.installed-test
-	$(BIN)/python docs/execute_notebooks.py $(NOTEBOOKS)
+	$(BIN)/python colabs/execute.py $(NOTEBOOKS)
 
 # With the lowest versions that pyproject.toml allows, on Python 3.11.
 test-lowest:

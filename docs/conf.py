@@ -1,5 +1,6 @@
 """How Sphinx builds the site: `make docs`."""
 
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -33,7 +34,11 @@ exclude_patterns = ["_build", "extensions", "templates", "README.md"]
 templates_path = ["templates"]
 nitpicky = False
 
-# Pages are MyST Markdown, tutorials are stored executions.
+# Pages are MyST Markdown, tutorials are the notebooks as they are stored.
+for old in (DOCS / "tutorials").glob("*.ipynb"):
+    old.unlink()
+for notebook in (ROOT / "colabs").glob("*.ipynb"):
+    shutil.copy2(notebook, DOCS / "tutorials")
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"

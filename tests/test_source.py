@@ -1,4 +1,4 @@
-"""Install lines, badges and project URLs follow the two settings of pyproject.toml.
+"""Install lines, badges, links and URLs follow the two settings of pyproject.toml.
 
 `python -m tests.test_source` writes them: `[tool.churn-jax]` says where the repository
 is and whether the package is on PyPI.
@@ -20,10 +20,7 @@ RECIPES = {
     "experiments/launch/recipes/tpu_vm.sh": "[tpu]",
     "experiments/launch/recipes/workstation_gpu.sh": "[cuda]",
 }
-NOTEBOOKS = sorted(
-    path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "docs" / "tutorials").glob("*.ipynb")
-)
+NOTEBOOKS = sorted(f"colabs/{path.name}" for path in (ROOT / "colabs").glob("*.ipynb"))
 PLACES = (PYPROJECT, *PAGES, *WORKFLOWS, *RECIPES, *NOTEBOOKS)
 
 NAME = r"churn-jax(?P<extra>\[\w+\])?(?: @ [^\s\"'}]+)?"
@@ -31,6 +28,9 @@ ALONE = r"churn-compare(?: @ [^\s\"'}]+)?"
 FROM_VARIABLE = "${CHURN_COMPARE:?Set CHURN_COMPARE to the source of churn-compare.}"
 FROM_GITHUB = 'env: {CHURN_COMPARE: "${{ vars.CHURN_COMPARE }}"}'
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
+LINK = re.compile(
+    r"\]\((?:\.\./|https://[^)\s]+/blob/main/)((?:docs|colabs)/[^)\s]+\))"
+)
 COLAB = "https://colab.research.google.com/"
 
 
@@ -107,16 +107,16 @@ def recipe(text: str, settings: dict, extra: str) -> str:
 
 def notebook(text: str, settings: dict, place: str) -> str:
     content = json.loads(text)
-    title, install = content["cells"][:2]
+    address, known = settings["repository"], f'SOURCE = "{requirement(settings)}"'
+    linked = rf"]({address}/blob/main/\1" if address else r"](../\1"
+    for cell in content["cells"]:
+        lines = (LINK.sub(linked, line) for line in cell["source"])
+        cell["source"] = [re.sub('^SOURCE = ".*?"', known, line) for line in lines]
+    title = content["cells"][0]
     words = BADGE.sub("", "".join(title["source"]))
     heading, rest = words.split("\n\n", 1)
     words = f"{heading}\n\n{badge(settings, place)}{rest}"
     title["source"] = words.splitlines(keepends=True)
-    known = requirement(settings) or "churn-jax"
-    install["source"] = [
-        re.sub(rf'clone or "{NAME}"', f'clone or "{known}"', line)
-        for line in install["source"]
-    ]
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -147,7 +147,7 @@ def written(root: Path, place: str, settings: dict) -> str:
     if place in WORKFLOWS:
         return workflow(text, settings)
     if place == "README.md":
-        quickstart = badge(settings, "docs/tutorials/quickstart.ipynb")
+        quickstart = badge(settings, "colabs/quickstart.ipynb")
         text = BADGE.sub("", text)
         text = text.replace("\n![", f"\n{quickstart}![", 1)
     return page(text, settings)
@@ -184,6 +184,7 @@ def test_the_settings_reach_every_place_and_leave_it_again(host, published, tmp_
         if place in WORKFLOWS:
             assert f"churn-compare{source}" in text, place
         elif place != PYPROJECT:
+            assert "](../" not in text or place not in NOTEBOOKS, place
             assert f"churn-jax{extra}{source}" in text, place
     urls = tomllib.loads(texts[PYPROJECT])["project"]["urls"]
     assert urls["Repository"] == settings["repository"]

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from churn_compare.example_ids import PredictionsError, some
+from churn_compare.intervals import ClassNumbers
 from churn_compare.pair import Drawn, Pair, Scanned
 from churn_compare.reading.class_values import NO_LABEL
 from churn_compare.reading.contents import read_contents
@@ -95,21 +96,13 @@ def known_flips(pair: Pair, scanned: Scanned) -> Flips:
     """The changed examples of a pair of which some have labels."""
     labels = pair.some_labels
     labels = np.full(pair.examples, NO_LABEL) if labels is None else labels
-    pairs = scanned.pairs()
-    changed = np.zeros(pair.examples, bool)
-    worse, better = np.zeros((2, pair.examples))
-    for _, before, after in pairs:
-        changed |= before != after
-        was, now = before == labels, after == labels
-        worse += was & ~now
-        better += now & ~was
-    worse, better, known = worse / len(pairs), better / len(pairs), labels != NO_LABEL
+    numbers, known = ClassNumbers(scanned, labels), labels != NO_LABEL
     answers = pair.drawn.better if pair.drawn is not None else np.full(len(known), "")
     of_answers = ~known & (answers != "")
-    worse = np.where(of_answers, answers == "old", worse)
-    better = np.where(of_answers, answers == "new", better)
-    some_judged = bool(of_answers.any())
-    return Flips(changed, known | of_answers, worse, better, some_judged)
+    worse = np.where(of_answers, answers == "old", numbers.worse.mean)
+    better = np.where(of_answers, answers == "new", numbers.better.mean)
+    changed, judged = numbers.changed.mean > 0, bool(of_answers.any())
+    return Flips(changed, known | of_answers, worse, better, judged)
 
 
 def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from churn_compare.array_files import write_file
 from churn_compare.example_ids import PredictionsError
 from churn_compare.groups import coded
+from churn_compare.intervals import ClassNumbers
 from churn_compare.labelling import BETTER, DRAWN_FROM, STRATUM, key_of
 from churn_compare.outcomes.joining import join_outcomes
 from churn_compare.outcomes.reading import INPUT, has_outcomes, read_outcomes
@@ -113,9 +114,7 @@ def label_queue(
         slices = None if by is None else read_slices(old, id_column, only=[by])
         pair = join(*sides, slices=slices, class_map=class_map, **shared)
         scanned = scan(dataclasses.replace(pair, labels=None))
-        changed = np.zeros(pair.examples, bool)
-        for _, before, after in scanned.pairs():
-            changed |= before != after
+        changed = ClassNumbers(scanned, None).changed.mean > 0
         number = np.array([pair.class_name(c) for c in range(pair.classes)])
         texts = [
             [", ".join(dict.fromkeys(column)) for column in number[of.predicted].T]

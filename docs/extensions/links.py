@@ -1,11 +1,13 @@
-"""Links of a Markdown page as GitHub reads them, made to work on the site.
+"""Links of a page or a notebook as GitHub reads them, made to work on the site.
 
 A page that shows a file from elsewhere in the repository is a heading and the line
-`<!-- shows: ../../CHANGELOG.md -->`. Links between files then lead to their pages;
-links to other files lead to the repository, once its address is set.
+`<!-- shows: ../../CHANGELOG.md -->`; tutorials are the notebooks of `colabs/`. Links
+between files then lead to their pages; links to other files lead to the repository,
+once its address is set.
 """
 
 import functools
+import json
 import os
 import re
 from pathlib import Path
@@ -20,12 +22,14 @@ LINK = re.compile(
 @functools.cache
 def shown_files(docs: Path) -> dict[Path, Path]:
     """From a file elsewhere in the repository to the page that shows it."""
-    return {
+    pages = {
         (page.parent / found[1]).resolve(): page
         for page in docs.rglob("*.md")
         if not {"_build", "api"} & set(page.parts)
         and (found := SHOWS.search(page.read_text()))
     }
+    notebooks = (docs.parent / "colabs").glob("*.ipynb")
+    return pages | {path: docs / "tutorials" / path.name for path in notebooks}
 
 
 def relink(text: str, home: Path, page: Path, shown: dict[Path, Path], repository: str):
@@ -35,7 +39,10 @@ def relink(text: str, home: Path, page: Path, shown: dict[Path, Path], repositor
     def link(match):
         label, target = match.groups()
         path, mark, anchor = target.partition("#")
-        if "://" in target or target.startswith(("mailto:", "{")) or not path:
+        inside = f"{repository}/blob/main/"
+        if repository and path.startswith(inside):
+            path = os.path.relpath(docs.parent / path.removeprefix(inside), home.parent)
+        elif "://" in target or target.startswith(("mailto:", "{")) or not path:
             return match[0]
         file = Path(os.path.normpath(home.parent / path))
         if not file.exists():
@@ -60,16 +67,22 @@ def relink(text: str, home: Path, page: Path, shown: dict[Path, Path], repositor
 
 def _read(app, docname, content):
     page = Path(app.env.doc2path(docname))
-    if page.suffix != ".md":
-        return
-    text, home = content[0], page
-    if shows := SHOWS.search(text):
-        home = (page.parent / shows[1]).resolve()
-        app.env.note_dependency(str(home))
-        text = home.read_text()
-    content[0] = relink(
-        text, home, page, shown_files(Path(app.srcdir)), app.config.churn_repository
-    )
+    shown, repository = shown_files(Path(app.srcdir)), app.config.churn_repository
+    if page.suffix == ".ipynb":
+        home = page.parents[2] / "colabs" / page.name
+        notebook = json.loads(content[0])
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                text = "".join(cell["source"])
+                cell["source"] = relink(text, home, page, shown, repository)
+        content[0] = json.dumps(notebook)
+    elif page.suffix == ".md":
+        text, home = content[0], page
+        if shows := SHOWS.search(text):
+            home = (page.parent / shows[1]).resolve()
+            app.env.note_dependency(str(home))
+            text = home.read_text()
+        content[0] = relink(text, home, page, shown, repository)
 
 
 def setup(app):

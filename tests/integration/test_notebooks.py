@@ -1,7 +1,7 @@
-"""Every notebook in `docs/tutorials/` is stored as its code ran, and still runs."""
+"""Every notebook in `colabs/` is stored as its code ran, and still runs."""
 
 import ast
-import importlib
+import importlib.metadata
 import inspect
 import re
 from pathlib import Path
@@ -11,8 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = sorted((ROOT / "docs/tutorials").glob("**/*.ipynb"))
-PYTHON_KERNEL = "python3"
+NOTEBOOKS = sorted((ROOT / "colabs").glob("*.ipynb"))
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -30,7 +29,7 @@ def run(notebook, folder):
     NotebookClient(
         notebook,
         timeout=400,
-        kernel_name=PYTHON_KERNEL,
+        kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     ).execute()
     return {
@@ -44,10 +43,6 @@ def text_of(outputs):
 
 def shown_as(outputs, mime):
     return "".join(output.get("data", {}).get(mime, "") for output in outputs)
-
-
-def test_there_is_a_quickstart():
-    assert "quickstart" in [path.stem for path in NOTEBOOKS]
 
 
 def stored_text(notebook):
@@ -64,8 +59,8 @@ def stored_text(notebook):
 
 @each_notebook
 def test_the_stored_outputs_are_of_this_code(path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    from execute_notebooks import code_hash
+    monkeypatch.syspath_prepend(ROOT / "colabs")
+    from execute import code_hash
 
     notebook = read(path)
     stored = notebook.metadata.get("stored", {})
@@ -83,9 +78,10 @@ def test_the_stored_outputs_are_of_this_code(path, monkeypatch):
 
 
 @each_notebook
-def test_its_card_says_how_long_it_takes(path):
+def test_the_readme_links_it_and_its_card_says_how_long_it_takes(path):
+    assert f"(colabs/{path.name})" in (ROOT / "README.md").read_text()
     index = (ROOT / "docs/tutorials/index.md").read_text()
-    card = index.partition(f"({path.name})")[2].partition(":::")[0]
+    card = index.partition(f"colabs/{path.name})")[2].partition(":::")[0]
     said = int(re.search(r"(\d+) minutes?\.", card)[1])
     assert 0 <= said - read(path).metadata.stored.minutes <= 2
 
@@ -118,23 +114,39 @@ def test_an_output_that_is_no_result_is_found(output, size, tmp_path):
 
 
 @each_notebook
-def test_the_format_is_valid_and_the_kernel_is_python(path):
+def test_the_format_is_valid_and_links_lead_somewhere(path):
     notebook = read(path)
     nbformat.validate(notebook)
     assert (notebook.nbformat, notebook.nbformat_minor) >= (4, 5)  # cells have ids
     assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
-    assert notebook.metadata.kernelspec.name == PYTHON_KERNEL
+    assert notebook.metadata.kernelspec.name == "python3"
+    text = "".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    for link in re.findall(r"\]\(((?!https:)[^)\s]+)\)", text):
+        assert (path.parent / link).exists(), link
+    assert not preset_of(notebook)[1].endswith(":tiny")  # not what its outputs are of
 
 
 @each_notebook
-def test_it_installs_first_unless_it_is_there_and_prints_versions(path):
-    install = code_of(read(path))[0]
-    assert re.search(
-        r"if .*find_spec\(.churn_jax.\) is None:\n(    .*\n)+    %pip install", install
-    )
-    assert "version(" in install and "print(" in install
+def test_it_installs_itself_where_it_can_and_prints_versions(
+    path, tmp_path, monkeypatch, capsys
+):
+    install, _, versions = code_of(read(path))[0].partition("\nfor ")
+    assert "metadata.version(" in versions
     if path.stem != "compare_versions":  # which needs no JAX
-        assert "print(jax.devices())" in install
+        assert "print(jax.devices())" in versions
+    install = re.sub("%pip (.*)", r"print(f'''\1''')", install)
+    install = re.sub("^SOURCE = .*", 'SOURCE = ""', install, flags=re.M)
+    exec(install, {})
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda **_: ())
+    monkeypatch.chdir(ROOT / "colabs")
+    exec(install, {})
+    assert f'install --quiet "{ROOT}/compare" "{ROOT}"' in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    exec(install.replace('""', '"churn-jax @ git+x"', 1), {})
+    assert 'install --quiet "churn-jax @ git+x"' in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="in a clone of its repository"):
+        exec(install, {})
 
 
 @each_notebook
@@ -168,22 +180,10 @@ def preset_of(notebook):
     return found
 
 
-@each_notebook
-def test_it_is_set_to_the_preset_that_its_outputs_are_of(path):
-    chosen = preset_of(read(path))[1]
-    assert not chosen.endswith(":tiny")
-
-
-def test_quickstart_measures_churn_and_flips_right_after_installing():
-    measure = code_of(read(ROOT / "docs/tutorials" / "quickstart.ipynb"))[1]
-    assert "metrics.churn(" in measure
-    assert "metrics.negative_flip_rate(" in measure
-
-
-def test_the_readme_links_every_notebook():
-    readme = (ROOT / "README.md").read_text()
-    for path in NOTEBOOKS:
-        assert f"({path.relative_to(ROOT).as_posix()})" in readme
+def test_quickstart_measures_churn_and_flips_first_and_teaches_study():
+    code = code_of(read(ROOT / "colabs/quickstart.ipynb"))
+    assert "metrics.churn(" in code[1] and "metrics.negative_flip_rate(" in code[1]
+    assert any("churn_jax.study(" in cell for cell in code)
 
 
 @pytest.mark.slow
@@ -208,8 +208,9 @@ def quickstart_shows_its_table_and_plots(outputs, folder):
     rows = [line for line in methods.splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + 8
     assert "| 2-Ensemble |" in members
+    assert "all 8 methods" in text_of(outputs["study"])  # how far it is
     for cell in ("plots", "curves"):
-        assert shown_as(outputs[cell], "text/html").count("<svg") == 2
+        assert sum("image/png" in shown.data for shown in outputs[cell]) == 2
     assert (folder / "runs" / "digits-tiny" / "report.html").exists()
 
 
@@ -268,10 +269,12 @@ def anti_distillation_is_weighed(outputs, folder):
     plain, on_logits, _ = shown["Δ1 of the two components"]
     assert on_logits > plain
 
+    table = shown_as(outputs["study"], "text/html")
+    assert all(head in table for head in ("Accuracy", "Churn", "Cal. NLL", "Δ₁"))
     found = re.findall(r"[\d.]+ ± [\d.]+", text_of(outputs["results"]))
-    assert len(found) == 6 * (2 + 1)  # two rows and the change
+    assert len(found) == 5 * (2 + 2)  # five rows and their changes
     relative = re.findall(r"relative ([\d.]+) ± ([\d.]+)", text_of(outputs["stream"]))
-    assert len(relative) == 2
+    assert len(relative) == 3
     assert all(float(value) > 0 for pair in relative for value in pair)
     for cell in ("scatter", "bars", "curves"):
         assert shown_as(outputs[cell], "image/png")
@@ -364,11 +367,11 @@ def an_update_is_judged(outputs, folder):
         assert "Every model against every other" not in table
         return re.findall(r"^\| .* ± .*$", table, re.M)
 
-    assert len(updates_of("updates")) == 3
-    assert shown_as(outputs["scatter"], "text/html").count("<svg") == 1
-    again = text_of(outputs["extend"]).splitlines()
-    assert sum(line.endswith("is there already") for line in again) == 6
-    assert sum(line.endswith("is trained") for line in again) == 5
+    assert len(updates_of("updates")) == 6
+    assert shown_as(outputs["scatter"], "image/png")
+    again = text_of(outputs["extend"])
+    assert again.count("finished before, kept") == 10
+    assert len(set(re.findall(r" (\S+): validation accuracy", again))) == 5
     assert len(updates_of("versions")) == 7
     assert (folder / "runs" / "model-update-elodi-digits-tiny" / "study.json").exists()
 
@@ -435,7 +438,8 @@ def versions_are_compared(outputs, folder):
     seeds, _ = [tuple(map(float, values)) for values in beyond]
     assert seeds[1] <= 0 <= seeds[2]  # other seeds change no more than other seeds
     assert text_of(outputs["torch"])
-    assert shown_as(outputs["versions"], "text/html").count("<table") == 4
+    # Versions, updates, and every one against every other: churn, NFR, relative NFR.
+    assert shown_as(outputs["versions"], "text/html").count("<table") == 5
     assert (folder / "versions.html").exists()
 
 
@@ -451,16 +455,11 @@ SHOWS = {
 }
 
 
-@pytest.fixture
-def quick_kernels(monkeypatch):
-    """With the older emitters a notebook runs longer than it saves in compiling."""
-    monkeypatch.delenv("XLA_FLAGS", raising=False)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_kernels")
 @each_notebook
-def test_it_runs_and_shows_what_it_promises(path, tmp_path):
+def test_it_runs_and_shows_what_it_promises(path, tmp_path, monkeypatch):
+    # The older emitters of kernels take longer here than they save in compiling.
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     notebook = read(path)
     cell, chosen = preset_of(notebook)
     tiny = chosen.removesuffix(":tiny") + ":tiny"

@@ -1,6 +1,6 @@
-"""Runs the tutorials in full and stores what they show: `make notebooks`.
+"""Runs the notebooks in full and stores what they show: `make notebooks`.
 
-    python docs/execute_notebooks.py [NAME ...]
+    python colabs/execute.py [NAME ...]
 
 Each runs in an empty folder. Its metadata then say which code was run, for how long, on
 what and when; `tests/integration/test_notebooks.py` fails when the code has changed.
@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 from churn_jax.studies.folder import hardware
 
-TUTORIALS = Path(__file__).parent / "tutorials"
+FOLDER = Path(__file__).parent
 
 
 def code_hash(notebook) -> str:
@@ -55,7 +55,7 @@ def execute(path: Path) -> float:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or sorted(path.stem for path in TUTORIALS.glob("*.ipynb")):
-        taken = execute(TUTORIALS / f"{name}.ipynb")
-        size = (TUTORIALS / f"{name}.ipynb").stat().st_size / 1000
+    for name in sys.argv[1:] or sorted(path.stem for path in FOLDER.glob("*.ipynb")):
+        taken = execute(FOLDER / f"{name}.ipynb")
+        size = (FOLDER / f"{name}.ipynb").stat().st_size / 1000
         print(f"{name:24s} {taken:4.1f} minutes   {size:4.0f} kB", flush=True)
