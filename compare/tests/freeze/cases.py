@@ -1,0 +1,7 @@
+"""All comparisons."""
+
+from tests.freeze import (  # noqa: F401
+    case_classes,
+    case_shared,
+)
+from tests.freeze.registry import CASES as CASES
