@@ -3,6 +3,8 @@
 from tests.freeze import (  # noqa: F401
     case_classes,
     case_outcomes,
+    case_refused,
     case_shared,
+    case_versions,
 )
 from tests.freeze.registry import CASES as CASES
