@@ -81,7 +81,7 @@ for ending in ("tsv", "csv.gz", "jsonl", "jsonl.gz", "ndjson", "json", "json.gz"
 for ending in ("parquet", "feather", "arrow"):
     cli(f"form.{ending}", f"old.{ending} new.{ending}", scored(f"old.{ending}", f"new.{ending}"))
 cli("form.mixed", "old.csv new.parquet", scored("old.csv", "new.parquet"))
-cli("form.npz", NPZ, SAVED, pages=True)
+cli("form.npz", NPZ, SAVED)
 cli("form.npz_names", NPZ, {
     "old.npz": OWN | {"class_names": np.array(NAMES)},
     "new.npz": OTHER | {"class_names": np.array(NAMES)},
@@ -514,7 +514,7 @@ cli("equivalent.not_shown", f"{BOTH} --equivalent 0.01", pair())
 cli("equivalent.clusters", f"{BOTH} --equivalent 20% --cluster user", pair())
 cli("runs.column", "old.csv new.csv", {
     "old.csv": stacked(OLD_RUNS), "new.csv": stacked(NEW_RUNS, 3),
-}, pages=True)
+})
 cli("runs.full", "old.csv new.csv --max-excess-churn 10%", {
     "old.csv": stacked(OLD_RUNS), "new.csv": stacked(NEW_RUNS, 3),
 })
@@ -605,7 +605,7 @@ for name, words, mapped in (
     } | ({} if mapped is None else {"m.csv": mapped}))
 cli("map.more_classes", f"{NPZ} --class-map identity", {
     "old.npz": {"ids": IDS, "labels": LABELS, "logits": OLD[:, :3]}, "new.npz": OTHER,
-}, pages=True)
+})
 cli("map.fewer_classes", f"{NPZ} --class-map m.json", {
     "old.npz": {"ids": IDS, "logits": OLD},
     "new.npz": {"ids": IDS, "labels": np.minimum(LABELS, 2), "logits": NEW[:, :3]},
@@ -619,7 +619,7 @@ THREE_PROBS = NEW_PROBS[:, :3] / NEW_PROBS[:, :3].sum(1, keepdims=True)
 cli("map.names_of_one_side", BOTH, {
     "old.csv": side(OLD_PROBS, "prob_", names=NAMES),
     "new.csv": side(THREE_PROBS, "prob_", labels=None, names=NAMES[:3]) | {"label": named(LABELS)},
-}, pages=True)
+})
 cli("map.scores_and_names", BOTH, {
     "old.csv": side(classes=named(OLD_CLASS), labels=named(LABELS)),
     "new.csv": side(NEW_PROBS, "prob_", names=NAMES, order=ORDER),
@@ -663,7 +663,7 @@ cli("scores.infinite", NPZ, {
 cli("scores.large", NPZ, {"old.npz": OWN | {"logits": 400 * OLD}, "new.npz": OTHER | {"logits": 400 * NEW}})
 cli("scores.shifted", NPZ, {"old.npz": OWN | {"logits": OLD - 3000.0}, "new.npz": OTHER})
 cli("scores.equal", NPZ, {"old.npz": OWN, "new.npz": OWN})
-cli("scores.kinds_differ", NPZ, {"old.npz": OWN, "new.npz": {"ids": IDS, "labels": LABELS, "probs": NEW_PROBS}}, pages=True)
+cli("scores.kinds_differ", NPZ, {"old.npz": OWN, "new.npz": {"ids": IDS, "labels": LABELS, "probs": NEW_PROBS}})
 cli("scores.binary", f"{BOTH} --kind probabilities --prediction-column p", {
     "old.csv": {"id": IDS, "label": LABELS % 2, "p": OLD_PROBS[:, 1] + OLD_PROBS[:, 3]},
     "new.csv": {"id": IDS, "label": LABELS % 2, "p": NEW_PROBS[:, 1] + NEW_PROBS[:, 3]},
@@ -696,7 +696,7 @@ cli("scores.many_examples", NPZ, {
         "ids": np.arange(20_000), "labels": LONG_Y,
         "logits": LONG_S + 0.5 * LONG.normal(size=LONG_S.shape).astype(np.float32),
     },
-}, pages=True)
+})
 cli("scores.few_examples", "old.csv new.csv", {
     "old.csv": side(OLD_PROBS, "prob_", order=np.arange(3)), "new.csv": side(NEW_PROBS, "prob_", order=np.arange(3)),
 }, pages=True)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import gc
 import gzip
 import inspect
 import io
@@ -33,11 +34,37 @@ _VARYING = {
     r"\b[\d.,]+ GiB of memory that are free": "<free>",
     r"churn[-_](?:jax|compare) \d+\.\d+\.\d+\S*": "<version>",
     r"numpy \d[^<\n]*, Python \d+\.\d+\.\d+ *": "<software>",
+    r"\bchurn_compare\.[a-z_.]+\.(?=\w+Error: )": "",
     r" at 0x[0-9a-f]+": " at <address>",
     rf"\b{datetime.date.today().isoformat()}\b": "<today>",
 }
 inspect.getsource = functools.cache(inspect.getsource)  # a third of a command's time
 os.fsync = lambda file: None
+
+
+_CHOICES = re.compile(r"Expected one of \(([^()]*)\)")  # in the order of a set
+
+
+def _sorted_choices(match: re.Match) -> str:
+    return f"Expected one of ({', '.join(sorted(match[1].split(', ')))})"
+
+
+def remember_parsers() -> None:
+    """Makes tyro build the parser of the command once; that is half of its time."""
+    from tyro import _parsers
+
+    build = _parsers.ParserSpecification.from_callable_or_type
+    built: dict[Any, Any] = {}
+
+    def from_callable_or_type(f: Any, *given: Any, **named: Any) -> Any:
+        place = (f, named.get("intern_prefix"), named.get("extern_prefix"))
+        if given or named.get("extern_prefix") or not isinstance(f, type):
+            return build(f, *given, **named)
+        if place not in built:
+            built[place] = build(f, *given, **named)
+        return built[place]
+
+    _parsers.ParserSpecification.from_callable_or_type = from_callable_or_type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,19 +101,24 @@ def produce(
         with multiprocessing.get_context("fork").Pool(jobs) as pool:
             found = pool.map(_produce_part, range(jobs))
         return {name: text for of in found for name, text in of.items()}
+    remember_parsers()
     above = Path(tempfile.mkdtemp(prefix="freeze-")).resolve()
     said, took = {}, {}
     home = os.getcwd()
+    gc.disable()  # a tenth of the time
     try:
         for name, case in cases.items():
             folder = above / "w"
             folder.mkdir()
+            if len(said) % 100 == 99:
+                gc.collect()
             began = time.perf_counter()
             said[name] = _one(case, folder)
             took[name] = time.perf_counter() - began
             os.chdir(home)
             shutil.rmtree(folder)
     finally:
+        gc.enable()
         os.chdir(home)
         shutil.rmtree(above, ignore_errors=True)
     if slow:
@@ -119,6 +151,7 @@ def _one(case: Case, folder: Path) -> str:
         kept.add("broken", traceback.format_exc())
         print(f"broken: {traceback.format_exc()}", file=sys.stderr)
     text = kept.text().replace(str(folder), "<work>")
+    text = _CHOICES.sub(_sorted_choices, text)
     for pattern, word in _VARYING.items():
         text = re.sub(pattern, word, text, flags=re.DOTALL)
     return text
