@@ -4,6 +4,7 @@ from tests.freeze import (  # noqa: F401
     case_classes,
     case_outcomes,
     case_python,
+    case_rare,
     case_refused,
     case_shared,
     case_store,
