@@ -22,7 +22,8 @@ def _case(folder: Path, command: str):
         for path in Path().rglob("*"):
             path.chmod(0o755)
         words = shlex.split(command)
-        run(kept, [*words, "--full", "--json", "r.json"], written=("r.json",))
+        full = ["--full"] * (len(folder.name) % 3 == 0)
+        run(kept, [*words, *full, "--json", "r.json"], written=("r.json",))
 
     return do
 

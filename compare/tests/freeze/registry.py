@@ -30,7 +30,7 @@ def cli(
     also: tuple[str, ...] = (),
 ) -> None:
     """A comparison by the command; `pages` writes every file, `bare` none."""
-    whole = pages or not zlib.crc32(name.encode()) % 6  # printing takes the most time
+    whole = pages or not zlib.crc32(name.encode()) % 10  # printing takes the most time
     written = () if bare else PAGES if pages else NUMBERS if whole else NUMBERS[:1]
     options = [word for file in written for word in (_OPTIONS[file], file)]
     full = ["--full"] if whole and not (bare or pages) else []

@@ -122,6 +122,11 @@ def produce(
         os.chdir(home)
         shutil.rmtree(above, ignore_errors=True)
     if slow:
+        of_area: dict[str, float] = {}
+        for name, seconds in took.items():
+            area = name.partition(".")[0]
+            of_area[area] = of_area.get(area, 0.0) + seconds
+        print(", ".join(f"{area} {s:.1f} s" for area, s in of_area.items()))
         for name in sorted(took, key=took.__getitem__)[-25:]:
             print(f"{took[name]:.2f} s  {name}")
     return said
