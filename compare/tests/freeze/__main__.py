@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder of what is said now")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--slow", action="store_true", help="say what takes long")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     wrong = any(os.environ.get(name) != value for name, value in SETTINGS.items())
     if wrong or any(name in os.environ for name in REMOVED):
         kept = {n: v for n, v in os.environ.items() if n not in REMOVED}
