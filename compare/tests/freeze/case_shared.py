@@ -31,7 +31,9 @@ def _case(folder: Path, command: str):
 if (FOLDER := _found()) is not None:
     for case in sorted(FOLDER.iterdir()):
         said = (case / "README.txt").read_text()
-        line = re.search(r"^command: +(?:churn-jax compare|churn-compare) +(.*)$", said, re.M)
+        line = re.search(
+            r"^command: +(?:churn-jax compare|churn-compare) +(.*)$", said, re.M
+        )
         old = sorted(path.name for path in case.glob("old.*"))
         new = sorted(path.name for path in case.glob("new.*"))
         words = re.sub(r"\(.*|\|.*", "", line[1]) if line else " ".join((*old, *new))

@@ -35,12 +35,7 @@ def differing(old: str, new: str) -> list[str]:
     before, now = old.split("\n"), new.split("\n")
     if len(before) == len(now):
         pairs = zip(before, now, strict=True)
-        return [
-            line
-            for a, b in pairs
-            if not same(a, b)
-            for line in shorter(a, b)
-        ]
+        return [line for a, b in pairs if not same(a, b) for line in shorter(a, b)]
     diff = difflib.unified_diff(before, now, lineterm="", n=0)
     return [x for x in list(diff)[2:] if not x.startswith("@@")]
 

@@ -117,7 +117,10 @@ def items(**columns: Any) -> list[dict[str, Any]]:
     """Records of outcomes with an id, a task and a book."""
     table = {"id": [f"q{i}" for i in ITEMS], "task": TASK, "book": BOOK} | columns
     return [
-        {n: of[i].item() if hasattr(of[i], "item") else of[i] for n, of in table.items()}
+        {
+            n: of[i].item() if hasattr(of[i], "item") else of[i]
+            for n, of in table.items()
+        }
         for i in range(M)
     ]
 
@@ -134,4 +137,6 @@ def sets(seed: int) -> list[list[str]]:
 def rankings(seed: int) -> list[list[str]]:
     """An order of all words of each item."""
     rng = np.random.default_rng(seed)
-    return [WORDS[np.argsort(np.arange(5) + rng.normal(size=5))].tolist() for _ in ITEMS]
+    return [
+        WORDS[np.argsort(np.arange(5) + rng.normal(size=5))].tolist() for _ in ITEMS
+    ]

@@ -25,7 +25,9 @@ def write_uncovered(checkout: Path, file: Path) -> int:
         if missing:
             source = path.read_text().splitlines()
             lines.append(f"{path.relative_to(package)}: {shown}")
-            lines += [f"    {number}: {source[number - 1].strip()}" for number in missing]
+            lines += [
+                f"    {number}: {source[number - 1].strip()}" for number in missing
+            ]
     share = 100 * (total - missed) / total
     head = f"{missed} of {total} statements never run ({share:.1f} % run)"
     file.write_text("\n".join([head, *lines]) + "\n")
