@@ -46,6 +46,8 @@ def main() -> int:
     parser.add_argument("what", choices=("write", "check", "list", "lines"))
     parser.add_argument("words", nargs="*")
     parser.add_argument("--lines", type=int, default=3, help="of a difference")
+    parser.add_argument("--ignore", default="", help="pattern of lines that may differ")
+    parser.add_argument("--summary", action="store_true", help="kinds of differences")
     parser.add_argument("--keep", type=Path, help="folder of what is said now")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--slow", action="store_true", help="say what takes long")
@@ -96,7 +98,9 @@ def main() -> int:
     kept = {path.stem: path for path in folder.glob("*.txt")}
     if names:
         kept = {n: p for n, p in kept.items() if any(part in n for part in names)}
-    differ = report(kept, said, lines=given.lines)
+    differ = report(
+        kept, said, lines=given.lines, ignore=given.ignore, summary=given.summary
+    )
     print(f"{differ} of {len(kept.keys() | said.keys())} comparisons differ; {took}")
     return 1 if differ else 0
 

@@ -488,7 +488,7 @@ def shows(kept):
     calling(lambda: found["nothing"], kept, "no such quantity")
     calling(lambda: [found["churn"], str(found["churn"])], kept, "quantity")
     found.save_json("a.json")
-    kept.add("saved", json.dumps(json.loads(Path("a.json").read_text()), indent=0))
+    keep(kept, "saved", json.loads(Path("a.json").read_text()))
     calling(lambda: found.save_html("folder"), kept, "a folder")
     found.save_html("a.html", command="some <command>")
     kept.add("page", Path("a.html").read_text().replace("><", ">\n<"))

@@ -185,8 +185,29 @@ def read(path: Path) -> str:
     """A written file as text, JSON with an entry in each line."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        return json.dumps(json.loads(text), indent=0, ensure_ascii=False)
+        return flat(json.loads(text))
     return text.replace("><", ">\n<") if path.suffix == ".html" else text
+
+
+def flat(value: Any) -> str:
+    """JSON with the path and the value in each line, in the order of the names."""
+    lines = ["{json}"]
+
+    def add(path: str, of: Any) -> None:
+        if isinstance(of, dict) and of:
+            for key in sorted(of):
+                add(f"{path}.{key}", of[key])
+        elif isinstance(of, list) and any(isinstance(x, (dict, list)) for x in of):
+            for i, item in enumerate(of):
+                add(f"{path}[{i}]", item)
+        elif isinstance(of, list) and any(isinstance(x, str) for x in of):
+            for i, item in enumerate(of):
+                add(f"{path}[{i}]", item)
+        else:
+            lines.append(f"{path} = {json.dumps(of, ensure_ascii=False)}")
+
+    add("", value)
+    return "\n".join(lines)
 
 
 def plain(value: Any) -> Any:
@@ -230,7 +251,7 @@ def keep(kept: Kept, what: str, value: Any) -> None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(plain(value), indent=0, ensure_ascii=False)
+    return flat(plain(value))
 
 
 def calling(function: Callable[[], Any], kept: Kept, what: str = "result") -> None:
