@@ -1025,10 +1025,10 @@ def every_block(text, d):
         ),
         *(
             d.Only([form], [d.Text(f"only {form}")])
-            for form in (d.HTML, d.MARKDOWN, d.TERMINAL)
+            for form in ("html", "markdown", "terminal")
         ),
-        d.Only([d.TERMINAL], [d.Text("wide")], from_width=100),
-        d.Only([d.TERMINAL], [d.Text("narrow")], below_width=100),
+        d.Only(["terminal"], [d.Text("wide")], from_width=100),
+        d.Only(["terminal"], [d.Text("narrow")], below_width=100),
     ]
 
 
