@@ -1,6 +1,7 @@
 """Calls in Python: public functions, assertions, the pytest plugin, documents."""
 
 import json
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -631,9 +632,11 @@ def parts(kept):
     keep(kept, "intervals without labels", intervals(scanned, None))
     keep(kept, "mcnemar", c.mcnemar_test(scanned, pair.labels))
     keep(kept, "noise", c.noise_test(scanned))
-    for outcome in c.judge(
-        [c.Gate("churn", 0.05), c.Gate("churn", 0.9, on="bound")], found, (), level=0.95
-    ):
+    level = {"level": 0.95} if "level" in signature(c.judge).parameters else {}
+    some = [c.Gate("churn", 0.05), c.Gate("churn", 0.9, on="bound")]
+    judged: list = []
+    calling(lambda: judged.extend(c.judge(some, found, (), **level)), kept, "judge")
+    for outcome in judged:
         kept.add("gate", outcome.line)
     keep(kept, "result", c.compare_pair(pair, resamples=100))
     runs = c.scan(
@@ -1024,11 +1027,17 @@ def every_block(text, d):
             [d.Figure("<svg/>", text, text), d.Figure(image=b"\\x89PNG", words=text)],
         ),
         *(
-            d.Only([form], [d.Text(f"only {form}")])
-            for form in ("html", "markdown", "terminal")
+            [
+                *(
+                    d.Only([form], [d.Text(f"only {form}")])
+                    for form in ("html", "markdown", "terminal")
+                ),
+                d.Only(["terminal"], [d.Text("wide")], from_width=100),
+                d.Only(["terminal"], [d.Text("narrow")], below_width=100),
+            ]
+            if hasattr(d, "Only")
+            else ()
         ),
-        d.Only(["terminal"], [d.Text("wide")], from_width=100),
-        d.Only(["terminal"], [d.Text("narrow")], below_width=100),
     ]
 
 
