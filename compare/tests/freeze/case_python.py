@@ -616,7 +616,8 @@ def parts(kept):
         {k: of for k, of in vars(scanned.old).items() if not callable(of)},
     )
     # The module takes the place of the function of its name once it is imported.
-    intervals = c.intervals if callable(c.intervals) else c.intervals.intervals
+    intervals = c.intervals
+    intervals = getattr(intervals, "intervals", intervals)
     found = intervals(scanned, pair.labels)
     keep(kept, "intervals", found)
     keep(

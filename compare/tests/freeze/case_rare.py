@@ -910,7 +910,8 @@ def pieces(kept):
         kept,
         "compare_pair",
     )
-    intervals = c.intervals if callable(c.intervals) else c.intervals.intervals
+    intervals = c.intervals
+    intervals = getattr(intervals, "intervals", intervals)
     calling(lambda: intervals(scanned, LABELS, level=1.5), kept, "level")
     calling(
         lambda: c.mcnemar_test(scanned, LABELS, clusters=USER),
