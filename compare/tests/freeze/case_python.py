@@ -449,7 +449,11 @@ act(
 py("name_unknown", lambda: __import__("churn_compare").nothing)
 py(
     "name_dir",
-    lambda: [n for n in dir(__import__("churn_compare")) if not n.startswith("_")],
+    lambda: [
+        n
+        for n in dir(__import__("churn_compare"))
+        if n in __import__("churn_compare").__all__
+    ],
 )
 
 
