@@ -159,7 +159,7 @@ class Pair:
     @property
     def partial(self) -> bool:
         """Whether only some examples have labels."""
-        return self.some_labels is not None or self.drawn is not None
+        return self.some_labels is not None
 
     @property
     def scored(self) -> bool:

@@ -47,15 +47,11 @@ def test_labels_of_all_that_changes_tell_as_much_as_labels_of_all(runs, tmp_path
     whole = compare(old, new, labels=dict(zip(old["id"], labels)), **shared)
     queue = label_queue(old, new)
     assert len(queue.rows) == queue.changed < N / 4
-    few = compare(
-        old, new, labels=filled(queue, labels, N, tmp_path / "q.csv"), **shared
-    )
+    path = filled(queue, labels, N, tmp_path / "q.csv")
+    few = compare(old, new, labels=path, **shared)
     assert {name: few[name] for name in FLIPS} == {name: whole[name] for name in FLIPS}
-    assert (few.p, few.detectable, few.within) == (
-        whole.p,
-        whole.detectable,
-        whole.within,
-    )
+    for name in ("p", "detectable", "within"):
+        assert getattr(few, name) == getattr(whole, name)
     assert "accuracy_old" not in few.quantities and few.sampled is None
     for a, b in zip(few.groupings["half"], whole.groupings["half"], strict=True):
         assert a["negative_flip_rate"] == b["negative_flip_rate"] and a.p == b.p
@@ -66,6 +62,12 @@ def test_labels_of_all_that_changes_tell_as_much_as_labels_of_all(runs, tmp_path
     del changed[int(queue.rows[0]["id"])]
     with pytest.raises(PredictionsError, match=r"1 of the .* that change have no"):
         compare(old, new, labels=changed, **shared)
+    # A queue of all examples, with all labels, is a file of labels.
+    new["predictions"] = (old["predictions"] + 1) % 3
+    shared["confirm"] = ["below-chance"]
+    path = filled(label_queue(old, new), labels, N, tmp_path / "q.csv")
+    whole = compare(old, new, labels=dict(zip(old["id"], labels)), **shared)
+    assert compare(old, new, labels=path, **shared).quantities == whole.quantities
 
 
 @pytest.mark.parametrize("by", [None, "half"])
@@ -208,9 +210,7 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
         dict(row, better="new" if i % 2 else "old") for i, row in enumerate(queue.rows)
     ]
     found = compare_outcomes(*sides, labels=rows[:10] + list(queue.rows[10:]))["answer"]
-    assert (
-        found["negative_flip_rate"].value == found["positive_flip_rate"].value == 0.25
-    )
+    assert found[FLIPS[0]].value == found[FLIPS[1]].value == 0.25
     assert found.sampled.labelled == 10 and found["accuracy_gain"].value == 0
     with pytest.raises(PredictionsError, match="takes A, B, neither or both"):
         compare_outcomes(*sides, labels=[dict(row, better="x") for row in rows])
