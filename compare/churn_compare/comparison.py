@@ -216,9 +216,11 @@ def compare_pair(
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
     every = all_examples(pair.examples, pair.clusters, level)
-    labels, sampled, flips = pair.labels, None, {}
+    sampled, flips = None, {}
+    labels = pair.some_labels if pair.partial else pair.labels
+    numbers = ClassNumbers(scanned, labels)
     if pair.partial:
-        known = known_flips(pair, scanned)
+        known = known_flips(pair.drawn, numbers)
         check_labelled(pair.ids, pair.drawn, known)
         if known.judged or np.any(known.changed & ~known.known):
             if waivers or pool or equivalent is not None or pair.clusters is not None:
@@ -227,9 +229,7 @@ def compare_pair(
                     "example that changes"
                 )
             sampled, flips = sampled_flips(pair.drawn, known, level, any_time)
-        else:
-            labels = pair.some_labels
-    numbers = ClassNumbers(scanned, labels)
+            numbers = ClassNumbers(scanned, None)
     numbers.all_labelled = not pair.partial
     found = estimates(numbers, every, resamples=resamples, seed=seed)
     found = in_order(found | flips)
@@ -244,7 +244,7 @@ def compare_pair(
     fields, said = parts_of(
         numbers, every, groupings, pair.ids, waivers, pool, pair.cluster_column
     )
-    some = dataclasses.replace(pair, labels=pair.some_labels) if pair.partial else pair
+    some = dataclasses.replace(pair, labels=labels)
     listed, total = largest_regressions(some, scanned, regressions)
     result = CompareResult(
         old=_version(pair.old),

@@ -366,13 +366,11 @@ class Numbers:
         """The same of the excess of negative and positive flips together."""
         raise NotImplementedError
 
-    def beyond_runs(self, groups: Groups, least: float = 0.0) -> dict[str, Intervals]:
+    def beyond_runs(self, groups: Groups) -> dict[str, Intervals]:
         """What runs of one version change, and what both versions change beyond."""
         found = {f"within_{side}": groups.share(of) for side, of in self.within.items()}
         if found:
-            found["excess_churn"] = groups.excess(
-                self.beyond, self.equal(groups), least
-            )
+            found["excess_churn"] = groups.excess(self.beyond, self.equal(groups))
         if self.expected_flips is not None:
             found["expected_nfr"] = groups.share(self.expected_flips)
             equal = self.equal_flips(groups)

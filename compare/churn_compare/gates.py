@@ -163,10 +163,9 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
     """The reason, or ""."""
     if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
         return "noise is measured between runs, and both versions have one run"
-    if gate.quantity == EQUIVALENT and pair.partial:
-        return ""
     if gate.quantity == EQUIVALENT:
-        return "" if pair.labels is not None else "there are no labels"
+        unlabelled = pair.labels is None and not pair.partial
+        return "there are no labels" if unlabelled else ""
     quantity = QUANTITIES[gate.quantity]
     if quantity.outcomes:
         return "there are predicted classes, and it is of other outcomes"

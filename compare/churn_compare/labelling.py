@@ -14,14 +14,14 @@ from scipy import special
 
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.intervals import ClassNumbers
-from churn_compare.pair import Drawn, Pair, Scanned
+from churn_compare.pair import Drawn
 from churn_compare.reading.class_values import NO_LABEL
 from churn_compare.reading.contents import read_contents
-from churn_compare.reading.labels import as_text
+from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.result import Interval, Sampled, Stratum
 from churn_compare.uncertainty import difference_ends, share_ends
 
-DRAWN_FROM, STRATUM, BETTER = "drawn_from", "stratum", "better"
+STRATUM, BETTER = "stratum", "better"
 _KEY = ".key.csv"
 _ANSWERS = {"old": "old", "new": "new", "neither": "same", "both": "same", "": ""}
 _BLOCK, _GRID = 256, 2000
@@ -92,12 +92,11 @@ class Flips:
     judged: bool  # whether some are known by which answer is better
 
 
-def known_flips(pair: Pair, scanned: Scanned) -> Flips:
-    """The changed examples of a pair of which some have labels."""
-    labels = pair.some_labels
-    labels = np.full(pair.examples, NO_LABEL) if labels is None else labels
-    numbers, known = ClassNumbers(scanned, labels), labels != NO_LABEL
-    answers = pair.drawn.better if pair.drawn is not None else np.full(len(known), "")
+def known_flips(drawn: Drawn | None, numbers: ClassNumbers) -> Flips:
+    """The changed examples where some have labels."""
+    assert numbers.labels is not None
+    known = numbers.labels != NO_LABEL
+    answers = np.full(len(known), "") if drawn is None else drawn.better
     of_answers = ~known & (answers != "")
     worse = np.where(of_answers, answers == "old", numbers.worse.mean)
     better = np.where(of_answers, answers == "new", numbers.better.mean)
@@ -218,9 +217,8 @@ def ends_of(
 
 def more_labels(sampled: Sampled, name: str, limit: float) -> int:
     """About how many more labels put a limit outside of the interval."""
-    have = sum(s.labelled for s in sampled.strata)
-    most = sum(s.changed for s in sampled.strata) - have
-    low, high = 0, most
+    have = sampled.labelled
+    low, high = 0, sampled.changed - have
     while high - low > 1:
         middle = (low + high) // 2
         found = ends_of(sampled, name, (have + middle) / have)

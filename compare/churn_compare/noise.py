@@ -105,21 +105,19 @@ def noise_of(numbers: ClassNumbers, every: Groups) -> Noise | None:
     """`noise_test`, of what every example adds."""
     if not numbers.within:
         return None
-    p, one_run, least = np.nan, False, 0.0
-    if not numbers.scanned.paired:
+    p, one_run, least, of_units = np.nan, False, 0.0, numbers.equal(every)
+    if of_units is not None:
         runs, A = numbers.runs, numbers.A
         x = count_flips(runs, runs).changed / runs.shape[1]
-        of_units = numbers.equal(every)
-        assert of_units is not None
         equal = _equal_versions(x, A, of_units.sum() / runs.shape[1] ** 2)
         least = float(equal.total if min(A, len(runs) - A) > 1 else equal.examples)
         p, one_run = retraining_p(runs, x, A, every.clusters, of_units)
-    found = {n: of.of(0) for n, of in numbers.beyond_runs(every, least).items()}
+    within = {side: every.share(of).of(0) for side, of in numbers.within.items()}
     return Noise(
-        within_old=found.get("within_old", NONE),
-        within_new=found.get("within_new", NONE),
+        within_old=within.get("old", NONE),
+        within_new=within.get("new", NONE),
         expected=every.share(numbers.expected).of(0),
-        excess=found["excess_churn"],
+        excess=every.excess(numbers.beyond, of_units, least).of(0),
         of_runs=float(every.known(numbers.changed).of_runs()[0]),
         p=p,
         one_run=one_run,

@@ -14,12 +14,13 @@ from churn_compare.array_files import write_file
 from churn_compare.example_ids import PredictionsError
 from churn_compare.groups import coded
 from churn_compare.intervals import ClassNumbers
-from churn_compare.labelling import BETTER, DRAWN_FROM, STRATUM, key_of
+from churn_compare.labelling import BETTER, STRATUM, key_of
+from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import join_outcomes
 from churn_compare.outcomes.reading import INPUT, has_outcomes, read_outcomes
 from churn_compare.pair import Kind
 from churn_compare.reading.join import join
-from churn_compare.reading.labels import as_text, read_slices
+from churn_compare.reading.labels import DRAWN_FROM, as_text, read_slices
 from churn_compare.reading.sides import read_side, side_names
 from churn_compare.scanning.scan import scan
 
@@ -160,10 +161,7 @@ def _of_outcomes(old, new, names, by, shared) -> _Found:
     ]
     joined = join_outcomes(*sides, by=[by] if by else (), **shared)
     measure = joined.measures[0]
-    changed = np.zeros(measure.examples, bool)
-    for before in measure.old:
-        for after in measure.new:
-            changed |= measure.beyond(measure.distance(before, after), before, after)
+    changed = OutcomeNumbers(measure).changed.mean > 0
     texts = [
         [measure.text(side, i) for i in range(measure.examples)]
         for side in ("old", "new")

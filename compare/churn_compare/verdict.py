@@ -325,27 +325,25 @@ def _excess(found: Measured) -> str:
         for name, side in (("within_old", "old"), ("within_new", "new"))
         if name in found.quantities
     ]
-    excess = found[EXCESS]
     said = f"Runs of one version differ on {' and '.join(within)} of examples"
-    size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
-    if excess.low <= 0 <= excess.high:
-        return f"{said}: the update changes not detectably more than that, {size}."
-    more = "more" if excess.value > 0 else "less"
-    return f"{said}: the update changes {size.lstrip('+-')} {more} than that."
+    return f"{said}: the update changes {_beyond(found[EXCESS], ' than that')}."
 
 
 def _excess_flips(found: Measured) -> str:
     """Compares negative flips with those that another run of one version gives."""
-    expected, excess = found["expected_nfr"], found["excess_nfr"]
-    start = (
+    expected, beyond = found["expected_nfr"], _beyond(found["excess_nfr"])
+    return (
         f"Another run of one version gets {with_range(expected, 'share')} of all "
-        "examples wrong that were right"
+        f"examples wrong that were right: the update {beyond}."
     )
+
+
+def _beyond(excess: Interval, than: str = "") -> str:
+    """How much more an update does than another run, where that can be told."""
     size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
     if excess.low <= 0 <= excess.high:
-        return f"{start}: the update not detectably more, {size}."
-    more = "more" if excess.value > 0 else "less"
-    return f"{start}: the update {size.lstrip('+-')} {more}."
+        return f"not detectably more{than}, {size}"
+    return f"{size.lstrip('+-')} {'more' if excess.value > 0 else 'less'}{than}"
 
 
 def _pooled(found: Measured) -> list[str]:

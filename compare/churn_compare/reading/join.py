@@ -7,14 +7,14 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, some
-from churn_compare.labelling import DRAWN_FROM, read_drawn
+from churn_compare.labelling import read_drawn
 from churn_compare.pair import Pair, Side
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import Alignment, align_classes
 from churn_compare.reading.class_values import NO_LABEL, ClassValues, without_space
 from churn_compare.reading.clusters import from_zero, read_clusters
 from churn_compare.reading.ids import ids_without_space
-from churn_compare.reading.labels import read_labels, read_slices
+from churn_compare.reading.labels import DRAWN_FROM, read_labels, read_slices
 from churn_compare.reading.rows import Rows
 from churn_compare.reading.spelling import similar_classes, stripped
 from churn_compare.store import sample_rows, sampled

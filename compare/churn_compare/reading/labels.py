@@ -27,6 +27,7 @@ from churn_compare.reading.class_values import (
 from churn_compare.reading.contents import Contents, as_array, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
 
+DRAWN_FROM = "drawn_from"  # a column of queues of examples to label
 _MOST_VALUES = 200  # of a grouping
 
 
@@ -77,7 +78,7 @@ def read_labels(
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
             )
-        labels = with_missing(values, "labels", "drawn_from" in columns)
+        labels = with_missing(values, "labels", DRAWN_FROM in columns)
         if ids is not None and len(ids) != len(labels.numbers):
             raise PredictionsError(
                 f"there are {len(ids)} ids and {len(labels.numbers)} labels"
