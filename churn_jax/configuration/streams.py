@@ -55,7 +55,7 @@ class StreamConfig:
             Weight decay is of the towers' kernels, not of the tables.
         seeds: the paper's replicas start from equal weights (`init="fixed"`) and
             differ by the order inside a window (`order="varied"`).
-        mesh: the member axis must be 1; tables are sharded over data.
+        mesh: devices along replica; the other axes must be 1.
         warm_examples: the first part of the stream, rounded up to whole windows, in
             which all replicas are replica number 0; metrics begin after it.
         report_every_windows: windows per line of metrics. From the 512th line on
@@ -92,10 +92,10 @@ class StreamConfig:
                 f"window {self.window} is not a multiple of batch_size "
                 f"{self.batch_size}"
             )
-        if self.mesh.member != 1:
+        if self.mesh.member * self.mesh.data != 1:
             raise ValueError(
-                f"a stream's mesh has no member axis; got {self.mesh.member} devices "
-                "along it. Use replica and data"
+                "a stream's mesh has the replica axis alone, over which replicas and "
+                f"their tables are shared out; got {self.mesh}"
             )
         _check_optimizer(self.optimizer)
 

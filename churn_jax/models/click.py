@@ -245,21 +245,19 @@ def init_table(
     model: ClickModel,
     key: PRNGKey,
     input_scale: float | Array = 1.0,
-    *,
-    rows: int | None = None,
 ) -> Array:
-    """The fused table of a replica before training, `[rows, width]`, padded to `rows`.
+    """The fused table of a replica before training, `[V, width]`.
 
     Embeddings are drawn like hidden weights, truncated normal, and their variance is
     scaled: `v ~ sqrt(s / D) N`; "normalised by the layer width" is read as 1 / D.
     Linear weights of a wide part start at zero. A component's numbers do not depend on
-    the number of components or of padding rows.
+    the number of components.
 
     References:
         [anti-distillation] Sec. 5 -- Shamir and Coviello, Anti-Distillation: Improving
         Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
-    shape = (model.rows if rows is None else rows, model.embedding_dim)
+    shape = (model.rows, model.embedding_dim)
     stddev = jnp.sqrt(jnp.asarray(input_scale, jnp.float32) / model.embedding_dim)
 
     def draw(number):

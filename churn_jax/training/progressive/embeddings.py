@@ -1,12 +1,11 @@
 """The optimiser of embedding tables: only rows of the batch are read and written.
 
-Everything here is about one device's part of the tables, inside `shard_map`: a block of
-contiguous rows of each of its replicas; rows are sharded over `data`. No operation has
-a result of the size of a table, except the updates, which happen in place.
+Everything here is about the tables of one device's replicas. No operation has a result
+of the size of a table, except the updates, which happen in place.
 
-The blocks lie in one table, `[R V / shards, width]`: of a gather or a scatter with a
-replica axis XLA for TPUs makes passes over whole tables: of 3 x 3,250,000 rows of 24
-numbers, by its own estimate, 323 million cycles instead of 51 thousand.
+The tables lie in one array, `[R V, width]`: of a gather or a scatter with a replica
+axis XLA for TPUs makes passes over whole tables: of 3 x 3,250,000 rows of 24 numbers,
+by its own estimate, 323 million cycles instead of 51 thousand.
 """
 
 import itertools
@@ -15,7 +14,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from churn_jax.training.partition import DATA
 from churn_jax.typing import Array, PyTree
 
 __all__ = [
@@ -32,76 +30,48 @@ _EPSILON = 1e-7
 class Summed(NamedTuple):
     """Gradients with respect to distinct rows."""
 
-    # [R, N] int32, ascending positions in this device's block; those outside of it are
-    # other devices' or stand for nothing, and every update drops them.
+    # [R, N] int32, ascending rows of each replica's table; those beyond it stand for
+    # nothing, and every update drops them.
     rows: Array
     gradients: Array  # [R, N, width]
 
 
-def _within_block(ids: Array, block: int) -> Array:
-    """Positions in this device's block; `block` for rows of other devices."""
-    position = ids - jax.lax.axis_index(DATA) * block
-    owned = (position >= 0) & (position < block)
-    return jnp.where(owned, position, block)
-
-
 def _places(table: Array, rows: Array) -> Array:
-    """Rows `[R, N]` of every replica's own block in the one table, `[R N]`.
+    """Rows `[R, N]` of every replica's own table in the one array, `[R N]`.
 
-    Those outside of their block lie behind the whole table, and are distinct there.
+    Those beyond their table lie behind the whole array, and are distinct there.
     """
     replicas, count = rows.shape
-    block = table.shape[0] // replicas
-    if replicas * (block + count) >= 2**31:
+    own = table.shape[0] // replicas
+    if replicas * (own + count) >= 2**31:
         raise ValueError(
-            f"a device would hold {replicas} tables of {block} rows, more than int32 "
-            "can number; use more devices along replica or data"
+            f"a device would hold {replicas} tables of {own} rows, more than int32 "
+            "can number; use more devices along replica"
         )
-    first = block * jnp.arange(replicas, dtype=jnp.int32)[:, None]
+    first = own * jnp.arange(replicas, dtype=jnp.int32)[:, None]
     behind = table.shape[0] + jnp.arange(replicas * count, dtype=jnp.int32)
-    owned = (rows >= 0) & (rows < block)
-    return jnp.where(owned, first + rows, behind.reshape(rows.shape)).reshape(-1)
+    return jnp.where(rows < own, first + rows, behind.reshape(rows.shape)).reshape(-1)
 
 
 def look_up(table: Array, ids: Array) -> Array:
-    """Rows `[R, B / shards, F, width]` of this device's share of the batch.
-
-    `ids [R, B, F]` are rows of a replica's whole table, for the global batch.
-    """
-    replicas, shards = ids.shape[0], jax.lax.axis_size(DATA)
-    local = ids
-    if shards > 1:
-        local = _within_block(ids, table.shape[0] // replicas)
-    place = _places(table, local.reshape(replicas, -1))
+    """Rows `[R, B, F, width]`; `ids [R, B, F]` are rows of each replica's table."""
+    place = _places(table, ids.reshape(ids.shape[0], -1))
     rows = table.at[place].get(mode="fill", fill_value=0.0)
-    rows = rows.reshape(*ids.shape, table.shape[-1])
-    if shards == 1:
-        return rows
-    # Every row comes from exactly one device: the sum is exact.
-    return jax.lax.psum_scatter(rows, DATA, scatter_dimension=1, tiled=True)
+    return rows.reshape(*ids.shape, table.shape[-1])
 
 
 def sum_by_row(
-    gradients: Array,
-    ids: Array,
-    alive: Array,
-    *,
-    sizes: tuple[int, ...],
-    block: int,
+    gradients: Array, ids: Array, alive: Array, *, sizes: tuple[int, ...]
 ) -> Summed:
     """Sums gradients with respect to equal rows from `look_up`, as a dense one would.
 
-    `ids [R, B, F]` count within each field's own rows (`sizes`), of the global batch;
-    replicas that are not alive touch no row of this device's `block` rows.
+    `ids [R, B, F]` count within each field's own rows (`sizes`); replicas that are not
+    alive touch no row.
     """
-    if jax.lax.axis_size(DATA) > 1:
-        gradients = jax.lax.all_gather(gradients, DATA, axis=1, tiled=True)
     _, batch, fields = ids.shape
     count, width = batch * fields, gradients.shape[-1]
     offsets = jnp.asarray((0, *itertools.accumulate(sizes[:-1])), jnp.int32)
-    begin = jax.lax.axis_index(DATA) * block
-    # Behind every row that any device owns, and distinct.
-    beyond = jax.lax.axis_size(DATA) * block + jnp.arange(count, dtype=jnp.int32)
+    beyond = sum(sizes) + jnp.arange(count, dtype=jnp.int32)  # distinct
 
     def one(gradients, ids, alive):
         # Equal rows become neighbours, in the order of the batch.
@@ -116,9 +86,8 @@ def sum_by_row(
             count,
             indices_are_sorted=True,
         )
-        # What other devices own lies before or beyond the block and is dropped, like
-        # the places that are left over; no two are alike.
-        rows = beyond.at[segment].set(ascending) - begin
+        # The places that are left over are beyond the table; no two are alike.
+        rows = beyond.at[segment].set(ascending)
         return Summed(jnp.where(alive, rows, beyond), total)
 
     return jax.vmap(one)(gradients, ids, alive)

@@ -45,11 +45,6 @@ from churn_jax.training.progressive.step import (
     make_step,
     term_names,
 )
-from churn_jax.training.progressive.tables import (
-    by_replica,
-    in_step,
-    shapes_by_replica,
-)
 from churn_jax.training.run import stopped_replicas
 from churn_jax.training.state import (
     small_fields,
@@ -217,14 +212,12 @@ class _Loop(Launch):
 
     def _restore(self, path: Path) -> None:
         self.checkpoints = Checkpoints(path / "checkpoints", identity=self.identity)
-        shapes = shapes_by_replica(self.mesh, self.state)
         try:
-            restored = self.checkpoints.restore({**self._tree(), "state": shapes})
+            restored = self.checkpoints.restore(self._tree())
             if restored is not None:
-                self.total, self.segment = (
-                    restored.tree[name] for name in ("total", "segment")
+                self.state, self.total, self.segment = (
+                    restored.tree[name] for name in ("state", "total", "segment")
                 )
-                self.state = in_step(self.mesh, restored.tree["state"])
                 self.at = _Place(**restored.meta["place"])
                 self.earlier_seconds = restored.meta["seconds"]
                 if restored.skipped:
@@ -391,6 +384,4 @@ class _Loop(Launch):
         self.tell("saving", self.at.examples)
         meta = {"place": dataclasses.asdict(self.at), "seconds": self.seconds()}
         with self.clock.saving():
-            self.state = by_replica(self.mesh, self.state)
             self.checkpoints.save(self.at.windows, self._tree(), meta)
-            self.state = in_step(self.mesh, self.state)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,21 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, from_function
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from churn_jax.training.optim import Optimizer
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh, spreader
+from churn_jax.training.partition import MEMBER, REPLICA, make_mesh, spreader
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
-from churn_jax.training.progressive.tables import (
-    BY_REPLICA,
-    IN_STEP,
-    joined,
-    placed_in_step,
-)
 from churn_jax.training.state import (
     Coefficients,
     TrainState,
@@ -41,9 +35,12 @@ __all__ = [
     "init_stream",
     "make_program",
     "parameter_count",
+    "table_placement",
 ]
 
-_MULTIPLE = 64
+# XLA for TPUs looks rows up in a table whose rows it pads to 128 numbers if that needs
+# at most twice the memory, and counts a row's numbers in eights.
+_PADDED_FROM = 57
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,16 +67,6 @@ class StreamProgram:
         """The towers."""
         return ClickNetwork(self.model)
 
-    @property
-    def table_rows(self) -> int:
-        """Rows of the fused table, padded to a multiple of the data axis.
-
-        The same for every data axis that divides 64, so that a checkpoint can be
-        continued on more or fewer devices.
-        """
-        multiple = math.lcm(self.mesh.shape[DATA], _MULTIPLE)
-        return -(-self.model.rows // multiple) * multiple
-
     def column_rates(self) -> Array:
         """`OptimizerConfig.member_rates` of every column of the tables, `[width]`."""
         rates = jnp.asarray(self.engine.optimizer.config.member_rates, jnp.float32)
@@ -101,15 +88,26 @@ class StreamState:
     # The towers [R, K, ...] and, as a second group [R, 1, ...], the gate, with
     # everything else that is kept per replica.
     dense: TrainState
-    # [R V, width] float32, the fused tables as the step takes them; a checkpoint has
-    # them as `tables.by_replica` returns them.
-    tables: jax.Array
+    tables: jax.Array  # [R V, width] float32, one replica's rows after the other's
     accumulators: PyTree  # AdaGrad's, in the same form; () for plain gradient descent
 
     @classmethod
     def specs(cls) -> "StreamState":
-        """Placement of every field; rows of the tables are sharded over `data`."""
-        return cls(dense=TrainState.specs(), tables=IN_STEP, accumulators=IN_STEP)
+        """Placement of every field."""
+        tables: Any = P(REPLICA)
+        return cls(dense=TrainState.specs(), tables=tables, accumulators=tables)
+
+
+def table_placement(mesh: Mesh, width: int) -> Any:
+    """Sharding or `Format` of a table of some width between windows, for `jax.jit`.
+
+    A wide one lies row after row. That is the layout of every backend except a TPU,
+    which would otherwise pad the rows in every window, in memory of their own.
+    """
+    sharding = NamedSharding(mesh, P(REPLICA))
+    if width < _PADDED_FROM:
+        return sharding
+    return Format(Layout(major_to_minor=(0, 1)), sharding)
 
 
 @struct.dataclass
@@ -197,7 +195,7 @@ def init_stream(
     scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
     scale = jnp.broadcast_to(scale, (config.replicas,))
     towers, tables, accumulators = _makers(program)
-    table = joined(program.mesh, run.model.width)(tables(keys, scale))
+    table = tables(keys, scale)
     squares: PyTree = ()
     if config.optimizer.name == "adagrad":
         squares = accumulators(table)
@@ -232,28 +230,26 @@ def _makers(program: StreamProgram):
         )
 
     def tables(keys, scale):
-        return jax.vmap(
-            lambda key, s: init_table(
-                model, jax.random.fold_in(key, 1), s, rows=program.table_rows
-            )
+        drawn = jax.vmap(
+            lambda key, s: init_table(model, jax.random.fold_in(key, 1), s)
         )(keys, scale)
+        return drawn.reshape(-1, model.width)
 
     def accumulators(table):
         start = program.engine.optimizer.config.adagrad_accumulator
         return jnp.full(table.shape, start, jnp.float32)
 
     slots = NamedSharding(program.mesh, P(REPLICA, MEMBER))
-    drawn = NamedSharding(program.mesh, BY_REPLICA)
-    kept = placed_in_step(program.mesh, model.width)
+    kept = table_placement(program.mesh, model.width)
     return (
         jax.jit(towers, out_shardings=slots),
-        jax.jit(tables, out_shardings=drawn),
+        jax.jit(tables, out_shardings=kept),
         jax.jit(accumulators, out_shardings=kept),
     )
 
 
 def parameter_count(run: StreamRun, state: StreamState) -> int:
-    """Trained numbers of one replica, padding rows not counted."""
+    """Trained numbers of one replica."""
     leaves = jax.tree.leaves(state.dense.params)
     dense = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
     return dense + run.model.rows * run.model.width

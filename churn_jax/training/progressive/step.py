@@ -23,8 +23,8 @@ from churn_jax.training.progressive.state import (
     StreamInputs,
     StreamProgram,
     StreamState,
+    table_placement,
 )
-from churn_jax.training.progressive.tables import placed_in_step
 from churn_jax.training.step import (
     check_memory,
     check_output,
@@ -62,13 +62,13 @@ class Examples(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """A batch of every replica: ids of all of it, the rest of the device's share."""
+    """A batch of every replica."""
 
     ids: Array  # [R, B, F], within each field's rows
-    numeric: Array  # [R, b, D]
-    labels: Array  # [R, b]
-    mask: Array  # [R, b]
-    place: Array  # [R, b], in the window
+    numeric: Array  # [R, B, D]
+    labels: Array  # [R, B]
+    mask: Array  # [R, B]
+    place: Array  # [R, B], in the window
 
 
 def window_order(key: Array, number: Array, mask: Array) -> Array:
@@ -84,12 +84,9 @@ def window_order(key: Array, number: Array, mask: Array) -> Array:
 def _take(program: StreamProgram, window: Examples, order: Array, number: Array):
     """Batch `number` of every replica."""
     size = program.batch_size
-    share = size // program.mesh.shape[DATA]
-    chosen = jax.lax.dynamic_slice_in_dim(order, number * size, size, axis=1)
-    first = number * size + jax.lax.axis_index(DATA) * share
-    place = jax.lax.dynamic_slice_in_dim(order, first, share, axis=1)
+    place = jax.lax.dynamic_slice_in_dim(order, number * size, size, axis=1)
     return _Batch(
-        window.ids[chosen],
+        window.ids[place],
         window.numeric[place],
         window.labels[place],
         window.mask[place],
@@ -98,13 +95,13 @@ def _take(program: StreamProgram, window: Examples, order: Array, number: Array)
 
 
 def _rows(program: StreamProgram, state, ids: Array) -> Array:
-    """Table rows of this device's share of the batch, `[R, b, F, width]`."""
+    """Table rows of the batch, `[R, B, F, width]`."""
     offsets = jnp.asarray(program.model.offsets, jnp.int32)
     return look_up(state.tables, ids + offsets[None, None])
 
 
 def _forward(program: StreamProgram, params, rows, numeric) -> Outputs:
-    """All components on this device's share of a batch."""
+    """All components on a batch."""
     given = program.model.split_rows(rows)
     variables = {"params": program.as_params(params)}
     out: Any = program.network.apply(variables, given, numeric)
@@ -131,10 +128,15 @@ def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
     """
     method = inputs.coefficients.method
     draws = draw(state, inputs, place.shape[0])
+
+    # Methods sum over the data axis, which has one device here.
+    def shared(leaf):
+        return to_varying(leaf, DATA)
+
     given = Batch(
-        batch.numeric,
-        batch.labels,
-        batch.mask,
+        shared(batch.numeric),
+        shared(batch.labels),
+        shared(batch.mask),
         draws.examples,
         DATA,
         sample_weights(inputs, place),
@@ -146,7 +148,8 @@ def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
 
         def apply(variables, images, train=True, extras=()):
             del train, extras  # nothing depends on it; every output is at hand
-            outputs = _forward(program, variables, given.hide(rows, axis=0), images)
+            hidden = given.hide(shared(rows), axis=0)
+            outputs = _forward(program, variables, hidden, images)
             seen.append(outputs)
             return outputs, state.model_state
 
@@ -154,13 +157,13 @@ def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
             apply, params, given, teacher=None, step=state.step, key=draws.loss
         )
         check_output(method, out)
-        return out.loss, (out, _score(method, seen[0]))
+        score = all_gather_replicated(_score(method, seen[0]), DATA)
+        return out.loss, (out, score)
 
     (_, (out, scores)), (dense, sparse) = jax.value_and_grad(
         loss, argnums=(0, 1), has_aux=True
     )(state.params, rows)
-    bad = jax.lax.psum(count_bad(dense), MEMBER)
-    finite = bad + jax.lax.psum(count_bad(sparse), DATA) == 0
+    finite = jax.lax.psum(count_bad(dense), MEMBER) + count_bad(sparse) == 0
     memory = check_memory(method, state.memory, out.memory)
     out = LossOutput(out.loss, dict(out.terms), state.model_state, memory)
     return scores, out, dense, sparse, finite
@@ -168,13 +171,7 @@ def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
 
 def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive):
     """`(tables, accumulators)` with new rows for the batch of living replicas."""
-    summed = sum_by_row(
-        gradients,
-        ids,
-        alive,
-        sizes=program.model.sizes,
-        block=state.tables.shape[0] // alive.shape[0],
-    )
+    summed = sum_by_row(gradients, ids, alive, sizes=program.model.sizes)
     rate = inputs.coefficients.learning_rate
     if program.engine.optimizer.config.member_rates:
         # A component's own rate is that of its own tables' columns.
@@ -183,28 +180,24 @@ def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive)
 
 
 def _over_batches(program: StreamProgram, window: Examples, order: Array, body, carry):
-    """`body(batch, carry) -> (scores [R, b], carry)` over all batches with an example.
+    """`body(batch, carry) -> (scores [R, B], carry)` over all batches with an example.
 
     Returns the last carry, and the scores `[R, W]` of all replicas at their places.
     """
     valid = jnp.sum((window.mask > 0).astype(jnp.int32))
     batches = (valid + program.batch_size - 1) // program.batch_size
-    share = program.batch_size // program.mesh.shape[DATA]
-    shape = (order.shape[0], program.window // program.batch_size, share)
-    nothing = to_varying(jnp.zeros(shape, jnp.float32), (REPLICA, DATA))
+    nothing = to_varying(jnp.zeros(order.shape, jnp.float32), REPLICA)
 
     def turn(number, both):
         carry, scores = both
         scored, carry = body(_take(program, window, order, number), carry)
         scores = jax.lax.dynamic_update_slice_in_dim(
-            scores, scored[:, None], number, axis=1
+            scores, scored, number * program.batch_size, axis=1
         )
         return carry, scores
 
     carry, scores = jax.lax.fori_loop(0, batches, turn, (carry, nothing))
-    scores = all_gather_replicated(scores, DATA, axis=2)
-    flat = scores.reshape(scores.shape[0], -1)
-    placed = jax.vmap(lambda z, o: jnp.zeros_like(z).at[o].set(z))(flat, order)
+    placed = jax.vmap(lambda z, o: jnp.zeros_like(z).at[o].set(z))(scores, order)
     return carry, all_gather_replicated(placed, REPLICA)
 
 
@@ -278,7 +271,7 @@ def make_step(program: StreamProgram, *, donate: bool = True):
         out_specs=returned,
         check_vma=True,
     )
-    table = placed_in_step(mesh, program.model.width)
+    table = table_placement(mesh, program.model.width)
 
     def placed(specs):
         first, *others = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
@@ -310,18 +303,17 @@ def term_names(
     program: StreamProgram, state: StreamState, inputs: StreamInputs
 ) -> tuple[str, ...]:
     """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`."""
-    share = program.batch_size // program.mesh.shape[DATA]
-    model = program.model
+    size, model = program.batch_size, program.model
 
-    def varying(shape, dtype=jnp.float32):
-        return to_varying(jnp.zeros(shape, dtype), (REPLICA, DATA))
+    def varying(*shape, dtype=jnp.float32):
+        return to_varying(jnp.zeros(shape, dtype), REPLICA)
 
     def one(dense, inputs):
-        rows = varying((share, len(model.sizes), model.width))
-        place = varying(share, jnp.uint32)
-        ids = varying((program.batch_size, len(model.sizes)), jnp.int32)
-        numeric, labels = varying((share, model.numeric)), varying(share, jnp.int32)
-        batch = _Batch(ids, numeric, labels, varying(share), place)
+        rows = varying(size, len(model.sizes), model.width)
+        place = varying(size, dtype=jnp.uint32)
+        labels = varying(size, dtype=jnp.int32)
+        numeric, mask = varying(size, model.numeric), varying(size)
+        batch = _Batch(rows, numeric, labels, mask, place)
         out = _learn(program, dense, inputs, rows, batch, place)[1]
         return {name: out.loss for name in out.terms}
 

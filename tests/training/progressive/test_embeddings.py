@@ -1,16 +1,11 @@
 """Sparse updates against the dense ones of the whole table."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import PartitionSpec as P
 
-from churn_jax.configuration.training import MeshShape
-from churn_jax.training.partition import DATA, REPLICA, make_mesh
 from churn_jax.training.progressive.embeddings import (
     _sorted_fields,
     look_up,
@@ -19,7 +14,7 @@ from churn_jax.training.progressive.embeddings import (
 )
 
 SIZES, WIDTH, BATCH, REPLICAS = (3, 4), 2, 8, 2
-ROWS = 8  # padded to a multiple of four devices
+ROWS = sum(SIZES)
 OFFSETS = np.array([0, 3])
 
 
@@ -35,31 +30,14 @@ def drawn():
     }
 
 
-@functools.cache
-def on_mesh(shards, kind="adagrad"):
-    """`(tables, accumulators, ids, cotangents, alive, rate) -> rows and new tables`."""
-
-    def local(tables, accumulators, ids, cotangents, alive, rate):
-        shape = tables.shape
-        tables, accumulators = (t.reshape(-1, WIDTH) for t in (tables, accumulators))
-        rows = look_up(tables, ids + jnp.asarray(OFFSETS)[None, None])
-        summed = sum_by_row(cotangents, ids, alive, sizes=SIZES, block=shape[1])
-        kept = accumulators if kind == "adagrad" else ()
-        tables, kept = update_rows(tables, kept, summed, rate)
-        moved = tables, kept if kind == "adagrad" else accumulators
-        return rows, *(table.reshape(shape) for table in moved)
-
-    table, batch = P(REPLICA, DATA), P(REPLICA, DATA)
-    mesh = make_mesh(MeshShape(1, 1, shards))
-    return jax.jit(
-        jax.shard_map(
-            local,
-            mesh=mesh,
-            in_specs=(table, table, P(REPLICA), batch, P(REPLICA), P(REPLICA)),
-            out_specs=(batch, table, table),
-            check_vma=True,
-        )
-    )
+@jax.jit
+def updated(tables, accumulators, ids, cotangents, alive, rate):
+    """`(rows, tables, accumulators)` after an update; descent without accumulators."""
+    flat = jax.tree.map(lambda t: t.reshape(-1, WIDTH), (tables, accumulators))
+    rows = look_up(flat[0], ids + jnp.asarray(OFFSETS)[None, None])
+    summed = sum_by_row(cotangents, ids, alive, sizes=SIZES)
+    moved = update_rows(*flat, summed, rate)
+    return rows, *jax.tree.map(lambda t: t.reshape(tables.shape), moved)
 
 
 def dense(drawn, r, rate, transform):
@@ -76,7 +54,7 @@ def dense(drawn, r, rate, transform):
 
 def test_adagrad_is_the_dense_one(drawn):
     rate = np.array([0.1, 0.3], np.float32)
-    rows, tables, accumulators = on_mesh(4)(*drawn.values(), np.ones(2, bool), rate)
+    rows, tables, accumulators = updated(*drawn.values(), np.ones(2, bool), rate)
     for r in range(REPLICAS):
         wanted, state = dense(drawn, r, rate[r], optax.scale_by_rss(0.1))
         looked_up = drawn["tables"][r][drawn["ids"][r] + OFFSETS]
@@ -92,7 +70,7 @@ def test_rows_outside_of_the_batch_and_of_stopped_replicas_stay(drawn):
     broken = drawn | {"cotangents": drawn["cotangents"].copy()}
     broken["cotangents"][0] = np.nan
     broken["ids"] = np.minimum(drawn["ids"], 1)
-    _, tables, accumulators = on_mesh(4)(*broken.values(), alive, rate)
+    _, tables, accumulators = updated(*broken.values(), alive, rate)
     np.testing.assert_array_equal(tables[0], drawn["tables"][0])
     np.testing.assert_array_equal(accumulators[0], drawn["accumulators"][0])
     changed = np.asarray(tables[1]) != drawn["tables"][1]
@@ -102,7 +80,9 @@ def test_rows_outside_of_the_batch_and_of_stopped_replicas_stay(drawn):
 
 def test_descent_is_the_dense_one_with_a_rate_per_column(drawn):
     rate = np.array([[0.1, 0.2], [0.3, 0.4]], np.float32)
-    _, tables, _ = on_mesh(1, "sgd")(*drawn.values(), np.ones(2, bool), rate)
+    given = drawn | {"accumulators": ()}
+    _, tables, kept = updated(*given.values(), np.ones(2, bool), rate)
+    assert kept == ()
     for r in range(REPLICAS):
         wanted, _ = dense(drawn, r, rate[r][None], optax.identity())
         np.testing.assert_allclose(tables[r], wanted, rtol=1e-6, atol=1e-7)
