@@ -84,8 +84,7 @@ def compile_step(options):
 def measure(options) -> dict:
     """Everything that is printed, as JSON values."""
     compiled, program, seconds = compile_step(options)
-    counted = collectives_of(compiled.as_text(), program.mesh)
-    found = [one.collective for one in counted]
+    found = collectives_of(compiled.as_text(), program.mesh)
     memory = compiled.memory_analysis()
     devices = list(program.mesh.devices.flat)
     return {

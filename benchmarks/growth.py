@@ -184,9 +184,9 @@ def planned(axis: str, chips: int) -> dict[str, float]:
     if found.refusal:
         raise SystemExit(f"{axis}, {chips}: {found.refusal}")
     return {
-        "ms": 1e3 * found.step_seconds,
+        "ms": 1e3 * found.seconds,
         "MiB": found.used / 2**20,
-        "communication_ms": 1e3 * found.communication_seconds,
+        "bytes moved": sum(one.bytes for one in found.communication) / found.updates,
         "compile_s": found.compile_seconds,
     }
 

@@ -29,6 +29,7 @@ here that takes.
 import argparse
 import importlib.util
 import io
+import math
 import os
 import platform
 import statistics
@@ -79,7 +80,6 @@ def quality_of(kilobytes: float, size: tuple[int, int] | None) -> int:
 def print_need(args: argparse.Namespace, measured: float) -> None:
     """What a host of the slice must read, against one process measured here."""
     from churn_jax.planning import CHIPS
-    from churn_jax.planning.chips import images_per_second, input_need
     from churn_jax.studies import ModelConfig
     from churn_jax.studies.cost import network_flops
 
@@ -87,9 +87,8 @@ def print_need(args: argparse.Namespace, measured: float) -> None:
     chips = int(count)
     network = ModelConfig(name="resnet_v2_50", dtype="bfloat16").build(1000)
     flops = network_flops(network, (_SIZE, _SIZE, 3), train=True)
-    images = images_per_second(
-        CHIPS[name], chips, flops=flops, utilisation=args.utilisation
-    )
+    chip = CHIPS[name]
+    images = chips * chip.devices * chip.flops * args.utilisation / flops
     how = f"{args.utilisation:.0%} of the peak, {flops / 1e9:.1f} GFLOP an image"
     if args.step_seconds:
         images = args.step_images / args.step_seconds
@@ -99,13 +98,12 @@ def print_need(args: argparse.Namespace, measured: float) -> None:
     print("| chips per host | hosts | images/s | files MB/s | to chips MB/s | cores |")
     print("|---:|---:|---:|---:|---:|---:|")
     for per_host in args.chips_per_host:
-        need = input_need(
-            images, chips, chips_per_host=per_host, file_bytes=kilobytes * 1000
-        )
+        hosts = math.ceil(chips / per_host)
+        each = images / hosts
+        files, placed = each * kilobytes / 1e3, each * _SIZE * _SIZE * 3 / 1e6
         print(
-            f"| {per_host} | {need.hosts} | {need.images:,.0f} | "
-            f"{need.file_bytes / 1e6:,.0f} | {need.placed_bytes / 1e6:,.0f} | "
-            f"{need.images / measured:.0f} |"
+            f"| {per_host} | {hosts} | {each:,.0f} | {files:,.0f} | {placed:,.0f} | "
+            f"{each / measured:.0f} |"
         )
     print(f"\n`cores`: processes of one thread, each with {measured:.0f} images/s.")
 

@@ -67,7 +67,6 @@ def measure(name: str, slots: int, mappings: list[str], part: Slice):
             "cycles of one": round(alone.cycles),
             "cycles of all": round(together.cycles),
             "ratio": together.cycles / (slots * alone.cycles),
-            "of the peak": together.utilisation,
             "seconds to compile": together.compile_seconds,
         }
 

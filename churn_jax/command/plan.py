@@ -18,21 +18,19 @@ from churn_jax.command.options import (
     chosen,
     preset_first,
     read_options,
-    with_coefficients,
     written_out,
 )
-from churn_jax.command.stream import SHORT_FORMS as STREAM_SHORT_FORMS
 from churn_jax.command.study_file import FileOptions, print_if_asked, with_file
 from churn_jax.training.progress import Display, Work
 
-# What the file of a study or a stream says, and a plan does not need.
+# What the file of a study says, and a plan does not need.
 _NOT_PLANNED = ("out", "minutes", "log", "only", "launch", "evaluation", "warm_share")
 _DESCRIPTION = (
     "Compiles the real training step of a preset for TPU chips that need not be there, "
-    "and says whether it fits, how long a step may take, what moves between chips and "
-    "whether the placement rules hold. Needs the TPU compiler (libtpu) and no network, "
-    "data or device. Without --mesh as many devices as divide the replicas lie along "
-    "replica, the others along data. Exit code 1: it does not fit, or a rule is broken."
+    "and says whether it fits, what moves between chips and how many cycles a step "
+    "takes. Needs the TPU compiler (libtpu) and no network, data or device. Without "
+    "--mesh as many devices as divide the replicas lie along replica, the others along "
+    "data. Exit code 1: it does not fit, or something moves between replicas."
 )
 
 
@@ -80,76 +78,32 @@ def _study_arguments(config: Any):
     return Arguments
 
 
-def _stream_arguments(config: Any):
-    from churn_jax.configuration.streams import StreamConfig
-    from churn_jax.studies.streams import StreamData, TowerConfig
-
-    @dataclasses.dataclass(frozen=True)
-    class Arguments(_Shared):
-        """Options of a stream's plan.
-
-        Attributes:
-            set: change coefficients, for example `correlation_1_s1.strength=2`.
-            data: the stream; only the sizes of its tables are used.
-            model: the click model.
-            train: how all rows are trained, and on which mesh (`--mesh`).
-        """
-
-        set: tuple[str, ...] = ()
-        data: StreamData = config.data
-        model: TowerConfig = config.model
-        train: StreamConfig = config.train
-
-    return Arguments
-
-
 def read_plan(argv: Sequence[str]) -> tuple[Any, Any, bool]:
     """`(study, options, whether a mesh is named)` from the command line."""
     from churn_jax.studies import PRESETS
-    from churn_jax.studies.streams import STREAM_PRESETS, is_stream, stream_preset
 
-    every = (*PRESETS, *STREAM_PRESETS)
     given, file = with_file(argv, SHORT_FORMS, _NOT_PLANNED)
-    name, rest = preset_first("plan", given, every, f", or {OWN} with --data FILE")
-    meshed = any(w.startswith(("--mesh", "--train.mesh")) for w in argv)
-    prog = f"churn-jax plan {name}"
-    if is_stream(name):
-        if file is not None:  # with the short forms of a stream
-            given, file = with_file(argv, STREAM_SHORT_FORMS, _NOT_PLANNED)
-            rest = given[1:]
-        config = stream_preset(name)
-        options = read_options(
-            _stream_arguments(config),
-            written_out(rest, STREAM_SHORT_FORMS),
-            prog=prog,
-            description=f"{_DESCRIPTION} Short forms: "
-            f"{', '.join(STREAM_SHORT_FORMS)}, --mesh replica=4,data=1.",
+    name, rest = preset_first("plan", given, [*PRESETS], f", or {OWN} with --data FILE")
+
+    def read(config, words):
+        return read_options(
+            _study_arguments(config),
+            words,
+            prog=f"churn-jax plan {name}",
+            description=f"{_DESCRIPTION} `plan --list` lists the presets; {OWN} "
+            f"with --data FILE is for your own data. {SHORT_FORMS_HELP}",
             file=file,
         )
-        config = dataclasses.replace(
-            config, data=options.data, model=options.model, train=options.train
-        )
-        config = with_coefficients(config, options.set)
-    else:
 
-        def read(config, words):
-            return read_options(
-                _study_arguments(config),
-                words,
-                prog=prog,
-                description=f"{_DESCRIPTION} `plan --list` lists the presets; {OWN} "
-                f"with --data FILE is for your own data. {SHORT_FORMS_HELP}",
-                file=file,
-            )
-
-        config, options = chosen(name, written_out(rest), read)
+    config, options = chosen(name, written_out(rest), read)
     print_if_asked(name, options, config)
     # A file with all options has a mesh of one device, which asks for none.
+    meshed = any(word.startswith(("--mesh", "--train.mesh")) for word in argv)
     return config, options, meshed or config.train.mesh.size > 1
 
 
 def plan(argv: Sequence[str]) -> int:
-    """Prints the plan; 0 where it fits and every rule holds, else 1."""
+    """Prints the plan; 0 where it fits and replicas are apart, else 1."""
     if "--list" in argv:
         return print_list("plan", argv)
     config, options, meshed = read_plan(argv)
@@ -177,4 +131,4 @@ def plan(argv: Sequence[str]) -> int:
     if path is not None:
         write_file(path, json.dumps(found.to_json(), indent=1) + "\n")
         print(f"written: {path}", file=sys.stderr)
-    return 0 if found.fits and found.passed else 1
+    return 0 if found.fits and found.apart else 1

@@ -2,28 +2,25 @@
 
 from churn_jax.planning.chips import CHIPS, Chip, NoCompilerError, Slice, check_compiler
 from churn_jax.planning.compile import (
-    CompilerDiedError,
+    Communication,
+    Plan,
     check_mesh,
     default_mesh,
     default_row,
     mesh_name,
     plan,
-    plan_apart,
+    plan_text,
 )
-from churn_jax.planning.estimate import Communication, Plan
-from churn_jax.planning.report import as_text, plan_document, plan_text
-from churn_jax.planning.rules import Check
+from churn_jax.planning.process import CompilerDiedError, plan_apart
 
 __all__ = [
     "CHIPS",
-    "Check",
     "Chip",
     "Communication",
     "CompilerDiedError",
     "NoCompilerError",
     "Plan",
     "Slice",
-    "as_text",
     "check_compiler",
     "check_mesh",
     "default_mesh",
@@ -31,6 +28,5 @@ __all__ = [
     "mesh_name",
     "plan",
     "plan_apart",
-    "plan_document",
     "plan_text",
 ]

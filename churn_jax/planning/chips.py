@@ -1,4 +1,4 @@
-"""TPU chips and slices: public figures, devices to compile for, images to deliver."""
+"""TPU chips and slices: public figures, and devices to compile for."""
 
 import dataclasses
 import importlib.util
@@ -10,35 +10,21 @@ from typing import Any, NamedTuple
 
 from churn_compare.suggestions import did_you_mean
 
-__all__ = [
-    "CHIPS",
-    "Chip",
-    "InputNeed",
-    "NoCompilerError",
-    "Slice",
-    "check_compiler",
-    "devices_of",
-    "images_per_second",
-    "input_need",
-]
-
 
 class NoCompilerError(ValueError):
     """The TPU compiler is not installed."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Chip:
+class Chip(NamedTuple):
     """What one device of a chip can do, as the compiler counts devices.
 
     Attributes:
         name: as in the name of a topology.
         kind: as `jax.Device.device_kind` has it.
-        hbm: bytes of memory.
-        room: bytes of it that the compiler gives to a program.
+        hbm: GiB of memory.
+        room: GiB of it that the compiler gives to a program.
         flops: peak operations per second in bfloat16.
         bandwidth: bytes per second between chip and memory.
-        link: bytes per second that one link to a neighbour carries in one direction.
         clock: cycles per second.
         dims: of the grid of chips, 2 or 3.
         side: chips along the longest side that a slice can have.
@@ -47,25 +33,20 @@ class Chip:
 
     name: str
     kind: str
-    hbm: int
-    room: int
+    hbm: float
+    room: float
     flops: float
     bandwidth: float
-    link: float
     clock: float
     dims: int
     side: int
     devices: int = 1
 
 
-_GIB, _TERA, _GIGA = 2**30, 1e12, 1e9
-
-# Memory, peak arithmetic, memory bandwidth and interconnect are those of the pages "TPU
-# v4", "TPU v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs. The interconnect
-# is given there per chip in Gbps (2400, 1600, 4800, 3584), and is shared here among the
-# links of a chip, four in a grid of two dimensions and six in one of three. A slice has
-# at most 16 x 16 chips (v5e, v6e), 16 x 16 x 16 (v4) or 16 x 16 x 24 (v5p). The room is
-# what the compiler names where it refuses a program that is too large.
+# Memory, peak arithmetic and memory bandwidth are those of the pages "TPU v4", "TPU
+# v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs. A slice has at most
+# 16 x 16 chips (v5e, v6e), 16 x 16 x 16 (v4) or 16 x 16 x 24 (v5p). The room is what
+# the compiler names where it refuses a program that is too large.
 #
 # The clock is derived: peak arithmetic over 2 x the multiplications of one cycle, which
 # are 4 or 8 units of 128 x 128 (v5e; v4 and v5p), or 4 times 256 x 256 (v6e). With it
@@ -73,55 +54,13 @@ _GIB, _TERA, _GIGA = 2**30, 1e12, 1e9
 # (v4, v5p) and 70 % (v6e) of the peak. The compiler's v4 has one device per core, two
 # per chip, so figures are halved there.
 CHIPS = {
-    "v4": Chip(
-        name="v4",
-        kind="TPU v4",
-        hbm=16 * _GIB,
-        room=int(15.25 * _GIB),
-        flops=137.5 * _TERA,
-        bandwidth=614 * _GIGA,
-        link=2400 / 8 / 6 * _GIGA,
-        clock=1.05e9,
-        dims=3,
-        side=16,
-        devices=2,
-    ),
-    "v5e": Chip(
-        name="v5e",
-        kind="TPU v5 lite",
-        hbm=16 * _GIB,
-        room=int(15.75 * _GIB),
-        flops=197 * _TERA,
-        bandwidth=819 * _GIGA,
-        link=1600 / 8 / 4 * _GIGA,
-        clock=1.5e9,
-        dims=2,
-        side=16,
-    ),
-    "v5p": Chip(
-        name="v5p",
-        kind="TPU v5",
-        hbm=95 * _GIB,
-        room=95 * _GIB,
-        flops=459 * _TERA,
-        bandwidth=2765 * _GIGA,
-        link=4800 / 8 / 6 * _GIGA,
-        clock=1.75e9,
-        dims=3,
-        side=24,
-    ),
-    "v6e": Chip(
-        name="v6e",
-        kind="TPU v6 lite",
-        hbm=32 * _GIB,
-        room=int(31.25 * _GIB),
-        flops=918 * _TERA,
-        bandwidth=1640 * _GIGA,
-        link=3584 / 8 / 4 * _GIGA,
-        clock=1.75e9,
-        dims=2,
-        side=16,
-    ),
+    chip.name: chip
+    for chip in (
+        Chip("v4", "TPU v4", 16, 15.25, 137.5e12, 614e9, 1.05e9, 3, 16, devices=2),
+        Chip("v5e", "TPU v5 lite", 16, 15.75, 197e12, 819e9, 1.5e9, 2, 16),
+        Chip("v5p", "TPU v5", 95, 95, 459e12, 2765e9, 1.75e9, 3, 24),
+        Chip("v6e", "TPU v6 lite", 32, 31.25, 918e12, 1640e9, 1.75e9, 2, 16),
+    )
 }
 
 
@@ -231,42 +170,3 @@ def devices_of(part: Slice) -> Sequence[Any]:
             f"{str(error).splitlines()[0]}"
         ) from error
     return found
-
-
-class InputNeed(NamedTuple):
-    """What one host must deliver, per second."""
-
-    hosts: int  # how many there are
-    images: float  # that a host reads, decodes and crops
-    file_bytes: float  # of the files that they are read from
-    placed_bytes: float  # that go to its chips
-
-
-def images_per_second(
-    chip: Chip, chips: int, *, flops: float, utilisation: float = 0.4
-) -> float:
-    """Images per second of all replicas that a slice trains: `chips u peak / flops`."""
-    # M members that are trained on the same images take M times the operations of one.
-    return chips * chip.devices * chip.flops * utilisation / flops
-
-
-def input_need(
-    images: float,
-    chips: int,
-    *,
-    chips_per_host: int = 8,
-    file_bytes: float = 110e3,
-    image_bytes: float = 224 * 224 * 3,
-) -> InputNeed:
-    """What one host must deliver if every replica draws images of its own."""
-    # Replicas that share order and crops, and lie on one host, need less. A host has 8
-    # chips of v5e (also lent as two of 4), 4 of v4 and v5p; 110 kB is the mean of
-    # ImageNet's files.
-    if min(images, chips, chips_per_host, file_bytes, image_bytes) <= 0:
-        raise ValueError(
-            "images, chips and bytes must be positive; got "
-            f"{(images, chips, chips_per_host, file_bytes, image_bytes)}"
-        )
-    hosts = math.ceil(chips / chips_per_host)
-    each = images / hosts
-    return InputNeed(hosts, each, each * file_bytes, each * image_bytes)

@@ -1,48 +1,146 @@
-"""A preset's row compiled for a mesh of a slice.
+"""A preset's row compiled for a mesh of a slice: memory, what moves, and cycles."""
 
-`plan_apart` compiles in a process of its own: the TPU compiler keeps memory, locks and
-logs.
-"""
-
+import collections
 import dataclasses
+import importlib.metadata
 import math
-import multiprocessing
-import os
-import signal
-import tempfile
-import threading
+import re
+import time
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
+from churn_compare.documents import (
+    Block,
+    Document,
+    Section,
+    Table,
+    Text,
+    bullets,
+    plain_text,
+)
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import MeshShape
 from churn_jax.models.layers import compiling_for
-from churn_jax.planning.chips import Slice, devices_of
-from churn_jax.planning.datasets import row_sizes
-from churn_jax.planning.estimate import Plan, estimate
-from churn_jax.planning.rules import check_study
-from churn_jax.planning.steps import study_step, without_weights
-from churn_jax.planning.streams import check_stream, stream_step
-from churn_jax.studies.cost import example_flops
-from churn_jax.training.examples import example_of
+from churn_jax.planning.chips import CHIPS, Slice, devices_of
+from churn_jax.planning.hlo import collectives_of, cycles_of
+from churn_jax.planning.steps import Step, study_step
+from churn_jax.training.partition import REPLICA
+from churn_jax.typing import PyTree
+
+_USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
-def default_row(config: Any) -> str:
+@dataclasses.dataclass(frozen=True)
+class Communication:
+    """Collectives of one kind along the same axes.
+
+    Attributes:
+        axes: mesh axes that are crossed, joined by commas.
+        kind: of HLO.
+        count: per call of every replica.
+        bytes: that they yield per call on one device.
+        largest: array among them, in bytes.
+    """
+
+    axes: str
+    kind: str
+    count: int
+    bytes: int
+    largest: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What the compiler says about one step on one mesh; no device ran it.
+
+    Attributes:
+        preset: name of the study.
+        row: of the study.
+        network: its name.
+        topology: as `v5e:4x4`.
+        mesh: devices along every axis.
+        replicas: R.
+        batch_size: of one replica, over all data shards.
+        updates: that one call of the step makes.
+        calls: of the step, one after another, until every replica has made them.
+        fits: whether the compiler found room for it and for `other_memory`.
+        refusal: why the compiler refused it; other numbers are then 0.
+        hbm: bytes of one device that a program may use.
+        memory: bytes of one device by category.
+        other_memory: the same, of what else is on the device while the step runs.
+        cycles: of one device per update, of the instructions that have an estimate.
+        estimated: how many instructions of all calls have one.
+        unknown: how many have none.
+        open_loops: loops whose length the compiler does not know, taken to turn once.
+        communication: collectives by axis and kind.
+        compile_seconds: that compiling took.
+        versions: of jax and libtpu.
+    """
+
+    preset: str
+    row: str
+    network: str
+    topology: str
+    mesh: dict[str, int]
+    replicas: int
+    batch_size: int
+    updates: int
+    calls: int
+    fits: bool
+    refusal: str
+    hbm: int
+    memory: dict[str, int]
+    other_memory: dict[str, int]
+    cycles: float = 0.0
+    estimated: int = 0
+    unknown: int = 0
+    open_loops: int = 0
+    communication: tuple[Communication, ...] = ()
+    compile_seconds: float = 0.0
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def devices(self) -> int:
+        """Number of devices of the mesh."""
+        return math.prod(self.mesh.values())
+
+    @property
+    def used(self) -> int:
+        """Bytes of one device, `other_memory` included."""
+        return sum(self.memory.values()) + sum(self.other_memory.values())
+
+    @property
+    def seconds(self) -> float:
+        """Cycles over the clock, per update; without what moves between devices."""
+        return self.cycles / CHIPS[self.topology.partition(":")[0]].clock
+
+    @property
+    def apart(self) -> bool:
+        """Whether nothing moves between replicas."""
+        return not any(REPLICA in one.axes for one in self.communication)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values, with those derived from them."""
+        derived = {"used": self.used, "seconds": self.seconds}
+        return dataclasses.asdict(self) | derived
+
+
+def default_row(config: StudyConfig) -> str:
     """The row with the most networks, its own and those of its teachers.
 
     Of several the last one, which in our presets is the method that a study is about.
 
     Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`.
+        config: the study.
     """
 
     def networks(spec: Any) -> int:
-        count = spec.method.members
-        for name in spec.dependencies:
-            count += config.spec(name).method.members
-        return count
+        rows = (spec, *map(config.spec, spec.dependencies))
+        return sum(row.method.members for row in rows)
 
     most = max(map(networks, config.methods))
     return [spec.name for spec in config.methods if networks(spec) == most][-1]
@@ -58,11 +156,11 @@ def mesh_name(mesh: MeshShape) -> str:
     return f"replica={mesh.replica},member={mesh.member},data={mesh.data}"
 
 
-def default_mesh(config: Any, part: Slice) -> MeshShape:
+def default_mesh(config: StudyConfig, part: Slice) -> MeshShape:
     """All devices: as many along `replica` as divide the replicas, the rest on `data`.
 
     Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`.
+        config: the study.
         part: the slice.
 
     Example:
@@ -92,7 +190,7 @@ def check_mesh(mesh: MeshShape, part: Slice) -> None:
 
 
 def plan(
-    config: Any,
+    config: StudyConfig,
     row: str,
     part: Slice,
     mesh: MeshShape | None = None,
@@ -102,7 +200,7 @@ def plan(
     """Compiles one row's training step for a slice and reads what the compiler says.
 
     Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`.
+        config: the study.
         row: its name.
         part: the slice of chips.
         mesh: how its devices are used; None is the study's.
@@ -118,134 +216,221 @@ def plan(
     check_mesh(config.train.mesh, part)
     found = devices_of(part) if devices is None else devices
     with compiling_for(found[0].platform):
-        if isinstance(config, StudyConfig):
-            step = study_step(config, row, found)
-            useful = useful_flops(without_weights(config), row)
-            return estimate(step, part, check_study, preset=config.name, useful=useful)
-        step = stream_step(config, row, found)
-        return estimate(step, part, check_stream, preset=config.name)
+        return _compiled(study_step(config, row, found), part, config.name)
 
 
-def useful_flops(config: StudyConfig, row: str) -> float:
-    """Operations of an update of all replicas, as `example_flops` counts them."""
-    spec = config.spec(row)
-    sizes, train = row_sizes(config.data, spec), spec.config(config.train)
-    example = example_of(sizes.shape, tokens=sizes.tokens)
-    each = example_flops(config, spec, example, sizes.classes)
-    return train.replicas * train.batch_size * each
-
-
-# What the compiler's process must not look for: a TPU, or this program's GPUs.
-_ENVIRONMENT = {
-    "JAX_PLATFORMS": "cpu",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    "TPU_STDERR_LOG_LEVEL": "3",
-    "TPU_MIN_LOG_LEVEL": "3",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-}
-
-
-class CompilerDiedError(ValueError):
-    """The process that compiled ended without a result."""
-
-
-def _plan(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
-    import jax
-
+def _compiled(step: Step, part: Slice, preset: str) -> Plan:
+    """Compiles a step and reads a `Plan` from the program, or why it has no room."""
+    config = step.run.config
+    versions = {"jax": jax.__version__}
     try:
-        return plan(config, row, part, mesh)
-    except jax.errors.JaxRuntimeError as error:  # it may not survive pickling
-        said = " ".join(str(error).split())[:300]
-        raise ValueError(f"the TPU compiler refuses {row}: {said}") from None
-
-
-def _quietly(answer: Connection, path: str, *work: Any) -> None:
-    """In the new process: sends a plan, or why there is none; libtpu logs to `path`."""
-    # The compiler hears no signal for minutes: Ctrl-C is left to the process that
-    # waits, and when that one ends, this one does.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 2)
-    os.close(log)
+        versions["libtpu"] = importlib.metadata.version("libtpu")
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    common = {
+        "preset": preset,
+        "row": step.run.name,
+        "network": step.network,
+        "topology": part.name,
+        "mesh": dict(step.program.mesh.shape),
+        "replicas": config.replicas,
+        "batch_size": config.batch_size,
+        "updates": step.updates,
+        "calls": step.calls,
+        "hbm": int(part.chip.room * 2**30),
+        "versions": versions,
+        "other_memory": _sizes(step.others),
+    }
+    began = time.perf_counter()
     try:
-        found: Any = _plan(*work)
-    except ValueError as error:
-        found = error
-    answer.send(found)
-    answer.close()
+        compiled = step.jitted.lower(*step.arguments).compile()
+    except jax.errors.JaxRuntimeError as error:
+        refusal = _no_room(str(error)) or _idle(str(error), part, step)
+        if refusal is None:
+            raise
+        seconds = time.perf_counter() - began
+        memory = _sizes(step.parts)
+        return Plan(
+            **common,
+            fits=False,
+            refusal=refusal,
+            memory=memory,
+            compile_seconds=seconds,
+        )
+    seconds, text = time.perf_counter() - began, compiled.as_text()
+    memory, cycles = _memory(step, compiled.memory_analysis()), cycles_of(text)
+    used = sum(memory.values()) + sum(common["other_memory"].values())
+    return Plan(
+        **common,
+        fits=used <= common["hbm"],
+        refusal="",
+        memory=memory,
+        cycles=cycles.total * step.calls / step.updates,
+        estimated=cycles.kernels,
+        unknown=cycles.unknown,
+        open_loops=cycles.open_loops,
+        communication=_communication(text, step),
+        compile_seconds=seconds,
+    )
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def shard_bytes(tree: PyTree) -> int:
+    """Bytes of a tree of shapes with shardings on one device."""
+
+    def of(leaf) -> int:
+        whole = leaf.sharding is None
+        shape = leaf.shape if whole else leaf.sharding.shard_shape(leaf.shape)
+        key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return math.prod(shape) * (8 if key else np.dtype(leaf.dtype).itemsize)
+
+    return sum(of(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def plan_apart(config: Any, row: str, part: Slice, mesh: MeshShape) -> Plan:
-    """`plan` in a process of its own, whose messages are not shown.
+def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:
+    """One device's bytes of every tree that has any."""
+    found = {name: shard_bytes(tree) for name, tree in trees.items()}
+    return {name: size for name, size in found.items() if size}
+
+
+def _memory(step: Step, analysis: Any) -> dict[str, int]:
+    """One device's bytes by category; the compiler pads arrays to its tiles."""
+    parts, arguments = _sizes(step.parts), analysis.argument_size_in_bytes
+    fresh = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    return {
+        **parts,
+        "padding of these": max(0, arguments - sum(parts.values())),
+        "results in memory of their own": max(0, fresh),
+        "temporary": analysis.temp_size_in_bytes,
+        "program": analysis.generated_code_size_in_bytes,
+    }
+
+
+def _communication(text: str, step: Step) -> tuple[Communication, ...]:
+    """What one call of every replica moves, by axes and kind."""
+    table = collections.defaultdict(list)
+    for one in collectives_of(text, step.program.mesh):
+        if one.axes:
+            table[", ".join(one.axes), one.kind].append(one)
+    return tuple(
+        Communication(
+            axes=axes,
+            kind=kind,
+            count=step.calls * sum(one.times for one in ones),
+            bytes=step.calls * sum(one.times * one.bytes for one in ones),
+            largest=max(part for one in ones for part in one.parts),
+        )
+        for (axes, kind), ones in sorted(table.items())
+    )
+
+
+def _no_room(message: str) -> str | None:
+    """The compiler's message that memory does not suffice, as one sentence."""
+    if match := _USED.search(message):
+        used, limit = (float(match[i]) * _UNITS[match[i + 1]] / 2**30 for i in (1, 3))
+        return (
+            f"the compiler finds no room: the step takes {used:.1f} GiB per device of "
+            f"the {limit:.1f} that it may use"
+        )
+    if "RESOURCE_EXHAUSTED" in message:
+        return f"the compiler finds no room: {' '.join(message.split())[:200]}"
+    return None
+
+
+def _idle(message: str, part: Slice, step: Step) -> str | None:
+    """The compiler's message that devices of the slice are left out."""
+    if "should include all slice devices" not in message:
+        return None
+    return (
+        f"the compiler wants a mesh of all {part.devices} devices of such a slice, and "
+        f"this one has {step.program.mesh.size}; --mesh names another"
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """Everything about one mesh, as Markdown; long lines stay whole.
 
     Args:
-        config: a `StudyConfig` or a `StreamStudyConfig`.
-        row: its name.
-        part: the slice of chips.
-        mesh: how its devices are used.
-
-    Raises:
-        ValueError: as `plan` does.
-        CompilerDiedError: the process was ended from outside or crashed, mostly for
-            memory.
+        plan: what the compiler said.
     """
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        log = os.path.join(folder, "log")
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_quietly, args=(theirs, log, config, row, part, mesh)
+    versions = ", ".join(f"{name} {text}" for name, text in plan.versions.items())
+    mesh = ",".join(f"{axis}={count}" for axis, count in plan.mesh.items())
+    about = [
+        f"{plan.preset}, row {plan.row}: {plan.network}; {plan.replicas} replicas, "
+        f"batch {plan.batch_size}",
+        f"{plan.topology}, {plan.devices} devices, mesh {mesh}; {versions}, compiled "
+        f"in {plan.compile_seconds:.0f} s",
+    ]
+    if plan.calls > 1:
+        each = plan.replicas // (plan.mesh[REPLICA] * plan.calls)
+        about.append(
+            f"replicas take turns on a device, {each} at a time; all turns count"
         )
-        try:
-            _start(process)
-            theirs.close()
-            found = ours.recv()
-        except EOFError:
-            process.join()
-            raise CompilerDiedError(
-                f"the compiler's process ended while it compiled {row} for "
-                f"{part.name}: {_reason(process.exitcode, log)}"
-            ) from None
-        finally:
-            ours.close()
-            if process.pid is not None:
-                process.kill()  # it has answered, or its answer is not waited for
-                process.join()
-    if isinstance(found, ValueError):
-        raise found
-    return found
+    blocks: list[Block] = [bullets(about), *_memory_blocks(plan)]
+    if not plan.refusal:
+        blocks += [Section("", [Text(_cycles_text(plan))]), *_moved(plan)]
+    document = Document(f"{plan.preset} on {plan.topology}", blocks=blocks)
+    return plain_text(document, width=100_000, spaced=True).rstrip("\n")
 
 
-def _start(process: Any) -> None:
-    """Starts a process in whose environment the compiler looks for no device."""
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(_ENVIRONMENT)
-    try:
-        process.start()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def _size(count: float) -> str:
+    """Bytes in the unit that suits."""
+    for unit, power, digits in (("GiB", 30, 2), ("MiB", 20, 1), ("KiB", 10, 1)):
+        if count >= 2**power and (power > 10 or count >= 2**14):
+            return f"{count / 2**power:.{digits}f} {unit}"
+    return f"{int(count):,} B"
 
 
-def _reason(code: int | None, log: str) -> str:
-    """Why the process ended: it was killed, or the last line that it printed."""
-    if code == -signal.SIGKILL:
-        return "it was killed; it may lack memory on this machine"
-    try:
-        text = Path(log).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    said = [line.strip() for line in text.split("\n") if line.strip()]
-    return said[-1][:200] if said else "it said nothing"
+def _memory_blocks(plan: Plan) -> list[Block]:
+    rows = [(name, _size(count)) for name, count in plan.memory.items() if count]
+    rows += [
+        (f"{name} (next to the step)", _size(count))
+        for name, count in plan.other_memory.items()
+    ]
+    verdict = f"Does not fit: {plan.refusal}."
+    if not plan.refusal:
+        rows.append(("together", _size(plan.used)))
+        verdict = (
+            f"{'Fits' if plan.fits else 'Does not fit'}: {_size(plan.used)} of "
+            f"{_size(plan.hbm)} per device ({plan.used / plan.hbm:.0%})."
+        )
+    return [Text(verdict), Table(("one device holds", "bytes"), rows, kind="aligned")]
+
+
+def _cycles_text(plan: Plan) -> str:
+    """How long the arithmetic of an update takes, as far as the compiler says it."""
+    if not plan.estimated:
+        return "Cycles: not known, since the compiler gives no estimate."
+    every = plan.estimated + plan.unknown
+    said = (
+        f"Cycles of one device per update, by the compiler's estimate (no TPU ran it): "
+        f"{'at least ' if plan.unknown else ''}{plan.cycles:,.0f}, "
+        f"{1e3 * plan.seconds:,.3g} ms."
+    )
+    if plan.unknown:
+        said += f" {plan.unknown:,} of {every:,} instructions have no estimate."
+    if plan.open_loops:
+        said += (
+            f" {plan.open_loops} loops of unknown length are taken to turn once (a "
+            "step is repeated only if another replica diverges)."
+        )
+    return said
+
+
+def _moved(plan: Plan) -> list[Block]:
+    """What moves between devices, per update."""
+    if not plan.communication:
+        return [Text("Nothing moves between devices.")]
+    rows = [
+        (
+            row.axes,
+            row.kind,
+            f"{row.count / plan.updates:,.4g}",
+            f"{row.bytes / plan.updates:,.0f}",
+            f"{row.largest:,}",
+        )
+        for row in plan.communication
+    ]
+    heads = ("axis", "collective", "count per update", "bytes", "largest")
+    said = "Nothing moves" if plan.apart else "NO: something moves"
+    table = Table(heads, rows, kind="aligned")
+    return [Text(f"{said} between replicas."), table]

@@ -13,8 +13,6 @@ from churn_jax.data.loading import cut
 from churn_jax.data.object_names import is_object
 from churn_jax.studies.inputs import load_inputs
 
-__all__ = ["SIZES", "Sizes", "row_sizes"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:

@@ -30,15 +30,6 @@ from churn_jax.training.state import (
 )
 from churn_jax.typing import PyTree
 
-__all__ = [
-    "Step",
-    "abstract_arguments",
-    "placed",
-    "study_step",
-    "taught_by",
-    "without_weights",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -50,12 +41,9 @@ class Step:
     others: dict[str, PyTree]  # by category, what else the devices hold meanwhile
     program: Any
     run: Any
-    classes: int
     network: str
     updates: int = 1  # that one call makes
     calls: int = 1  # until every replica took part, where some wait for the others
-    open_turns: int = 1  # of outermost loops of a length unknown to the compiler
-    streamed: bool = False  # batches come from the hosts
 
 
 def without_weights(config: StudyConfig) -> StudyConfig:
@@ -191,11 +179,9 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         others=others,
         program=program,
         run=run,
-        classes=sizes.classes,
         network=_network_names(run.groups),
         updates=updates,
         calls=calls,
-        streamed=sizes.streamed,
     )
 
 

@@ -11,7 +11,7 @@ from churn_jax import planning
 from churn_jax.cli import main
 from churn_jax.command.plan import read_plan
 from tests.environment import as_users_have_it
-from tests.planning.test_estimate import made
+from tests.planning.test_compile import made
 
 
 def fake(config, row, part, mesh):
@@ -38,7 +38,6 @@ def without_compiler(monkeypatch):
 
 
 CIFAR10 = "experiments/reproducibility/presets.py:cifar10"
-CLICKS = "experiments/anti_distillation/clicks.py"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,6 @@ CLICKS = "experiments/anti_distillation/clicks.py"
         ("digits --data mine", "knows those of digits, mnist"),
         ("digits --json no/such/x.json", "there is no folder no/such"),
         ("digits --json -", "--json needs the name of a file; got -"),
-        (f"{CLICKS}:table3", "needs the sizes of the tables"),
         ("own", "a study of your own data needs --data: an .npz file"),
     ],
 )
@@ -73,16 +71,13 @@ def test_without_libtpu_the_command_says_how_to_install_it(capsys, monkeypatch):
     assert "pip install libtpu" in capsys.readouterr().err
 
 
-def test_options_are_those_of_the_study_and_of_the_stream():
+def test_options_are_those_of_the_study():
     config, options, meshed = read_plan(
         ["digits", "--replicas", "4", "--mesh", "replica=4", "--set", "entropy.alpha=2"]
     )
     assert (config.train.replicas, config.train.mesh.replica, meshed) == (4, 4, True)
     assert float(config.spec("entropy").method.alpha) == 2
-    config, options, meshed = read_plan(
-        ["clicks:tiny", "--data.buckets", "7", "--topology", "v6e:2x2"]
-    )
-    assert (config.data.buckets, options.topology, meshed) == (7, "v6e:2x2", False)
+    assert options.topology == "v5e:4x4"
 
 
 def test_one_mesh_is_planned_and_written(without_compiler, capsys, tmp_path):
@@ -99,14 +94,14 @@ def test_without_a_mesh_all_devices_take_part(without_compiler, capsys):
     assert "mesh replica=2,member=1,data=2" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("change", ["rule", "room"])
-def test_a_broken_rule_or_no_room_is_exit_code_one(change, monkeypatch):
+@pytest.mark.parametrize("change", ["moves", "room"])
+def test_replicas_that_are_not_apart_or_no_room_is_exit_code_one(change, monkeypatch):
     def failing(*arguments):
         found = fake(*arguments)
         if change == "room":
             return dataclasses.replace(found, fits=False)
-        broken = dataclasses.replace(found.checks[0], holds=False)
-        return dataclasses.replace(found, checks=(broken,))
+        across = dataclasses.replace(found.communication[0], axes="replica")
+        return dataclasses.replace(found, communication=(across,))
 
     compile_with(monkeypatch, failing)
     assert main(["plan", "digits", "--row", "baseline"]) == 1
@@ -121,7 +116,7 @@ def test_a_broken_rule_or_no_room_is_exit_code_one(change, monkeypatch):
         ("digits", "baseline", "replica=2", set()),
     ],
 )
-def test_the_tpu_compiler_finds_every_rule_kept(preset, row, mesh, axes, tmp_path):
+def test_the_tpu_compiler_moves_what_it_must_alone(preset, row, mesh, axes, tmp_path):
     pytest.importorskip("libtpu", reason="libtpu, the TPU compiler, is not installed")
     path = tmp_path / "plan.json"
     words = ["plan", f"{preset}:tiny", "--row", row, "--topology", "v5e:2x2"]
@@ -136,7 +131,5 @@ def test_the_tpu_compiler_finds_every_rule_kept(preset, row, mesh, axes, tmp_pat
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads(path.read_text())
     assert found["fits"]
-    assert all(check["holds"] for check in found["checks"])
-    assert found["cycles"] > 0
-    assert 0 < found["utilisation"] < 1
+    assert found["cycles"] > 0 and found["seconds"] > 0
     assert {one["axes"] for one in found["communication"]} == axes

@@ -7,8 +7,8 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
-from churn_jax.planning.collectives import Collective, find_collectives
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
+from churn_jax.planning.hlo import find_collectives
+from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.replicas import make_step
 from tests.training import tiny
 
@@ -96,72 +96,3 @@ def test_the_state_is_updated_in_place():
     memory = compiled.memory_analysis()
     shards = [x.addressable_shards[0].data for x in jax.tree.leaves(session.state)]
     assert memory.alias_size_in_bytes == sum(x.nbytes for x in shards)
-
-
-def line(kind, groups, shape="f32[2,8]{1,0}"):
-    return f"  %c.1 = {shape} {kind}(%x), channel_id=1, {groups}, metadata={{}}"
-
-
-# How jax 0.12 writes groups.
-MESH_FORM = "replica_groups=mesh['replica'=2,'member'=2,'data'=2] "
-
-
-@pytest.mark.parametrize(
-    ("groups", "axes"),
-    [
-        ("replica_groups={{0,1},{2,3},{4,5},{6,7}}", (DATA,)),
-        ("replica_groups={{0,2},{1,3},{4,6},{5,7}}", (MEMBER,)),
-        ("replica_groups={{0,4},{1,5},{2,6},{3,7}}", (REPLICA,)),
-        ("replica_groups={{0,2,1,3},{4,6,5,7}}", (MEMBER, DATA)),
-        ("replica_groups={{0},{1},{2},{3},{4},{5},{6},{7}}", ()),
-        ("replica_groups={}", (REPLICA, MEMBER, DATA)),
-        ("replica_groups=[4,2]<=[8]", (DATA,)),
-        ("replica_groups=[4,2]<=[2,2,2]T(0,2,1)", (MEMBER,)),
-        ("replica_groups=[4,2]<=[2,4]T(1,0)", (REPLICA,)),
-        ("replica_groups=[1,8]<=[8]", (REPLICA, MEMBER, DATA)),
-        (MESH_FORM + "{'data'}", (DATA,)),
-        (MESH_FORM + "{'member'}", (MEMBER,)),
-        (MESH_FORM + "{'replica','data'}", (REPLICA, DATA)),
-    ],
-)
-def test_groups_of_devices_are_read_as_mesh_axes(groups, axes):
-    mesh = make_mesh(MeshShape(2, 2, 2))
-    found = find_collectives(line("all-reduce", groups), mesh)
-    assert found == [Collective("all-reduce", axes, (64,))]
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "parts"),
-    [
-        ("all-reduce", "(f32[3]{0}, bf16[2,2]{1,0}, pred[])", (12, 8, 1)),
-        ("all-reduce-start", "(f32[3]{0}, f32[])", (12, 4)),
-        ("all-gather-start", "(f32[2]{0}, f32[4]{0})", (16,)),
-        ("all-gather-start", "((f32[2], s8[2]), (f32[4], s8[4]))", (16, 4)),
-        ("all-gather", "f32[4,8]{1,0:T(8,128)S(1)}", (128,)),
-        ("reduce-scatter", "s32[]", (4,)),
-        ("reduce-scatter-start", "((f32[8]), f32[4], u32[])", (16,)),
-        ("all-to-all-start", "((f32[8]), f32[8])", (32,)),
-        ("collective-permute-start", "(f32[8], f32[8], u32[], u32[])", (32,)),
-        ("collective-permute-start", "((f32[8], f32[2]), (f32[8], f32[2]))", (32, 8)),
-        ("all-to-all", "u4[3]", (2,)),
-    ],
-)
-def test_bytes_are_those_of_the_result_on_one_device(kind, shape, parts):
-    mesh = make_mesh(MeshShape(2, 2, 2))
-    text = line(kind, "replica_groups=[4,2]<=[8]", shape)
-    assert find_collectives(text, mesh)[0].parts == parts
-    assert find_collectives(text, mesh)[0].bytes == sum(parts)
-
-
-def test_a_permutation_crosses_the_axes_along_which_its_pairs_differ():
-    mesh = make_mesh(MeshShape(2, 2, 2))
-    shape = "(f32[2]{0}, f32[2]{0}, u32[], u32[])"
-    text = line("collective-permute-start", "source_target_pairs={{0,4},{4,0}}", shape)
-    done = "  %d = f32[2]{0} collective-permute-done(%c.1)"
-    found = find_collectives(f"{text}\n{done}", mesh)
-    assert found == [Collective("collective-permute", (REPLICA,), (8,))]
-
-
-def test_groups_in_an_unknown_form_are_an_error():
-    with pytest.raises(ValueError, match="no groups of devices"):
-        find_collectives(line("all-reduce", "groups=?"), make_mesh(MeshShape(2)))

@@ -1,10 +1,17 @@
-"""Loops, cycles and collectives of a small program written by hand."""
+"""Loops, cycles and collectives of programs written by hand."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from churn_jax.planning.hlo import collectives_of, cycles_of
+from churn_jax.configuration.training import MeshShape
+from churn_jax.planning.hlo import (
+    Collective,
+    collectives_of,
+    cycles_of,
+    find_collectives,
+)
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 
 
 def cost(cycles):
@@ -93,13 +100,13 @@ def test_a_scan_counts_as_often_as_it_turns_and_a_repetition_once():
     assert found.total == 3 * (100 + 7) + 50 + 1000
     assert found.kernels == 3 * 2 + 1 + 1
     # What is inside a fusion is in the fusion's own estimate.
-    assert found.unknown == {"add": 3, "exponential": 3}
+    assert found.unknown == 6  # sums and exponentials
     assert found.open_loops == 1
 
 
 def test_collectives_inside_of_loops_are_counted_every_time():
     found = collectives_of(PROGRAM, MESH)
-    assert [(c.collective.kind, c.times, c.collective.bytes) for c in found] == [
+    assert [(c.kind, c.times, c.bytes) for c in found] == [
         ("all-gather", 1, 32),
         ("all-reduce", 3, 32),
     ]
@@ -109,29 +116,27 @@ CALL = "  %v.9 = f32[8] while(%y), condition=%scan_condition, body=%scan_body\n"
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "trips", "total"),
+    ("before", "after", "total"),
     [
-        # The outermost loop's length is not in the text: it turns as often as is said.
-        ("constant(3)", "copy(%w)", 5, 5 * 107 + 1050),
+        # A loop whose length is not in the text is taken to turn once.
+        ("constant(3)", "copy(%w)", 107 + 1050),
         # A length that the compiler states is taken.
         (
             "body=%scan_body",
             'body=%scan_body, backend_config={"known_trip_count":{"n":"4"}}',
-            1,
             4 * 107 + 1050,
         ),
         # Two turns were made one, so there are half as many.
-        ("%one = s32[] constant(1)", "%one = s32[] constant(2)", 1, 2 * 107 + 1050),
+        ("%one = s32[] constant(1)", "%one = s32[] constant(2)", 2 * 107 + 1050),
         # A branch of 5 cycles that calls three turns of 107 is the dearer one.
-        ("  ROOT %g.1", f"{CALL}  ROOT %g.1", 1, 3 * 107 + (3 * 107 + 5) + 1000),
+        ("  ROOT %g.1", f"{CALL}  ROOT %g.1", 3 * 107 + (3 * 107 + 5) + 1000),
     ],
     ids=["unknown", "stated", "unrolled", "branch"],
 )
-def test_a_loop_turns_as_often_as_is_known(before, after, trips, total):
-    found = cycles_of(PROGRAM.replace(before, after), trips=trips)
+def test_a_loop_turns_as_often_as_is_known(before, after, total):
+    found = cycles_of(PROGRAM.replace(before, after))
     assert found.total == total
-    if trips > 1:  # the repetition inside of it is still taken to turn once
-        assert found.open_loops == 2
+    assert found.open_loops == (2 if "while" in after or "copy" in after else 1)
 
 
 def test_collectives_of_every_branch_are_there():
@@ -151,7 +156,7 @@ def test_the_half_that_starts_a_collective_yields_its_result_alone():
     )
     found = collectives_of(text, MESH)
     (one,) = [c for c in found if c not in collectives_of(PROGRAM, MESH)]
-    assert (one.collective.bytes, one.times) == (16, 1)
+    assert (one.bytes, one.times) == (16, 1)
 
 
 def test_a_text_that_is_no_program_is_refused():
@@ -179,11 +184,76 @@ def test_a_collective_that_overlaps_arithmetic_is_counted_once_per_chain():
     text = PROGRAM.replace("ENTRY", f"{fusion(1)}{fusion(2)}{fusion(3)}ENTRY")
     text = text.replace("ENTRY", f"{fusion(4, chain='1')}ENTRY")
     text = text.replace("  %zero = s32[]", f"{calls}  %zero = s32[]")
-    gathers = [
-        c.collective.bytes
-        for c in collectives_of(text, MESH)
-        if c.collective.kind == "all-gather"
-    ]
+    gathers = [c.bytes for c in collectives_of(text, MESH) if c.kind == "all-gather"]
     assert gathers == [32, 64, 64]
     # Their cycles are those of the fusions, which have no estimate here.
-    assert cycles_of(text).unknown["fusion"] == 4
+    assert cycles_of(text).unknown == 6 + 4
+
+
+def line(kind, groups, shape="f32[2,8]{1,0}"):
+    return f"  %c.1 = {shape} {kind}(%x), channel_id=1, {groups}, metadata={{}}"
+
+
+# How jax 0.12 writes groups.
+MESH_FORM = "replica_groups=mesh['replica'=2,'member'=2,'data'=2] "
+
+
+@pytest.mark.parametrize(
+    ("groups", "axes"),
+    [
+        ("replica_groups={{0,1},{2,3},{4,5},{6,7}}", (DATA,)),
+        ("replica_groups={{0,2},{1,3},{4,6},{5,7}}", (MEMBER,)),
+        ("replica_groups={{0,4},{1,5},{2,6},{3,7}}", (REPLICA,)),
+        ("replica_groups={{0,2,1,3},{4,6,5,7}}", (MEMBER, DATA)),
+        ("replica_groups={{0},{1},{2},{3},{4},{5},{6},{7}}", ()),
+        ("replica_groups={}", (REPLICA, MEMBER, DATA)),
+        ("replica_groups=[4,2]<=[8]", (DATA,)),
+        ("replica_groups=[4,2]<=[2,2,2]T(0,2,1)", (MEMBER,)),
+        ("replica_groups=[4,2]<=[2,4]T(1,0)", (REPLICA,)),
+        ("replica_groups=[1,8]<=[8]", (REPLICA, MEMBER, DATA)),
+        (MESH_FORM + "{'data'}", (DATA,)),
+        (MESH_FORM + "{'member'}", (MEMBER,)),
+        (MESH_FORM + "{'replica','data'}", (REPLICA, DATA)),
+    ],
+)
+def test_groups_of_devices_are_read_as_mesh_axes(groups, axes):
+    mesh = make_mesh(MeshShape(2, 2, 2))
+    found = find_collectives(line("all-reduce", groups), mesh)
+    assert found == [Collective("all-reduce", axes, (64,))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "parts"),
+    [
+        ("all-reduce", "(f32[3]{0}, bf16[2,2]{1,0}, pred[])", (12, 8, 1)),
+        ("all-reduce-start", "(f32[3]{0}, f32[])", (12, 4)),
+        ("all-gather-start", "(f32[2]{0}, f32[4]{0})", (16,)),
+        ("all-gather-start", "((f32[2], s8[2]), (f32[4], s8[4]))", (16, 4)),
+        ("all-gather", "f32[4,8]{1,0:T(8,128)S(1)}", (128,)),
+        ("reduce-scatter", "s32[]", (4,)),
+        ("reduce-scatter-start", "((f32[8]), f32[4], u32[])", (16,)),
+        ("all-to-all-start", "((f32[8]), f32[8])", (32,)),
+        ("collective-permute-start", "(f32[8], f32[8], u32[], u32[])", (32,)),
+        ("collective-permute-start", "((f32[8], f32[2]), (f32[8], f32[2]))", (32, 8)),
+        ("all-to-all", "u4[3]", (2,)),
+    ],
+)
+def test_bytes_are_those_of_the_result_on_one_device(kind, shape, parts):
+    mesh = make_mesh(MeshShape(2, 2, 2))
+    text = line(kind, "replica_groups=[4,2]<=[8]", shape)
+    assert find_collectives(text, mesh)[0].parts == parts
+    assert find_collectives(text, mesh)[0].bytes == sum(parts)
+
+
+def test_a_permutation_crosses_the_axes_along_which_its_pairs_differ():
+    mesh = make_mesh(MeshShape(2, 2, 2))
+    shape = "(f32[2]{0}, f32[2]{0}, u32[], u32[])"
+    text = line("collective-permute-start", "source_target_pairs={{0,4},{4,0}}", shape)
+    done = "  %d = f32[2]{0} collective-permute-done(%c.1)"
+    found = find_collectives(f"{text}\n{done}", mesh)
+    assert found == [Collective("collective-permute", (REPLICA,), (8,))]
+
+
+def test_groups_in_an_unknown_form_are_an_error():
+    with pytest.raises(ValueError, match="no groups of devices"):
+        find_collectives(line("all-reduce", "groups=?"), make_mesh(MeshShape(2)))

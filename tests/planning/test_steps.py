@@ -7,11 +7,8 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning.steps import study_step, taught_by
-from churn_jax.planning.streams import stream_step
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.studies.streams import stream_preset
-from churn_jax.training.progressive.state import init_inputs, init_stream, make_program
 from churn_jax.training.session import open_session
 from tests.experiments.presets import study as preset
 
@@ -59,22 +56,6 @@ def test_the_arguments_are_those_of_a_session_of_the_study(name):
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
     assert step.updates == session.steps_per_call
     assert step.program.mapping == session.program.mapping
-
-
-@pytest.mark.slow
-def test_the_arguments_of_a_stream_are_those_of_its_loop():
-    config = stream_preset("clicks:tiny")
-    train = dataclasses.replace(config.train, mesh=MeshShape(2, 1, 4))
-    config = dataclasses.replace(config, train=train)
-    step = stream_step(config, "baseline", jax.devices())
-    program = make_program(step.run)
-    inputs = init_inputs(step.run, program)
-    state = init_stream(step.run, program, inputs)
-    assert form(step.arguments[2]) == form(inputs)
-    planned = step.arguments[0]
-    assert form(planned.tables) == form(state.tables)
-    assert form(planned.dense.params) == form(state.dense.params)
-    assert step.updates == train.window // train.batch_size
 
 
 def test_the_parts_are_all_of_the_arguments_but_the_labels_place():

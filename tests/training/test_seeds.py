@@ -15,7 +15,7 @@ from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
-from churn_jax.planning.collectives import find_collectives
+from churn_jax.planning.hlo import find_collectives
 from churn_jax.training import seeds as drawing
 from churn_jax.training.partition import DATA, MEMBER
 from churn_jax.training.run import stopped_replicas
