@@ -16,7 +16,6 @@ MODULES = (
     "churn_compare.outcomes",
     "churn_compare.testing",
     "churn_compare.store",
-    "churn_compare.documents",
     *(
         f"churn_jax.{module}"
         for module in (
@@ -46,7 +45,7 @@ MODULES = (
     ),
 )
 # Packages with an `__all__` that users do not call.
-INTERNAL = ("churn_jax.command",)
+INTERNAL = ("churn_jax.command", "churn_compare.documents")
 
 
 @dataclass(frozen=True)

@@ -6,36 +6,24 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+# How much of a document is shown; each level has all that the one before it has.
 Detail = Literal["verdict", "summary", "full"]
-"""How much of a document is shown; each level has all that the one before it has."""
-
 _LEVELS = {"verdict": 0, "summary": 1, "full": 2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Strong:
-    """Words of a text that stand out.
-
-    Attributes:
-        text: the words.
-        tone: `"good"` or `"bad"` colours them; empty does not.
-    """
+    """Words of a text that stand out."""
 
     text: str
-    tone: str = ""
+    tone: str = ""  # "good" or "bad" colours them
 
 
-Inline = str | Sequence[str | Strong]
-"""Text in which words may stand out."""
+Inline = str | Sequence[str | Strong]  # text in which words may stand out
 
 
 def plain(text: Inline) -> str:
-    """The words of a text without emphasis.
-
-    Example:
-        >>> plain((Strong("ERM"), ": no effect."))
-        'ERM: no effect.'
-    """
+    """The words of a text without emphasis."""
     if isinstance(text, str):
         return text
     return "".join(part.text if isinstance(part, Strong) else part for part in text)
@@ -43,68 +31,41 @@ def plain(text: Inline) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A paragraph.
-
-    Attributes:
-        text: the words; some may be `Strong`.
-        kind: any of `"soft"` (a caption), `"note"` (a remark that must be seen),
-            `"lead"`, `"best"` and `"outcome"` (larger), `"good"`, `"bad"`, `"mixed"`,
-            `"even"` (how a finding is coloured), separated by spaces. A word that a
-            writer does not know is a class of the page.
-    """
+    """A paragraph."""
 
     text: Inline
+    # Any of "soft" (a caption), "note" (a remark that must be seen), "lead", "best" and
+    # "outcome" (larger), "good", "bad", "mixed", "even" (how a finding is coloured),
+    # with spaces between. A word that a writer does not know is a class of the page.
     kind: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A list of texts.
-
-    Attributes:
-        items: one per line; the `kind` of an item colours its line.
-        ordered: whether they are numbered, from 1.
-        kind: class of the page; `"verdicts"` has a coloured bar before each line,
-            `"list"` a mark, in a terminal, too.
-    """
+    """A list of texts, one per line; the `kind` of an item colours its line."""
 
     items: Sequence[Text]
-    ordered: bool = False
+    ordered: bool = False  # numbered, from 1
+    # Class of the page; "verdicts" has a coloured bar before each line, "list" a mark.
     kind: str = "verdicts"
 
 
 def bullets(texts: Sequence[Inline], kind: str = "verdicts") -> Rows:
-    """A list of texts that are all alike.
-
-    Args:
-        texts: one per line.
-        kind: class of the page.
-    """
+    """A list of texts that are all alike."""
     return Rows([Text(text) for text in texts], kind=kind)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A cell of a table, where a plain string does not suffice.
-
-    Attributes:
-        text: what it shows.
-        value: what a reader sorts it by; None sorts by the text, NaN comes last.
-        below: a second line in small print, for example an interval.
-        mark: a last word of its own line, for example `"doubtful [1]"`.
-        tone: class of the mark, `"better"`, `"worse"` or `"doubt"`; of the text
-            where there is no mark.
-        link: id of the section of this document that it leads to.
-        shade: how dark its background is, from 0 to 1; NaN has none.
-    """
+    """A cell of a table, where a plain string does not suffice."""
 
     text: str
-    value: float | None = None
-    below: str = ""
-    mark: str = ""
-    tone: str = ""
-    link: str = ""
-    shade: float = math.nan
+    value: float | None = None  # to sort by; None is the text, NaN comes last
+    below: str = ""  # a second line in small print, for example an interval
+    mark: str = ""  # a last word of its own line, for example "doubtful [1]"
+    tone: str = ""  # "better", "worse" or "doubt", of the mark or else of the text
+    link: str = ""  # id of the section of this document that it leads to
+    shade: float = math.nan  # how dark its background is, from 0 to 1; NaN has none
 
     @property
     def tint(self) -> int | None:
@@ -114,34 +75,24 @@ class Cell:
     @property
     def sorted_by(self) -> str | None:
         """The value as the page's script reads it; None where there is none."""
-        if self.value is None:
-            return None
-        if math.isnan(self.value):
-            return ""
+        if self.value is None or math.isnan(self.value):
+            return None if self.value is None else ""
         return f"{self.value:.12g}".replace("inf", "Infinity")
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        heading: above it.
-        align: `"left"` for words, `"right"` for numbers, `"center"` for marks. The
-            first column holds the heads of the rows and is on the left by default.
-        group: heading that columns next to each other share; columns without one
-            come first.
-        from_width: columns of a terminal from which it is shown.
-        first: the order that the first click of a reader gives.
-        detail: level of detail from which it is shown.
-    """
+    """A column of a table; the first one holds the heads of the rows."""
 
     heading: str
+    # For words, numbers and marks; by default the first is on the left.
     align: Literal["left", "right", "center", ""] = ""
+    # Heading that columns next to each other share; those without one come first.
     group: str = ""
-    from_width: int = 0
+    from_width: int = 0  # columns of a terminal from which it is shown
+    # The order that the first click of a reader gives.
     first: Literal["ascending", "descending"] = "descending"
-    detail: Detail = "verdict"
+    detail: Detail = "verdict"  # from which it is shown
 
     @property
     def full_heading(self) -> str:
@@ -151,27 +102,18 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Attributes:
-        columns: their heads, as `Column` or as text.
-        rows: cells, as `Cell` or as text; the first is the head of its row.
-        title: above it.
-        caption: what its numbers are.
-        kind: class of the page: `"main"`, `"plain"`, `"words"`, `"paper"`,
-            `"compare"`; one with `compare` has no frame in a terminal, and of one with
-            `main` a phone hides the second and the third column unless it is `whole`.
-        sortable: whether a reader of the page can sort it.
-        brief: number of rows below full detail; 0 is all.
-    """
+    """A table; the first cell of a row is its head."""
 
     columns: Sequence[Column | str]
     rows: Sequence[Sequence[Cell | str]]
     title: str = ""
-    caption: Inline = ""
+    caption: Inline = ""  # what its numbers are
+    # Class of the page: "main", "plain", "words", "paper", "compare"; one with
+    # "compare" has no frame in a terminal, and of one with "main" a phone hides the
+    # second and the third column unless it is "whole".
     kind: str = "plain"
-    sortable: bool = False
-    brief: int = 0
+    sortable: bool = False  # by a reader of the page
+    brief: int = 0  # rows below full detail; 0 is all
 
     @property
     def heads(self) -> tuple[Column, ...]:
@@ -212,11 +154,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Names and values, one per line; those without a value are left out.
-
-    Attributes:
-        facts: name to value.
-    """
+    """Names and values, one per line; those without a value are left out."""
 
     facts: Mapping[str, str]
 
@@ -228,28 +166,17 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A drawing or an image. One without either is not shown.
+    """A drawing or an image; one without either is not shown."""
 
-    Attributes:
-        svg: text of an SVG, from `plotting`, or a function that draws it when a page is
-            written.
-        title: above it.
-        caption: below it.
-        image: bytes of a PNG instead of `svg` on the page.
-        png: bytes of a PNG for a file of its own.
-        name: of that file, without ending.
-        words: what an image shows, for those who cannot see it.
-        wide: whether it has a line of a grid to itself.
-    """
-
+    # Text of an SVG, from `plotting`, or what draws it when a page is written.
     svg: str | Callable[[], str] = ""
     title: str = ""
     caption: Inline = ""
-    image: bytes = b""
-    png: bytes = b""
-    name: str = ""
-    words: str = ""
-    wide: bool = False
+    image: bytes = b""  # a PNG instead of `svg` on the page
+    png: bytes = b""  # a PNG for a file of its own
+    name: str = ""  # of that file, without ending
+    words: str = ""  # what an image shows, for those who cannot see it
+    wide: bool = False  # has a line of a grid to itself
 
     def draw(self) -> "Figure":
         """The same with its SVG as text."""
@@ -266,19 +193,12 @@ class Code:
 
 @dataclasses.dataclass(frozen=True)
 class Term:
-    """An entry of a glossary.
-
-    Attributes:
-        name: the term.
-        meaning: a sentence.
-        formula: above the meaning.
-        source: where it is defined.
-    """
+    """An entry of a glossary."""
 
     name: str
     meaning: str
     formula: str = ""
-    source: str = ""
+    source: str = ""  # where it is defined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,30 +210,20 @@ class Terms:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; one without any is not shown.
-
-    Attributes:
-        title: the heading; may be empty.
-        blocks: what it holds.
-        id: what a `Cell.link` leads to.
-        kind: class of the page.
-        detail: level of detail from which it is shown.
-    """
+    """Blocks under a heading, which may be empty."""
 
     title: str
     blocks: "Sequence[Block]"
-    id: str = ""
-    kind: str = ""
-    detail: Detail = "verdict"
+    id: str = ""  # what a `Cell.link` leads to
+    kind: str = ""  # class of the page
+    detail: Detail = "verdict"  # from which it is shown
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
     """Blocks next to each other where there is room; all of them in one column if not.
 
-    Attributes:
-        blocks: what it holds.
-        kind: another class of the page, as `"inputs"` for small images.
+    `kind` is another class of the page, as "inputs" for small images.
     """
 
     blocks: "Sequence[Block]"
@@ -322,34 +232,21 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """Blocks on a card with a title.
-
-    Attributes:
-        title: above them; may be empty.
-        blocks: what it holds.
-        kind: class of the page instead of `"card"`.
-    """
+    """Blocks on a card with a title, which may be empty."""
 
     title: str
     blocks: "Sequence[Block]"
-    kind: str = "card"
+    kind: str = "card"  # class of the page
 
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """Blocks behind a line that opens them.
-
-    Attributes:
-        summary: the line.
-        blocks: what it holds.
-        open: whether it is open at first.
-        heading: whether the line is the heading of a section.
-    """
+    """Blocks behind a line that opens them."""
 
     summary: Inline
     blocks: "Sequence[Block]"
-    open: bool = False
-    heading: bool = False
+    open: bool = False  # at first
+    heading: bool = False  # whether the line is the heading of a section
 
 
 def visible_blocks(blocks: Sequence["Block"], *, figures: bool) -> list["Block"]:
@@ -377,16 +274,13 @@ def visible_blocks(blocks: Sequence["Block"], *, figures: bool) -> list["Block"]
 Block = (
     Text | Rows | Table | Facts | Figure | Code | Terms | Section | Grid | Card | Fold
 )
-"""A part of a document: text, a table, a figure, or a group of parts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Records:
     """Numbers for programs at full precision: the lines of a CSV.
 
-    Attributes:
-        fields: names of the columns.
-        rows: field to value; an absent field, None, NaN and infinity are empty.
+    In a row, an absent field, None, NaN and infinity are empty.
     """
 
     fields: Sequence[str]
@@ -395,36 +289,20 @@ class Records:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A report.
-
-    Attributes:
-        title: its heading.
-        facts: what it is about, in a line under the title; empty ones are left out.
-        blocks: what it says.
-        command: what made it, under the facts of the page.
-        data: the same numbers for programs: `Records` or anything that JSON takes.
-    """
+    """A report."""
 
     title: str
-    facts: Sequence[str] = ()
+    facts: Sequence[str] = ()  # a line under the title; empty ones are left out
     blocks: Sequence[Block] = ()
-    command: str = ""
-    data: Any = None
+    command: str = ""  # what made it, under the facts of the page
+    data: Any = None  # numbers for programs: `Records` or anything that JSON takes
 
     def at(self, detail: Detail) -> "Document":
-        """The document at a level of detail; folds are at the full one alone.
-
-        Args:
-            detail: the level.
-        """
+        """The document at a level of detail; folds are at the full one alone."""
         return dataclasses.replace(self, blocks=_at(self.blocks, detail))
 
     def as_lines(self, detail: Detail = "verdict") -> "Document":
-        """For a terminal: title, facts and headings are lines between the blocks.
-
-        Args:
-            detail: the level.
-        """
+        """For a terminal: title, facts and headings are lines between the blocks."""
         title = Text(self.title.replace("→", "->"), "best")
         facts = Text("; ".join(filter(None, self.facts)), "soft")
         shown = visible_blocks(self.at(detail).blocks, figures=False)
@@ -449,14 +327,16 @@ def _shows(from_level: Detail, detail: Detail) -> bool:
 def _at(blocks: Sequence[Block], detail: Detail) -> list[Block]:
     found: list[Block] = []
     for block in blocks:
-        if isinstance(block, Table):
-            found.append(block.at(detail))
-        elif isinstance(block, Section) and not _shows(block.detail, detail):
-            continue
-        elif isinstance(block, Fold) and detail != "full":
-            continue
-        elif isinstance(block, Section | Grid | Card | Fold):
-            found.append(dataclasses.replace(block, blocks=_at(block.blocks, detail)))
-        else:
-            found.append(block)
+        match block:
+            case Table():
+                found.append(block.at(detail))
+            case Fold() if detail != "full":
+                pass
+            case Section() if not _shows(block.detail, detail):
+                pass
+            case Section() | Grid() | Card() | Fold():
+                inside = _at(block.blocks, detail)
+                found.append(dataclasses.replace(block, blocks=inside))
+            case _:
+                found.append(block)
     return found

@@ -16,19 +16,7 @@ from churn_compare.documents.markdown import markdown
 
 
 def csv_text(records: Records) -> str:
-    r"""One line per row under a header line.
-
-    Args:
-        records: fields and rows.
-
-    Returns:
-        The text of a file. Names are as they are, so a spreadsheet may take one that
-        starts with `=` for a formula.
-
-    Example:
-        >>> csv_text(Records(["a", "b", "c"], [{"a": 0.1, "b": math.nan}]))
-        'a,b,c\n0.1,,\n'
-    """
+    """One line per row under a header line; names are as they are."""
     out = io.StringIO()
     writer = csv.DictWriter(out, records.fields, lineterminator="\n")
     writer.writeheader()
@@ -45,15 +33,7 @@ def _field(value: Any) -> Any:
 
 
 def json_text(value: Any, indent: int = 1) -> str:
-    """Anything as JSON.
-
-    Args:
-        value: as `plain_values` takes it.
-        indent: spaces of a level.
-
-    Returns:
-        The text of a file.
-    """
+    """Anything that `plain_values` takes, as the text of a JSON file."""
     found = plain_values(value)
     return json.dumps(found, indent=indent, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -61,12 +41,8 @@ def json_text(value: Any, indent: int = 1) -> str:
 def plain_values(value: Any) -> Any:
     """What JSON can say of a value.
 
-    Args:
-        value: nested dataclasses, mappings, sequences, arrays, numbers and text.
-
-    Returns:
-        Dataclasses as mappings, sequences and arrays as lists, and None for a number
-        that is not finite.
+    Dataclasses are mappings, sequences and arrays are lists, and a number that is not
+    finite is None.
 
     Example:
         >>> plain_values({"a": (math.nan, 1), 2: "b"})
@@ -86,14 +62,7 @@ def plain_values(value: Any) -> Any:
 
 
 def table_files(document: Document) -> dict[str, str]:
-    """The files of a report whose data are `Records`, by name.
-
-    Args:
-        document: the report.
-
-    Returns:
-        Texts of `table.md`, `table.csv` and `report.html`, for `write_files`.
-    """
+    """Names and texts of the files of a report whose data are `Records`."""
     return {
         "table.md": markdown(document.at("summary")),
         "table.csv": csv_text(document.data),
@@ -102,18 +71,7 @@ def table_files(document: Document) -> dict[str, str]:
 
 
 def write_files(folder, contents: Mapping[str, str | bytes]) -> dict[str, Path]:
-    """Writes files, each whole or not at all.
-
-    Args:
-        folder: where to; it is made.
-        contents: name to text or bytes.
-
-    Returns:
-        Name to path.
-
-    Raises:
-        OSError: a file could not be written; an earlier one is left as it was.
-    """
+    """Writes files, each whole or not at all; returns name to path."""
     from churn_compare.array_files import write_file
 
     return {n: write_file(Path(folder) / n, text) for n, text in contents.items()}

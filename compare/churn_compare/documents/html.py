@@ -28,23 +28,10 @@ if TYPE_CHECKING:
 
 
 def html_page(document: Document) -> str:
-    """A document as a whole HTML page.
-
-    Args:
-        document: what to show.
-
-    Returns:
-        The text of a file.
-
-    Example:
-        >>> from churn_compare.documents import Text
-        >>> page = html_page(Document("A & B", blocks=[Text("x < y")]))
-        >>> "<h1>A &amp; B</h1>" in page, "<p>x &lt; y</p>" in page
-        (True, True)
-    """
+    """A document as a whole HTML page."""
     blocks = visible_blocks(document.blocks, figures=True)
     script = _file("page.js") if _any_sortable(blocks) else ""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    digest = _base64(hashlib.sha256(script.encode()).digest())
     run = f"; script-src 'sha256-{digest}'" if script else ""
     return _render(
         "page",
@@ -58,14 +45,7 @@ def html_page(document: Document) -> str:
 
 
 def html_fragment(blocks: Sequence[Block]) -> str:
-    """Blocks for a notebook, in its colours; their style reaches nothing else.
-
-    Args:
-        blocks: what to show.
-
-    Returns:
-        A `div`.
-    """
+    """Blocks as a `div` for a notebook, whose style reaches nothing else."""
     return _render("fragment", visible_blocks(blocks, figures=True))
 
 

@@ -28,26 +28,9 @@ _SIDES = {"left": ":--", "right": "--:", "center": ":-:"}
 
 
 def markdown(document: Document, level: int = 1) -> str:
-    r"""A document as Markdown; names in it are no markup and mention nobody.
+    """A document without figures; names in it are no markup and mention nobody.
 
-    Args:
-        document: what to show.
-        level: of the title's heading; sections are one below it.
-
-    Returns:
-        The text of a file. It has no figures.
-
-    Example:
-        >>> blocks = [Text("x"), Table(["a", "b"], [("1", "2")])]
-        >>> print(markdown(Document("A*", blocks=blocks)))
-        # A\*
-        <BLANKLINE>
-        x
-        <BLANKLINE>
-        | a | b |
-        |:--|--:|
-        | 1 | 2 |
-        <BLANKLINE>
+    Sections are one level below that of the title's heading.
     """
     facts = Text("; ".join(filter(None, document.facts)))
     parts = [f"{'#' * level} {markdown_text(document.title)}"]

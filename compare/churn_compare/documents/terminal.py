@@ -7,7 +7,6 @@ from churn_compare.documents.blocks import (
     Block,
     Cell,
     Code,
-    Column,
     Document,
     Facts,
     Rows,
@@ -21,7 +20,6 @@ from churn_compare.escaping import printable, terminal_text, with_ends
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
 _STYLES = {
@@ -43,12 +41,8 @@ def print_document(
 ) -> None:
     """Prints the blocks of a document; `Document.as_lines` has title and facts, too.
 
-    Args:
-        document: what to show. Columns that the terminal is too narrow for are left
-            out, as are figures.
-        console: where to; the standard output by default. The log of a machine has
-            every line of kind `line` on a line of its own, however long it is.
-        spaced: whether a blank line stands between blocks.
+    Columns that the terminal is too narrow for are left out, as are figures. The log of
+    a machine has every text of kind "line" on a line of its own, however long it is.
     """
     from rich.console import Console
 
@@ -65,21 +59,7 @@ def print_document(
 
 
 def plain_text(document: Document, width: int = 80, *, spaced: bool = False) -> str:
-    """What `print_document` prints, without colours.
-
-    Args:
-        document: what to show.
-        width: columns.
-        spaced: whether a blank line stands between blocks.
-
-    Returns:
-        Lines of at most `width` characters, without trailing spaces.
-
-    Example:
-        >>> print(plain_text(Document("", blocks=[Text("a b"), Text("c")])), end="")
-        a b
-        c
-    """
+    """What `print_document` prints, without colours and trailing spaces."""
     from rich.console import Console
 
     file = io.StringIO()
@@ -107,16 +87,18 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
                     item = Text((mark, *words), item.kind)
                 _print(item, console, of_machine)
         case Table():
-            kinds = block.kind.split()
-            if "aligned" in kinds:
+            if block.kind == "aligned":
                 for line in _aligned(block):
                     console.print(terminal_text(line), soft_wrap=True)
-            elif "compare" in kinds:
-                console.print(_without_frame(block, console.width))
             else:
-                console.print(_framed(block, console.width))
+                console.print(_table(block, console.width))
         case Facts():
-            console.print(_facts(block))
+            from rich.table import Table as RichTable
+
+            out = RichTable(show_header=False, box=None)
+            for name, value in block.known.items():
+                out.add_row(terminal_text(name), terminal_text(value))
+            console.print(out)
         case Code(text):
             for line in text.split("\n"):
                 _print(Text((line,), "line"), console, True)
@@ -140,60 +122,45 @@ def _text(block: Text) -> "RichText":
     return out
 
 
-def _columns(table: Table, width: int) -> list[tuple[int, Column]]:
-    """Those that there is room for, each with its place."""
-    return [(i, c) for i, c in enumerate(table.heads) if c.from_width <= width]
-
-
-def _framed(table: Table, width: int) -> "RichTable":
-    from rich.table import Table as RichTable
-    from rich.text import Text as RichText
-
-    title = "\n".join(map(printable, table.title.split("\n")))
-    out = RichTable(
-        title=RichText(title) if title else None,
-        caption=_text(Text(table.caption)) if table.caption else None,
-    )
-    columns = _columns(table, width)
-    for _, column in columns:
-        heading = terminal_text(column.full_heading)
-        out.add_column(heading, justify=column.align or "left")
-    for row in table.cells:
-        out.add_row(*(_cell(row[i]) for i, _ in columns))
-    return out
-
-
-def _without_frame(table: Table, width: int) -> "RenderableType":
-    """A heading over a table without frames, with its caption below."""
-    # Where it is narrow, words of the columns' names and the cells on the left are
-    # broken; numbers, on the right, never are.
+def _table(table: Table, width: int) -> "RenderableType":
+    """A table with frames, or with title and caption as lines of their own."""
+    # Where one without frames is narrow, words of the columns' names and the cells on
+    # the left are broken; numbers, on the right, never are.
     from rich.cells import cell_len
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table as RichTable
+    from rich.text import Text as RichText
 
-    out = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    framed = "compare" not in table.kind.split()
+    columns = [(i, c) for i, c in enumerate(table.heads) if c.from_width <= width]
     rows = [[_cell(cell) for cell in row] for row in table.cells]
     widest = [
         max(cell_len(line) for cell in column for line in cell.plain.split("\n"))
         for column in zip(*rows, strict=True)
     ] or [0] * len(table.heads)
-    columns = _columns(table, width)
-    if sum(widest[i] + 2 for i, _ in columns) > width:
-        columns = [(i, c) for i, c in columns if c.detail != "full"]
+    out = RichTable()
+    if not framed:
+        out = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        if sum(widest[i] + 2 for i, _ in columns) > width:
+            columns = [(i, c) for i, c in columns if c.detail != "full"]
     for i, column in columns:
-        left = column.align == "left"
-        least = min(widest[i], _NAME) if left else widest[i]
-        if table.caption:  # tables of many versions may be too wide otherwise
-            least = None
+        least = min(widest[i], _NAME) if column.align == "left" else widest[i]
+        # Tables of many versions may be too wide otherwise.
+        least = None if framed or table.caption else least
         out.add_column(
-            terminal_text(column.heading),
-            justify="left" if left else "right",
-            overflow="fold",
+            terminal_text(column.full_heading),
+            justify=column.align or "left",
+            overflow="ellipsis" if framed else "fold",
             min_width=least,
         )
     for row in rows:
         out.add_row(*(row[i] for i, _ in columns))
+    if framed:
+        title = "\n".join(map(printable, table.title.split("\n")))
+        out.title = RichText(title) if title else None
+        out.caption = _text(Text(table.caption)) if table.caption else None
+        return out
     heading = terminal_text(table.title, "bold")
     if not table.caption:
         return Padding(Group(heading, out), (1, 0, 0, 0)) if table.title else out
@@ -210,15 +177,6 @@ def _cell(cell: Cell) -> "RichText":
         out.append(f" {printable(cell.mark)}", tone)
     if cell.below:
         out.append("\n").append(printable(cell.below), "dim")
-    return out
-
-
-def _facts(block: Facts) -> "RichTable":
-    from rich.table import Table as RichTable
-
-    out = RichTable(show_header=False, box=None)
-    for name, value in block.known.items():
-        out.add_row(terminal_text(name), terminal_text(value))
     return out
 
 
