@@ -35,7 +35,7 @@ from scipy import optimize, special, stats
 
 from churn_compare.estimates import all_examples
 from churn_compare.groups import coded, pool
-from churn_compare.intervals import ClassNumbers, intervals, mcnemar_of, ratios
+from churn_compare.intervals import ClassNumbers, intervals, ratios
 from churn_compare.labelling import NAMES, confidence_sequence, ends_of
 from churn_compare.noise import noise_of, noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
@@ -601,13 +601,13 @@ def in_clusters(rng, count: int, mean: int, unequal: bool, flips: float, alike: 
 
 
 def counted(scanned, labels, clusters):
-    """Numbers that need no bootstrap, and the test of equal accuracy."""
+    """Numbers that need no bootstrap, and the p of equal accuracy."""
     numbers = ClassNumbers(scanned, labels)
     every = all_examples(len(labels), clusters, 0.95)
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     parts = partition(len(labels), 1, 0, clusters)
     found |= ratios(scanned, labels, parts, 0.95)
-    return found, mcnemar_of(numbers, every)
+    return found, numbers.p(every)[0]
 
 
 def table_clusters(trials: int) -> None:
@@ -647,7 +647,7 @@ def table_clusters(trials: int) -> None:
                     ScannedSide(np.where(turned, new, old)[None]),
                     ScannedSide(np.where(turned, old, new)[None]),
                 )
-                rejected += counted(equal, labels, clusters)[1].p < 0.05
+                rejected += counted(equal, labels, clusters)[1] < 0.05
             numbers = [*(100 * held / np.maximum(defined, 1)), 100 * rejected / trials]
             how = "unequal" if unequal else "equal"
             row(f"{count} of {mean} {how}, {100 * flips:.0f} %, {alike}", numbers)

@@ -18,7 +18,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_compare import read_gates
-from churn_compare.gate_file import read_waivers
+from churn_compare.gates import read_waivers
 from churn_compare.verdict import sentences
 from churn_jax import losses
 from churn_jax.cli import main

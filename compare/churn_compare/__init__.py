@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     __version__: str
     from churn_compare.comparison import compare, compare_pair
     from churn_compare.display import CompareResult, VersionsResult
-    from churn_compare.gate_file import read_gates, read_waivers
     from churn_compare.gate_outcomes import judge
-    from churn_compare.gates import Gate, GateError
-    from churn_compare.intervals import intervals, mcnemar_test
+    from churn_compare.gates import Gate, GateError, read_gates, read_waivers
+    from churn_compare.intervals import intervals
     from churn_compare.noise import noise_test
     from churn_compare.outcomes import OutcomesResult, compare_outcomes
     from churn_compare.pair import Pair, Scanned, ScannedSide, Side
@@ -25,20 +24,12 @@ if TYPE_CHECKING:
     from churn_compare.reading.join import join
     from churn_compare.reading.sides import read_side
     from churn_compare.result import (
-        Clusters,
-        Curve,
-        Flow,
         GateOutcome,
         Group,
         Interval,
-        McNemar,
         Measured,
-        Noise,
-        Points,
-        Pooled,
         Regression,
         Version,
-        Waived,
         Waiver,
     )
     from churn_compare.scanning.scan import scan
@@ -46,22 +37,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QUANTITIES",
-    "Clusters",
     "CompareResult",
-    "Curve",
-    "Flow",
     "Gate",
     "GateError",
     "GateOutcome",
     "Group",
     "Interval",
-    "McNemar",
     "Measured",
-    "Noise",
     "OutcomesResult",
     "Pair",
-    "Points",
-    "Pooled",
     "Quantity",
     "Queue",
     "Regression",
@@ -70,7 +54,6 @@ __all__ = [
     "Side",
     "Version",
     "VersionsResult",
-    "Waived",
     "Waiver",
     "__version__",
     "compare",
@@ -81,7 +64,6 @@ __all__ = [
     "join",
     "judge",
     "label_queue",
-    "mcnemar_test",
     "noise_test",
     "read_gates",
     "read_side",
@@ -92,10 +74,9 @@ __all__ = [
 _HOMES = {
     "comparison": "compare compare_pair",
     "display": "CompareResult VersionsResult",
-    "gate_file": "read_gates read_waivers",
     "gate_outcomes": "judge",
-    "gates": "Gate GateError",
-    "intervals": "intervals mcnemar_test",
+    "gates": "Gate GateError read_gates read_waivers",
+    "intervals": "intervals",
     "noise": "noise_test",
     "outcomes": "OutcomesResult compare_outcomes",
     "pair": "Pair Scanned ScannedSide Side",
@@ -103,8 +84,7 @@ _HOMES = {
     "queue": "Queue label_queue",
     "reading.join": "join",
     "reading.sides": "read_side",
-    "result": "Clusters Curve Flow GateOutcome Group Interval McNemar Measured Noise "
-    "Points Pooled Regression Version Waived Waiver",
+    "result": "GateOutcome Group Interval Measured Regression Version Waiver",
     "scanning.scan": "scan",
     "versions": "compare_versions",
 }

@@ -360,7 +360,7 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
 
 def _compared(given: Mapping[str, Any], program: str) -> Any:
     """The result of comparing what the options name."""
-    from churn_compare import gate_file, gates
+    from churn_compare import gates
     from churn_compare.comparison import compare as compare_classes
     from churn_compare.outcomes import compare_outcomes, noise_floor
     from churn_compare.outcomes.reading import has_outcomes
@@ -374,9 +374,9 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     }
     judged: dict[str, Any] = {
         "gates": gates.combined(
-            gate_file.read_gates(file) if file else (), gates.gates_by_name(limits)
+            gates.read_gates(file) if file else (), gates.gates_by_name(limits)
         ),
-        "waivers": gate_file.waivers_of(file) if file else (),
+        "waivers": gates.waivers_of(file) if file else (),
     }
     what = "folder" if new is None else "classes"
     if given["noise"]:

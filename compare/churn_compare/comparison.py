@@ -18,9 +18,18 @@ from churn_compare.findings import (
     reliability_curve,
     scatter_points,
 )
-from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import judge
-from churn_compare.gates import EXCESS, Gate, GateError, check_gates, closest, margin_of
+from churn_compare.gates import (
+    EXCESS,
+    Gate,
+    GateError,
+    Gating,
+    as_gates,
+    check_gates,
+    closest,
+    margin_of,
+    waivers_of,
+)
 from churn_compare.groups import coded, parts_of
 from churn_compare.intervals import (
     ClassNumbers,

@@ -1,11 +1,13 @@
 """The results that users hold: they print, show and save themselves."""
 
 import dataclasses
+import datetime
 import importlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -21,41 +23,45 @@ from churn_compare.documents import (
     plain_text,
     plain_values,
 )
-from churn_compare.exports import junit, rows_of_update
+from churn_compare.escaping import printable
 from churn_compare.result import (
     Curve,
     Flow,
     GateOutcome,
     Interval,
-    Judged,
     Measured,
     Points,
     Regression,
+    State,
     Version,
+    state_of,
 )
 
 FORMAT = 1  # grows where a program that reads the file would have to change
 
 
-class Display(Judged):
+class Display:
     """Base of the results; `_report` names the module of their documents."""
 
-    _report: ClassVar[str]
+    _report: ClassVar[str] = "churn_compare.report"
+    gates: Sequence[GateOutcome]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every gate holds; True without gates, False where one is open."""
+        return self.state == "pass"
+
+    @property
+    def state(self) -> State:
+        """The worst of the gates': "fail", "inconclusive" or "pass"."""
+        return state_of(outcome.state for outcome in self.gates)
 
     def document(self, command: str = "") -> Document:
-        """The report, which the page shows in full.
-
-        Args:
-            command: shown under the title of a page.
-        """
+        """The report, with the command under its title; a page shows it in full."""
         return importlib.import_module(self._report).document(self, command)
 
     def terminal(self, *, full: bool = False) -> Document:
-        """The document that is printed.
-
-        Args:
-            full: whether it is printed in full detail, and not only the verdict.
-        """
+        """The document that is printed, in full detail or only the verdict."""
         return self.document().as_lines("full" if full else "verdict")
 
     def markdown(self) -> str:
@@ -68,6 +74,10 @@ class Display(Judged):
         """What a notebook shows."""
         document = self.document().at("summary")
         return html_fragment([Text((Strong(document.title),)), *document.blocks])
+
+    def __str__(self) -> str:
+        """The tables as they are printed in a terminal, without colours."""
+        return plain_text(self.terminal())
 
     # Of an update: both names; of each measure its name, examples, numbers and groups;
     # the verdict.
@@ -85,26 +95,25 @@ class Display(Judged):
         start = {"format": FORMAT, "passed": self.passed, "state": self.state}
         return start | {"verdict": self._verdict()} | plain_values(self)
 
-    def __str__(self) -> str:
-        """The tables as they are printed in a terminal, without colours."""
-        return plain_text(self.terminal())
-
-    def save_json(self, path: str | os.PathLike) -> Path:
-        """Writes `to_dict()`, whole or not at all.
-
-        Raises:
-            OSError: the file could not be written; an earlier one is left as it was.
-        """
-        return write_file(path, json_text(self.to_dict()))
-
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each number: `quantity`, `value`, `low`, `high` and what of."""
-        about = dict(zip(("old", "new"), self._sides(), strict=True))
-        return [
-            row
-            for named, *numbers in self._parts()
-            for row in rows_of_update(about | named, *numbers)
-        ]
+        """A row for each number, as of a data frame: `quantity`, `value` and so on."""
+        about, found = dict(zip(("old", "new"), self._sides(), strict=True)), []
+        for named, examples, quantities, groups in self._parts():
+            parts = [("", "", examples, quantities)]
+            parts += [(g.grouping, g.name, g.examples, g.quantities) for g in groups]
+            found += [
+                {
+                    **(about | named),
+                    "grouping": grouping,
+                    "group": group,
+                    "examples": count,
+                    "quantity": name,
+                    **dataclasses.asdict(interval),
+                }
+                for grouping, group, count, numbers in parts
+                for name, interval in numbers.items()
+            ]
+        return found
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """The gates of each update."""
@@ -112,45 +121,49 @@ class Display(Judged):
 
     def junit(self) -> str:
         """JUnit XML for a CI: a test case for each gate, inconclusive ones skipped."""
-        return junit(self.suites())
+        # Elements and attributes are those of the Ant task's schema, in its order: the
+        # readers of GitLab, Jenkins and GitHub's actions take these and ignore others.
+        root = ElementTree.Element("testsuites")
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        for number, (title, gates) in enumerate(self.suites()):
+            name, lines = printable(title), [printable(gate.line) for gate in gates]
+            states = [gate.state for gate in gates]
+            about = {"package": "churn_jax", "id": number, "hostname": "localhost"}
+            about |= {"name": name, "timestamp": now, "time": 0}
+            about |= {"tests": max(len(gates), 1), "failures": states.count("fail")}
+            about |= {"errors": 0, "skipped": states.count("inconclusive")}
+            suite = _element(root, "testsuite", **about)
+            _element(suite, "properties")
+            for gate, line in zip(gates, lines, strict=True):
+                of = {"classname": name, "name": printable(gate.gate), "time": 0}
+                case = _element(suite, "testcase", **of)
+                if gate.state == "fail":
+                    _element(case, "failure", line, message=line, type="gate")
+                elif gate.state == "inconclusive":
+                    _element(case, "skipped", message=line)
+            if not gates:
+                of = {"classname": name, "name": "compared, without conditions"}
+                _element(suite, "testcase", **of, time=0)
+            _element(suite, "system-out", "\n".join(lines))
+            _element(suite, "system-err")
+        ElementTree.indent(root)
+        text = ElementTree.tostring(root, encoding="unicode")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
-    def to_pandas(self) -> Any:
-        """`rows()` as a pandas data frame.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
-        return _frame("pandas", self.rows())
-
-    def to_polars(self) -> Any:
-        """`rows()` as a polars data frame.
-
-        Raises:
-            ImportError: polars is not installed.
-        """
-        return _frame("polars", self.rows())
+    def save_json(self, path: str | os.PathLike) -> Path:
+        """Writes `to_dict()`, whole or not at all."""
+        return write_file(path, json_text(self.to_dict()))
 
     def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
-        """Writes the page, one file that needs nothing else, whole or not at all.
-
-        Args:
-            path: where to.
-            command: shown under the title.
-
-        Raises:
-            OSError: the file could not be written; an earlier one is left as it was.
-        """
+        """Writes the page, one file that needs nothing else, whole or not at all."""
         return write_file(path, html_page(self.document(command or "")))
 
 
-def _frame(library: str, rows: list[dict[str, Any]]) -> Any:
-    try:
-        module = importlib.import_module(library)
-    except ImportError as error:
-        raise ImportError(
-            f"to_{library} needs {library}: pip install {library}"
-        ) from error
-    return module.DataFrame(rows)
+def _element(above, tag: str, text: str = "", **attributes: Any):
+    texts = {name: str(value) for name, value in attributes.items()}
+    found = ElementTree.SubElement(above, tag, texts)
+    found.text = text or None
+    return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -182,7 +195,6 @@ class CompareResult(Display, Measured):
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    _report = "churn_compare.report"
 
     @property
     def labelled(self) -> bool:

@@ -20,7 +20,6 @@ from churn_compare.result import (
     Group,
     Interval,
     Measured,
-    Sampled,
     State,
     state_of,
 )
@@ -52,7 +51,7 @@ def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
         PASS  churn at most 5 %: 4.2 % (95 % interval 3.9 to 4.5 %)
         FAIL  upper end of churn at most 4 %: 4.2 % (95 % interval 3.9 to 4.5 %)
     """
-    quantities, groups, level = found.quantities, found.groups, found.level
+    quantities, groups = found.quantities, found.groups
     if found.waived is not None:
         worse = found.worse
         quantities = {**quantities, worse: found.waived.rate}
@@ -62,51 +61,41 @@ def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
             if of.waived_rate is not None
         ]
     return tuple(
-        _judge_groups(gate, gates, groups, level)
+        _judge_groups(gate, gates, groups, found.level)
         if gate.grouping
-        else _judge_equivalence(gate, found.within, level)
-        if gate.quantity == EQUIVALENT and found.within is not None
-        else _judge_sampled(gate, found.sampled)
-        if found.sampled is not None
-        and gate.quantity in found.sampled.these
-        and gate.on == "estimate"
-        else _judge_whole(gate, quantities, level)
+        else _judge_whole(gate, found, quantities)
         for gate in gates
     )
 
 
 def _judge_whole(
-    gate: Gate, quantities: Mapping[str, Interval], level: float
+    gate: Gate, found: Measured, quantities: Mapping[str, Interval]
 ) -> GateOutcome:
+    within, sampled = found.within, found.sampled
+    if gate.quantity == EQUIVALENT and within is not None:
+        # Whether the whole interval for two one-sided tests lies within the margin.
+        size = max(-within.low, within.high)  # NaN where there is none
+        touching = within.low <= gate.limit and within.high >= -gate.limit
+        state: State = "inconclusive" if gate.on == "interval" and touching else "fail"
+        state = "pass" if size < gate.limit else state
+        line = with_range(within, gate.unit, 2 * found.level - 1)
+        outcome = _outcome(gate, "", within, state, line)
+        return dataclasses.replace(outcome, measured=size)
+    if sampled is not None and gate.quantity in sampled.these and gate.on == "estimate":
+        # Whether these examples keep it, as far as labels of a part of them tell.
+        interval = sampled.these[gate.quantity]
+        state = _state(dataclasses.replace(gate, on="interval"), interval)
+        size = with_range(interval, gate.unit, sampled.level)
+        line = f"{size} of these examples"
+        if state == "inconclusive":
+            more = more_labels(sampled, gate.quantity, gate.limit)
+            line += f"; about {count_text(more)} more labels would decide"
+        return _outcome(gate, "", interval, state, line)
     if gate.quantity not in quantities:
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
     interval = quantities[gate.quantity]
-    line = f"{gate.text}: {_measured_text(gate, interval, level)}"
+    line = _measured_text(gate, interval, found.level)
     return _outcome(gate, "", interval, _state(gate, interval), line)
-
-
-def _judge_sampled(gate: Gate, sampled: Sampled) -> GateOutcome:
-    """Whether these examples keep a limit, as far as labels of a part of them tell."""
-    interval = sampled.these[gate.quantity]
-    state = _state(dataclasses.replace(gate, on="interval"), interval)
-    size = with_range(interval, gate.unit, sampled.level)
-    line = f"{gate.text}: {size} of these examples"
-    if state == "inconclusive":
-        more = more_labels(sampled, gate.quantity, gate.limit)
-        line += f"; about {count_text(more)} more labels would decide"
-    return _outcome(gate, "", interval, state, line)
-
-
-def _judge_equivalence(gate: Gate, within: Interval, level: float) -> GateOutcome:
-    """Whether the whole interval for two one-sided tests lies within the margin."""
-    size = max(-within.low, within.high)  # NaN where there is none
-    state: State = "pass" if size < gate.limit else "fail"
-    touching = within.low <= gate.limit and within.high >= -gate.limit
-    if gate.on == "interval" and state == "fail" and touching:
-        state = "inconclusive"
-    line = f"{gate.text}: {with_range(within, gate.unit, 2 * level - 1)}"
-    found = _outcome(gate, "", within, state, line)
-    return dataclasses.replace(found, measured=size)
 
 
 def _judge_groups(
@@ -115,19 +104,16 @@ def _judge_groups(
     covered = [g for g in groups if _covers(gate, g)]
     about = [g for g in covered if not _overridden(gate, gates, g)]
     if covered and not about:
-        line = f"{gate.text}: each has a gate of its own"
-        return _outcome(gate, "", NONE, "pass", line)
+        return _outcome(gate, "", NONE, "pass", "each has a gate of its own")
     judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
-    small = len(about) - len(judged)
     note = ""
-    if small:
+    if small := len(about) - len(judged):
         note = (
             f"; {count_text(small)} of {count_text(len(about))} not judged, fewer than "
             f"{count_text(gate.min_examples)} examples"
         )
     if not judged:
-        line = f"{gate.text}: no group to judge{note}"
-        return _outcome(gate, "", NONE, "fail", line)
+        return _outcome(gate, "", NONE, "fail", f"no group to judge{note}")
     ordered = sorted(judged, key=lambda group: _margin(gate, group[gate.quantity]))
     states = [_state(gate, g[gate.quantity]) for g in ordered]
     state = state_of(states)
@@ -135,22 +121,19 @@ def _judge_groups(
     failing = [g for g, s in zip(ordered, states, strict=True) if s == state != "pass"]
     worst = failing[0] if failing else ordered[0]
     interval = worst[gate.quantity]
-    if gate.group:
-        line = f"{gate.text}: {_measured_text(gate, interval, level)}"
-    elif not failing:
-        number = _measured_text(gate, interval, level)
-        line = f"{gate.text}: at worst {number}, in {_name(worst)}{note}"
-    else:
+    where = _name(worst) if failing or gate.group else ""
+    line = _measured_text(gate, interval, level)
+    if not failing and not gate.group:
+        line = f"at worst {line}, in {_name(worst)}{note}"
+    elif not gate.group:
         named = [
             f"{_name(g)} {_measured_text(gate, g[gate.quantity], level)}"
             for g in failing
         ]
-        what = "not" if state == "fail" else "open"
         line = (
-            f"{gate.text}: {what} in {count_text(len(failing))} of "
+            f"{'not' if state == 'fail' else 'open'} in {count_text(len(failing))} of "
             f"{count_text(len(judged))}: {listed(named, _NAMED)}{note}"
         )
-    where = _name(worst) if failing or gate.group else ""
     return _outcome(gate, where, interval, state, line)
 
 
@@ -231,6 +214,6 @@ def _outcome(
         measured=_compared(gate, interval),
         limit=gate.limit,
         passed=state == "pass",
-        line=f"{state.upper()}  {line}",
+        line=f"{state.upper()}  {gate.text}: {line}",
         state=state,
     )

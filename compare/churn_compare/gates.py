@@ -1,9 +1,12 @@
-"""Conditions on an update, and how they are written."""
+"""Conditions on an update, and how they are written: by name or in a TOML file."""
 
 import dataclasses
+import datetime
 import math
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +15,8 @@ from churn_compare.groups import coded
 from churn_compare.number_text import Unit, listed
 from churn_compare.pair import Pair
 from churn_compare.quantities import QUANTITIES
+from churn_compare.reading.spelling import twice
+from churn_compare.result import Waiver
 from churn_compare.suggestions import did_you_mean
 
 EQUIVALENT = "equivalent"  # `Measured.within`
@@ -38,6 +43,14 @@ GROUP_QUANTITIES = (
     *("churn", "negative_flip_rate", "positive_flip_rate"),
     *OF_RUNS,
 )
+
+SHORT = {
+    "nfr": "negative_flip_rate",
+    "pfr": "positive_flip_rate",
+    "relative_nfr": "relative_negative_flip_rate",
+    "btc": "backward_trust_compatibility",
+    "bec": "backward_error_compatibility",
+}
 
 
 class GateError(ValueError):
@@ -89,7 +102,7 @@ class Gate:
         known = GROUP_QUANTITIES if self.grouping else (*QUANTITIES, EQUIVALENT)
         if self.quantity not in known:
             where = " of classes and slices" if self.grouping else ""
-            hint = closest(self.quantity, known) or f"known are {', '.join(known)}"
+            hint = _hint(self.quantity, known)
             raise GateError(f"no quantity {self.quantity!r}{where} for a gate; {hint}")
         if isinstance(self.limit, bool) or not isinstance(self.limit, int | float):
             raise GateError(f"the limit of {self.quantity} must be a number")
@@ -129,27 +142,24 @@ class Gate:
             return f"accuracy shown to change by less than {margin_text(self.limit)}"
         end = {"max": "upper end of ", "min": "lower end of "}[self.bound]
         start = {"estimate": "", "bound": end, "interval": "interval of "}[self.on]
-        what = start + self.quantity.replace("_", " ")
         most = {"max": "at most", "min": "at least"}[self.bound]
-        return f"{what} {most} {limit_text(self.limit, self.unit)}{self._where()}"
-
-    def _where(self) -> str:
-        if self.group:
-            return f" in {self.grouping} {self.group}"
         each = "slice" if self.grouping == ALL_SLICES else self.grouping
-        return f" in each {each}" if each else ""
-
-    def _scope(self) -> tuple[str, str, str, str]:
-        """The quantity, bound and group that the gate is about."""
-        return self.quantity, self.bound, self.grouping, self.group
+        where = f" in each {each}" if each else ""
+        where = f" in {self.grouping} {self.group}" if self.group else where
+        what = start + self.quantity.replace("_", " ")
+        return f"{what} {most} {limit_text(self.limit, self.unit)}{where}"
 
 
 def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
     """Both, without those of `gates` that `over` replaces."""
+
+    def about(gate: Gate) -> tuple[str, ...]:
+        return gate.quantity, gate.bound, gate.grouping, gate.group
+
     # Two gates of `gates` on the same quantity are both kept: each must hold.
     over = tuple(over)
-    said = {gate._scope() for gate in over}
-    return (*(gate for gate in gates if gate._scope() not in said), *over)
+    said = set(map(about, over))
+    return (*(gate for gate in gates if about(gate) not in said), *over)
 
 
 def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
@@ -185,19 +195,14 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
     if gate.grouping in ("", ALL_SLICES):
         return ""
     if gate.grouping == CLASSES:
-        return _no_such(gate.group, _classes_present(pair), "class with examples")
+        there = [] if pair.labels is None else np.unique(pair.labels).tolist()
+        return _no_such(
+            gate.group, [*map(pair.class_name, there)], "class with examples"
+        )
     if reason := _no_such(gate.grouping, list(pair.slices), "column of the slices"):
         return reason
-    if not gate.group:
-        return ""
     values, _ = coded(pair.slices[gate.grouping])
     return _no_such(gate.group, values, f"value of {gate.grouping}")
-
-
-def _classes_present(pair: Pair) -> list[str]:
-    if pair.labels is None:
-        return []
-    return [pair.class_name(int(number)) for number in np.unique(pair.labels)]
 
 
 def _no_such(name: str, known: Sequence[str], what: str) -> str:
@@ -212,6 +217,10 @@ def closest(name: str, known: Iterable[str]) -> str:
     return did_you_mean(name, list(known), count=1, cutoff=0.6).removeprefix("; ")
 
 
+def _hint(name: str, known: Sequence[str]) -> str:
+    return closest(name, known) or f"known are {', '.join(known)}"
+
+
 def limit_text(limit: float, unit: Unit) -> str:
     """The limit as it was given, not rounded."""
     sign = "+" if unit in ("points", "change") and limit else ""
@@ -220,33 +229,10 @@ def limit_text(limit: float, unit: Unit) -> str:
     return f"{limit:{sign}.10g}"
 
 
-_GROUPINGS = {"slice": ALL_SLICES, "class": CLASSES}
-
-SHORT = {
-    "nfr": "negative_flip_rate",
-    "pfr": "positive_flip_rate",
-    "relative_nfr": "relative_negative_flip_rate",
-    "btc": "backward_trust_compatibility",
-    "bec": "backward_error_compatibility",
-}
-
-
-def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
-    """The bound and the quantity that a key such as `max-nfr` stands for."""
-    known = {
-        f"{bound}-{name}".replace("_", "-")
-        for bound in ("max", "min")
-        for name in (*SHORT, *QUANTITIES)
-    }
-    plain = key.replace("_", "-")
-    if plain.lstrip("-") == EQUIVALENT:
-        return "max", EQUIVALENT
-    if plain not in known:
-        hint = closest(plain, sorted(known)) or "keys begin with max- or min-"
-        hint = hint.replace("-", "_") if "_" in key else hint
-        raise GateError(f"unknown key {key!r}; {hint}")
-    name = plain[4:].replace("-", "_")
-    return ("max" if plain.startswith("max") else "min"), SHORT.get(name, name)
+def margin_text(margin: float) -> str:
+    """A margin of accuracy in points."""
+    points = f"{100 * margin:.10g}"
+    return f"{points} {'point' if points == '1' else 'points'}"
 
 
 def _unit(quantity: str) -> Unit:
@@ -276,12 +262,6 @@ def limit_of(given: Any, what: str, quantity: str = "") -> float:
     raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
 
 
-def margin_text(margin: float) -> str:
-    """A margin of accuracy in points."""
-    points = f"{100 * margin:.10g}"
-    return f"{points} {'point' if points == '1' else 'points'}"
-
-
 def margin_of(
     given: float | str | None, gates: Sequence[Gate], pair: Pair
 ) -> float | None:
@@ -296,11 +276,26 @@ def margin_of(
     return margin
 
 
+def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
+    """The bound and the quantity that a key such as `max-nfr` stands for."""
+    known = {
+        f"{bound}-{name}".replace("_", "-")
+        for bound in ("max", "min")
+        for name in (*SHORT, *QUANTITIES)
+    }
+    plain = key.replace("_", "-")
+    if plain.lstrip("-") == EQUIVALENT:
+        return "max", EQUIVALENT
+    if plain not in known:
+        hint = closest(plain, sorted(known)) or "keys begin with max- or min-"
+        hint = hint.replace("-", "_") if "_" in key else hint
+        raise GateError(f"unknown key {key!r}; {hint}")
+    name = plain[4:].replace("-", "_")
+    return ("max" if plain.startswith("max") else "min"), SHORT.get(name, name)
+
+
 def gates_by_name(
-    limits: Mapping[str, Any],
-    *,
-    on: On = "estimate",
-    min_examples: int = 1,
+    limits: Mapping[str, Any], *, on: On = "estimate", min_examples: int = 1
 ) -> tuple[Gate, ...]:
     """Gates from options or keyword arguments."""
     found = []
@@ -309,14 +304,217 @@ def gates_by_name(
             continue
         plain = name.lstrip("-").replace("-", "_")
         parts = re.fullmatch(r"(max|min)_(?:(slice|class)_)?(\w+)", plain)
-        bound, quantity = bound_and_quantity(
-            f"{parts[1]}_{parts[3]}" if parts else name
-        )
+        key = f"{parts[1]}_{parts[3]}" if parts else name
+        bound, quantity = bound_and_quantity(key)
         limit = limit_of(given, name, quantity)
-        grouping = _GROUPINGS.get(parts[2], "") if parts else ""
+        about = {"slice": ALL_SLICES, "class": CLASSES}
+        grouping = about.get(parts[2], "") if parts else ""
         try:
             gate = Gate(quantity, limit, bound, on, grouping, min_examples=min_examples)
         except GateError as error:
             raise GateError(f"{name}: {error}") from None
         found.append(gate)
     return tuple(found)
+
+
+Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
+
+_WAIVE = "waive"
+_WAIVER = ("id", "reason", "until")
+_SETTINGS = ("on", "min-examples")
+_DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per class
+
+
+def as_gates(given: Gating) -> tuple[Gate, ...]:
+    """Gates in any form in which a user may give them."""
+    if isinstance(given, str | os.PathLike):
+        return read_gates(given)
+    if isinstance(given, Mapping):
+        return gates_by_name(given)
+    for gate in (found := tuple(given)):
+        if not isinstance(gate, Gate):
+            raise GateError(f"not a gate: {gate!r}; write Gate('churn', 0.05)")
+    return found
+
+
+def waivers_of(given: Gating) -> tuple[Waiver, ...]:
+    """The waivers that come with the gates, if these are a file."""
+    return read_waivers(given) if isinstance(given, str | os.PathLike) else ()
+
+
+def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
+    '''Reads the conditions of a TOML file.
+
+    A key is `max-` or `min-` and a quantity's name, with hyphens, or short: nfr, pfr,
+    relative-nfr, btc, bec. Its value is a limit, `0.02` or `"2%"`, or a table with
+    `limit` and, for this gate alone, `on` and `min-examples`. What stands before the
+    first table is about all examples together; `[classes]` about each class,
+    `[classes."7"]` about one; `[slices]` about each value of every column of the
+    slices, `[slices.region]` of that column, `[slices.region."north"]` about one. What
+    is about less takes the place of what is about more. `on = "bound"` and
+    `min-examples = 30` hold for the table they stand in and those below it.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The gates, in the order of the file.
+
+    Raises:
+        GateError: the file cannot be read or an entry makes no sense; the message
+            begins with the path and names the entry.
+
+    Example:
+        >>> import tempfile
+        >>> text = """
+        ... max-churn = "5%"
+        ... max-nfr = {limit = 0.01, on = "bound"}
+        ... [slices.region]
+        ... max-nfr = 0.02
+        ... """
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "gates.toml"
+        ...     _ = path.write_text(text)
+        ...     for gate in read_gates(path):
+        ...         print(gate.text)
+        churn at most 5 %
+        upper end of negative flip rate at most 1 %
+        negative flip rate at most 2 % in each region
+    '''
+    table = _table(Path(path))
+    table.pop(_WAIVE, None)
+    try:
+        gates = tuple(_gates(table, {}))
+    except GateError as error:
+        raise GateError(f"{path}: {error}") from None
+    if not gates:
+        raise GateError(f"{path}: there is no gate in it, such as max-churn = 0.05")
+    return gates
+
+
+def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
+    """The `[[waive]]` tables of a gate file.
+
+    Raises:
+        GateError: the file cannot be read, or a waiver lacks its id, reason or date or
+            is there twice.
+    """
+    given = _table(Path(path)).get(_WAIVE, [])
+    try:
+        if not isinstance(given, list):
+            raise GateError(f"{_WAIVE} must be written [[{_WAIVE}]]")
+        found = tuple(_waiver(of, f"waiver {i}") for i, of in enumerate(given, 1))
+        if again := twice(waiver.id for waiver in found):
+            raise GateError(f"the id {again[0]!r} is waived twice")
+    except GateError as error:
+        raise GateError(f"{path}: {error}") from None
+    return found
+
+
+def _table(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise GateError(f"{path}: the gate file {what}")
+    try:
+        import tomllib
+
+        return tomllib.loads(path.read_bytes().decode())
+    except ValueError as error:  # of TOML or of UTF-8
+        raise GateError(f"{path}: not a TOML file, {error}") from None
+
+
+def _check_keys(given: Mapping[str, Any], known: Sequence[str], place: str) -> None:
+    for key in given:
+        if key not in known:
+            raise GateError(f"{place}: unknown key {key!r}; {_hint(key, known)}")
+
+
+def _waiver(given: Any, place: str) -> Waiver:
+    if not isinstance(given, Mapping):
+        raise GateError(f"{place} must be a table with {', '.join(_WAIVER)}")
+    _check_keys(given, _WAIVER, place)
+    if lacking := [key for key in _WAIVER if not str(given.get(key, "")).strip()]:
+        raise GateError(f"{place}: a waiver needs {' and '.join(lacking)}")
+    until = given["until"]
+    try:
+        if not isinstance(until, datetime.date):
+            until = datetime.date.fromisoformat(str(until))
+    except ValueError:
+        raise GateError(
+            f"{place}: until must be a date such as 2026-12-31; got {until!r}"
+        ) from None
+    if isinstance(until, datetime.datetime):
+        until = until.date()
+    return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
+
+
+def _gates(
+    table: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[Gate]:
+    """Gates of the table at `path` and of the tables in it."""
+    settings = _settings(table, above, ".".join(path))
+    for key, value in table.items():
+        place = ".".join((*path, key))
+        inside = key in _DEPTHS if not path else len(path) < _DEPTHS[path[0]]
+        if inside and (not path or _is_table(key, value)):
+            if not isinstance(value, Mapping):
+                raise GateError(f"{key} must be a table, [{key}]; got {value!r}")
+            found = tuple(_gates(value, settings, (*path, key)))
+            if not found:
+                raise GateError(f"{place}: there is no gate in this table")
+            yield from found
+        elif key not in _SETTINGS:
+            yield _gate(key, value, settings, path)
+
+
+def _is_table(key: str, value: Any) -> bool:
+    """Whether it is a table of gates, and not one gate with its settings."""
+    if not isinstance(value, Mapping) or "limit" in value:
+        return False
+    try:
+        bound_and_quantity(key)
+    except GateError:
+        return True
+    return False  # a gate that lacks its limit
+
+
+def _settings(
+    table: Mapping[str, Any], above: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """Fields of a `Gate` that hold in this table and below."""
+    found = dict(above)
+    for key in _SETTINGS:
+        if key in table and not isinstance(table[key], Mapping):
+            value, place = table[key], f"{where}.{key}" if where else key
+            if key == "on" and value not in ON:
+                known = " or ".join(f'"{name}"' for name in ON)
+                raise GateError(f"{place} must be {known}; got {value!r}")
+            if key != "on" and (type(value) is not int or value < 1):
+                raise GateError(f"{place} must be a count of at least 1; got {value!r}")
+            found[key.replace("-", "_")] = value
+    return found
+
+
+def _gate(
+    key: str, limit: Any, settings: Mapping[str, Any], path: tuple[str, ...]
+) -> Gate:
+    place = ".".join((*path, key))
+    if not path and _is_table(key, limit):
+        tables = tuple(_DEPTHS)
+        hint = closest(key, tables) or f"tables are {', '.join(tables)}"
+        raise GateError(f"unknown table {key!r}; {hint}")
+    if isinstance(limit, Mapping):
+        settings = _settings(limit, settings, place)
+        _check_keys(limit, ("limit", *_SETTINGS), place)
+        if "limit" not in limit:
+            raise GateError(f"{place}: a gate needs a limit")
+        limit = limit["limit"]
+    names = path[1:] if path[:1] != ("classes",) else (CLASSES, *path[1:])
+    names = (ALL_SLICES,) if path == ("slices",) else names
+    try:
+        bound, quantity = bound_and_quantity(key)
+        grouping, group, *_ = (*names, "", "")
+        limit = limit_of(limit, "the limit", quantity)
+        return Gate(quantity, limit, bound, grouping=grouping, group=group, **settings)
+    except GateError as error:
+        raise GateError(f"{place}: {error}") from None

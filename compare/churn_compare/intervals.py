@@ -21,7 +21,7 @@ from churn_compare.estimates import (
 from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import in_order
-from churn_compare.result import Interval, McNemar
+from churn_compare.result import Interval
 from churn_compare.sums import (
     BINS,
     Partition,
@@ -227,46 +227,6 @@ class ClassNumbers(Numbers):
         """Of every pair of runs."""
         for _, before, after in self.scanned.pairs():
             yield (after == self.labels).astype(np.int8) - (before == self.labels)
-
-
-def mcnemar_test(
-    scanned: Scanned, labels: np.ndarray | None, clusters: np.ndarray | None = None
-) -> McNemar | None:
-    """Are both versions equally accurate? The exact test of every pair of runs.
-
-    Args:
-        scanned: both versions.
-        labels: `[N]` classes of the pair, or None.
-        clusters: `[N]` as in `intervals`; p is then that of `sign_flip_exact` on the
-            clusters' positive less negative flips.
-
-    Returns:
-        Mean counts and the median p over pairs of runs; None without labels. The median
-        is that of a typical pair, not a test of all runs together.
-
-    Example:
-        >>> from churn_compare.pair import ScannedSide
-        >>> old = ScannedSide(np.zeros((1, 7), int))
-        >>> new = ScannedSide(np.array([[1, 0, 0, 0, 0, 0, 0]]))
-        >>> mcnemar_test(Scanned(old, new), np.array([0, 1, 1, 1, 1, 1, 1]))
-        McNemar(negative_flips=1.0, positive_flips=0.0, p=1.0, pairs=1)
-
-    References:
-        [mcnemar] pp. 153-157 -- McNemar, Note on the sampling error of the difference
-        between correlated proportions or percentages, Psychometrika 1947.
-        https://doi.org/10.1007/BF02295996
-    """
-    every = all_examples(scanned.old.predicted.shape[1], clusters, 0.95)
-    return mcnemar_of(ClassNumbers(scanned, labels), every)
-
-
-def mcnemar_of(numbers: ClassNumbers, every: Groups) -> McNemar | None:
-    """`mcnemar_test`, of what every example adds."""
-    if not numbers.judged:
-        return None
-    lost, gained = (float(of.mean.sum()) for of in (numbers.worse, numbers.better))
-    pairs = int(np.prod(numbers.scanned.shape))
-    return McNemar(lost, gained, float(numbers.p(every)[0]), pairs)
 
 
 def ratios(

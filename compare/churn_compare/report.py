@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_compare.display import CompareResult
+from churn_compare.display import CompareResult, Display
 from churn_compare.documents import (
     Block,
     Detail,
@@ -37,7 +37,7 @@ from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.outcomes.changes import change_blocks
 from churn_compare.outcomes.result import MeasureFindings, OutcomesResult
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import GateOutcome, Judged, Measured, Version
+from churn_compare.result import GateOutcome, Measured, Version
 from churn_compare.tables import (
     changes_table,
     flow_map,
@@ -81,7 +81,7 @@ def document(result: CompareResult | OutcomesResult, command: str = "") -> Docum
 
 
 def verdict(
-    result: Judged,
+    result: Display,
     said: Sequence[str],
     notes: Sequence[str],
     gates: Sequence[tuple[GateOutcome, str]] = (),
@@ -93,7 +93,7 @@ def verdict(
         kind, word = KINDS[gate.state], gate.state.upper()
         parts = Strong(word, kind), f"{gate.line.removeprefix(word)}{step}"
         lines.append(Text(parts, f"line {kind}"))
-    found = Strong(sentence or gate_sentence(result))
+    found = Strong(sentence or gate_sentence(result.gates))
     texts = (Text(text, "lead" * (not i)) for i, text in enumerate(said))
     blocks = [Text((found,), f"outcome {KINDS[result.state]}"), Rows(lines), *texts]
     read = Rows([Text(note) for note in notes], kind="note remark")

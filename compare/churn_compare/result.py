@@ -1,8 +1,8 @@
 """What a comparison finds: plain values, which can all be printed or saved."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import numpy as np
 
@@ -48,66 +48,37 @@ class Version:
 
 @dataclasses.dataclass(frozen=True)
 class Clusters:
-    """Examples that belong together: of one document, user or conversation.
+    """Examples that belong together: of one document, user or conversation."""
 
-    Attributes:
-        count: how many clusters.
-        largest: examples of the largest.
-        design_effect: variance over examples of the accuracy gain (of churn without
-            labels) over that of independent examples; NaN where nothing flips.
-        wider: how many times as wide its interval is.
-        column: that names each example's cluster; "" where they were given as values.
-    """
-
-    count: int
-    largest: int
+    count: int  # how many clusters
+    largest: int  # examples of the largest
+    # Variance over examples of the accuracy gain (of churn without labels) over
+    # that of independent examples; NaN where nothing flips.
     design_effect: float
-    wider: float
+    wider: float  # how many times as wide its interval is
+    # That names each example's cluster; "" where they were given as values.
     column: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
-class McNemar:
-    """Exact McNemar test of "both versions are equally accurate".
-
-    Attributes:
-        negative_flips: right before, wrong now.
-        positive_flips: wrong before, right now.
-        p: two-sided exact p-value; with clusters that of `sign_flip_exact` on their
-            net flips. With several runs the median over pairs of runs.
-        pairs: of runs.
-    """
-
-    negative_flips: float
-    positive_flips: float
-    p: float
-    pairs: int
-
-
-@dataclasses.dataclass(frozen=True)
 class Noise:
-    """Is the update's churn more than retraining the same model would give?
+    """Is the update's churn more than retraining the same model would give?"""
 
-    Attributes:
-        within_old: mean churn between two runs of the old version; NaN with one run.
-        within_new: the same for the new version.
-        expected: churn that retraining alone explains: the mean of the two that exist.
-        excess: churn between the versions minus `expected`. Where a side has one run,
-            the interval is for that run.
-        of_runs: share of the variance of churn that runs add to that of examples.
-        p: of "retraining explains it all", one-sided where both sides have several
-            runs, see `noise_test`; NaN with too few runs or examples. At least 0.01,
-            with one run on a side 0.05: so few runs support no smaller one.
-        one_run: True if there is no p because one run would decide it.
-    """
-
+    # Mean churn between two runs of the old version; NaN with one run.
     within_old: Interval
-    within_new: Interval
+    within_new: Interval  # the same for the new version
+    # Churn that retraining alone explains: the mean of the two that exist.
     expected: Interval
+    # Churn between the versions minus `expected`. Where a side has one run, the
+    # interval is for that run.
     excess: Interval
+    # Of "retraining explains it all", one-sided where both sides have several
+    # runs, see `noise_test`; NaN with too few runs or examples. At least 0.01,
+    # with one run on a side 0.05: so few runs support no smaller one.
     p: float
+    # Share of the variance of churn that runs add to that of examples.
     of_runs: float = 0.0
-    one_run: bool = False
+    one_run: bool = False  # True if there is no p because one run would decide it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,37 +142,25 @@ class Regression:
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """Changed predictions from class to class, mean over pairs of runs.
+    """Changed predictions from class to class, mean over pairs of runs."""
 
-    Attributes:
-        old: class names predicted before, one per entry, largest count first.
-        new: class names predicted now.
-        examples: how many examples went this way.
-        negative: how many of them were right before and are wrong now; NaN without
-            labels.
-        positive: how many were wrong before and are right now; NaN without labels.
-    """
-
+    # Class names predicted before, one per entry, largest count first.
     old: tuple[str, ...]
-    new: tuple[str, ...]
-    examples: tuple[float, ...]
+    new: tuple[str, ...]  # class names predicted now
+    examples: tuple[float, ...]  # how many examples went this way
+    # How many of them were right before and are wrong now; NaN without labels.
     negative: tuple[float, ...]
+    # How many were wrong before and are right now; NaN without labels.
     positive: tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Curve:
-    """Reliability of one version, all runs pooled.
+    """Reliability of one version, all runs pooled."""
 
-    Attributes:
-        confidence: mean top probability of each bin; NaN in empty bins.
-        accuracy: share of right predictions in each bin.
-        examples: in each bin.
-    """
-
-    confidence: np.ndarray
-    accuracy: np.ndarray
-    examples: np.ndarray
+    confidence: np.ndarray  # mean top probability of each bin; NaN in empty bins
+    accuracy: np.ndarray  # share of right predictions in each bin
+    examples: np.ndarray  # in each bin
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -211,38 +170,26 @@ class Points:
     Negative flips are drawn more often than the rest: of each outcome, compare the
     number of points with `totals`. With several runs an outcome is what happens in most
     pairs of runs.
-
-    Attributes:
-        confidence: `[P]` old top probability, mean over runs.
-        displacement: `[P]` of the logits.
-        outcome: `[P]` of "same", "negative", "positive", "other"; without labels
-            "same" and "other".
-        sampled_from: how many examples there are.
-        totals: outcome to how many of all examples have it.
     """
 
-    confidence: np.ndarray
-    displacement: np.ndarray
+    confidence: np.ndarray  # `[P]` old top probability, mean over runs
+    displacement: np.ndarray  # `[P]` of the logits
+    # `[P]` of "same", "negative", "positive", "other"; without labels "same" and
+    # "other".
     outcome: np.ndarray
-    sampled_from: int
+    sampled_from: int  # how many examples there are
+    # Outcome to how many of all examples have it.
     totals: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Pooled:
-    """The change over several benchmarks.
+    """The change over several benchmarks."""
 
-    Attributes:
-        column: column with the names of the benchmarks.
-        benchmarks: number of benchmarks.
-        gain: mean of their changes, each with the same weight.
-        p: p-value of no mean change, two-sided.
-    """
-
-    column: str
-    benchmarks: int
-    gain: Interval
-    p: float
+    column: str  # column with the names of the benchmarks
+    benchmarks: int  # number of benchmarks
+    gain: Interval  # mean of their changes, each with the same weight
+    p: float  # p-value of no mean change, two-sided
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,61 +209,39 @@ class Waiver:
 
 @dataclasses.dataclass(frozen=True)
 class Waived:
-    """Negative flips that gates on their rate do not count.
+    """Negative flips that gates on their rate do not count."""
 
-    Attributes:
-        waivers: those that have an effect here.
-        flips: waived negative flips, mean over pairs of runs.
-        all_flips: negative flips with them.
-        rate: the rate without them, of all examples.
-    """
-
-    waivers: tuple[Waiver, ...]
-    flips: float
-    all_flips: float
-    rate: Interval
+    waivers: tuple[Waiver, ...]  # those that have an effect here
+    flips: float  # waived negative flips, mean over pairs of runs
+    all_flips: float  # negative flips with them
+    rate: Interval  # the rate without them, of all examples
 
 
 @dataclasses.dataclass(frozen=True)
 class Stratum:
-    """Changed examples of which some are labelled.
+    """Changed examples of which some are labelled."""
 
-    Attributes:
-        name: value of the slice; "" where all are one stratum.
-        changed: how many there are.
-        labelled: how many have a label.
-        worse: share of the labelled that get worse, mean over pairs of runs.
-        better: share that get better.
-        squares: means of the squares of what gets worse, better, and of the difference.
-    """
-
-    name: str
-    changed: int
-    labelled: int
-    worse: float
-    better: float
+    name: str  # value of the slice; "" where all are one stratum
+    changed: int  # how many there are
+    labelled: int  # how many have a label
+    worse: float  # share of the labelled that get worse, mean over pairs of runs
+    better: float  # share that get better
+    # Means of the squares of what gets worse, better, and of the difference.
     squares: tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-    """Flips that are known from the labels of a part of the changed examples.
+    """Flips that are known from the labels of a part of the changed examples."""
 
-    Attributes:
-        examples: N, changed or not.
-        strata: what was drawn from apart.
-        level: of the intervals.
-        any_time: whether they hold at every number of labels.
-        preferred: whether some are known by which answer is better, not by a label.
-        these: NFR, PFR and gain of these very examples; `quantities` has the intervals
-            for the population that they come from.
-    """
-
-    examples: int
-    strata: tuple[Stratum, ...]
-    level: float
-    any_time: bool = False
+    examples: int  # N, changed or not
+    strata: tuple[Stratum, ...]  # what was drawn from apart
+    level: float  # of the intervals
+    any_time: bool = False  # whether they hold at every number of labels
+    # Whether some are known by which answer is better, not by a label.
     preferred: bool = False
+    # NFR, PFR and gain of these very examples; `quantities` has the intervals for
+    # the population that they come from.
     these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
 
     @property
@@ -367,25 +292,6 @@ def state_of(states: Iterable[str]) -> State:
     if "fail" in found:
         return "fail"
     return "inconclusive" if "inconclusive" in found else "pass"
-
-
-class Judged(Protocol):
-    """Whatever is judged by gates."""
-
-    @property
-    def gates(self) -> Sequence[GateOutcome]:
-        """The outcome of each condition."""
-        ...
-
-    @property
-    def passed(self) -> bool:
-        """Whether every gate holds; True without gates, False where one is open."""
-        return self.state == "pass"
-
-    @property
-    def state(self) -> State:
-        """The worst of the gates': "fail", "inconclusive" or "pass"."""
-        return state_of(outcome.state for outcome in self.gates)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

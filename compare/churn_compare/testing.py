@@ -5,8 +5,15 @@ from typing import Any, Literal
 
 from churn_compare.comparison import compare
 from churn_compare.display import CompareResult
-from churn_compare.gate_file import Gating, as_gates, waivers_of
-from churn_compare.gates import GateError, On, combined, gates_by_name
+from churn_compare.gates import (
+    GateError,
+    Gating,
+    On,
+    as_gates,
+    combined,
+    gates_by_name,
+    waivers_of,
+)
 from churn_compare.number_text import count_text, share_text
 from churn_compare.result import Regression
 from churn_compare.suggestions import did_you_mean

@@ -1,6 +1,7 @@
 """What a comparison says, in sentences."""
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from churn_compare.gates import EXCESS, margin_text
@@ -18,7 +19,7 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Interval, Judged, Measured, Noise, Sampled
+from churn_compare.result import GateOutcome, Interval, Measured, Noise, Sampled
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
@@ -68,10 +69,9 @@ def sentences(found: Measured) -> tuple[str, ...]:
     return tuple(said)
 
 
-def gate_sentence(result: Judged) -> str:
+def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
     """How many gates hold; "" without gates."""
-    gates = len(result.gates)
-    states = [outcome.state for outcome in result.gates]
+    gates, states = len(outcomes), [outcome.state for outcome in outcomes]
     failed, unclear = states.count("fail"), states.count("inconclusive")
     if not gates:
         return ""

@@ -15,7 +15,7 @@ from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of
 from churn_compare.flip_counts import version_matrices
-from churn_compare.gate_file import Gating, as_gates, waivers_of
+from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.pair import Kind, Pair, Side
 from churn_compare.reading.class_values import NO_LABEL, all_numbers
 from churn_compare.reading.clusters import read_clusters, without_clusters

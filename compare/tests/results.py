@@ -37,6 +37,11 @@ def groups_of(scanned, labels, group, count, clusters=None):
     return numbers.intervals(groups), numbers.p(groups)
 
 
+def p_of(scanned, labels, clusters=None):
+    """Of "both versions are equally accurate"."""
+    return groups_of(scanned, labels, np.zeros(len(labels), int), 1, clusters)[1][0]
+
+
 def pair_of(old, new, labels=None, kinds=None, **fields) -> tuple[Pair, Scanned]:
     """The pair and what a pass over it keeps; `old` and `new` as in `random_logits`.
 

@@ -7,14 +7,14 @@ from scipy import stats
 import churn_compare
 from churn_compare.example_ids import PredictionsError
 from churn_compare.flip_counts import count_flips_by_group
-from churn_compare.intervals import intervals, mcnemar_test
+from churn_compare.intervals import intervals
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import partition
 from churn_compare.uncertainty import ratio
 from churn_compare.versions import compare_versions
-from tests.results import groups_of
+from tests.results import groups_of, p_of
 
 
 def clustered(seed, runs=(1, 1), clusters=30, examples=400):
@@ -58,8 +58,8 @@ def test_groups_have_the_intervals_of_the_whole():
             ours = found[name]
             assert vars(ours.of(0)) == pytest.approx(vars(whole[name])), name
             assert np.isnan(ours.low[1])
-        p = mcnemar_test(scanned, labels, clusters)
-        assert of_groups[0] == p.p and np.isnan(of_groups[1])
+        p = p_of(scanned, labels, clusters)
+        assert of_groups[0] == p and np.isnan(of_groups[1])
 
 
 def test_a_part_of_the_examples_is_as_if_there_were_no_others():
@@ -71,8 +71,7 @@ def test_a_part_of_the_examples_is_as_if_there_were_no_others():
     groups = np.where(inside, 0, -1)
     found, of_groups = groups_of(scanned, labels, groups, 1, clusters)
     assert vars(found["churn"].of(0)) == pytest.approx(vars(alone["churn"]))
-    p = mcnemar_test(Scanned(*sides), labels[inside], kept)
-    assert of_groups[0] == p.p
+    assert of_groups[0] == p_of(Scanned(*sides), labels[inside], kept)
 
 
 def test_clusters_of_one_example_each_change_next_to_nothing():
@@ -84,7 +83,7 @@ def test_clusters_of_one_example_each_change_next_to_nothing():
         width = interval.high - interval.low
         # Few flips leave the variance over clusters few degrees of freedom.
         assert with_[name].high == pytest.approx(interval.high, abs=0.06 * width)
-    tests = (mcnemar_test(scanned, labels, c) for c in (alone, None))
+    tests = (p_of(scanned, labels, c) for c in (alone, None))
     assert next(tests) == next(tests)
     noise = (noise_test(scanned, clusters=c) for c in (alone, None))
     assert next(noise).p == pytest.approx(next(noise).p, rel=1e-9)

@@ -1,14 +1,11 @@
-"""JUnit XML and data frames."""
+"""JUnit XML and rows."""
 
+import dataclasses
 import datetime
-import sys
 import types
 from xml.etree import ElementTree
 
-import pytest
-
-from churn_compare import compare_outcomes
-from churn_compare.exports import junit
+from churn_compare import CompareResult, compare_outcomes
 from churn_compare.result import GateOutcome
 from tests.results import result_of
 
@@ -20,8 +17,10 @@ OUTCOMES = [
 
 
 def test_every_gate_is_a_test_case():
-    text = junit([("old -> new", OUTCOMES), ("new -> newer", [])])
-    first, second = ElementTree.fromstring(text)
+    result = dataclasses.replace(result_of(labelled=False, scored=False), gates=())
+    steps = (dataclasses.replace(result, gates=tuple(OUTCOMES)), result)
+    versions = types.SimpleNamespace(suites=lambda: [s.suites()[0] for s in steps])
+    first, second = ElementTree.fromstring(CompareResult.junit(versions))
     counts = ("tests", "failures", "errors", "skipped", "name", "id")
     assert [first.get(n) for n in counts] == ["3", "1", "0", "1", "old -> new", "0"]
     cases = first.findall("testcase")
@@ -37,12 +36,6 @@ def test_every_gate_is_a_test_case():
         tags = list(dict.fromkeys(child.tag for child in suite))
         assert tags == ["properties", "testcase", "system-out", "system-err"]
         datetime.datetime.strptime(suite.get("timestamp"), "%Y-%m-%dT%H:%M:%S")
-
-
-def test_a_result_writes_its_gates():
-    result = result_of(labelled=False, scored=False)
-    cases = ElementTree.fromstring(result.junit()).findall(".//testcase")
-    assert [case.get("name") for case in cases] == [g.gate for g in result.gates]
 
 
 def test_rows_have_every_number_once():
@@ -67,13 +60,3 @@ def test_rows_of_outcomes_name_their_measure():
     rows = compare_outcomes(*sides, by=["part"]).rows()
     assert {row["measure"] for row in rows} == {"score"}
     assert {row["group"] for row in rows} == {"", "a", "b"}
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_data_frame_is_made_of_the_rows(library, monkeypatch):
-    result = result_of(labelled=False, scored=False, sliced=False)
-    monkeypatch.setitem(sys.modules, library, None)  # as if it were not there
-    with pytest.raises(ImportError, match=f"to_{library} needs {library}: pip install"):
-        getattr(result, f"to_{library}")()
-    monkeypatch.setitem(sys.modules, library, types.SimpleNamespace(DataFrame=tuple))
-    assert getattr(result, f"to_{library}")() == tuple(result.rows())

@@ -3,8 +3,7 @@
 import pytest
 
 from churn_compare import QUANTITIES, Gate, GateError, read_gates
-from churn_compare.gate_file import as_gates
-from churn_compare.gates import EXCESS, SHORT, bound_and_quantity, limit_of
+from churn_compare.gates import EXCESS, SHORT, as_gates, bound_and_quantity, limit_of
 
 EVERYTHING = """
 on = "bound"

@@ -254,7 +254,7 @@ def test_every_part_of_a_full_comparison_is_printed(whole):
         assert regression.id in text
     assert all(printable(outcome.line) in text for outcome in result.gates)
     brief = str(result)
-    assert brief.index(gate_sentence(result)) < brief.index("The update changes")
+    assert brief.index(gate_sentence(result.gates)) < brief.index("The update changes")
     assert len(brief.splitlines()) < 45 and "Slices" not in brief
 
 

@@ -185,7 +185,7 @@ def test_gates_are_counted():
         ((False, False, True), "FAILED: 2 of 3 gates do not hold."),
     ):
         gates = tuple(GateOutcome("g", "", 1.0, 1.0, p, "g") for p in passed)
-        assert gate_sentence(result_of(gates=gates)) == sentence
+        assert gate_sentence(result_of(gates=gates).gates) == sentence
 
 
 def test_inconclusive_is_a_state_of_its_own():
@@ -200,5 +200,5 @@ def test_inconclusive_is_a_state_of_its_own():
             GateOutcome("g", "", 1.0, 1.0, s == "pass", "g", s) for s in states.split()
         )
         result = result_of(gates=gates)
-        assert gate_sentence(result) == sentence
+        assert gate_sentence(result.gates) == sentence
         assert (result.state, result.passed) == (state, False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from churn_compare import Gate, GateError, compare, compare_outcomes, compare_versions
-from churn_compare.gate_file import read_gates, read_waivers
+from churn_compare.gates import read_gates, read_waivers
 from churn_compare.result import Waiver
 
 LABELS = np.zeros(100, int)

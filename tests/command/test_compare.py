@@ -18,7 +18,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 import churn_compare
 from churn_compare.cli import Arguments
-from churn_compare.gate_file import read_gates
+from churn_compare.gates import read_gates
 from churn_compare.option_list import options_of, read_options
 from churn_compare.testing import assert_compatible
 from churn_jax import metrics

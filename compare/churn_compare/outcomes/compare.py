@@ -8,10 +8,17 @@ import numpy as np
 
 from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
-from churn_compare.gate_file import Gating, as_gates, waivers_of
 from churn_compare.gate_outcomes import judge
-from churn_compare.gates import ALL_SLICES, EQUIVALENT, Gate, GateError
-from churn_compare.groups import coded, parts_of
+from churn_compare.gates import (
+    ALL_SLICES,
+    EQUIVALENT,
+    Gate,
+    GateError,
+    Gating,
+    as_gates,
+    waivers_of,
+)
+from churn_compare.groups import coded, parts_of, waived_rows
 from churn_compare.labelling import Flips, check_labelled, read_drawn, sampled_flips
 from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.outcomes.joining import Joined, directions, join_outcomes
@@ -24,7 +31,6 @@ from churn_compare.reading.contents import read_contents
 from churn_compare.reading.labels import read_ids
 from churn_compare.reading.sides import same_file, side_names
 from churn_compare.result import GateOutcome, Waiver
-from churn_compare.waivers import waived_rows
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

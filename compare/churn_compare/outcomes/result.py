@@ -68,7 +68,6 @@ class OutcomesResult(Display):
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    _report = "churn_compare.report"
 
     def __getitem__(self, name: str) -> MeasureFindings:
         """The measure called `name`."""

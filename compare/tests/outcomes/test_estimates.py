@@ -7,10 +7,11 @@ import pytest
 from scipy import optimize, stats
 
 from churn_compare import compare
-from churn_compare.intervals import intervals, mcnemar_test
+from churn_compare.intervals import intervals
 from churn_compare.outcomes import compare_outcomes, estimate
 from churn_compare.outcomes.values import Measure
 from churn_compare.pair import Scanned, ScannedSide
+from tests.results import p_of
 
 
 def scores(examples=60, runs=(1, 1), seed=0):
@@ -66,7 +67,7 @@ def test_right_and_wrong_are_as_in_a_comparison_of_classes(clustered):
         ends = dataclasses.astuple(expected[name])
         assert dataclasses.astuple(found[name]) == pytest.approx(ends), name
     assert len(found.keys() & expected.keys()) == 6
-    assert known.p == mcnemar_test(Scanned(*sides), target, groups).p
+    assert known.p == p_of(Scanned(*sides), target, groups)
     whole = compare(*classes, labels=target, clusters=groups, resamples=100)
     assert known.detectable == pytest.approx(whole.detectable)
 
