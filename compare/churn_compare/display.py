@@ -44,7 +44,11 @@ class Display:
     """Base of the results; `_report` names the module of their documents."""
 
     _report: ClassVar[str] = "churn_compare.report"
-    gates: Sequence[GateOutcome]
+
+    @property
+    def gates(self) -> Sequence[GateOutcome]:
+        """The outcome of each condition."""
+        raise NotImplementedError
 
     @property
     def passed(self) -> bool:
@@ -128,7 +132,7 @@ class Display:
         for number, (title, gates) in enumerate(self.suites()):
             name, lines = printable(title), [printable(gate.line) for gate in gates]
             states = [gate.state for gate in gates]
-            about = {"package": "churn_jax", "id": number, "hostname": "localhost"}
+            about: Any = {"package": "churn_jax", "id": number, "hostname": "localhost"}
             about |= {"name": name, "timestamp": now, "time": 0}
             about |= {"tests": max(len(gates), 1), "failures": states.count("fail")}
             about |= {"errors": 0, "skipped": states.count("inconclusive")}
