@@ -52,11 +52,27 @@ def pytree(cls: type[T]) -> type[T]:
 def register() -> None:
     """Makes pytrees of the classes that were made before JAX was loaded."""
     while _UNREGISTERED:
-        cls: Any = _UNREGISTERED.pop()
-        names: dict[bool, list[str]] = {True: [], False: []}
-        for field in dataclasses.fields(cls):
-            names[field.metadata.get("pytree_node", True)].append(field.name)
-        jax.tree_util.register_dataclass(cls, names[True], names[False])
+        _register(_UNREGISTERED.pop())
+
+
+def _register(cls: Any) -> None:
+    # Not by `register_dataclass`: two classes whose fields have the same names and
+    # static values then have equal structures (jaxlib 0.10 compares all but the class).
+    # Hashes differ, so one call in some hundred of a compiled function is answered by
+    # what was compiled for the other class.
+    leaves, meta = [], []
+    for field in dataclasses.fields(cls):
+        leaf = field.metadata.get("pytree_node", True)
+        (leaves if leaf else meta).append(field.name)
+
+    def flatten(value):
+        keyed = [(jax.tree_util.GetAttrKey(n), getattr(value, n)) for n in leaves]
+        return keyed, tuple(getattr(value, name) for name in meta)
+
+    def unflatten(static, values):
+        return cls(**dict(zip(leaves, values)), **dict(zip(meta, static)))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
 
 
 def check_choices(record: Any, **allowed: Sequence[str]) -> None:

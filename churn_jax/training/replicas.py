@@ -65,18 +65,12 @@ def term_names(program: Program, state, inputs, taught, images, labels):
     """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`."""
     # The loss is traced without compiling it; the arguments may be shapes only.
     arguments = (state, inputs, taught, images, labels)
-    probe = _probe(program, type(inputs.coefficients.method))
-    return tuple(sorted(jax.eval_shape(probe, *arguments)))
+    return tuple(sorted(jax.eval_shape(_probe(program), *arguments)))
 
 
-@functools.lru_cache(maxsize=16)
-def _probe(program: Program, method: type):
-    """One replica's terms by name, to be traced; only the names mean anything.
-
-    One function for every class of `method`: in some runs of the tests one for all gave
-    a class the terms of its base class. Why was not found.
-    """
-    del method
+@functools.lru_cache(maxsize=8)
+def _probe(program: Program):
+    """One replica's terms by name, to be traced; only the names mean anything."""
 
     def probe(state, inputs, taught, *data):
         inputs, data = _own_batches(program, inputs, data)

@@ -131,6 +131,9 @@ class Coefficients:
     method: Method
     learning_rate: jax.Array
     weight_decay: jax.Array
+    # The method's class, since programs are shared by structure and jaxlib 0.10 finds
+    # the structures of two dataclasses equal that differ in their class alone.
+    kind: type = struct.field(pytree_node=False, default=Method)
 
 
 @struct.dataclass
@@ -210,6 +213,7 @@ def init_coefficients(
         jax.tree_util.tree_map_with_path(array, method),
         _per_replica(optimizer.learning_rate, replicas, "learning_rate"),
         _per_replica(optimizer.weight_decay, replicas, "weight_decay"),
+        type(method),
     )
     return place(found, mesh, P(REPLICA))
 

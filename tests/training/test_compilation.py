@@ -9,10 +9,13 @@ import textwrap
 import jax
 import numpy as np
 import pytest
+from flax import struct
 
 from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.ensembles import starting_from
-from churn_jax.methods import ERM, Codistillation
+from churn_jax.methods import ERM, Codistillation, pytree
+from churn_jax.training.partition import make_mesh
+from churn_jax.training.state import init_coefficients
 from tests.training import tiny
 
 PAIR = Codistillation(beta=0.3, alpha=0.1)
@@ -55,6 +58,24 @@ def test_the_step_is_compiled_once(mapped, mapping):
         epoch(stepper, 2)
         jax.block_until_ready(stepper.states)
     assert names == []  # no step, no data order, nothing
+
+
+@pytest.mark.parametrize("decorator", [pytree, struct.dataclass])
+def test_classes_of_methods_with_equal_fields_share_no_step(decorator):
+    """A cache finds what is equal; jaxlib's dataclasses are, whatever their class."""
+
+    @decorator
+    class Own(ERM):
+        pass
+
+    mesh = make_mesh(tiny.ONE)
+    ours, theirs = (
+        jax.tree.structure(init_coefficients(method, OptimizerConfig(), 2, mesh))
+        for method in (Own(), ERM())
+    )
+    assert ours != theirs and hash(ours) != hash(theirs)
+    if decorator is pytree:
+        assert jax.tree.structure(Own()) != jax.tree.structure(ERM())
 
 
 def test_runs_that_differ_in_rates_and_weights_share_what_is_compiled():
