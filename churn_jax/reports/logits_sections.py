@@ -20,9 +20,8 @@ from churn_compare.documents import (
 )
 from churn_compare.number_text import judgement
 from churn_compare.report import made, sections, terms
-from churn_compare.tables import number_cell
+from churn_compare.tables import matrix_tables, number_cell
 from churn_compare.verdict import sentences
-from churn_compare.versions_report import matrix_tables
 from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.report import Report, Row
 

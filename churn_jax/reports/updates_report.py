@@ -15,7 +15,7 @@ from churn_compare.documents import (
     markdown,
 )
 from churn_compare.documents.plotting import drawn_later
-from churn_compare.versions_report import heat_map, matrix_tables
+from churn_compare.tables import heat_map, matrix_tables
 from churn_jax.reports import updates_figures
 from churn_jax.reports.cells import ABSENT, estimate_fields
 from churn_jax.reports.paper_numbers import (

@@ -2,11 +2,10 @@
 
 import dataclasses
 import datetime
-import importlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -41,9 +40,7 @@ FORMAT = 1  # grows where a program that reads the file would have to change
 
 
 class Display:
-    """Base of the results; `_report` names the module of their documents."""
-
-    _report: ClassVar[str] = "churn_compare.report"
+    """Base of the results: they print, show and save themselves."""
 
     @property
     def gates(self) -> Sequence[GateOutcome]:
@@ -62,7 +59,9 @@ class Display:
 
     def document(self, command: str = "") -> Document:
         """The report, with the command under its title; a page shows it in full."""
-        return importlib.import_module(self._report).document(self, command)
+        from churn_compare.report import document
+
+        return document(self, command)
 
     def terminal(self, *, full: bool = False) -> Document:
         """The document that is printed, in full detail or only the verdict."""
@@ -211,6 +210,11 @@ class CompareResult(Display, Measured):
         churn = f"churn {self['churn'].value:.4g}"
         return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {churn}>"
 
+    @property
+    def title(self) -> str:
+        """Both versions, as in a heading."""
+        return f"{self.old.name} → {self.new.name}"
+
     def _sides(self) -> tuple[str, str]:
         return self.old.name, self.new.name
 
@@ -264,7 +268,6 @@ class VersionsResult(Display):
     steps: tuple[CompareResult, ...]
     whole: CompareResult
     notes: tuple[str, ...] = ()
-    _report = "churn_compare.versions_report"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Figures of a comparison, drawn by Matplotlib where it is installed."""
 
 import importlib.util
-import math
 
 import numpy as np
 
@@ -75,10 +74,3 @@ def confidence_and_displacement(points: Points) -> str:
         axes.set_ylabel("Displacement of the logits")
         legend(figure, axes)
         return done("Confidence of the old version against displacement of the logits")
-
-
-def shades(values: np.ndarray) -> np.ndarray:
-    """How dark each number's cell is, from 0 to 1; NaN for a number that is none."""
-    known = values[np.isfinite(values)]
-    most = float(known.max()) if known.size else 0.0
-    return values / most if most > 0 else np.where(np.isfinite(values), 0.0, math.nan)

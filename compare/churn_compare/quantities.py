@@ -1,7 +1,7 @@
 """Every number of a comparison: its name, how it is shown, what it needs."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -38,222 +38,106 @@ class Quantity:
         return self.name.endswith(("_gain", "_change"))
 
 
-def _two_versions(
-    name: str,
-    heading: str,
-    formula: str,
-    better: Literal["lower", "higher"] = "lower",
-    unit: Literal["share", "number"] = "number",
-) -> tuple[Quantity, ...]:
-    """A quantity of each version, and its difference, new minus old."""
-    share = unit == "share"  # of right predictions, which need no scores
-    suffix, change = ("gain", "points") if share else ("change", "change")
-    quantities = (
-        Quantity(f"{name}_old", f"{heading}, old", formula, unit, better, scores="old"),
-        Quantity(f"{name}_new", f"{heading}, new", formula, unit, better, scores="new"),
-        Quantity(
-            f"{name}_{suffix}",
-            f"{heading}, change",
-            "new minus old, paired",
-            change,
-            better,
-            scores="both",
-        ),
-    )
-    if share:
-        return tuple(dataclasses.replace(q, scores="") for q in quantities)
-    return quantities
+# Name, heading, what is better, unit and what it needs; below it the formula. One with
+# a star is of each version, and its difference is a quantity, too.
+_TABLE = """
+accuracy_* | Accuracy | higher share
+    share of right predictions
+churn | Churn | lower share unlabelled
+    share of examples whose prediction changes
+surrogate_churn | Surrogate churn | lower share unlabelled both
+    1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|, mean over examples
+kl_divergence | KL divergence | lower number unlabelled both
+    KL(old || new) of the probabilities in nats, mean over examples
+kappa | Cohen's kappa | higher number unlabelled
+    agreement beyond that of independent predictions with the same frequencies
+negative_flip_rate | Negative flips (NFR) | lower share
+    right before, wrong now, of all examples
+positive_flip_rate | Positive flips (PFR) | higher share
+    wrong before, right now, of all examples
+relative_negative_flip_rate | Relative NFR | lower number
+    NFR / (accuracy_old (1 - accuracy_new)); 1 for independent errors
+backward_trust_compatibility | Trust kept (BTC) | higher share
+    right now, of those right before
+backward_error_compatibility | Known errors (BEC) | higher share
+    wrong before too, of those wrong now
+good_churn | Good churn | higher share
+    wrong before, right now, of the changed predictions
+bad_churn | Bad churn | lower share
+    right before, wrong now, of the changed predictions
+neutral_churn | Neutral churn | share
+    wrong before and wrong now in another way, of the changed predictions
+score_* | Mean score | higher number outcomes
+    mean over examples
+error_* | Mean absolute error | lower number outcomes
+    mean of |value - target|
+stability_* | All runs agree (TARa) | higher share outcomes
+    share of examples on which all runs of a version agree
+share_changed | Changed | lower share outcomes
+    share of examples whose outcome moves by more than the tolerance
+share_reworded | Reworded | share outcomes
+    share of examples whose texts are not the same letter by letter
+share_worse | Worse (harmful flips) | lower share outcomes
+    share of examples that are worth less, by more than the tolerance
+share_better | Better (beneficial flips) | higher share outcomes
+    share of examples that are worth more, by more than the tolerance
+mean_distance | Mean distance | lower number outcomes
+    |new - old|; of sets 1 - Jaccard, of rankings 1 - Kendall's tau
+runs_differ | Runs differ | share outcomes
+    share of examples on which two runs differ, mean over pairs
+runs_agree | All runs agree (TARa) | share outcomes
+    share of examples on which all runs agree
+within_old | Runs differ, old | share unlabelled
+    share of examples on which two runs of a version differ
+within_new | Runs differ, new | share unlabelled
+    share of examples on which two runs of a version differ
+excess_churn | Beyond runs of one version | lower points unlabelled
+    share of examples that change, less that between runs of one version
+expected_nfr | NFR of retraining alone | share
+    right in one run and wrong in another of one version, mean of the versions
+excess_nfr | NFR beyond retraining | lower points
+    NFR less that of retraining alone
+excess_pfr | PFR beyond retraining | higher points
+    PFR less that of retraining alone, which breaks as much as it mends
+nll_* | NLL | lower number
+    mean -log p(label), nats
+brier_* | Brier score | lower number
+    mean of sum_c (p_c - [c = label])^2
+ece_* | ECE | lower number
+    sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|, 15 equal-width bins
+"""
 
 
-def _outcomes(*quantities: Quantity) -> tuple[Quantity, ...]:
-    """Numbers of outcomes other than a classifier's predictions."""
-    return tuple(
-        dataclasses.replace(q, labels=False, scores="", outcomes=True)
-        for q in quantities
-    )
-
-
-_ALL = (
-    *_two_versions(
-        "accuracy", "Accuracy", "share of right predictions", "higher", "share"
-    ),
-    Quantity(
-        "churn",
-        "Churn",
-        "share of examples whose prediction changes",
-        better="lower",
-        labels=False,
-    ),
-    Quantity(
-        "surrogate_churn",
-        "Surrogate churn",
-        "1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|, mean over examples",
-        better="lower",
-        labels=False,
-        scores="both",
-    ),
-    Quantity(
-        "kl_divergence",
-        "KL divergence",
-        "KL(old || new) of the probabilities in nats, mean over examples",
-        unit="number",
-        better="lower",
-        labels=False,
-        scores="both",
-    ),
-    Quantity(
-        "kappa",
-        "Cohen's kappa",
-        "agreement beyond that of independent predictions with the same frequencies",
-        unit="number",
-        better="higher",
-        labels=False,
-    ),
-    Quantity(
-        "negative_flip_rate",
-        "Negative flips (NFR)",
-        "right before, wrong now, of all examples",
-        better="lower",
-    ),
-    Quantity(
-        "positive_flip_rate",
-        "Positive flips (PFR)",
-        "wrong before, right now, of all examples",
-        better="higher",
-    ),
-    Quantity(
-        "relative_negative_flip_rate",
-        "Relative NFR",
-        "NFR / (accuracy_old (1 - accuracy_new)); 1 for independent errors",
-        unit="number",
-        better="lower",
-    ),
-    Quantity(
-        "backward_trust_compatibility",
-        "Trust kept (BTC)",
-        "right now, of those right before",
-        better="higher",
-    ),
-    Quantity(
-        "backward_error_compatibility",
-        "Known errors (BEC)",
-        "wrong before too, of those wrong now",
-        better="higher",
-    ),
-    Quantity(
-        "good_churn",
-        "Good churn",
-        "wrong before, right now, of the changed predictions",
-        better="higher",
-    ),
-    Quantity(
-        "bad_churn",
-        "Bad churn",
-        "right before, wrong now, of the changed predictions",
-        better="lower",
-    ),
-    Quantity(
-        "neutral_churn",
-        "Neutral churn",
-        "wrong before and wrong now in another way, of the changed predictions",
-    ),
-    *_outcomes(
-        *_two_versions("score", "Mean score", "mean over examples", "higher"),
-        *_two_versions("error", "Mean absolute error", "mean of |value - target|"),
-        *_two_versions(
-            "stability",
-            "All runs agree (TARa)",
-            "share of examples on which all runs of a version agree",
-            "higher",
-            "share",
-        ),
-        Quantity(
-            "share_changed",
-            "Changed",
-            "share of examples whose outcome moves by more than the tolerance",
-            better="lower",
-        ),
-        Quantity(
-            "share_reworded",
-            "Reworded",
-            "share of examples whose texts are not the same letter by letter",
-        ),
-        Quantity(
-            "share_worse",
-            "Worse (harmful flips)",
-            "share of examples that are worth less, by more than the tolerance",
-            better="lower",
-        ),
-        Quantity(
-            "share_better",
-            "Better (beneficial flips)",
-            "share of examples that are worth more, by more than the tolerance",
-            better="higher",
-        ),
-        Quantity(
-            "mean_distance",
-            "Mean distance",
-            "|new - old|; of sets 1 - Jaccard, of rankings 1 - Kendall's tau",
-            unit="number",
-            better="lower",
-        ),
-        Quantity(
-            "runs_differ",
-            "Runs differ",
-            "share of examples on which two runs differ, mean over pairs",
-        ),
-        Quantity(
-            "runs_agree",
-            "All runs agree (TARa)",
-            "share of examples on which all runs agree",
-        ),
-    ),
-    *(
-        Quantity(
-            f"within_{side}",
-            f"Runs differ, {side}",
-            "share of examples on which two runs of a version differ",
-            labels=False,
+def _read(table: str) -> Iterator[Quantity]:
+    lines = table.strip().splitlines()
+    for head, formula in zip(lines[::2], lines[1::2], strict=True):
+        name, heading, words = head.split(" | ")
+        known = words.split()
+        better: Any = next((w for w in known if w in ("lower", "higher")), "")
+        unit: Any = next(w for w in known if w in ("share", "points", "number"))
+        outcomes = "outcomes" in known
+        scores: Any = "both" if "both" in known else ""
+        labels = not outcomes and "unlabelled" not in known
+        one = Quantity(
+            name, heading, formula.strip(), unit, better, labels, scores, outcomes
         )
-        for side in ("old", "new")
-    ),
-    Quantity(
-        "excess_churn",
-        "Beyond runs of one version",
-        "share of examples that change, less that between runs of one version",
-        "points",
-        "lower",
-        labels=False,
-    ),
-    Quantity(
-        "expected_nfr",
-        "NFR of retraining alone",
-        "right in one run and wrong in another of one version, mean of the versions",
-    ),
-    Quantity(
-        "excess_nfr",
-        "NFR beyond retraining",
-        "NFR less that of retraining alone",
-        "points",
-        "lower",
-    ),
-    Quantity(
-        "excess_pfr",
-        "PFR beyond retraining",
-        "PFR less that of retraining alone, which breaks as much as it mends",
-        "points",
-        "higher",
-    ),
-    *_two_versions("nll", "NLL", "mean -log p(label), nats"),
-    *_two_versions("brier", "Brier score", "mean of sum_c (p_c - [c = label])^2"),
-    *_two_versions(
-        "ece",
-        "ECE",
-        "sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|, 15 equal-width bins",
-    ),
-)
+        if not name.endswith("_*"):
+            yield one
+            continue
+        share = unit == "share"  # of right predictions, which need no scores
+        end, change = ("gain", "points") if share else ("change", "change")
+        for side in ("old", "new", "change"):
+            scores = "" if share or outcomes else "both" if side == "change" else side
+            of: dict[str, Any] = {"heading": f"{heading}, {side}", "scores": scores}
+            if side == "change":
+                of |= {"formula": "new minus old, paired", "unit": change}
+            name = one.name[:-1] + (end if side == "change" else side)
+            yield dataclasses.replace(one, name=name, **of)
 
-QUANTITIES: Mapping[str, Quantity] = MappingProxyType({q.name: q for q in _ALL})
+
+QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
+    {quantity.name: quantity for quantity in _read(_TABLE)}
+)
 """What a comparison computes, by name; gates use these names."""
 
 

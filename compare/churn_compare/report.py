@@ -1,4 +1,4 @@
-"""The report of an update: one document, of which each writer shows a level of detail.
+"""The report of an update or of versions; each writer shows a level of its detail.
 
 Verdict is what a terminal shows, summary a comment and a notebook, full the page.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_compare.display import CompareResult, Display
+from churn_compare.display import CompareResult, Display, VersionsResult
 from churn_compare.documents import (
     Block,
     Detail,
@@ -32,7 +32,6 @@ from churn_compare.figures import (
     has_matplotlib,
     reliability,
 )
-from churn_compare.group_tables import group_blocks, group_title
 from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.outcomes.changes import change_blocks
 from churn_compare.outcomes.result import MeasureFindings, OutcomesResult
@@ -41,27 +40,37 @@ from churn_compare.result import GateOutcome, Measured, Version
 from churn_compare.tables import (
     changes_table,
     flow_map,
+    group_blocks,
+    group_title,
+    matrix_tables,
     mean_count,
     regressions_table,
     reliability_table,
     singles_table,
+    step_table,
+    version_table,
 )
-from churn_compare.verdict import gate_sentence, sentences
+from churn_compare.verdict import gate_sentence, sentences, versions_sentences
 
 _LISTED, _REGRESSIONS = 50, 2000  # on the page: shown openly, and at all
+_OF_STEP = 20  # regressions of each of several updates
+_MANY, _SHORT = 8, 10  # versions, and characters of a name, that there is room for
 KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
 
 
-def document(result: CompareResult | OutcomesResult, command: str = "") -> Document:
-    """The report of an update; drawing its figures takes a while."""
+def document(
+    result: CompareResult | OutcomesResult | VersionsResult, command: str = ""
+) -> Document:
+    """The report of an update, or of versions; drawing its figures takes a while."""
+    if isinstance(result, VersionsResult):
+        return _of_versions(result, command)
     if isinstance(result, CompareResult):
         measured: list[tuple[str, Measured]] = [("", result)]
-        sides = result.old, result.new
         facts = {
             side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
-            for side in sides
+            for side in (result.old, result.new)
         }
-        title = " → ".join(side.name for side in sides)
+        title = result.title
     else:
         several = len(result.measures) > 1
         measured = [(m.name if several else "", m) for m in result.measures]
@@ -71,37 +80,87 @@ def document(result: CompareResult | OutcomesResult, command: str = "") -> Docum
     for name, found in measured:
         first, *rest = sentences(found)
         said += [f"{name}: {first}" if name else first, *rest]
+    gates = [(gate, "") for gate in result.gates]
+    notes = [*result.read, *map(remark, result.notes)]
     blocks: list[Block] = [
-        *verdict(result, said, [*result.read, *map(remark, result.notes)]),
+        *_verdict(result, said, notes, gates),
         *(section for of in measured for section in sections(*of)),
-        what_was_run(facts, result.level),
+        _what_was_run(facts, result.level),
         Section("Glossary", [Terms(terms([of for _, of in measured]))], detail="full"),
     ]
     return Document(title, [about(result)], blocks, command)
 
 
-def verdict(
+def _of_versions(result: VersionsResult, command: str) -> Document:
+    names, steps = result.names, list(result.steps)
+    short = len(names) <= _MANY and max(map(len, names)) <= _SHORT
+    labels = names if short else tuple(str(i + 1) for i in range(len(names)))
+    links = [f"update-{i + 1}" for i in range(len(steps))]
+    matrices: list[Block] = []
+    if len(steps) > 1:
+        matrices += matrix_tables(result, labels)
+        steps, links = [*steps, result.whole], [*links, "first-to-last"]
+    facts = {
+        "Versions": ", ".join(f"{v.name} ({v.kind})" for v in result.versions),
+        "Compared": f"{count_text(result.examples)} examples that all versions have",
+    }
+    gates = [(g, f" [{s.title}]") for s in result.steps for g in s.gates]
+    read = {line for step in result.steps for line in step.read}
+    notes = [note if note in read else remark(note) for note in result.notes]
+    said = versions_sentences(result)
+    every = "Every version against every other"
+    blocks = [
+        *_verdict(result, said, notes, gates),
+        Section("Versions", [version_table(result, labels)]),
+        Section("Updates", [step_table(result, links)]),
+        Section(every, matrices, detail="summary"),
+        *(
+            Section(step.title, _step(step), link, detail="full")
+            for step, link in zip(steps, links)
+        ),
+        _what_was_run(facts, result.level),
+    ]
+    unlabelled = "" if result.labelled else " without labels"
+    counts = f"{count_text(len(names))} versions; {count_text(result.examples)}"
+    title = f"{names[0]} → {names[-1]}"
+    return Document(title, [f"{counts} examples{unlabelled}"], blocks, command)
+
+
+def _step(step: CompareResult) -> list[Block]:
+    """One of several updates; its classes and slices are on a page of its own only."""
+    blocks: list[Block] = [
+        *map(Text, sentences(step)),
+        *changes_table(step),
+        singles_table(step),
+        Fold("Where changed predictions go", [flow_map(step.flow)]),
+    ]
+    if shown := step.regressions[:_OF_STEP]:
+        total = count_text(step.regressions_total)
+        summary = f"Largest regressions, {count_text(len(shown))} of {total}"
+        blocks.append(Fold(summary, [regressions_table(step, shown)]))
+    return blocks
+
+
+def _verdict(
     result: Display,
     said: Sequence[str],
     notes: Sequence[str],
-    gates: Sequence[tuple[GateOutcome, str]] = (),
-    sentence: str = "",
+    gates: Sequence[tuple[GateOutcome, str]],
 ) -> list[Section]:
     """What was read, the gates and the sentences: the start of every report."""
     lines = []
-    for gate, step in gates or [(gate, "") for gate in result.gates]:
+    for gate, step in gates:
         kind, word = KINDS[gate.state], gate.state.upper()
         parts = Strong(word, kind), f"{gate.line.removeprefix(word)}{step}"
         lines.append(Text(parts, f"line {kind}"))
-    found = Strong(sentence or gate_sentence(result.gates))
+    sentence = Strong(gate_sentence(result.gates))
+    found = Text((sentence,), f"outcome {KINDS[result.state]}")
     texts = (Text(text, "lead" * (not i)) for i, text in enumerate(said))
-    blocks = [Text((found,), f"outcome {KINDS[result.state]}"), Rows(lines), *texts]
     read = Rows([Text(note) for note in notes], kind="note remark")
-    return [Section("", [read]), Section("", blocks, kind="said")]
+    return [Section("", [read]), Section("", [found, Rows(lines), *texts], kind="said")]
 
 
-def what_was_run(facts: dict[str, str], level: float) -> Section:
-    """When and with what a comparison was made."""
+def _what_was_run(facts: dict[str, str], level: float) -> Section:
     facts |= made(level, "Software")
     return Section("What was run", [Facts(facts)], detail="full")
 

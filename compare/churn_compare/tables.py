@@ -1,4 +1,4 @@
-"""The numbers of a comparison as tables, for its page, a terminal and Markdown."""
+"""Numbers, groups and versions as tables, for a page, a terminal and Markdown."""
 
 import dataclasses
 import math
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_compare.display import CompareResult
-from churn_compare.documents import Block, Cell, Column, Table
-from churn_compare.figures import shades
+from churn_compare.display import CompareResult, VersionsResult
+from churn_compare.documents import Block, Cell, Column, Fold, Strong, Table, Text
+from churn_compare.flip_counts import VersionMatrices
 from churn_compare.number_text import (
     NOTHING,
     Unit,
@@ -16,18 +16,13 @@ from churn_compare.number_text import (
     has_range,
     judgement,
     level_text,
+    p_text,
     range_text,
     share_text,
     value_text,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import (
-    Curve,
-    Flow,
-    Interval,
-    Measured,
-    Regression,
-)
+from churn_compare.result import Curve, Flow, Group, Interval, Measured, Regression
 
 _WIDE = 100  # columns of a terminal that shows what each quantity is
 _BRIEF = 10  # regressions below full detail
@@ -35,6 +30,18 @@ _BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
 _MARKS = {"better": "✓ better", "worse": "✗ worse"}
 _CLASSES = 12  # of a heat map, the last of which may stand for all others
 _NOTHING = 1e-9  # examples; a mean over pairs of runs leaves rounding errors
+_OPEN, _ROWS = 30, 1000  # groups that the page shows openly, and at all
+_BRIEF_GROUPS = 5  # below full detail
+_IN_STEPS = {  # columns of the table of updates
+    "churn": "Churn",
+    "negative_flip_rate": "NFR",
+    "positive_flip_rate": "PFR",
+    "accuracy_gain": "Accuracy change, points",
+}
+_FLIPS = (
+    " NFR: right before, wrong now. PFR: wrong before, right now. p: exact McNemar "
+    "test of equal accuracy."
+)
 
 
 def number_cell(interval: Interval | None, unit: Unit) -> Cell:
@@ -59,16 +66,15 @@ def changes_table(result: Measured) -> list[Block]:
             same = change.low == change.high == 0
             word = "" if same else judgement(name, change, lower)
             mark = _MARKS.get(word, "not detectable")
-            cell = dataclasses.replace(
-                cell, mark=mark, tone=word if word in _MARKS else "soft"
-            )
+            tone = word if word in _MARKS else "soft"
+            cell = dataclasses.replace(cell, mark=mark, tone=tone)
         better = _BETTER["lower" if lower else quantity.better]
         heading = Cell(quantity.heading.rpartition(",")[0], below=better)
         each = [
             number_cell(result.quantities.get(s), QUANTITIES[s].unit) for s in sides
         ]
         rows.append((heading, *each, cell))
-    caption = f"Below each number: its {level_text(result.level)} interval."
+    caption = _interval_note(result)
     heads = ("Both versions", "Old", "New", "Change")
     return [Table(heads, rows, "", caption, "compare versions")] if rows else []
 
@@ -94,16 +100,11 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
     """Examples that were right and are wrong now, worst first."""
     scored = "classes" not in (result.old.kind, result.new.kind)
     runs = result.run_pairs > 1
-    columns = [
-        Column(heading, "left", first="ascending")
-        for heading in ("Example", "Label", "Predicted before", "Predicted now")
-    ]
-    if scored:
-        columns += [
-            Column("Fall of the label's probability", detail="full"),
-            Column("Displacement", detail="full"),
-        ]
-    columns += [Column("Of pairs of runs", detail="full")] if runs else []
+    heads = ("Example", "Label", "Predicted before", "Predicted now")
+    more = ["Fall of the label's probability", "Displacement"] * scored
+    more += ["Of pairs of runs"] * runs
+    columns = [Column(heading, "left", first="ascending") for heading in heads]
+    columns += [Column(heading, detail="full") for heading in more]
     rows = []
     for found in shown:
         row: list[Cell | str] = [found.id, found.label]
@@ -135,21 +136,19 @@ def flow_map(flow: Flow) -> Table:
         names = [*names[: _CLASSES - 1], f"{count_text(rest)} others"]
     place = {name: i for i, name in enumerate(names)}
     last = len(names) - 1
-    sums = np.zeros((len(counts), len(names), len(names)))
+    sums = np.zeros((2, len(names), len(names)))
     for before, now, *numbers in zip(flow.old, flow.new, *counts, strict=True):
-        sums[:, place.get(before, last), place.get(now, last)] += numbers
-    shade = shades(sums[0])
+        where = place.get(before, last), place.get(now, last)
+        sums[: len(counts), *where] += numbers
 
-    def cell(i: int, j: int) -> Cell:
-        if sums[0, i, j] < _NOTHING:
+    def cell(examples: float, worse: float, shade: float) -> Cell:
+        if examples < _NOTHING:
             return Cell("")
-        worse = sums[1, i, j] if len(counts) > 1 else 0.0
         below = f"{mean_count(worse)} worse" if worse >= _NOTHING else ""
-        text = mean_count(sums[0, i, j])
-        return Cell(text, sums[0, i, j], below, shade=shade[i, j])
+        return Cell(mean_count(examples), examples, below, shade=shade)
 
-    each = range(len(names))
-    rows = [(name, *(cell(i, j) for j in each)) for i, name in enumerate(names)]
+    numbers = zip(names, *sums, _shades(sums[0]), strict=True)
+    rows = [(name, *map(cell, *of)) for name, *of in numbers]
     return Table([Column("Before, now", "left"), *names], rows, kind="compare")
 
 
@@ -172,3 +171,191 @@ def reliability_table(old: Curve, new: Curve) -> Table:
             row += [count_text(curve.examples[i]), *map(share_text, numbers)]
         rows.append(row)
     return Table(heads, rows, title="Reliability", kind="compare")
+
+
+def group_title(grouping: str) -> str:
+    """The heading of the classes, or of the values of a column of the slices."""
+    return "classes" if grouping == "class" else f"slices by {grouping}"
+
+
+def group_blocks(
+    found: Measured, grouping: str, groups: Sequence[Group]
+) -> list[Block]:
+    """One grouping on the page: the most changed groups, and all of them folded."""
+
+    def by_evidence(group: Group) -> tuple[float, ...]:
+        if not found.groups_judged:  # the most changed first; the maximum is 0 for NaN
+            return (-max(0.0, group[found.changed].value),)
+        p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
+        change = group[found.change].value
+        return p, raw, 0.0 if math.isnan(change) else -abs(change)
+
+    ordered = sorted(groups, key=by_evidence)
+    total = count_text(len(ordered))
+    said: list[str | Strong] = [f"{total} groups, the most changed first."]
+    if found.groups_judged:
+        words = [found.finding(group) for group in ordered]
+        worse, better = (
+            Strong(f"{count_text(words.count(word))} {word}")
+            for word in ("worse", "better")
+        )
+        rest = (
+            f" (Holm-adjusted p below {1 - found.level:.3g}). The least likely to be "
+            "chance come first."
+        )
+        said = [f"Of {total}: ", worse, " and ", better, rest]
+    most = _OPEN if len(ordered) > 1.5 * _OPEN else len(ordered)
+    first = "Class of the label" if grouping == "class" else grouping
+    table = _group_table(found, first, ordered[:most])
+    blocks: list[Block] = [Text(said, "soft"), table]
+    if most < len(ordered):
+        which = f"All {total}"
+        if len(ordered) > _ROWS:
+            which = f"The first {count_text(_ROWS)} of {total}; --json writes all"
+        blocks.append(Fold(which, [_group_table(found, first, ordered[:_ROWS])]))
+    return blocks
+
+
+def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
+    changed = Column("Churn" if found.changed == "churn" else "Changed")
+    numbers = {found.changed: changed}  # name of the quantity to its column
+    columns = [Column(first, "left", first="ascending"), Column("Examples")]
+    judged = found.groups_judged
+    if judged:
+        change = QUANTITIES[found.change]
+        points = "Change, points" if change.unit == "points" else "Change"
+        mean = change.heading.removesuffix(", change")
+        worse, better = ("Worse", "Better")
+        if found.decided:
+            worse, better = ("Negative flips", "Positive flips")
+        finding = Column("Finding", "left", detail="full")
+        columns[1:1] = finding, Column(points, first="ascending")
+        numbers = {
+            f"{found.mean}_old": Column(f"{mean}, old", detail="full"),
+            f"{found.mean}_new": Column(f"{mean}, new", detail="full"),
+            found.changed: changed,
+            found.worse: Column(worse),
+            found.better: Column(better, detail="full"),
+        }
+        if "excess_nfr" in found.quantities:
+            numbers["excess_nfr"] = Column("Beyond retraining", detail="full")
+    columns += numbers.values()
+    if judged:
+        columns.append(Column("p", first="ascending", detail="full"))
+        columns.append(Column("Adjusted p", first="ascending"))
+    rows = []
+    for group in groups:
+        row: list[Cell | str] = [group.name]
+        if judged:
+            word = found.finding(group)
+            row.append(Cell(_MARKS.get(word, NOTHING), tone=word))
+            row.append(_sorted_cell(group, found.change))
+        row.append(Cell(count_text(group.examples), group.examples))
+        row += [_sorted_cell(group, name) for name in numbers]
+        if judged:
+            row += [Cell(p_text(p), p) for p in (group.p, group.adjusted_p)]
+        rows.append(row)
+    return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF_GROUPS)
+
+
+def _sorted_cell(group: Group, name: str) -> Cell:
+    cell = number_cell(group[name], QUANTITIES[name].unit)
+    text = cell.text.removesuffix(" points")
+    return Cell(text, group[name].value, cell.below)
+
+
+def version_table(result: VersionsResult, labels: Sequence[str]) -> Table:
+    """One row per version: runs, classes, accuracy, churn of retraining."""
+    numbered = tuple(labels) != result.names  # then names have a column of their own
+    several = any(version.runs > 1 for version in result.versions)
+    heads = [*[""] * numbered, Column("Version", "left"), "Runs", "Classes"]
+    heads += ["Accuracy"] * result.labelled + ["Churn of retraining"] * several
+    rows = []
+    for i, version in enumerate(result.versions):
+        row: list[Cell | str] = [labels[i]] if numbered else []
+        row += [version.name, count_text(version.runs), count_text(version.classes)]
+        if result.labelled:
+            row.append(_plain_cell(result.accuracy[i], "accuracy_new"))
+        if several:
+            row.append(share_text(result.churn[i, i]))
+        rows.append(row)
+    caption = _interval_note(result) if result.labelled else ""
+    return Table(heads, rows, "", caption, "compare history")
+
+
+def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
+    """One row per update, then the last version against the first, then the sum."""
+    names = [name for name in _IN_STEPS if name in result.whole.quantities]
+    heads = ["Update", *(_IN_STEPS[name] for name in names), *["p"] * result.labelled]
+    caption = _interval_note(result) + _FLIPS * result.labelled
+    several = len(result.steps) > 1
+    rows = []
+    for step, link in zip((*result.steps, *[result.whole] * several), links):
+        row = [Cell(step.title, link=link)]
+        row += [_plain_cell(step[name], name) for name in names]
+        if step.labelled:
+            row.append(Cell(p_text(step.p)))
+        rows.append(row)
+    if several:
+        nan = float("nan")
+        sums = [Interval(result.step_sum(name), nan, nan) for name in names]
+        row = [Cell("Sum"), *map(_plain_cell, sums, names)]
+        rows.append([*row, *[Cell("")] * result.labelled])
+        caption += " The row before the last compares the last version with the first."
+    return Table(heads, rows, "", caption, "compare history")
+
+
+def matrix_tables(
+    result: VersionsResult | VersionMatrices, labels: Sequence[str]
+) -> list[Table]:
+    """Churn and, with labels, NFR and relative NFR of every two versions."""
+    several = np.isfinite(np.diag(result.churn)).any()
+    over = "mean over pairs of runs" if several else "one run each"
+    again = " On the diagonal: two runs of one version." if several else ""
+    differs = "Share of examples whose predicted class differs"
+    found = [("Churn %", 100 * result.churn, 2, differs)]
+    if result.negative_flip_rate is not None:
+        what = (
+            "Share of examples that the row's version has right and the column's has "
+            "wrong"
+        )
+        flips = 100 * result.negative_flip_rate
+        found.append(("Negative flips (NFR) %", flips, 2, what))
+    if result.relative_negative_flip_rate is not None:
+        formula = QUANTITIES["relative_negative_flip_rate"].formula
+        found.append(("Relative NFR", result.relative_negative_flip_rate, 3, formula))
+    return [
+        heat_map(labels, values, title, f"{what}; {over}.{again}", digits)
+        for title, values, digits, what in found
+    ]
+
+
+def heat_map(
+    labels: Sequence[str], values: np.ndarray, title: str, caption: str, digits: int
+) -> Table:
+    """A number of every old version (rows) and new one (columns), shaded by size."""
+
+    def cell(value: float, shade: float) -> Cell:
+        text = f"{value:.{digits}f}" if np.isfinite(value) else NOTHING
+        return Cell(text, shade=shade)
+
+    numbers = zip(labels, values, _shades(values), strict=True)
+    rows = [(name, *map(cell, *of)) for name, *of in numbers]
+    return Table(("Old, new", *labels), rows, title, caption, "compare history")
+
+
+def _shades(values: np.ndarray) -> np.ndarray:
+    """How dark each number's cell is, from 0 to 1; NaN for a number that is none."""
+    known = values[np.isfinite(values)]
+    most = float(known.max()) if known.size else 0.0
+    return values / most if most > 0 else np.where(np.isfinite(values), 0.0, math.nan)
+
+
+def _plain_cell(interval: Interval, name: str) -> Cell:
+    """A number without units that the heading has."""
+    cell = number_cell(interval, QUANTITIES[name].unit)
+    return Cell(cell.text.removesuffix(" points"), below=cell.below.removesuffix(" %"))
+
+
+def _interval_note(result: Measured | VersionsResult) -> str:
+    return f"Below each number: its {level_text(result.level)} interval."

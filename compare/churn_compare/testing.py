@@ -21,26 +21,14 @@ from churn_compare.suggestions import did_you_mean
 __all__ = ["assert_compatible"]
 
 _REGRESSIONS = 5  # that a message names
-Limit = float | str | None
+_LIMITS = ("max_churn", "max_nfr", "min_accuracy_gain")  # for hints, of many
 
 
 def assert_compatible(
     old: Any,
     new: Any,
     *,
-    labels: Any = None,
     gates: Gating = (),
-    max_churn: Limit = None,
-    max_nfr: Limit = None,
-    max_relative_nfr: Limit = None,
-    min_accuracy_gain: Limit = None,
-    max_slice_churn: Limit = None,
-    max_slice_nfr: Limit = None,
-    min_slice_accuracy_gain: Limit = None,
-    max_class_churn: Limit = None,
-    max_class_nfr: Limit = None,
-    min_class_accuracy_gain: Limit = None,
-    max_excess_churn: Limit = None,
     on: On = "estimate",
     min_examples: int = 1,
     inconclusive: Literal["fail", "pass"] = "fail",
@@ -54,29 +42,19 @@ def assert_compatible(
             assert_compatible("old.csv", "new.csv", max_nfr="1%", max_churn=0.05)
 
     Args:
-        old: predictions of the version in use, as for `churn_jax.compare`.
+        old: predictions of the version in use, as for `churn_compare.compare`.
         new: predictions of the version that is to replace it.
-        labels: a file or an array of classes, where the predictions hold none.
-        gates: conditions, or the path of a TOML file with them; the limits below take
-            the place of what it says about the same.
-        max_churn: share of predictions that change, at most; `0.02` or `"2%"`.
-        max_nfr: share of negative flips, right before and wrong now, at most.
-        max_relative_nfr: NFR over that of independent errors, at most.
-        min_accuracy_gain: new minus old, at least; may be negative.
-        max_slice_churn: churn of each value of `slices`, at most.
-        max_slice_nfr: NFR of each value of `slices`, at most.
-        min_slice_accuracy_gain: accuracy gain of each value of `slices`, at least.
-        max_class_churn: churn of each class, at most.
-        max_class_nfr: NFR of each class, at most.
-        min_class_accuracy_gain: accuracy gain of each class, at least.
-        max_excess_churn: churn beyond that of retraining alone, at most.
+        gates: conditions, or the path of a TOML file with them; limits among the
+            options take the place of what it says about the same.
         on: the limits are for the "estimate", for the "bound" of its confidence
             interval that is nearer to failing, or for the whole "interval".
+        min_examples: slices and classes with fewer are not judged.
         inconclusive: "fail" where a gate on an interval that holds both sides of the
             limit fails the assertion, or "pass".
-        min_examples: slices and classes with fewer are not judged.
-        **options: further arguments of `churn_jax.compare`: `slices`, `ids`, ...; and
-            limits of other quantities, such as `max_ece_change`.
+        **options: limits as in `gates={"max_nfr": 0.01}`, a number or `"1%"`: of any
+            quantity (`max_churn`, `min_accuracy_gain`, which may be negative,
+            `max_ece_change`), of each slice (`max_slice_nfr`) or class
+            (`max_class_nfr`); and arguments of `compare`: `labels`, `slices`, ...
 
     Raises:
         AssertionError: a condition does not hold; its `result` is the comparison.
@@ -97,23 +75,10 @@ def assert_compatible(
     """
     # pytest leaves this frame out of its report: the user's line is what counts.
     __tracebackhide__ = True
-    limits = {
-        "max_churn": max_churn,
-        "max_nfr": max_nfr,
-        "max_relative_nfr": max_relative_nfr,
-        "min_accuracy_gain": min_accuracy_gain,
-        "max_slice_churn": max_slice_churn,
-        "max_slice_nfr": max_slice_nfr,
-        "min_slice_accuracy_gain": min_slice_accuracy_gain,
-        "max_class_churn": max_class_churn,
-        "max_class_nfr": max_class_nfr,
-        "min_class_accuracy_gain": min_class_accuracy_gain,
-        "max_excess_churn": max_excess_churn,
-    }
-    known = inspect.signature(compare).parameters
-    for name in sorted(options.keys() - known.keys()):
+    known, limits = inspect.signature(compare).parameters, {}
+    for name in [name for name in options if name not in known]:
         if not name.startswith(("max_", "min_")):
-            hint = did_you_mean(name, [*known, *limits, "on", "min_examples"], 1)
+            hint = did_you_mean(name, [*known, *_LIMITS, "on", "min_examples"], 1)
             raise TypeError(f"there is no argument {name!r}{hint}")
         limits[name] = options.pop(name)
     given = gates_by_name(limits, on=on, min_examples=min_examples)
@@ -121,7 +86,7 @@ def assert_compatible(
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
     options["waivers"] = (*options.get("waivers", ()), *waivers_of(gates))
-    result = compare(old, new, labels=labels, gates=wanted, **options)
+    result = compare(old, new, gates=wanted, **options)
     if inconclusive not in ("fail", "pass"):
         raise GateError(f"inconclusive must be 'fail' or 'pass'; got {inconclusive!r}")
     if not result.passed and (result.state, inconclusive) != ("inconclusive", "pass"):

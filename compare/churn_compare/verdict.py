@@ -4,6 +4,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from churn_compare.display import VersionsResult
 from churn_compare.gates import EXCESS, margin_text
 from churn_compare.noise import TESTED_RUNS, least_p
 from churn_compare.number_text import (
@@ -14,6 +17,7 @@ from churn_compare.number_text import (
     level_text,
     listed,
     range_text,
+    share_text,
     size_text,
     value_text,
     with_range,
@@ -23,6 +27,7 @@ from churn_compare.result import GateOutcome, Interval, Measured, Noise, Sampled
 
 _WAIVERS = 10  # that a sentence lists; the record has all
 _NAMED = 3  # groups that a sentence names
+_FEW = 0.05  # of all flips; where fewer cancel, they accumulate
 _MEANS = {
     "accuracy_gain": "Accuracy",
     "score_change": "The mean",
@@ -398,3 +403,67 @@ def _groups(found: Measured) -> list[str]:
             f"below {alpha:.3g}): {names}."
         )
     return said
+
+
+def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
+    """The finding in plain words; of two versions what `compare` says."""
+    if len(result.steps) == 1:
+        return sentences(result.whole)
+    out = [_accuracy(result)] if result.labelled else []
+    out.append(_changes(result))
+    out.append(_added(result, "churn", "Changes", "change more than once"))
+    if result.labelled:
+        flips, back = "Negative flips", "also change for the better on the way"
+        out.append(_added(result, "negative_flip_rate", flips, back))
+    out.append(
+        f"Some version gives {share_text(result.ambiguity)} of the examples another "
+        f"class than {result.names[-1]} does (ambiguity), a single one at most "
+        f"{share_text(result.discrepancy)} (discrepancy)."
+    )
+    if again := [churn for churn in np.diag(result.churn) if np.isfinite(churn)]:
+        low, high = share_text(min(again)), share_text(max(again))
+        size = low if low == high else f"{low} to {high}"
+        out.append(
+            f"Two runs of one version predict differently for {size} of the examples: "
+            "so much changes by training again alone."
+        )
+    return tuple(out)
+
+
+def _accuracy(result: VersionsResult) -> str:
+    """Accuracy of the first and the last version."""
+    whole, gain = result.whole, result.whole["accuracy_gain"]
+    old, new = (
+        value_text(Interval(whole[name].value, gain.low, gain.high), "share")
+        for name in ("accuracy_old", "accuracy_new")
+    )
+    return (
+        f"Accuracy goes from {old} ({result.names[0]}) to {new} ({result.names[-1]}), "
+        f"{with_range(gain, 'points', result.level)}."
+    )
+
+
+def _changes(result: VersionsResult) -> str:
+    """The updates that change least and most."""
+    ordered = sorted(result.steps, key=lambda step: step["churn"].value)
+    least, most = (
+        f"{with_range(step['churn'], 'share')} in {step.title}"
+        for step in (ordered[0], ordered[-1])
+    )
+    return (
+        f"Of {count_text(len(ordered))} updates the smallest changes {least}, the "
+        f"largest {most}."
+    )
+
+
+def _added(result: VersionsResult, name: str, what: str, back: str) -> str:
+    """Whether the changes of the updates accumulate or cancel."""
+    added, there = result.step_sum(name), result.whole[name].value
+    start = (
+        f"{what} of the single updates add up to {share_text(added)} of the examples; "
+        f"from the first version to the last they are {share_text(there)}"
+    )
+    gone = added - there  # never below 0: every path of runs flips at least so often
+    if added <= 0 or gone < _FEW * added:
+        return f"{start}: they accumulate."
+    return f"{start}. {share_text(gone / added)} cancel out, in examples that {back}."

@@ -19,11 +19,10 @@ from churn_compare.comparison import compare_pair
 from churn_compare.documents import html_fragment, html_page, plain_text, print_document
 from churn_compare.escaping import markdown_text, printable
 from churn_compare.figures import confidence_and_displacement, reliability
-from churn_compare.group_tables import group_blocks
 from churn_compare.number_text import value_text
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Flow, Interval, Regression
-from churn_compare.tables import changes_table, flow_map, singles_table
+from churn_compare.tables import changes_table, flow_map, group_blocks, singles_table
 from churn_compare.verdict import gate_sentence, sentences
 from tests.html_page import Page
 from tests.results import NAN, pair_of, result_of

@@ -316,7 +316,7 @@ def test_gates_are_judged_in_every_update(folder):
     assert [len(step.gates) for step in found.steps] == [1, 1, 1]
     text = str(found)
     assert text.count("FAIL ") == 3
-    said = "FAILED: 3 of 3 gates, of all updates together, do not hold.\n"
+    said = "FAILED: 3 of 3 gates do not hold.\n"
     assert text.index(said) < text.index("FAIL ")
 
 
