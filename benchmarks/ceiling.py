@@ -20,28 +20,20 @@ import dataclasses
 import functools
 import math
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from turns import head, row
 
 from churn_jax import models
 from churn_jax.ensembles.mapping import equations
 from churn_jax.models.layers import compiling_for
 from churn_jax.planning.chips import CHIPS
 
-__all__ = ["CEILINGS", "Peak", "Step", "of_this_device", "step_of"]
 
-
-@dataclasses.dataclass(frozen=True)
-class Peak:
-    """What a device can do at most.
-
-    Attributes:
-        bfloat16: operations per second in bfloat16.
-        float32: the same for float32 arguments: TF32 on a GPU.
-        bandwidth: bytes per second between chip and memory.
-    """
+class Peak(NamedTuple):
+    """Operations per second at most, TF32 for float32 on a GPU; bytes per second."""
 
     bfloat16: float
     float32: float
@@ -116,11 +108,9 @@ class Step:
         return sum(times) + moved / peak.bandwidth
 
     def share(self, peak: Peak, *, fused: bool = False) -> float:
-        """Of the peak arithmetic, in that time."""
-        flops = peak.bfloat16 if self.dtype == jnp.bfloat16 else peak.float32
-        return (
-            sum(f for f, _ in self.products) / flops / self.seconds(peak, fused=fused)
-        )
+        """Share of the peak arithmetic in that time."""
+        flops = sum(f for f, _ in self.products)
+        return flops / self.rate(peak) / self.seconds(peak, fused=fused)
 
 
 def step_of(network, image: tuple[int, ...], batch: int, dtype=jnp.float32) -> Step:
@@ -167,8 +157,7 @@ def main() -> None:
         peak = peaks["here"]
         rate, bandwidth = peak.float32 / 1e9, peak.bandwidth / 1e9
         print(f"here: {rate:,.0f} GFLOP/s, {bandwidth:.1f} GB/s\n")
-    print("| network | chip | dtype | images/s at most | of peak | fused | of peak |")
-    print("|:--|:--|:--|--:|--:|--:|--:|")
+    head("network", "chip", "dtype", "images/s at most", "of peak", "fused", "of peak")
     for name in args.models:
         for dtype in (jnp.float32, jnp.bfloat16):
             network = models.create(name, num_classes=10, dtype=dtype)
@@ -181,7 +170,7 @@ def main() -> None:
                     seconds = step.seconds(peaks[chip], fused=fused)
                     share = step.share(peaks[chip], fused=fused)
                     cells += [f"{args.batch / seconds:,.0f}", f"{share:.0%}"]
-                print(f"| {' | '.join(cells)} |")
+                row(*cells)
 
 
 if __name__ == "__main__":

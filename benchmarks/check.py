@@ -8,16 +8,16 @@ tenth below the one in `BOUNDS`, the lower of two hosts' in the README.
 """
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import clicks
+import numpy as np
 import pairwise
 import replicas
+import turns
 
 import compare
 from churn_jax.command.launch import use_all_cores
@@ -42,17 +42,17 @@ def _networks(repeats: int) -> Iterator[tuple[str, float]]:
     for label in ("lenet5", "mlp", "mlp-8x8x1"):
         words = ["--models", label, "--mappings", "auto", "study"]
         words += ["--repeats", str(repeats)]
-        rates = replicas.measure_model(label, replicas.parse_args(words))
-        best = {contender: max(found) for contender, found in rates.items()}
+        found = replicas.measure_model(label, replicas.parse_args(words))
+        best = {contender: np.min(taken) for contender, taken in found.items()}
         for way in ("auto", "study"):
-            ratio = best[f"engine, {way}"] / best["one by one"]
+            ratio = best["one by one"] / best[f"engine, {way}"]
             yield f"{label}: {way} / one by one", ratio
 
 
 def _clicks(repeats: int) -> Iterator[tuple[str, float]]:
     args = clicks.parse_args(["--repeats", str(repeats)])
 
-    def contender(rows: int, count: int) -> clicks.Measure:
+    def contender(rows: int, count: int) -> turns.Measure:
         run = clicks.make_run(args, rows, count)
         return clicks.engine(run, clicks.windows_of(args, run))
 
@@ -62,33 +62,28 @@ def _clicks(repeats: int) -> Iterator[tuple[str, float]]:
         "small": contender(10_000, 1),
         "large": contender(1_000_000, 1),
     }
-    seconds = clicks.take_turns(contenders, args.repeats)
-    best = {name: min(taken) for name, taken in seconds.items()}
+    found = turns.take_turns(contenders, args.repeats)
+    best = {name: np.min(taken) for name, taken in found.items()}
     yield "clicks: examples/s of 10 replicas / of one", 10 * best["one"] / best["ten"]
     sizes = best["small"] / best["large"]
     yield "clicks: update with 10,000 rows / with 1,000,000", sizes
 
 
 def _pairwise(repeats: int) -> Iterator[tuple[str, float]]:
-    fastest = {}
-    for method in ("pairwise", "numpy half"):
-        words = ["--only", method, "--repeats", str(repeats)]
-        command = [sys.executable, pairwise.__file__, *words]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        fastest[method] = json.loads(done.stdout.splitlines()[-1])["fastest"]
-    ratio = fastest["numpy half"] / fastest["pairwise"]
+    ours, peer = (
+        turns.alone(pairwise.__file__, "--only", method, "--repeats", repeats)
+        for method in ("pairwise", "numpy half")
+    )
+    ratio = peer["fastest"] / ours["fastest"]
     yield "pairwise / NumPy over half the pairs", ratio
 
 
 def _compare(repeats: int) -> Iterator[tuple[str, float]]:
     options = compare.parse_args(["--examples", "250000"])
-    best: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        compare.alone("make", options, Path(folder), options.examples)
-        for _ in range(repeats):
-            for name in ("read", "compare"):
-                found = compare.alone(name, options, Path(folder), options.examples)
-                best[name] = min(found["seconds"], best.get(name, float("inf")))
+        contenders = compare.contenders(options, Path(folder), ("read", "compare"))
+        found = turns.take_turns(contenders, repeats)
+    best = {name: np.min(taken[:, 0]) for name, taken in found.items()}
     ratio = best["read"] / best["compare"]
     yield "compare: reading both files / comparing them", ratio
 
@@ -99,16 +94,18 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     use_all_cores()
     lost = []
-    rows = ["| ratio | README | at least | measured | |", "|:--|--:|--:|--:|:--|"]
+    rows = []
     for measure in (_networks, _clicks, _pairwise, _compare):
         for name, ratio in measure(repeats):
             least = _TOLERATED * BOUNDS[name]
             cells = [f"{figure:.2f}" for figure in (BOUNDS[name], least, ratio)]
-            verdict = "ok" if ratio >= least else "lost"
-            rows.append(f"| {name} | {' | '.join(cells)} | {verdict} |")
+            rows.append((name, *cells, "ok" if ratio >= least else "lost"))
             if ratio < least:
                 lost.append(name)
-    print("\n".join(["", *rows, "", replicas.machine()]))
+    turns.head("ratio", "README", "at least", "measured", "")
+    for cells in rows:
+        turns.row(*cells)
+    print(turns.machine())
     if lost:
         sys.exit(f"slower than benchmarks/README.md says: {'; '.join(lost)}")
 

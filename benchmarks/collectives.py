@@ -21,6 +21,7 @@ os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
 import jax
+from turns import head, row
 
 from churn_jax.configuration.training import MeshShape, TrainConfig
 from churn_jax.data.augment import Augmentation
@@ -118,12 +119,10 @@ def show(result: dict) -> None:
     table = collections.defaultdict(list)
     for one in result["collectives"]:
         table[", ".join(one["axes"]) or "none", one["kind"]].append(one["parts"])
-    print("| axis | collective | count | bytes per device | largest array |")
-    print("|---|---|---|---|---|")
-    for (axes, kind), all_parts in sorted(table.items()):
-        parts = [part for one in all_parts for part in one]
-        print(f"| {axes} | {kind} | {len(all_parts)} | {sum(parts):,} | ", end="")
-        print(f"{max(parts):,} |")
+    head("axis", "collective", "count", "bytes per device", "largest array")
+    for (axes, kind), several in sorted(table.items()):
+        parts = [part for one in several for part in one]
+        row(axes, kind, len(several), f"{sum(parts):,}", f"{max(parts):,}")
     sizes = ", ".join(f"{k} {v / 2**20:.1f} MiB" for k, v in result["memory"].items())
     print(f"\nMemory per device: {sizes}")
 

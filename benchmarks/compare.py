@@ -4,9 +4,8 @@
 
 Makes two `.npy` files of logits (4 GB at that size in float16; deleted at the end) and
 labels. Contenders take turns, each in a process of its own; a ratio is the median over
-rounds of a contender's time over that of the same round's reading pass, so that a busy
-machine slows both alike. CPU seconds are those of all threads; memory is the process's
-peak, mapped pages included.
+rounds of a contender's time over that of the same round's reading pass. CPU seconds are
+those of all threads; memory is the process's peak, mapped pages included.
 
 * `read`: one pass over both files, memory-mapped, that converts blocks of a thousand
   rows to float32, in one thread;
@@ -18,22 +17,16 @@ peak, mapped pages included.
 """
 
 import argparse
-import datetime
-import importlib.util
 import json
-import os
-import platform
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from memory import peak_mebibytes
+from turns import Measure, alone, head, machine, peak_mebibytes, row, take_turns
 
 _ROWS = 1000
 
@@ -59,6 +52,27 @@ def make_files(folder: Path, examples: int, classes: int, dtype: str) -> None:
     wrong = rng.random(examples) < 0.25
     labels[wrong] = rng.integers(0, classes, wrong.sum())
     np.save(folder / "labels.npy", labels)
+
+
+def write_shards(folder: Path, dtype: str) -> None:
+    """The same versions in four and two shards, whose writers took turns."""
+    from churn_compare.store import ShardWriter, write_index
+
+    labels = np.load(folder / "labels.npy")
+    for side, shards in (("old", 4), ("new", 2)):
+        values = np.load(folder / f"{side}.npy", mmap_mode="r")
+        starts = range(0, len(values), _ROWS)
+        for shard in range(shards):
+            rows = [
+                np.arange(s, min(s + _ROWS, len(values))) for s in starts[shard::shards]
+            ]
+            ids, place = np.concatenate(rows), folder / f"{side}-shards"
+            of = ids, labels[ids], 1, values.shape[1], dtype
+            writer = ShardWriter(place, shard, shards, *of)
+            for block in rows:
+                writer.write(np.asarray(values[block], np.float32)[None])
+            writer.close()
+        write_index(place, shards)
 
 
 def read(folder: Path, examples: int, resamples: int) -> None:
@@ -87,23 +101,18 @@ def compare(folder: Path, examples: int, resamples: int) -> None:
     churn_jax.compare(old, new, labels=folder / "labels.npy", resamples=resamples)
 
 
-def compare_part(folder: Path, examples: int, resamples: int) -> None:
-    """Everything, of the first examples."""
+def compare_shards(folder: Path, examples: int, resamples: int) -> None:
+    """Everything, of versions in four and two shards."""
     import churn_jax
 
-    old, new, labels = (
-        np.load(folder / f"{name}.npy", mmap_mode="r")[:examples]
-        for name in ("old", "new", "labels")
-    )
-    kind = "logits"
-    churn_jax.compare(old, new, labels=labels, kind=kind, resamples=resamples)
+    old, new = folder / "old-shards", folder / "new-shards"
+    churn_jax.compare(old, new, resamples=resamples)
 
 
 def script(folder: Path, examples: int, resamples: int) -> None:
-    """What a user would write in an afternoon."""
+    """What a user would write in an afternoon, in memory."""
     old, new, labels = (
-        np.array(np.load(folder / f"{name}.npy", mmap_mode="r")[:examples])
-        for name in ("old", "new", "labels")
+        np.load(folder / f"{name}.npy") for name in ("old", "new", "labels")
     )
 
     def softmax(logits):
@@ -133,32 +142,27 @@ def script(folder: Path, examples: int, resamples: int) -> None:
 
     def numbers(rows):
         of = {name: values[rows] for name, values in each.items()}
-        found = {name: values.mean() for name, values in of.items()}
-        for side in ("old", "new"):
-            found[f"ece_{side}"] = calibration_error(
+        errors = {
+            f"ece_{side}": calibration_error(
                 of[f"accuracy_{side}"], of[f"confidence_{side}"]
             )
-        return found
+            for side in ("old", "new")
+        }
+        return {name: values.mean() for name, values in of.items()} | errors
 
-    numbers(slice(None))
     rng = np.random.default_rng(0)
     draws = [numbers(rng.integers(0, examples, examples)) for _ in range(resamples)]
     for name in draws[0]:
         np.quantile([draw[name] for draw in draws], (0.025, 0.975))
-    if importlib.util.find_spec("pandas"):
-        import pandas
-
-        pandas.DataFrame({**each, "label": labels}).groupby("label").mean()
-    else:
-        for label in np.unique(labels):
-            numbers(labels == label)
+    for label in np.unique(labels):
+        numbers(labels == label)
 
 
 CONTENDERS: dict[str, Callable[[Path, int, int], None]] = {
     "read": read,
     "scan": scan,
     "compare": compare,
-    "compare, part": compare_part,
+    "compare, shards": compare_shards,
     "script": script,
 }
 
@@ -169,22 +173,26 @@ def measured(name: str, folder: Path, examples: int, resamples: int) -> dict:
         import churn_jax  # its time is not the comparison's
 
         churn_jax.compare([0, 1], [0, 1], labels=[0, 1])
-    begin, worked = time.perf_counter(), time.process_time()
+    start = time.perf_counter(), time.process_time()
     CONTENDERS[name](folder, examples, resamples)
-    return {
-        "seconds": time.perf_counter() - begin,
-        "cpu": time.process_time() - worked,
-        "peak": peak_mebibytes(),
-    }
+    seconds = time.perf_counter() - start[0], time.process_time() - start[1]
+    return {"found": [*seconds, peak_mebibytes()]}
 
 
-def alone(name: str, options: argparse.Namespace, folder: Path, examples: int) -> dict:
-    """`measured`, in a new process."""
-    command = [sys.executable, __file__, "--only", name, "--folder", str(folder)]
-    command += ["--examples", str(examples), "--resamples", str(options.resamples)]
-    command += ["--classes", str(options.classes), "--dtype", options.dtype]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout or "{}")
+def contenders(
+    options: argparse.Namespace, folder: Path, names: Iterable[str]
+) -> dict[str, Measure]:
+    """Makes the files; each contender gives clock and CPU seconds and peak MiB."""
+    make_files(folder, options.examples, options.classes, options.dtype)
+    if "compare, shards" in names:
+        write_shards(folder, options.dtype)
+    words = ["--folder", folder, "--examples", options.examples]
+    words += ["--resamples", options.resamples]
+
+    def started(name: str) -> Measure:
+        return lambda: alone(__file__, "--only", name, *words)["found"]
+
+    return {name: started(name) for name in names}
 
 
 def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -193,10 +201,9 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--resamples", type=int, default=2000)
-    parser.add_argument("--part", type=int, default=50_000, help="examples of a script")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the files are made")
-    parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS))
+    parser.add_argument("--contenders", nargs="+", default=["read", "scan", "compare"])
     parser.add_argument("--only", help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
@@ -206,42 +213,20 @@ def run(options: argparse.Namespace, folder: Path) -> None:
     size = 2 * options.examples * options.classes * np.dtype(options.dtype).itemsize
     if (free := shutil.disk_usage(folder).free) < 1.1 * size:
         sys.exit(f"{folder} has {free / 1e9:.1f} GB left; {size / 1e9:.1f} GB needed")
-    alone("make", options, folder, options.examples)
-    part = min(options.part, options.examples)
-    counts = {
-        name: part if name in ("compare, part", "script") else options.examples
-        for name in ("read", *options.contenders)
-    }
-    rounds: dict[str, list[dict]] = {name: [] for name in counts}
-    for _ in range(options.rounds):
-        for name, examples in counts.items():
-            rounds[name].append(alone(name, options, folder, examples))
-    print("| contender | examples | s | of `read` | CPU s | of `read` | peak MiB |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for name, turns in rounds.items():
-        cells = []
-        for unit in ("seconds", "cpu"):
-            times = [turn[unit] for turn in turns]
-            pairs = zip(times, rounds["read"], strict=True)
-            ratio = statistics.median(a / b[unit] for a, b in pairs)
-            # A part of the examples is held against a part of the reading.
-            ratio *= options.examples / counts[name]
-            cells += [f"{statistics.median(times):.2f}", f"{ratio:.2f}"]
-        peak = max(turn["peak"] for turn in turns)
-        print(f"| {name} | {counts[name]} | {' | '.join(cells)} | {peak:.0f} |")
-    print(
-        f"\n{options.classes} classes, {options.dtype}, {options.resamples} resamples, "
-        f"{options.rounds} rounds; {platform.machine()}, {os.cpu_count()} cores, load "
-        f"{os.getloadavg()[0]:.1f}, {datetime.date.today()}, Python "
-        f"{platform.python_version()}, NumPy {np.__version__}"
-    )
+    names = dict.fromkeys(("read", *options.contenders))
+    found = take_turns(contenders(options, folder, names), options.rounds)
+    head("contender", "s", "of `read`", "CPU s", "of `read`", "peak MiB")
+    for name, turns in found.items():
+        ratios = np.median(turns / found["read"], axis=0)
+        middle = np.median(turns, axis=0)
+        cells = [f"{x[part]:.2f}" for part in (0, 1) for x in (middle, ratios)]
+        row(name, *cells, f"{turns[:, 2].max():.0f}")
+    print(f"\n{options}{machine()}")
 
 
 def main() -> None:
     options = parse_args()
-    if options.only == "make":
-        make_files(options.folder, options.examples, options.classes, options.dtype)
-    elif options.only:
+    if options.only:
         of = options.only, options.folder, options.examples, options.resamples
         print(json.dumps(measured(*of)))
     else:

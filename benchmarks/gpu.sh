@@ -74,8 +74,8 @@ ways() { # ways NAME FLAGS OPTIONS...
     "$python" benchmarks/replicas.py --models resnet20 --batch 128 --updates 8 \
     --seconds 60 "$@"
 }
-few=(--mappings loop vmap packed patches unroll)
-many=(--mappings loop vmap packed patches)
+few=(--mappings loop vmap unroll)
+many=(--mappings loop vmap)
 for dtype in bfloat16 float32; do
   ways "resnet20-1-$dtype" "" --dtype "$dtype" --replicas 1 --mappings loop
   ways "resnet20-4-$dtype" "" --dtype "$dtype" --replicas 4 "${few[@]}"
@@ -97,15 +97,11 @@ part small benchmarks/replicas.py \
 part resnet32 benchmarks/replicas.py \
   "$python" benchmarks/replicas.py --models resnet32 --mappings auto --batch 128 \
   --updates 8 --seconds 240 "${peer[@]}"
-# Ten seeds of the fast CIFAR-10 recipe; DATA names the file of CIFAR-10.
-part airbench "${DATA:-cifar10.npz}" \
-  "$python" benchmarks/airbench.py "${DATA:-cifar10.npz}" --runs 10 --dtype bfloat16 \
-  "${peer[@]}"
 part pairwise benchmarks/pairwise.py \
   "$python" benchmarks/pairwise.py
 part digits churn_jax/cli.py \
   "$python" -m churn_jax.cli study digits --out "$folder/digits"
-part dm-digits churn_jax/studies/presets/diversity.py \
+part dm-digits churn_jax/cli.py \
   "$python" -m churn_jax.cli study dm-digits --out "$folder/dm-digits"
 # What shared weights, perturbed passes and an online teacher cost.
 part batch_ensemble benchmarks/batch_ensemble.py \
@@ -114,7 +110,7 @@ part ods benchmarks/ods.py \
   "$python" benchmarks/ods.py
 part elodi benchmarks/elodi.py \
   "$python" benchmarks/elodi.py
-# Click models: by table size, and the long stream.
+# Click models by table size.
 part clicks benchmarks/clicks.py \
   "$python" benchmarks/clicks.py "${peer[@]}"
 # What the machine adds, with its ordinary kernels and with deterministic ones. That two

@@ -10,9 +10,7 @@ median over repeats.
 
 * `threads n`: n threads of this process;
 * `workers n`: n processes with one thread each;
-* `Pillow, full decode`: a plain loop that decodes every pixel, in one thread;
-* `tf.data`: the peer, where TensorFlow is installed: `decode_and_crop_jpeg`, bilinear
-  resize and flip under `map(num_parallel_calls=cores)`.
+* `Pillow, full decode`: a plain loop that decodes every pixel, in one thread.
 
 Replicas with orders or crops of their own eat R times the images that one replica does;
 replicas that share them eat one replica's.
@@ -21,24 +19,22 @@ replicas that share them eat one replica's.
 
 makes files of ImageNet's mean size, and prints what each host of a slice must read to
 keep ResNet-v2-50 busy, by arithmetic alone: images per second from the share of the
-peak that a step reaches (`--utilisation`) or from `--step-seconds` and the images of a
-step, bytes from the size of the files; and how many processes like the one measured
-here that takes.
+peak that a step reaches (`--utilisation`), bytes from the size of the files; and how
+many processes like the one measured here that takes.
 """
 
 import argparse
-import importlib.util
+import functools
 import io
-import math
 import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import jax
 import numpy as np
 from PIL import Image
+from turns import head, machine, rates, row, take_turns
 
 from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.crop import random_crop
@@ -84,27 +80,21 @@ def print_need(args: argparse.Namespace, measured: float) -> None:
     from churn_jax.studies.cost import network_flops
 
     name, _, count = args.slice.partition(":")
-    chips = int(count)
+    chips, size = int(count), 1000 * (args.kilobytes or 110)
     network = ModelConfig(name="resnet_v2_50", dtype="bfloat16").build(1000)
     flops = network_flops(network, (_SIZE, _SIZE, 3), train=True)
-    chip = CHIPS[name]
-    images = chips * chip.devices * chip.flops * args.utilisation / flops
-    how = f"{args.utilisation:.0%} of the peak, {flops / 1e9:.1f} GFLOP an image"
-    if args.step_seconds:
-        images = args.step_images / args.step_seconds
-        how = f"{args.step_images:,} images in {args.step_seconds:g} s"
-    kilobytes = args.kilobytes or 110
-    print(f"\n{chips} chips {name}, ResNet-v2-50, {how}, files of {kilobytes:g} kB:\n")
-    print("| chips per host | hosts | images/s | files MB/s | to chips MB/s | cores |")
-    print("|---:|---:|---:|---:|---:|---:|")
+    devices = chips * CHIPS[name].devices
+    images = args.utilisation * CHIPS[name].flops * devices / flops
+    print(
+        f"\n{chips} chips {name}, ResNet-v2-50, {args.utilisation:.0%} of the peak, "
+        f"{flops / 1e9:.1f} GFLOP an image, files of {size / 1000:g} kB:"
+    )
+    head("chips per host", "hosts", "images/s", "files MB/s", "to chips MB/s", "cores")
     for per_host in args.chips_per_host:
-        hosts = math.ceil(chips / per_host)
+        hosts = -(-chips // per_host)
         each = images / hosts
-        files, placed = each * kilobytes / 1e3, each * _SIZE * _SIZE * 3 / 1e6
-        print(
-            f"| {per_host} | {hosts} | {each:,.0f} | {files:,.0f} | {placed:,.0f} | "
-            f"{each / measured:.0f} |"
-        )
+        cells = (f"{x / 1e6:,.0f}" for x in (size * each, 3 * _SIZE**2 * each))
+        row(per_host, hosts, f"{each:,.0f}", *cells, f"{each / measured:.0f}")
     print(f"\n`cores`: processes of one thread, each with {measured:.0f} images/s.")
 
 
@@ -145,43 +135,14 @@ def pillow_batches(files: list[bytes], batch: int) -> Iterator:
         yield np.stack(images)
 
 
-def tf_batches(files: list[bytes], batch: int, cores: int) -> Iterator:
-    """The same crops by TensorFlow's own pipeline."""
-    import tensorflow as tf
-
-    def read(file, seed):
-        box = tf.image.stateless_sample_distorted_bounding_box(
-            tf.image.extract_jpeg_shape(file),
-            tf.zeros((1, 0, 4)),
-            seed=seed,
-            min_object_covered=0.0,
-            aspect_ratio_range=(3 / 4, 4 / 3),
-            area_range=(0.08, 1.0),
-            max_attempts=10,
-            use_image_if_no_bounding_boxes=True,
-        )
-        y, x, _ = tf.unstack(box[0])
-        height, width, _ = tf.unstack(box[1])
-        window = tf.stack([y, x, height, width])
-        image = tf.image.decode_and_crop_jpeg(file, window, channels=3)
-        image = tf.image.resize(image, (_SIZE, _SIZE), antialias=True)
-        image = tf.image.stateless_random_flip_left_right(image, seed)
-        return tf.cast(image, tf.uint8)
-
-    seeds = np.stack([np.arange(len(files)), np.arange(len(files))], 1)
-    records = tf.data.Dataset.from_tensor_slices((files, seeds)).repeat()
-    batches = records.map(read, num_parallel_calls=cores).batch(batch).prefetch(2)
-    return iter(batches.as_numpy_iterator())
-
-
-def rate(batches: Iterator, batch: int, updates: int) -> float:
-    """Images per second of the next batches, after those that lie ready."""
+def seconds_of(batches: Iterator, updates: int) -> float:
+    """Seconds of the next batches, after those that lie ready."""
     for _ in range(_READY):
         next(batches)
     begin = time.perf_counter()
     for _ in range(updates):
         next(batches)
-    return updates * batch / (time.perf_counter() - begin)
+    return time.perf_counter() - begin
 
 
 def parse_args() -> argparse.Namespace:
@@ -195,8 +156,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--slice", metavar="CHIP:CHIPS", help="such as v5e:256")
     parser.add_argument("--chips-per-host", type=int, nargs="+", default=[8, 4])
     parser.add_argument("--utilisation", type=float, default=0.4)
-    parser.add_argument("--step-seconds", type=float, help="instead of a share of peak")
-    parser.add_argument("--step-images", type=int, default=10 * 1024)
     parser.add_argument("--no-workers", action="store_true", help="threads only")
     parser.add_argument(
         "--appetite",
@@ -218,47 +177,30 @@ def main() -> None:
     quality = quality_of(args.kilobytes, size) if args.kilobytes else 90
     files = [photograph(rng, size, quality) for _ in range(args.files)]
     counts = sorted({1, 2, cores})
-    contenders: dict[str, Callable[[], Iterator]] = {}
-    for n in counts:
-        reading = Reading(threads=n)
-        contenders[f"threads {n}"] = lambda r=reading: feed_batches(
-            files, args.batch, r
-        )
-    for n in [] if args.no_workers else counts:
-        reading = Reading(threads=1, workers=n)
-        contenders[f"workers {n}"] = lambda r=reading: feed_batches(
-            files, args.batch, r
-        )
-    contenders["Pillow, full decode"] = lambda: pillow_batches(files, args.batch)
-    peer = importlib.util.find_spec("tensorflow") is not None
-    if peer:
-        contenders["tf.data"] = lambda: tf_batches(files, args.batch, cores)
-    running = {name: make() for name, make in contenders.items()}
-    rates: dict[str, list[float]] = {name: [] for name in running}
-    for _ in range(args.repeats):
-        for name, batches in running.items():
-            rates[name].append(rate(batches, args.batch, args.updates))
+    readings = {f"threads {n}": Reading(threads=n) for n in counts}
+    if not args.no_workers:
+        readings |= {f"workers {n}": Reading(threads=1, workers=n) for n in counts}
+    running = {n: feed_batches(files, args.batch, r) for n, r in readings.items()}
+    running["Pillow, full decode"] = pillow_batches(files, args.batch)
+    contenders = {
+        name: functools.partial(seconds_of, batches, args.updates)
+        for name, batches in running.items()
+    }
+    found = take_turns(contenders, args.repeats)
+    contenders.clear()
     running.clear()  # ends the processes that read
-    appetites = [text.rpartition("=") for text in args.appetite or _APPETITES]
-    names = [name for name, _, _ in appetites]
-    print(f"| input | images/s | best | {' | '.join(f'/ {n}' for n in names)} |")
-    print("|---|---:|---:|" + "---:|" * len(names))
-    for name, values in rates.items():
-        median = statistics.median(values)
-        shares = " | ".join(f"{median / float(eats):.2f}" for _, _, eats in appetites)
-        print(f"| {name} | {median:.0f} | {max(values):.0f} | {shares} |")
-    if not peer:
-        print("\nThe peer tf.data is missing: pip install tensorflow-cpu")
+    more = {}
+    for text in args.appetite or _APPETITES:
+        name, _, eats = text.rpartition("=")
+        more[f"/ {name}"] = lambda rate, eats=eats: f"{rate / float(eats):.2f}"
+    images = args.updates * args.batch
+    rates(found, images, "images", against=[], **more)
     kilobytes = statistics.mean(map(len, files)) / 1000
-    load, pixels = os.getloadavg()[0], args.photo or "about 400x350"
-    print(
-        f"\n{args.files} JPEGs of {kilobytes:.0f} kB on average, {pixels} pixels, "
-        f"quality {quality}, batch {args.batch}; "
-        f"{platform.machine()}, {cores} cores, load {load:.1f}"
-    )
+    print(f"\nJPEGs of {kilobytes:.0f} kB on average, quality {quality}, {args}")
+    print(machine())
     if args.slice:
         one = "threads 1" if args.no_workers else "workers 1"
-        print_need(args, statistics.median(rates[one]))
+        print_need(args, images / float(np.median(found[one])))
 
 
 if __name__ == "__main__":

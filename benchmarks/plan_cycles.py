@@ -7,15 +7,13 @@ The real training step of a study is compiled for one chip with one replica and 
 several, which are vmapped, or mapped as `auto` chooses, and the TPU compiler's
 estimates of their cycles are compared: `cycles of all / (slots x cycles of one)`, per
 update. Below 1 the slots share kernels that one network does not fill. `at a time` says
-how many slots a call takes. Nothing is run. The result is a Markdown table, or with
-`--json` one line per network and mapping.
+how many slots a call takes. Nothing is run.
 """
 
 import argparse
 import dataclasses
-import datetime
-import json
-import platform
+
+from turns import head, machine, row
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Slice, plan_apart
@@ -77,28 +75,14 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=4, help="replicas on the chip")
     parser.add_argument("--mappings", nargs="+", default=["vmap", "auto"])
     parser.add_argument("--topology", default="v5e:1x1")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    part, first = Slice.parse(options.topology), True
-    for name in options.networks:
+    part = Slice.parse(options.topology)
+    for number, name in enumerate(options.networks):
         for result in measure(name, options.slots, options.mappings, part):
-            if options.json:
-                print(json.dumps(result), flush=True)
-                continue
-            if first:
-                print(f"| {' | '.join(result)} |\n|{' --- |' * len(result)}")
-                first = False
-            cells = (
-                f"{v:.3g}"
-                if isinstance(v, float)
-                else f"{v:,}"
-                if isinstance(v, int)
-                else v
-                for v in result.values()
-            )
-            print(f"| {' | '.join(cells)} |", flush=True)
-    if not options.json:
-        print(f"\n{part.name}, {platform.machine()}, {datetime.date.today()}")
+            if number == 0 and result["mapping"] == options.mappings[0]:
+                head(*result)
+            row(*result.values())
+    print(f"\n{part.name}{machine()}")
 
 
 if __name__ == "__main__":
