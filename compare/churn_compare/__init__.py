@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         Waiver,
     )
     from churn_compare.scanning.scan import scan
+    from churn_compare.serving import RepairResult, Rule, apply, repair
+    from churn_compare.sizing import SizeResult, size
     from churn_compare.versions import compare_versions
 
 __all__ = [
@@ -49,13 +51,17 @@ __all__ = [
     "Quantity",
     "Queue",
     "Regression",
+    "RepairResult",
+    "Rule",
     "Scanned",
     "ScannedSide",
     "Side",
+    "SizeResult",
     "Version",
     "VersionsResult",
     "Waiver",
     "__version__",
+    "apply",
     "compare",
     "compare_outcomes",
     "compare_pair",
@@ -68,7 +74,9 @@ __all__ = [
     "read_gates",
     "read_side",
     "read_waivers",
+    "repair",
     "scan",
+    "size",
 ]
 
 _HOMES = {
@@ -86,6 +94,8 @@ _HOMES = {
     "reading.sides": "read_side",
     "result": "GateOutcome Group Interval Measured Regression Version Waiver",
     "scanning.scan": "scan",
+    "serving": "RepairResult Rule apply repair",
+    "sizing": "SizeResult size",
     "versions": "compare_versions",
 }
 

@@ -27,10 +27,19 @@ Compares the predictions of two versions of a model on the same examples.
   columns    id; label; prediction, or logit_<class>, or prob_<class>; run
   of others  correct, score, answer, value, set or ranking, perhaps with target
   exit code  0 all limits hold, 1 one fails, 4 one is inconclusive, 2 bad input
-  no labels  label OLD NEW --out queue.csv draws changed examples to label"""
+  no labels  label OLD NEW --out queue.csv draws changed examples to label
+  it fails   repair OLD NEW --validation OLD_V NEW_V serves both versions together
+  how many   size OLD NEW --max-nfr 1% tells the examples and runs that decide"""
 _LABEL = """\
 Draws examples that an update changes, for people or judges to label. Labels of a part
 of these alone give the rate of negative flips, with an interval."""
+_REPAIR = """\
+Chooses on validation predictions how to serve both versions together: a blend of their
+log-probabilities, the new version only where it is surer, or the old version on some
+groups. The rule is then judged on OLD and NEW, which did not choose it."""
+_SIZE = """\
+Tells how many examples and runs (or samples of each example) decide a limit, or tell
+the change of the mean from zero, estimated from OLD and NEW."""
 
 
 def _shown(what: str) -> Any:
@@ -137,16 +146,11 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelArguments:
-    """Options of `label`."""
+class Reading:
+    """How the files of a sub-command are read."""
 
     old: Annotated[Side, _shown("OLD")] = None  # predictions in use
     new: Annotated[Side, _shown("NEW")] = None  # predictions to replace them
-    out: File = None  # CSV to fill: label, or better (old, new, neither, both)
-    budget: Annotated[int, _shown("N")] = 0  # examples to label; all that change
-    by: Name = None  # column whose values have equally many each
-    blind: Flag = False  # answers as A and B, with the key in a file of its own
-    seed: Annotated[int, _shown("N")] = 0  # seed of the order
     kind: Annotated[Kind, _shown("KIND")] = None  # logits, probabilities or classes
     id_column: Name = None  # column or array of ids
     prediction_column: Name = None  # column or array of predicted classes
@@ -154,6 +158,52 @@ class LabelArguments:
     on_missing: Missing = "error"  # comparison of the examples that both have
     strip: Flag = False  # no space around ids and names of classes
     confirm: Names = _Several()  # names of doubts, as refusals give them
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelArguments(Reading):
+    """Options of `label`."""
+
+    out: File = None  # CSV to fill: label, or better (old, new, neither, both)
+    budget: Annotated[int, _shown("N")] = 0  # examples to label; all that change
+    by: Name = None  # column whose values have equally many each
+    blind: Flag = False  # answers as A and B, with the key in a file of its own
+    seed: Annotated[int, _shown("N")] = 0  # seed of the order
+
+
+@dataclasses.dataclass(frozen=True)
+class Judging(Reading):
+    """What `repair` and `size` share."""
+
+    labels: File = None  # file of the true classes, if they are elsewhere
+    label_column: Name = None  # column or array of labels or targets
+    gates: File = None  # gate file (TOML)
+    max_churn: Limit = None  # most predictions that change, as 0.02 or 2%
+    max_nfr: Limit = None  # most negative flips, right before and wrong now
+    min_accuracy_gain: Limit = None  # least gain, new minus old; may be negative
+    level: Level = 0.95  # level of the intervals, by default 0.95
+    html: File = None  # page with every number
+    json: File = None  # all numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class RepairArguments(Judging):
+    """Options of `repair`."""
+
+    validation: Annotated[Names, _shown("OLD_V NEW_V")] = _Several()  # that choose
+    out: File = None  # JSON of the rule, for `churn_compare.apply`
+    by: Names = _Several()  # columns of OLD whose values may keep the old version
+    loss: Limit = None  # accuracy that the rule may lose against NEW, as 0.1%
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeArguments(Judging):
+    """Options of `size`."""
+
+    change: Limit = None  # change of the mean to tell from zero; that of the files
+    power: Level = 0.8  # probability with which the interval tells it
+    min_score_change: Limit = None  # least new mean minus old
+    max_share_worse: Limit = None  # most outcomes that get worse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,8 +271,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints, writes the files asked for; returns the exit code."""
-    if argv[:1] == ["label"]:
-        return _label(argv[1:], program)
+    if argv and (command := _COMMANDS.get(argv[0])):
+        return command(argv[1:], f"{program} {argv[0]}")
     _check_moved(argv)
     arguments = read_options(Arguments, argv, prog=program, description=DESCRIPTION)
     given = dict(vars(arguments))
@@ -245,12 +295,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     documents.print_document(result.terminal(full=given["full"]))
     if not given["full"]:
         print(f"\n{_left_out(result.document(), given['html'])}")
-    written = []
-    if given["html"]:
-        command = f"{program} {shlex.join(argv)}"
-        written.append(result.save_html(given["html"], command=command))
-    if given["json"]:
-        written.append(result.save_json(given["json"]))
+    written = _saved(result, given, f"{program} {shlex.join(argv)}")
     for name in ("markdown", "junit"):
         if given[name]:
             text = getattr(result, name)()
@@ -266,15 +311,23 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     return {"pass": 0, "fail": 1, "exit": 4}[counts]
 
 
+def _saved(result: Any, given: Mapping[str, Any], command: str) -> list[Path]:
+    """Writes the page and the numbers that are asked for."""
+    written = []
+    if given["html"]:
+        written.append(result.save_html(given["html"], command=command))
+    if given["json"]:
+        written.append(result.save_json(given["json"]))
+    return written
+
+
 def _label(argv: Sequence[str], program: str) -> int:
     """Writes a queue of changed examples to label."""
-    arguments = read_options(
-        LabelArguments, argv, prog=f"{program} label", description=_LABEL
-    )
+    arguments = read_options(LabelArguments, argv, prog=program, description=_LABEL)
     given = dict(vars(arguments))
     old, new, out = (given.pop(name) for name in ("old", "new", "out"))
     if old is None or new is None or out is None:
-        raise ValueError(f"{program} label OLD NEW --out queue.csv needs all three")
+        raise ValueError(f"{program} OLD NEW --out queue.csv needs all three")
     from churn_compare.queue import label_queue
 
     budget = given.pop("budget") or None
@@ -285,10 +338,85 @@ def _label(argv: Sequence[str], program: str) -> int:
         f"of them, in random order, are to be labelled.\n"
         f"Written: {printable(', '.join(map(str, written)))}\n"
         "Fill label (or better) from the first row on, as far as you get, then:\n"
-        f"  {program} {shlex.quote(str(old))} {shlex.quote(str(new))} --labels "
-        f"{shlex.quote(str(out))} --max-nfr 1%"
+        f"  {program.removesuffix(' label')} {shlex.quote(str(old))} "
+        f"{shlex.quote(str(new))} --labels {shlex.quote(str(out))} --max-nfr 1%"
     )
     return 0
+
+
+def _repair(argv: Sequence[str], program: str) -> int:
+    """Chooses, judges and writes a rule that serves both versions."""
+    arguments = read_options(RepairArguments, argv, prog=program, description=_REPAIR)
+    given = dict(vars(arguments))
+    if given["old"] is None or given["new"] is None or len(given["validation"]) != 2:
+        raise ValueError(f"{program} OLD NEW --validation OLD_V NEW_V needs all four")
+    _check_outputs(given, ("html", "json", "out"), ("validation",))
+    from churn_compare import array_files, documents, gates, serving
+
+    reading = {field.name: given[field.name] for field in dataclasses.fields(Reading)}
+    reading |= {name: given[name] for name in ("labels", "label_column")}
+    result = serving.repair(
+        reading.pop("old"),
+        reading.pop("new"),
+        validation=tuple(map(Path, given["validation"])),
+        by=given["by"],
+        gates=_gates(given),
+        loss=gates.limit_of(given["loss"] or "0", "--loss"),
+        level=given["level"],
+        **reading,
+    )
+    documents.print_document(result.terminal(full=True))
+    written = _saved(result, given, f"{program} {shlex.join(argv)}")
+    if given["out"]:
+        written.append(array_files.write_file(given["out"], result.rule.to_json()))
+    if written:
+        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
+    return {"pass": 0, "fail": 1, "inconclusive": 4}[result.state]
+
+
+def _size(argv: Sequence[str], program: str) -> int:
+    """Tells how many examples and runs decide."""
+    arguments = read_options(SizeArguments, argv, prog=program, description=_SIZE)
+    given = dict(vars(arguments))
+    if given["old"] is None or given["new"] is None:
+        raise ValueError(f"{program} needs OLD and NEW")
+    _check_outputs(given, ("html", "json"))
+    from churn_compare import documents, gates, sizing
+
+    reading = {field.name: given[field.name] for field in dataclasses.fields(Reading)}
+    reading |= {name: given[name] for name in ("labels", "label_column")}
+    change = given["change"]
+    result = sizing.size(
+        reading.pop("old"),
+        reading.pop("new"),
+        gates=_gates(given),
+        change=None if change is None else gates.limit_of(change, "--change"),
+        power=given["power"],
+        level=given["level"],
+        **reading,
+    )
+    documents.print_document(result.terminal(full=True))
+    written = _saved(result, given, f"{program} {shlex.join(argv)}")
+    if written:
+        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
+    return 0
+
+
+_COMMANDS = {"label": _label, "repair": _repair, "size": _size}
+
+
+def _gates(given: Mapping[str, Any]) -> Any:
+    """The conditions of the gate file and of the options."""
+    from churn_compare import gates
+
+    limits = {
+        f"--{name.replace('_', '-')}": limit
+        for name, limit in given.items()
+        if name.startswith(("max_", "min_"))
+    }
+    file = given["gates"]
+    read = gates.read_gates(file) if file else ()
+    return gates.combined(read, gates.gates_by_name(limits))
 
 
 def _check_moved(argv: Sequence[str]) -> None:
@@ -329,20 +457,24 @@ def _left_out(document: Any, html: Path | None) -> str:
     return f"--full prints {said}{'' if html else '; --html FILE writes the page'}."
 
 
-def _check_outputs(given: Mapping[str, Any]) -> None:
+def _check_outputs(
+    given: Mapping[str, Any],
+    outputs: Sequence[str] = ("html", "json", "markdown", "junit"),
+    more: Sequence[str] = (),
+) -> None:
     """Refuses, before the work, to write over what is read, or twice to one file."""
     from churn_compare.reading import contents
 
-    read = [
-        given[name] for name in ("old", "new", "labels", "slices", "gates", "class_map")
-    ]
+    names = ("old", "new", "labels", "slices", "gates", "class_map")
+    read = [given.get(name) for name in names]
+    read += [Path(word) for name in more for word in given[name]]
     # `Path.resolve` raises for a loop of links; opening the file then says so.
     taken = {
         os.path.realpath(path): "what is read" for path in read if path is not None
     }
-    if given["github"] and not os.environ.get(_SUMMARY):
+    if given.get("github") and not os.environ.get(_SUMMARY):
         raise ValueError(f"--github needs ${_SUMMARY}, which GitHub's runners set")
-    for name in ("html", "json", "markdown", "junit"):
+    for name in outputs:
         path = given[name]
         if path is None:
             continue
@@ -367,15 +499,8 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     from churn_compare.versions import compare_versions
 
     old, new, file = given["old"], given["new"], given["gates"]
-    limits = {
-        f"--{name.replace('_', '-')}": limit
-        for name, limit in given.items()
-        if name.startswith(("max_", "min_"))
-    }
     judged: dict[str, Any] = {
-        "gates": gates.combined(
-            gates.read_gates(file) if file else (), gates.gates_by_name(limits)
-        ),
+        "gates": _gates(given),
         "waivers": gates.waivers_of(file) if file else (),
     }
     what = "folder" if new is None else "classes"

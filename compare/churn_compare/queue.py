@@ -104,7 +104,7 @@ def label_queue(
     names = side_names(old, new)
     shared: dict[str, Any] = {"on_missing": on_missing, "confirm": confirm}
     shared |= {"strip": strip, "id_column": id_column}
-    if kind is None and prediction_column is None and _are_outcomes(old):
+    if kind is None and prediction_column is None and are_outcomes(old):
         found = _of_outcomes(old, new, names, by, shared)
     else:
         columns = {"id_column": id_column, "prediction_column": prediction_column}
@@ -133,7 +133,8 @@ def label_queue(
     return _drawn(found, budget, by, blind, np.random.default_rng(seed))
 
 
-def _are_outcomes(given: Any) -> bool:
+def are_outcomes(given: Any) -> bool:
+    """Return True if a file or a mapping has outcomes and no predicted classes."""
     if isinstance(given, str | os.PathLike):
         return has_outcomes(Path(given))
     try:

@@ -1,0 +1,556 @@
+"""Serve an old and a new version together: which rule keeps what the update gains?"""
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from scipy import optimize, special
+
+from churn_compare.comparison import compare_pair
+from churn_compare.display import CompareResult, Display
+from churn_compare.documents import Document, Section, Table, Text
+from churn_compare.estimates import PerExample, all_examples
+from churn_compare.example_ids import PredictionsError
+from churn_compare.gates import Gating, as_gates, waivers_of
+from churn_compare.number_text import count_text, remark, share_text, with_range
+from churn_compare.pair import Pair, Side
+from churn_compare.quantities import QUANTITIES
+from churn_compare.reading.join import join
+from churn_compare.reading.labels import read_slices
+from churn_compare.reading.sides import read_side, side_names
+from churn_compare.report import verdict, what_was_run
+from churn_compare.result import GateOutcome, Interval
+from churn_compare.scanning.scan import scan
+from churn_compare.store import StoredLogits
+from churn_compare.tables import number_cell
+
+WEIGHTS = tuple(k / 20 for k in range(1, 20))
+_MARGINS, _GROUPS = 19, 10  # candidates of their kind
+_LEAST = 20  # changed examples of a group that it may be judged by
+_BLOCK = 1 << 20  # numbers at a time
+_IN_MEMORY = 1 << 28  # bytes of scores
+_FITTED = 20_000  # rows that temperatures are fitted on
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What is served when an old and a new version are both at hand.
+
+    Attributes:
+        kind: "new" serves the new version; "blend" the mean of both versions'
+            log-probabilities; "surer" the new version where its top probability
+            exceeds the old one's by `margin`; "keep" the old version on some groups.
+        weight: of the old version in a blend, from 0 to 1.
+        margin: least lead of the new version's top probability.
+        temperatures: of the old and the new version; their logits are divided by it.
+        column: column of the groups that keep the old version; "" for the classes
+            that the new version predicts.
+        groups: the values of `column`, or names of classes, that keep the old version.
+        class_names: names of the classes, in the order of the logits; () for numbers.
+    """
+
+    kind: Literal["new", "blend", "surer", "keep"] = "new"
+    weight: float = 0.0
+    margin: float = 0.0
+    temperatures: tuple[float, float] = (1.0, 1.0)
+    column: str = ""
+    groups: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What is served, as a part of a sentence."""
+        if self.kind == "blend":
+            share = f"{100 * self.weight:.0f} % old and {100 - 100 * self.weight:.0f} %"
+            return f"{share} new log-probabilities"
+        if self.kind == "surer":
+            return f"the new version where it is surer by {self.margin:.3g}, else old"
+        if self.kind == "keep":
+            of = f"{self.column} " if self.column else "predicted class "
+            return f"the old version on {of}{', '.join(self.groups)}, else new"
+        return "the new version alone"
+
+    @property
+    def runs_both(self) -> bool:
+        """True if every example needs the predictions of both versions."""
+        return self.kind in ("blend", "surer")
+
+    def to_json(self) -> str:
+        """The rule as text, which `load` reads from a file."""
+        fields = {"format": _FORMAT} | dataclasses.asdict(self)
+        return json.dumps(fields, indent=2) + "\n"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Rule":
+        """Reads a file of what `to_json` gives.
+
+        Raises:
+            PredictionsError: the file is no such rule.
+        """
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            if fields.pop("format") != _FORMAT:
+                raise ValueError("another format")
+            lists = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
+            return cls(**fields | lists)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PredictionsError(
+                f"{path}: this is not a rule that `repair` wrote ({error})"
+            ) from error
+
+
+def apply(
+    rule: Rule,
+    old_logits: np.ndarray,
+    new_logits: np.ndarray,
+    groups: Sequence[str] | np.ndarray | None = None,
+) -> np.ndarray:
+    """Log-probabilities that a rule serves.
+
+    Args:
+        rule: from `repair`, or `Rule.load`.
+        old_logits: `[N, C]` of the old version, classes as when the rule was chosen.
+        new_logits: `[N, C]` of the new version.
+        groups: `[N]` values of `rule.column`, for a rule that has one.
+
+    Returns:
+        `[N, C]` normalised log-probabilities, float32.
+
+    Raises:
+        ValueError: shapes differ, or the groups are missing.
+
+    Example:
+        >>> rule = Rule("blend", weight=0.5)
+        >>> served = apply(rule, np.array([[4.0, 0.0]]), np.array([[0.0, 1.0]]))
+        >>> served.argmax(-1).tolist()
+        [0]
+    """
+    old, new = np.asarray(old_logits), np.asarray(new_logits)
+    if old.shape != new.shape or old.ndim != 2:
+        raise ValueError(f"logits must both be [N, C]; got {old.shape} and {new.shape}")
+    old, new = (
+        _log_softmax(of, temperature)
+        for of, temperature in zip((old, new), rule.temperatures, strict=True)
+    )
+    if rule.kind == "blend":
+        return _log_softmax(rule.weight * old + (1 - rule.weight) * new)
+    if rule.kind == "surer":
+        keep = new.max(axis=-1) < np.log(np.exp(old.max(axis=-1)) + rule.margin)
+    elif rule.kind == "keep":
+        keep = _kept(rule, new.argmax(axis=-1), groups)
+    else:
+        return new
+    return np.where(keep[:, None], old, new)
+
+
+def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
+    """Where the old version is kept, by group or by the new version's class."""
+    if not rule.column:
+        names = rule.class_names or [str(c) for c in range(int(predicted.max()) + 1)]
+        return np.isin(np.array(names)[predicted], rule.groups)
+    if groups is None:
+        raise ValueError(f"this rule needs the groups of {rule.column!r}, [N]")
+    return np.isin(np.asarray(groups).astype(str), rule.groups)
+
+
+def _log_softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    wide = logits.astype(np.float32) / np.float32(temperature)
+    return wide - special.logsumexp(wide, axis=-1, keepdims=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A rule and what it does on the validation examples.
+
+    Attributes:
+        rule: what is served.
+        churn: share of examples whose prediction differs from the old version's.
+        accuracy: share of right predictions.
+        negative_flip_rate: right in the old version, wrong as served.
+        least_change: change of accuracy against the new version, less one standard
+            error of it.
+    """
+
+    rule: Rule
+    churn: float
+    accuracy: float
+    negative_flip_rate: float
+    least_change: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RepairResult(Display):
+    """What `repair` finds; shows itself in a notebook and a terminal.
+
+    Attributes:
+        rule: the rule that the validation examples chose.
+        candidates: every rule that was tried, with its numbers on validation.
+        shipped: the comparison of the old and the new version on the test examples.
+        served: the same of the old version and what the rule serves.
+        flips_avoided: fall of the rate of negative flips, shipped minus served.
+        accuracy_change: accuracy as served minus that of the new version.
+        p: p-value of equal accuracy of what is served and the new version.
+        both: share of the test examples that need the predictions of both versions.
+    """
+
+    rule: Rule
+    candidates: tuple[Candidate, ...]
+    shipped: CompareResult
+    served: CompareResult
+    flips_avoided: Interval
+    accuracy_change: Interval
+    p: float
+    both: float
+    _report = "churn_compare.serving"
+
+    @property
+    def gates(self) -> tuple[GateOutcome, ...]:
+        """Outcomes of the gates for what is served, on the test examples."""
+        return self.served.gates
+
+    def _sides(self) -> tuple[str, str]:
+        return self.served.old.name, self.served.new.name
+
+    def _parts(self):
+        return self.served._parts()
+
+    def _verdict(self) -> list[str]:
+        return _sentences(self)
+
+
+def repair(
+    old: Any,
+    new: Any,
+    *,
+    validation: tuple[Any, Any],
+    by: Sequence[str] = (),
+    gates: Gating = (),
+    loss: float = 0.0,
+    level: float = 0.95,
+    **reading: Any,
+) -> RepairResult:
+    """Chooses on validation how to serve two versions together; certifies it on test.
+
+    Tried are blends of both versions' log-probabilities with 19 weights, "the new
+    version only where it is surer" with 19 margins, both after temperature scaling of
+    each version, and the old version on the groups and predicted classes where the
+    update lost most. Of the rules whose accuracy on the validation examples is that of
+    the new version, by one standard error or more, the one with the fewest negative
+    flips is chosen; only this one is looked at on the test examples, so that its
+    intervals and gates are those of a rule that was fixed in advance.
+
+    Args:
+        old: test predictions of the version in use, with labels, as in `compare`.
+        new: test predictions of the version that is to replace it.
+        validation: the same two of other examples, which chose nothing else.
+        by: columns of the files of the old version whose values may keep it.
+        gates: conditions on what is served, as in `compare`.
+        loss: accuracy that a rule may lose against the new version on validation.
+        level: confidence level of the intervals.
+        **reading: `kind`, `labels` (of all examples of both), `id_column`,
+            `label_column`, `prediction_column`, `class_map`, `on_missing`, `strip` and
+            `confirm` as in `compare`.
+
+    Raises:
+        PredictionsError: predictions cannot be read or joined; there are no labels,
+            several runs on a side, or the same examples in both splits.
+        GateError: a gate makes no sense.
+    """
+    wanted = as_gates(gates)
+    chosen_on = _pair(*validation, by, dict(reading))
+    test = _pair(old, new, by, dict(reading))
+    _check_apart(chosen_on, test)
+    if chosen_on.scored and (
+        chosen_on.classes != test.classes or chosen_on.class_names != test.class_names
+    ):
+        raise PredictionsError(
+            "the validation and the test predictions have different classes"
+        )
+    rule, candidates = _choose(chosen_on, loss)
+    shared = {"gates": wanted, "waivers": waivers_of(gates), "level": level}
+    shared["confirm"] = reading.get("confirm", ())
+    shipped = compare_pair(test, **shared)
+    with tempfile.TemporaryFile() as file:
+        served = _served(test, rule, file)
+        result = compare_pair(served, **shared)
+        return RepairResult(
+            rule, candidates, shipped, result, *_paired(test, served, rule, level)
+        )
+
+
+def _pair(old: Any, new: Any, by: Sequence[str], reading: dict[str, Any]) -> Pair:
+    """Both versions of one split, joined."""
+    columns = {name: reading.pop(name, None) for name in ("id_column", "label_column")}
+    of_side = {name: reading.pop(name, None) for name in ("kind", "prediction_column")}
+    slices = read_slices(old, columns["id_column"], only=by) if by else None
+    sides = [
+        read_side(given, name, **columns, **of_side)
+        for given, name in zip((old, new), side_names(old, new), strict=True)
+    ]
+    pair = join(*sides, slices=slices, **columns, **reading)
+    if pair.labels is None:
+        raise PredictionsError(
+            "repair chooses by right and wrong predictions; there are no labels"
+        )
+    for side in (pair.old, pair.new):
+        if len(side.runs) > 1:
+            raise PredictionsError(
+                f"{side.name}: {len(side.runs)} runs; give the one run that is served"
+            )
+    if pair.scored and any(s.decisions is not None for s in (pair.old, pair.new)):
+        raise PredictionsError(
+            "decisions stand next to the scores, and a blend has none; compare them "
+            "with --kind classes"
+        )
+    if pair.scored and (pair.old_columns is not None or pair.new_columns is not None):
+        raise PredictionsError(
+            "blends need the same classes in the same order in both versions; with "
+            "--kind classes the old version can still be kept on some groups"
+        )
+    return pair
+
+
+def _check_apart(validation: Pair, test: Pair) -> None:
+    """Refuses test examples that chose the rule."""
+    named = validation.old.ids is not None and test.old.ids is not None
+    shared = np.intersect1d(validation.ids, test.ids) if named else np.array([])
+    if len(shared):
+        raise PredictionsError(
+            f"{len(shared)} examples are in the validation and in the test files, for "
+            f"example {shared[0]}; a rule is certified on examples that did not "
+            "choose it"
+        )
+
+
+def _rows(pair: Pair, side: Side, start: int, stop: int) -> np.ndarray:
+    """Logits of some rows of the pair."""
+    order = pair.old_rows if side is pair.old else pair.new_rows
+    stored = StoredLogits.of(side.values, order)
+    out = np.empty((stop - start, side.classes), stored.wide)
+    scores = stored.read(0, start, stop, out)
+    if side.kind == "probabilities":
+        with np.errstate(divide="ignore"):
+            scores = np.maximum(np.log(scores), -100)
+    return scores
+
+
+def _blocks(pair: Pair) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Old and new logits, some rows at a time."""
+    rows = max(1, _BLOCK // pair.classes)
+    for start in range(0, pair.examples, rows):
+        stop = min(start + rows, pair.examples)
+        old, new = (_rows(pair, side, start, stop) for side in (pair.old, pair.new))
+        yield slice(start, stop), old, new
+
+
+def _temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+    """The temperature with the least negative log-likelihood."""
+
+    def nll(log_temperature: float) -> float:
+        found = _log_softmax(logits, np.exp(log_temperature))
+        return -float(np.mean(found[np.arange(len(labels)), labels]))
+
+    return float(np.exp(optimize.minimize_scalar(nll, bounds=(-3, 3)).x))
+
+
+def _choose(pair: Pair, loss: float) -> tuple[Rule, tuple[Candidate, ...]]:
+    """The rule with the fewest negative flips at the accuracy of the new version."""
+    assert pair.labels is not None
+    found = scan(pair)
+    old, new, labels = found.old.predicted[0], found.new.predicted[0], pair.labels
+    was = old == labels
+
+    def candidate(rule: Rule, served: np.ndarray) -> Candidate:
+        right = served == labels
+        numbers = (served != old).mean(), right.mean(), (was & ~right).mean()
+        net = right.astype(int) - (new == labels)
+        least = net.mean() - net.std() / np.sqrt(len(net))
+        return Candidate(rule, *map(float, (*numbers, least)))
+
+    names = tuple(pair.class_names or ())
+    alone = candidate(Rule(class_names=names), new)
+    tried = [alone]
+    for rule in _kept_groups(pair, old, new, names):
+        groups = pair.slices.get(rule.column)
+        tried.append(candidate(rule, np.where(_kept(rule, new, groups), old, new)))
+    if pair.scored:
+        tried += [candidate(*of) for of in _of_scores(pair, names)]
+    # The best of many that are just as accurate on these examples would be less so on
+    # others; a standard error is the price of having chosen.
+    allowed = [c for c in tried if c is alone or c.least_change >= -loss - 1e-12]
+    best = min(allowed, key=lambda c: (c.negative_flip_rate, -c.accuracy))
+    return best.rule, tuple(tried)
+
+
+def _of_scores(pair: Pair, names: tuple[str, ...]) -> Iterator[tuple[Rule, np.ndarray]]:
+    """Blends and margins, with the classes that they serve."""
+    rows = np.linspace(0, pair.examples - 1, min(pair.examples, _FITTED)).astype(int)
+    some = pair.at(np.unique(rows))
+    assert some.labels is not None
+    a, b = (
+        _temperature(_rows(some, side, 0, some.examples), some.labels)
+        for side in (some.old, some.new)
+    )
+    blends = [
+        Rule("blend", weight=w, temperatures=(a, b), class_names=names) for w in WEIGHTS
+    ]
+    served = np.empty((len(blends), pair.examples), np.int32)
+    tops = np.empty((2, pair.examples), np.float32)
+    classes = np.empty((2, pair.examples), np.int32)
+    for at, *logits in _blocks(pair):
+        log_probs = [_log_softmax(of, t) for of, t in zip(logits, (a, b), strict=True)]
+        for side, of in enumerate(log_probs):
+            tops[side, at], classes[side, at] = np.exp(of.max(-1)), of.argmax(-1)
+        for k, rule in enumerate(blends):
+            of_rule = rule.weight * log_probs[0] + (1 - rule.weight) * log_probs[1]
+            served[k, at] = of_rule.argmax(axis=-1)
+    yield from zip(blends, served, strict=True)
+    changed = classes[0] != classes[1]
+    if not changed.any():
+        return
+    lead = tops[1] - tops[0]
+    for margin in np.unique(np.quantile(lead[changed], np.arange(1, 20) / 20)):
+        rule = Rule("surer", margin=float(margin), temperatures=(a, b))
+        rule = dataclasses.replace(rule, class_names=names)
+        yield rule, np.where(lead < margin, *classes)
+
+
+def _kept_groups(
+    pair: Pair, old: np.ndarray, new: np.ndarray, names: tuple[str, ...]
+) -> Iterator[Rule]:
+    """The old version on the groups where the update loses, most first."""
+    predicted = np.array(names or [str(c) for c in range(pair.classes)])[new]
+    net = (old == pair.labels).astype(int) - (new == pair.labels)
+    for column, values in {"": predicted, **pair.slices}.items():
+        groups, codes = np.unique(values, return_inverse=True)
+        lost = np.bincount(codes, net)
+        enough = np.bincount(codes, old != new) >= _LEAST
+        worst = [g for g in np.argsort(-lost) if lost[g] > 0 and enough[g]]
+        most = min(len(worst), _GROUPS, len(groups) - 1)  # all would be the old version
+        for count in range(1, most + 1):
+            kept = tuple(str(groups[g]) for g in worst[:count])
+            yield Rule("keep", column=column, groups=kept, class_names=names)
+
+
+def _served(pair: Pair, rule: Rule, file: Any) -> Pair:
+    """The pair with what the rule serves in place of the new version."""
+    groups = pair.slices.get(rule.column)
+    if pair.scored:
+        shape = (1, pair.examples, pair.classes)
+        served: Any
+        if np.prod(shape) * 4 > _IN_MEMORY:
+            served = np.memmap(file, np.float32, "w+", shape=shape)
+        else:
+            served = np.empty(shape, np.float32)
+        for at, old, new in _blocks(pair):
+            of_rows = None if groups is None else groups[at]
+            served[0, at] = apply(rule, old, new, of_rows)
+        side = Side("served", "logits", served, class_names=pair.class_names)
+    else:
+        found = scan(dataclasses.replace(pair, slices={}))
+        old, new = found.old.predicted, found.new.predicted
+        if rule.kind == "keep":
+            new = np.where(_kept(rule, new[0], groups), old, new)
+        names = pair.class_names or tuple(map(str, range(pair.classes)))
+        side = Side("served", "classes", new, class_names=names)
+    return dataclasses.replace(pair, new=side, new_rows=None, new_columns=None)
+
+
+def _paired(
+    test: Pair, served: Pair, rule: Rule, level: float
+) -> tuple[Interval, Interval, float, float]:
+    """Flips avoided, change of accuracy against the new version, p, share run twice."""
+    labels = test.labels
+    sides = [scan(dataclasses.replace(p, slices={})) for p in (test, served)]
+    old, new = (of.predicted[0] == labels for of in (sides[0].old, sides[0].new))
+    now = sides[1].new.predicted[0] == labels
+    every = all_examples(test.examples, test.clusters, level)
+
+    def gain(better: np.ndarray, worse: np.ndarray) -> Interval:
+        up, down = (PerExample(of.astype(np.int8)) for of in (better, worse))
+        return every.gain(up - down, up, down).of(0)
+
+    net = now.astype(np.int8) - new
+    avoided = gain(old & ~new & now, old & new & ~now)
+    both = 1.0 if rule.runs_both else 0.0
+    if rule.kind == "keep" and not rule.column:
+        both = float(np.mean(_kept(rule, sides[0].new.predicted[0], None)))
+    p = float(every.sign_flip(net.astype(np.int64))[0])
+    return avoided, gain(net > 0, net < 0), p, both
+
+
+def _sentences(result: RepairResult) -> list[str]:
+    """What the rule does, its certificate and its price."""
+    before, after = (
+        with_range(of["negative_flip_rate"], "share")
+        for of in (result.shipped, result.served)
+    )
+    said = [
+        f"Serve {result.rule.text}: {after} of the test examples are right before and "
+        f"wrong now, instead of {before} with the new version alone."
+    ]
+    if result.rule.kind == "new":
+        said = [
+            "No rule has fewer negative flips at the accuracy of the new version: "
+            f"serve that one alone. {before} of the test examples are right before and "
+            "wrong now."
+        ]
+    else:
+        fall = with_range(result.flips_avoided, "points", result.served.level)
+        said.append(
+            f"The rate of negative flips falls by {fall.replace('+', '')}; accuracy "
+            "changes by "
+            f"{with_range(result.accuracy_change, 'points')} against the new version."
+        )
+        cost = f"{share_text(result.both)} of the examples run both versions"
+        if result.rule.column:
+            cost = "an example runs one version, by its group"
+        said.append(f"Both versions are kept in service: {cost}.")
+    tried = f"{len(result.candidates)} rules were tried on the validation examples"
+    return [*said, f"{tried}; the test examples have seen this one alone."]
+
+
+def document(result: RepairResult, command: str = "") -> Document:
+    """The report of a repair."""
+    names = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_gain")
+    rows = [
+        (heading, *(number_cell(of[name], QUANTITIES[name].unit) for name in names))
+        for heading, of in (
+            ("The new version alone", result.shipped),
+            ("As served", result.served),
+        )
+    ]
+    heads = ("On the test examples", "Churn", "NFR", "PFR", "Accuracy change, points")
+    test = Table(heads, rows, kind="compare")
+    front = [
+        (of.rule.text, *map(share_text, (of.churn, of.negative_flip_rate, of.accuracy)))
+        for of in frontier(result.candidates)
+    ]
+    tried = Table(("Served", "Churn", "NFR", "Accuracy"), front, kind="compare")
+    what = "No other rule that was tried has fewer flips at the same accuracy."
+    facts = {"Test": f"{count_text(result.served.examples)} examples"}
+    notes = dict.fromkeys((*result.shipped.read, *map(remark, result.shipped.notes)))
+    blocks = [
+        *verdict(result, _sentences(result), list(notes)),
+        Section("The update as served", [test]),
+        Section("Rules on validation", [Text(what, "soft"), tried], detail="summary"),
+        what_was_run(facts, result.served.level),
+    ]
+    old, new = result.shipped.old.name, result.shipped.new.name
+    return Document(f"{old} → {new}, repaired", [facts["Test"]], blocks, command)
+
+
+def frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that no other beats in flips and accuracy, fewest flips first."""
+    order = sorted(candidates, key=lambda c: (c.negative_flip_rate, -c.accuracy))
+    kept: list[Candidate] = []
+    for of in order:
+        if not kept or of.accuracy > kept[-1].accuracy:
+            kept.append(of)
+    return kept

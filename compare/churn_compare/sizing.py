@@ -1,0 +1,509 @@
+"""How many examples and runs decide: the parts of a variance, and what shrinks it."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from churn_compare.display import Display
+from churn_compare.documents import Document, Section, Table, Text
+from churn_compare.estimates import PerExample, all_examples
+from churn_compare.example_ids import PredictionsError
+from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
+from churn_compare.number_text import count_text, remark, share_text, size_text
+from churn_compare.outcomes.joining import join_outcomes
+from churn_compare.outcomes.reading import read_outcomes
+from churn_compare.outcomes.values import Measure
+from churn_compare.pair import Scanned, run_by_run
+from churn_compare.quantities import QUANTITIES
+from churn_compare.queue import are_outcomes
+from churn_compare.reading.join import join
+from churn_compare.reading.sides import read_side, side_names
+from churn_compare.report import verdict, what_was_run
+from churn_compare.result import GateOutcome
+from churn_compare.scanning.scan import scan
+from churn_compare.uncertainty import Uncertainty, uncertainty
+
+_MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
+_DRAWS = 2000  # of the spread between runs that a comparison finds
+_RUNS = (2, 3, 5, 10)  # for which the examples that are needed are told
+_NAMES = (
+    ("churn", "share_changed"),
+    ("negative_flip_rate", "share_worse"),
+    ("positive_flip_rate", "share_better"),
+    ("accuracy_gain", "score_change", "error_change"),
+)
+Values = Iterator[np.ndarray]  # `[N]` of every pair of runs, the old run's number first
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """Variance of a number of one example and one pair of runs, by its cause.
+
+    Attributes:
+        examples: of the examples, over all runs there could be; with one run on a side
+            it holds what that run adds to each example.
+        old: of old runs on each example, 0 with one of them.
+        new: of new runs on each example.
+        both: of pairs of runs on each example beyond these.
+        old_run: of an old run as a whole, on all examples alike.
+        new_run: of a new run as a whole.
+        shared: True if a run is the same on all examples, as a trained network is;
+            False for independent samples of each example.
+    """
+
+    examples: float
+    old: float = 0.0
+    new: float = 0.0
+    both: float = 0.0
+    old_run: float = 0.0
+    new_run: float = 0.0
+    shared: bool = True
+
+    def known(self, examples: int, old: int, new: int) -> tuple[float, Uncertainty]:
+        """The variance of the mean, and what comparisons will find of it, drawn."""
+        variance = self.examples + self.old / old + self.new / new
+        variance = (variance + self.both / (old * new)) / examples
+        drawn, parts, total = np.random.default_rng(0), [], variance
+        for runs, others, own, whole in (
+            (old, new, self.old, self.old_run),
+            (new, old, self.new, self.new_run),
+        ):
+            if runs > 1 and self.shared:
+                total += whole / runs
+                noise = np.array((own + self.both / others) / (runs * examples))
+                found = drawn.chisquare(runs - 1, _DRAWS) / (runs - 1)
+                parts.append((found * (whole / runs + noise), noise, runs - 1))
+        return total, uncertainty(np.full(_DRAWS, variance), *parts)
+
+
+def components(
+    values: Values, old: int, new: int, every: Any, shared: bool
+) -> Components:
+    """The parts of the variance, by the method of moments.
+
+    With x_abi the number of old run a, new run b and example i,
+
+        x_abi = mean + e_i + r_a + s_b + (e r)_ai + (e s)_bi + (e r s)_abi
+
+    and the variances of e, r and so on are `Components`.
+
+    Args:
+        values: x, `[N]` of each pair, the new run changing first.
+        old: number of old runs.
+        new: number of new runs.
+        every: all examples, see `estimates.all_examples`.
+        shared: whether a run is the same on all examples.
+    """
+    N = len(every.group)
+    rows, columns, squares = np.zeros((old, N)), np.zeros((new, N)), np.zeros(N)
+    for (a, b), x in zip(itertools.product(range(old), range(new)), values):
+        rows[a] += x
+        columns[b] += x
+        squares += np.square(x)
+    mean = rows.sum(axis=0) / (old * new)
+    of_side, whole = [], []
+    for sums, count, others in ((rows, old, new), (columns, new, old)):
+        of_runs = sums / others
+        each = float(of_runs.var(axis=0, ddof=1).mean()) if count > 1 else 0.0
+        run = of_runs.mean(axis=1).var(ddof=1) - each / N if count > 1 else 0.0
+        whole.append(max(float(run), 0.0) if shared else 0.0)
+        of_side.append(max(each - whole[-1], 0.0))
+    both = 0.0
+    if old > 1 and new > 1:
+        left = float(np.mean(squares / (old * new) - np.square(mean)))
+        rests = 1 - 1 / old, 1 - 1 / new
+        of_sides = sum((of_side[k] + whole[k]) * rests[k] for k in (0, 1))
+        both = max((left - of_sides) / (rests[0] * rests[1]), 0.0)
+    parts = [max(of_side[0] - both / new, 0.0), max(of_side[1] - both / old, 0.0)]
+    total = float(every.known(PerExample(mean)).examples[0]) * N
+    added = parts[0] / old + parts[1] / new + both / (old * new)
+    examples = max(total - added, 0.0)
+    return Components(examples, parts[0], parts[1], both, whole[0], whole[1], shared)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """So many examples and runs, and what they tell.
+
+    Attributes:
+        examples: number of examples.
+        old: number of old runs.
+        new: number of new runs.
+        half_width: half of the width of the interval to expect.
+        detectable: the smallest change whose interval leaves zero out with this power.
+        power: probability that the interval leaves the limit out.
+    """
+
+    examples: int
+    old: int
+    new: int
+    half_width: float
+    detectable: float
+    power: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class SizeResult(Display):
+    """What `size` finds; shows itself in a notebook and a terminal.
+
+    Attributes:
+        old: name of the version in use.
+        new: name of the one that is to replace it.
+        quantity: name of the number, as in `QUANTITIES`.
+        value: the number with the predictions at hand.
+        limit: what its interval is to leave out: the gate's limit, or 0 for a change.
+        gate: the condition; None without one.
+        power: probability that is asked for.
+        level: confidence level of the intervals.
+        components: the parts of the variance.
+        options: the predictions at hand first, then what would suffice.
+        notes: sentences about what was read and joined.
+    """
+
+    old: str
+    new: str
+    quantity: str
+    value: float
+    limit: float
+    gate: Gate | None
+    power: float
+    level: float
+    components: Components
+    options: tuple[Option, ...]
+    notes: tuple[str, ...] = ()
+    _report = "churn_compare.sizing"
+    gates: tuple[GateOutcome, ...] = ()
+
+    def _sides(self) -> tuple[str, str]:
+        return self.old, self.new
+
+    def _parts(self):
+        return ()
+
+    def _verdict(self) -> list[str]:
+        return _sentences(self)
+
+
+def size(
+    old: Any,
+    new: Any,
+    *,
+    gates: Gating = (),
+    change: float | None = None,
+    power: float = 0.8,
+    level: float = 0.95,
+    clusters: np.ndarray | None = None,
+    **reading: Any,
+) -> SizeResult:
+    """How many examples, runs or samples of each example a decision needs.
+
+    The predictions at hand are a pilot: their variance is split into what examples and
+    what runs add (see `components`), and put together again for other numbers of both.
+
+    Args:
+        old: predictions or outcomes of the version in use, as in `compare`.
+        new: those of the version that is to replace it.
+        gates: one limit on churn, flips or the change of the mean, as in `compare`; the
+            interval is to lie on one side of it. Without one, a change of the mean is
+            to be told from zero.
+        change: that change; None for the one that is measured.
+        power: probability with which the interval does so.
+        level: confidence level of the interval.
+        clusters: `[N]` codes of examples that belong together, or None; their number
+            then grows with that of the examples.
+        **reading: arguments of `compare` or `compare_outcomes` about reading.
+
+    Raises:
+        PredictionsError: predictions cannot be read or joined.
+        GateError: the gate is none of these, or its limit is the number itself.
+        ValueError: the power or the level makes no sense.
+    """
+    if not 0 < level < 1 or not 0.5 <= power < 1:
+        raise ValueError("level lies between 0 and 1, power between 0.5 and 1")
+    wanted = as_gates(gates)
+    if len(wanted) > 1 or (wanted and wanted[0].grouping):
+        raise GateError("a size is found for one limit, on all examples")
+    gate = wanted[0] if wanted else None
+    names, values, runs, shared, notes, count = _read(old, new, reading)
+    known = {name: k for k, of in enumerate(_NAMES) for name in of if name in values}
+    name = gate.quantity if gate else next((n for n in _NAMES[3] if n in known), "")
+    if name not in known:
+        what = f"of {name.replace('_', ' ')}" if name else "without labels or a limit"
+        raise GateError(
+            f"a size {what} is not known here; there are limits on {', '.join(known)}"
+        )
+    every = all_examples(count, clusters, level)
+    parts = components(values[name](), *runs, every, shared)
+    mean = float(np.mean([x.mean() for x in values[name]()]))
+    limit = gate.limit if gate else 0.0
+    expected = mean if gate or change is None else change
+    if abs(expected - limit) < 1e-12:
+        raise GateError(
+            f"{name.replace('_', ' ')} is {limit_text(limit, QUANTITIES[name].unit)}, "
+            "the limit itself: no number of examples decides on it"
+        )
+    judge = _Design(parts, expected, limit, known[name] < 3, level, power)
+    return SizeResult(
+        *names, name, mean, limit, gate, power, level, parts,
+        _options(judge, count, *runs), notes,
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class _Design:
+    """What numbers of examples and runs tell."""
+
+    parts: Components
+    expected: float
+    limit: float
+    of_share: bool
+    level: float
+    power: float
+
+    def option(self, examples: int, old: int, new: int) -> Option:
+        total, known = self.parts.known(examples, old, new)
+        half = known.quantile(self.level) * np.sqrt(known.total)
+        error, stretch = np.sqrt(total), 1.0
+        binomial = self.expected * (1 - self.expected)
+        if self.of_share and self.limit > 0 and binomial > 0:
+            # Wilson's interval has the variance of its end.
+            stretch = np.sqrt(self.limit * (1 - self.limit) / binomial)
+        away = abs(self.expected - self.limit)
+
+        def power(away: float, stretch: float) -> float:
+            return float(special.ndtr((away - half * stretch) / error).mean())
+
+        low, high = 0.0, float(half.max() + 9 * error)
+        for _ in range(40):
+            middle = (low + high) / 2
+            enough = power(middle, 1.0) >= self.power
+            low, high = (low, middle) if enough else (middle, high)
+        reached = power(away, stretch)
+        return Option(examples, old, new, float(np.median(half)), high, reached)
+
+    def least(self, of: Callable[[int], Option], low: int, most: int) -> Option | None:
+        """The smallest number that has the power; None if none has."""
+        high = low
+        while of(high).power < self.power:
+            if high >= most:
+                return None
+            low, high = high, min(2 * high, most)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (
+                (middle, high) if of(middle).power < self.power else (low, middle)
+            )
+        return of(high)
+
+
+def _options(design: _Design, N: int, old: int, new: int) -> tuple[Option, ...]:
+    """The predictions at hand, more examples, more runs, some of both."""
+    now = design.option(N, old, new)
+    if now.power >= design.power:
+        fewer = design.least(lambda n: design.option(n, old, new), 2, N)
+        return (now, *([fewer] if fewer and fewer.examples < N else []))
+
+    def runs(count: int) -> tuple[int, int]:  # only where it is known what they add
+        return max(count, old) if old > 1 else 1, max(count, new) if new > 1 else 1
+
+    found = [design.least(lambda n: design.option(n, old, new), N, _MOST_EXAMPLES)]
+    if max(old, new) > 1:
+        more = design.least(
+            lambda r: design.option(N, *runs(r)), max(old, new), _MOST_RUNS
+        )
+        found.append(more)
+        for count in _RUNS:
+            if runs(count) == (old, new) or (more and count >= max(more.old, more.new)):
+                continue
+            found.append(
+                design.least(
+                    lambda n, of=runs(count): design.option(n, *of), N, _MOST_EXAMPLES
+                )
+            )
+    return (now, *(of for of in found if of is not None))
+
+
+def _read(old: Any, new: Any, reading: dict[str, Any]):
+    """Names, values by quantity, runs, whether these are shared, notes, N."""
+    if reading.get("kind") is None and not reading.get("prediction_column"):
+        if reading.get("score_columns") or are_outcomes(old):
+            return _read_outcomes(old, new, reading)
+    side = {k: reading.pop(k, None) for k in ("kind", "prediction_column")}
+    columns = {k: reading.pop(k, None) for k in ("id_column", "label_column")}
+    given = zip((old, new), side_names(old, new), strict=True)
+    pair = join(
+        *(read_side(of, name, **side, **columns) for of, name in given),
+        **columns,
+        **reading,
+    )
+    if pair.partial:
+        raise PredictionsError("a size needs labels of all examples, or of none")
+    scanned = scan(dataclasses.replace(pair, slices={}))
+    scanned = run_by_run(scanned) if pair.old.runs == pair.new.runs else scanned
+    names = pair.old.name, pair.new.name
+    notes = (*pair.old.notes, *pair.new.notes, *pair.notes)
+    of = _of_classes(scanned, pair.labels)
+    return names, of, scanned.shape, True, notes, pair.examples
+
+
+def _of_classes(scanned: Scanned, labels: np.ndarray | None) -> dict[str, Any]:
+    def of(value: Callable[..., np.ndarray]) -> Callable[[], Values]:
+        return lambda: (
+            value(old, new).astype(float) for _, old, new in scanned.pairs()
+        )
+
+    found = {"churn": of(lambda old, new: old != new)}
+    if labels is not None:
+        found |= {
+            "negative_flip_rate": of(
+                lambda old, new: (old == labels) & (new != labels)
+            ),
+            "positive_flip_rate": of(
+                lambda old, new: (old != labels) & (new == labels)
+            ),
+            "accuracy_gain": of(
+                lambda old, new: (new == labels).astype(int) - (old == labels)
+            ),
+        }
+    return found
+
+
+def _read_outcomes(old: Any, new: Any, reading: dict[str, Any]):
+    own = ("score_columns", "lower_is_better", "grades", "id_column", "target_column")
+    columns = {k: reading.pop(k) for k in own if reading.get(k)}
+    sides = [
+        read_outcomes(given, name, **columns)
+        for given, name in zip((old, new), side_names(old, new), strict=True)
+    ]
+    known = {k: v for k, v in reading.items() if k not in ("kind", "prediction_column")}
+    joined = join_outcomes(*sides, **known)
+    measure = joined.measures[0]
+    names = sides[0].name, sides[1].name
+    runs = len(measure.old), len(measure.new)
+    values = _of_outcomes(measure)
+    return names, values, runs, False, joined.notes, measure.examples
+
+
+def _of_outcomes(measure: Measure) -> dict[str, Any]:
+    def of(value: Callable[..., np.ndarray]) -> Callable[[], Values]:
+        pairs = list(itertools.product(measure.old, measure.new))
+        return lambda: (np.asarray(value(a, b), float) for a, b in pairs)
+
+    def worth(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return measure.worth(b) - measure.worth(a)
+
+    place = 0 if measure.decided else 1
+    changed = of(lambda a, b: measure.beyond(measure.distance(a, b), a, b))
+    found = {_NAMES[0][place]: changed}
+    if measure.judged:
+        found[_NAMES[1][place]] = of(lambda a, b: measure.beyond(-worth(a, b), a, b))
+        found[_NAMES[2][place]] = of(lambda a, b: measure.beyond(worth(a, b), a, b))
+        value = "error_change" if measure.kind == "value" else "score_change"
+        name = "accuracy_gain" if measure.decided else value
+        found[name] = of(lambda a, b: measure.sign * worth(a, b))
+    return found
+
+
+_PARTS = (
+    ("examples", "Examples"),
+    ("old", "Old runs, on each example"),
+    ("new", "New runs, on each example"),
+    ("both", "Both together, on each example"),
+    ("old_run", "Old runs, on all examples alike"),
+    ("new_run", "New runs, on all examples alike"),
+)
+
+
+def _sizes(option: Option, first: Option, shared: bool) -> str:
+    """What an option asks for beyond the predictions at hand."""
+    said = []
+    if option.examples < first.examples:
+        said.append(f"{count_text(option.examples)} examples would do")
+    if option.examples > first.examples:
+        said.append(f"{count_text(option.examples - first.examples)} more examples")
+    if (option.old, option.new) != (first.old, first.new):
+        what = "runs" if shared else "samples of each example"
+        sides = {option.old, option.new}
+        each = f"{max(sides)} {what} a side"
+        if len(sides) > 1:
+            each = f"{option.old} old and {option.new} new {what}"
+        said.append(each)
+    return " and ".join(said)
+
+
+def _sentences(result: SizeResult) -> list[str]:
+    first, *more = result.options
+    unit = QUANTITIES[result.quantity].unit
+    name = result.quantity.replace("_", " ")
+    what = "tell the change that is asked for from zero"
+    if result.gate is not None:
+        most = {"max": "at most", "min": "at least"}[result.gate.bound]
+        what = f"decide whether it is {most} {limit_text(result.limit, unit)}"
+    value = limit_text(float(f"{result.value:.3g}"), unit)
+    said = [
+        f"The {name} is {value}. {count_text(first.examples)} examples with "
+        f"{first.old} old and {first.new} new runs {what} in "
+        f"{share_text(first.power)} of cases."
+    ]
+    wanted = share_text(result.power)
+    options = [_sizes(of, first, result.components.shared) for of in more]
+    if not more and first.power < result.power:
+        said.append(f"No number of examples or runs that was tried does in {wanted}.")
+    elif more:
+        said.append(f"For {wanted}: {'; or '.join(options)}.")
+    if first.old == 1 or first.new == 1:
+        which = "either side" if first.old == first.new else "one side"
+        said.append(
+            f"With one run of {which}, what its runs add is not known and counts as of "
+            "the examples; files of several runs tell it."
+        )
+    return said
+
+
+def document(result: SizeResult, command: str = "") -> Document:
+    """The report of a size."""
+    first, parts = result.options[0], result.components
+    counts = {"old": first.old, "new": first.new, "both": first.old * first.new}
+    counts |= {"old_run": first.old, "new_run": first.new}
+    shares = {}
+    for field, _ in _PARTS:
+        runs = counts.get(field, 1)
+        examples = 1 if field.endswith("_run") else first.examples
+        shares[field] = getattr(parts, field) / (runs * examples)
+    total = sum(shares.values()) or 1.0
+    rows = [(said, share_text(shares[field] / total)) for field, said in _PARTS]
+    split = Table(("Part of the variance", "Share"), rows, kind="compare")
+    unit = QUANTITIES[result.quantity].unit
+    shown = "points" if unit in ("share", "points") else unit
+    options = [
+        (
+            _sizes(of, first, parts.shared) or "as it is",
+            count_text(of.examples),
+            f"{of.old} and {of.new}",
+            size_text(of.half_width, shown),
+            size_text(of.detectable, shown),
+            share_text(of.power),
+        )
+        for of in result.options
+    ]
+    heads = ("Option", "Examples", "Runs", "Interval ±", "Detectable", "Power")
+    what = (
+        "Interval ±: half of its expected width. Detectable: the change whose interval "
+        f"leaves zero out in {share_text(result.power)} of cases."
+    )
+    table = Table(heads, options, caption=what, kind="compare")
+    notes = [remark(note) for note in dict.fromkeys(result.notes)]
+    said, *rest = _sentences(result)
+    head = verdict(result, [said, *rest], notes)[:1]
+    blocks = [
+        *head,
+        Section("", [Text(said, "lead"), *(Text(line) for line in rest)], kind="said"),
+        Section("What would decide", [table]),
+        Section("Where the variance comes from", [split]),
+        what_was_run({}, result.level),
+    ]
+    return Document(f"{result.old} → {result.new}, size", [], blocks, command)

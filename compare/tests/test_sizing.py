@@ -1,0 +1,120 @@
+"""How many examples and runs decide: parts of a variance, power as promised."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from churn_compare import compare, size
+from churn_compare.cli import main
+from churn_compare.estimates import all_examples
+from churn_compare.gates import GateError
+from churn_compare.sizing import Components, components
+
+
+def test_parts_of_a_variance_are_found():
+    rng = np.random.default_rng(0)
+    spread = {"e": 0.7, "r": 0.3, "s": 0.2, "er": 0.9, "es": 0.6, "ers": 0.8}
+    N, A, B, found = 4000, 4, 3, []
+    for _ in range(60):
+        e = spread["e"] * rng.normal(size=N)
+        r, s = (spread[k] * rng.normal(size=(n, 1)) for k, n in (("r", A), ("s", B)))
+        er, es = (
+            spread[k] * rng.normal(size=(n, N)) for k, n in (("er", A), ("es", B))
+        )
+        x = (
+            e + r[a] + s[b] + er[a] + es[b] + spread["ers"] * rng.normal(size=N)
+            for a, b in itertools.product(range(A), range(B))
+        )
+        found.append(components(x, A, B, all_examples(N, None, 0.95), True))
+    for name, of in zip(
+        ("examples", "old", "new", "both", "old_run", "new_run"),
+        ("e", "er", "es", "ers", "r", "s"),
+        strict=True,
+    ):
+        mean = np.mean([getattr(parts, name) for parts in found])
+        assert mean == pytest.approx(spread[of] ** 2, rel=0.25), name
+
+
+def test_with_one_run_a_size_is_the_formula():
+    # 100 flips of 10,000; Wilson's end leaves out 1.3 % from N on where
+    # 0.003 sqrt(N) = 1.96 sqrt(.013 .987) + .8416 sqrt(.01 .99)
+    old = np.zeros(10_000, int)
+    new = np.where(np.arange(10_000) < 100, 1, 0)
+    found = size(old, new, labels=old, gates={"max_nfr": "1.3%"})
+    wanted = (1.959964 * np.sqrt(0.013 * 0.987) + 0.841621 * np.sqrt(0.0099)) / 0.003
+    now, more = found.options
+    assert more.examples == pytest.approx(wanted**2, abs=1)
+    assert now.power < 0.8 <= more.power and found.quantity == "negative_flip_rate"
+    half = 1.959964 * np.sqrt(0.0099 / 10_000)
+    assert now.half_width == pytest.approx(half, rel=1e-4)
+    assert found.components == Components(pytest.approx(0.0099))
+    assert "more examples" in str(found)
+    enough = size(old, new, labels=old, gates={"max_nfr": "2%"})
+    assert enough.options[1].examples < 10_000 and "would do" in str(enough)
+
+
+def drawn(rng, examples, runs):
+    """Right and wrong of runs that share how hard an example is."""
+    hard = rng.normal(size=examples) * 2.0
+    return [
+        (hard + gain + rng.normal(size=(runs, examples)) < 0).astype(int)
+        for gain in (1.8, 2.0)
+    ]
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_promised_power_is_reached(runs):
+    rng, labels = np.random.default_rng(1), np.zeros(40_000, int)
+    gain = 0.0248  # ndtr(2 / sqrt(5)) - ndtr(1.8 / sqrt(5))
+    found = size(*drawn(rng, 40_000, runs), labels=labels, change=gain)
+    enough = found.options[1]
+    assert (enough.old, enough.new) == (runs, runs) and enough.examples < 10_000
+    told, trials = 0, 150
+    for _ in range(trials):
+        sides = drawn(rng, enough.examples, runs)
+        result = compare(*sides, labels=labels[: enough.examples], resamples=100)
+        told += result["accuracy_gain"].low > 0
+    assert 0.7 * trials <= told <= 0.9 * trials
+
+
+def test_samples_of_each_example_count_as_runs():
+    rng = np.random.default_rng(0)
+    p = rng.beta(2, 1, size=400)
+    sides = [
+        {
+            "id": np.tile(np.arange(400), 4),
+            "correct": (rng.random((4, 400)) < p).astype(int).ravel(),
+        }
+        for _ in range(2)
+    ]
+    found = size(*sides, change=0.03)
+    assert not found.components.shared and found.components.old > 0.05
+    assert found.quantity == "accuracy_gain"
+    samples = [of for of in found.options if of.old > 4]
+    assert samples and "samples of each example" in str(found)
+    # What is left with very many samples is what examples differ by.
+    assert samples[0].half_width < found.options[0].half_width
+
+
+def test_what_is_refused(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    labels = np.zeros(500, int)
+    sides = [of[0] for of in drawn(rng, 500, 1)]
+    with pytest.raises(GateError, match="without labels or a limit"):
+        size(*sides)
+    with pytest.raises(GateError, match="one limit, on all examples"):
+        size(*sides, labels=labels, gates={"max_nfr": 0.1, "max_churn": 0.2})
+    with pytest.raises(GateError, match="the limit itself"):
+        size(labels, labels, labels=labels)
+    with pytest.raises(ValueError, match=r"power between 0\.5 and 1"):
+        size(*sides, labels=labels, power=0.2)
+    for name, side in zip(("old", "new"), sides, strict=True):
+        rows = "".join(f"{i},{p},0\n" for i, p in enumerate(side))
+        (tmp_path / f"{name}.csv").write_text("id,prediction,label\n" + rows)
+    words = ["size", *(str(tmp_path / f"{name}.csv") for name in ("old", "new"))]
+    page = tmp_path / "size.html"
+    assert main([*words, "--max-nfr", "8%", "--html", str(page)]) == 0
+    assert "Where the variance comes from" in page.read_text()
+    assert main([*words, "--max-nfr", "x"]) == 2
+    assert "must be a number" in capsys.readouterr().err
