@@ -28,6 +28,7 @@ from churn_compare.scanning.scan import scan
 from churn_compare.uncertainty import Uncertainty, uncertainty
 
 _MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
+_FEW = 8  # runs, from which on their spread is known to a quarter
 _DRAWS = 2000  # of the spread between runs that a comparison finds
 _RUNS = (2, 3, 5, 10)  # for which the examples that are needed are told
 _NAMES = (
@@ -460,6 +461,10 @@ def _sentences(result: SizeResult) -> list[str]:
         said.append(
             f"With one run of {which}, what its runs add is not known and counts as of "
             "the examples; files of several runs tell it."
+        )
+    elif result.components.shared and max(first.old, first.new) < _FEW:
+        said.append(
+            "What a run adds to all examples alike is known poorly from so few runs."
         )
     return said
 
