@@ -198,6 +198,10 @@ def updates_are_trained(names, folder):
     assert 0 < sum(names["rates"]) / 10 < 0.05
 
 
+def old_logits_count(names, folder):
+    assert names["log_probs"].argmax(-1).tolist() == [1]  # 0.8 of 1 and 0.2 of -2
+
+
 CHECKS = {
     "README": readme_measures,
     "index": readme_measures,
@@ -214,6 +218,7 @@ CHECKS = {
     "reference/faq": accuracy_tests_depend_on_churn,
     "reference/file_formats": predictions_are_read,
     "how_to/clusters": clusters_are_compared,
+    "how_to/repair": old_logits_count,
     "how_to/slices": slices_are_compared,
     "how_to/streams": clicks_are_a_stream,
     "how_to/studies": study_reports,
