@@ -357,7 +357,6 @@ def test_every_option_stands_in_the_section_of_its_command(filled_in):
     sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## )", page, re.M | re.S))
     assert set(sections) == set(COMMANDS)
     assert {"--mesh", "--train.epochs", "--epochs", "--no-fresh"} <= {*words("study")}
-    assert "--model.gate" in words("plan")
     for command in set(COMMANDS) - {"completion", "equations"}:
         said = set(re.findall(r"--[a-z][\w.-]*\w", sections[command]))
         assert set(words(command)) <= said, command

@@ -83,9 +83,9 @@ def document(
     gates = [(gate, "") for gate in result.gates]
     notes = [*result.read, *map(remark, result.notes)]
     blocks: list[Block] = [
-        *_verdict(result, said, notes, gates),
+        *verdict(result, said, notes, gates),
         *(section for of in measured for section in sections(*of)),
-        _what_was_run(facts, result.level),
+        what_was_run(facts, result.level),
         Section("Glossary", [Terms(terms([of for _, of in measured]))], detail="full"),
     ]
     return Document(title, [about(result)], blocks, command)
@@ -110,7 +110,7 @@ def _of_versions(result: VersionsResult, command: str) -> Document:
     said = versions_sentences(result)
     every = "Every version against every other"
     blocks = [
-        *_verdict(result, said, notes, gates),
+        *verdict(result, said, notes, gates),
         Section("Versions", [version_table(result, labels)]),
         Section("Updates", [step_table(result, links)]),
         Section(every, matrices, detail="summary"),
@@ -118,7 +118,7 @@ def _of_versions(result: VersionsResult, command: str) -> Document:
             Section(step.title, _step(step), link, detail="full")
             for step, link in zip(steps, links)
         ),
-        _what_was_run(facts, result.level),
+        what_was_run(facts, result.level),
     ]
     unlabelled = "" if result.labelled else " without labels"
     counts = f"{count_text(len(names))} versions; {count_text(result.examples)}"
@@ -141,7 +141,7 @@ def _step(step: CompareResult) -> list[Block]:
     return blocks
 
 
-def _verdict(
+def verdict(
     result: Display,
     said: Sequence[str],
     notes: Sequence[str],
@@ -160,7 +160,8 @@ def _verdict(
     return [Section("", [read]), Section("", [found, Rows(lines), *texts], kind="said")]
 
 
-def _what_was_run(facts: dict[str, str], level: float) -> Section:
+def what_was_run(facts: dict[str, str], level: float) -> Section:
+    """When and with what a comparison was made."""
     facts |= made(level, "Software")
     return Section("What was run", [Facts(facts)], detail="full")
 

@@ -207,7 +207,6 @@ class RepairResult(Display):
     accuracy_change: Interval
     p: float
     both: float
-    _report = "churn_compare.serving"
 
     @property
     def gates(self) -> tuple[GateOutcome, ...]:
@@ -222,6 +221,10 @@ class RepairResult(Display):
 
     def _verdict(self) -> list[str]:
         return _sentences(self)
+
+    def document(self, command: str = "") -> Document:
+        """The report, with the command under its title."""
+        return _document(self, command)
 
 
 def repair(
@@ -516,8 +519,7 @@ def _sentences(result: RepairResult) -> list[str]:
     return [*said, f"{tried}; the test examples have seen this one alone."]
 
 
-def document(result: RepairResult, command: str = "") -> Document:
-    """The report of a repair."""
+def _document(result: RepairResult, command: str) -> Document:
     names = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_gain")
     rows = [
         (heading, *(number_cell(of[name], QUANTITIES[name].unit) for name in names))
@@ -536,8 +538,9 @@ def document(result: RepairResult, command: str = "") -> Document:
     what = "No other rule that was tried has fewer flips at the same accuracy."
     facts = {"Test": f"{count_text(result.served.examples)} examples"}
     notes = dict.fromkeys((*result.shipped.read, *map(remark, result.shipped.notes)))
+    gates = [(gate, "") for gate in result.gates]
     blocks = [
-        *verdict(result, _sentences(result), list(notes)),
+        *verdict(result, _sentences(result), list(notes), gates),
         Section("The update as served", [test]),
         Section("Rules on validation", [Text(what, "soft"), tried], detail="summary"),
         what_was_run(facts, result.served.level),

@@ -176,7 +176,6 @@ class SizeResult(Display):
     components: Components
     options: tuple[Option, ...]
     notes: tuple[str, ...] = ()
-    _report = "churn_compare.sizing"
     gates: tuple[GateOutcome, ...] = ()
 
     def _sides(self) -> tuple[str, str]:
@@ -187,6 +186,10 @@ class SizeResult(Display):
 
     def _verdict(self) -> list[str]:
         return _sentences(self)
+
+    def document(self, command: str = "") -> Document:
+        """The report, with the command under its title."""
+        return _document(self, command)
 
 
 def size(
@@ -469,8 +472,7 @@ def _sentences(result: SizeResult) -> list[str]:
     return said
 
 
-def document(result: SizeResult, command: str = "") -> Document:
-    """The report of a size."""
+def _document(result: SizeResult, command: str) -> Document:
     first, parts = result.options[0], result.components
     counts = {"old": first.old, "new": first.new, "both": first.old * first.new}
     counts |= {"old_run": first.old, "new_run": first.new}
@@ -503,7 +505,7 @@ def document(result: SizeResult, command: str = "") -> Document:
     table = Table(heads, options, caption=what, kind="compare")
     notes = [remark(note) for note in dict.fromkeys(result.notes)]
     said, *rest = _sentences(result)
-    head = verdict(result, [said, *rest], notes)[:1]
+    head = verdict(result, [], notes, [])[:1]
     blocks = [
         *head,
         Section("", [Text(said, "lead"), *(Text(line) for line in rest)], kind="said"),

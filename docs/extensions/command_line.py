@@ -22,7 +22,7 @@ PRESETS = {
     "study": ("digits", "dm-digits"),
     "sweep": ("digits", "dm-digits"),
     "stream": ("clicks",),
-    "plan": ("digits", "dm-digits", "clicks"),
+    "plan": ("digits", "dm-digits"),
 }
 MESH = "train.mesh"
 SHARED = ("study", "stream")  # whose groups of options others repeat
