@@ -58,9 +58,7 @@ _MANY, _SHORT = 8, 10  # versions, and characters of a name, that there is room 
 KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
 
 
-def document(
-    result: CompareResult | OutcomesResult | VersionsResult, command: str = ""
-) -> Document:
+def document(result: Display, command: str = "") -> Document:
     """The report of an update, or of versions; drawing its figures takes a while."""
     if isinstance(result, VersionsResult):
         return _of_versions(result, command)
@@ -72,6 +70,7 @@ def document(
         }
         title = result.title
     else:
+        assert isinstance(result, OutcomesResult)
         several = len(result.measures) > 1
         measured = [(m.name if several else "", m) for m in result.measures]
         facts = {"Old": result.old, "New": result.new}
