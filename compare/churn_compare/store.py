@@ -50,8 +50,6 @@ __all__ = [
     "Predictions",
     "PredictionsError",
     "ShardWriter",
-    "StoredLogits",
-    "check_comparable",
     "load_predictions",
     "read_shards",
     "save_predictions",
@@ -74,24 +72,13 @@ class TooLargeError(PredictionsError):
 
 
 class StoredLogits:
-    """Logits `[R, N, C]` of arrays, memory-mapped or not, one after the other.
+    """Logits `[R, N, C]` of `[R, n, C]` arrays, memory-mapped or not, in a row.
 
     `logits[run, picked]` is `[n, C]` of a run, where `picked` is a slice or integers;
     `logits[run]` is the whole run and `logits[[0, 2]]` are those runs, not yet read.
     Numbers are float32, or float64 where that would round them; `np.asarray` reads all.
-
-    Attributes:
-        parts: `[R, n, C]` arrays of one type, with the same R and C.
-        shape: `(R, N, C)`.
-        dtype: of the parts.
-        wide: type of the numbers that are read.
-        check: waits until it is known that the files are as they were written, or
-            raises. Numbers are given out after that; only `read` does not wait.
-
-    Example:
-        >>> logits = StoredLogits([np.zeros((1, 2, 3)), np.ones((1, 4, 3))])
-        >>> logits.shape, logits[0, [5, 0]].tolist()
-        ((1, 6, 3), [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+    `check` waits until it is known that the files are as they were written, or raises:
+    numbers are given out after that, and only `read` does not wait.
     """
 
     ndim = 3
@@ -128,10 +115,8 @@ class StoredLogits:
         """Logits of either kind, their examples perhaps in another order."""
         if not isinstance(values, StoredLogits):
             return cls([values], order=order)
-        if order is None:
-            order = values._order
-        elif values._order is not None:
-            order = values._order[order]
+        own = values._order
+        order = own if order is None else order if own is None else own[order]
         return cls(values.parts, values._runs, order, values.check)
 
     def __len__(self) -> int:
@@ -148,15 +133,11 @@ class StoredLogits:
         return self._rows(chosen, rows).astype(self.wide, copy=False)
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        """All of it, in memory."""
         whole = np.stack([self[run] for run in range(len(self))])
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def read(self, run: int, start: int, stop: int, out: np.ndarray) -> np.ndarray:
-        """Writes rows `start` to `stop` of a run to `out`, before `check` is done.
-
-        Mapped pages are given back now and then, so a pass takes little memory.
-        """
+        """Writes rows of a run to `out`, before `check` is done, in little memory."""
         out = out[: stop - start]
         step = _CHOSEN if self._mappings and self._order is not None else stop - start
         for first in range(start, stop, max(step, 1)):
@@ -312,10 +293,7 @@ class Predictions:
     def blocks(
         self, runs: Sequence[int], numbers: int
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Logits `[r, b, C]` of some runs and the examples from `start` on.
-
-        `numbers` are the most logits in a block, unless one example has more.
-        """
+        """Start and logits `[r, b, C]` of blocks of some runs, of so many numbers."""
         size = max(1, numbers // (len(runs) * self.shape[2]))
         for start in range(0, self.shape[1], size):
             part = slice(start, start + size)
@@ -481,11 +459,7 @@ def is_stored(path: str | os.PathLike) -> bool:
 
 
 def check_comparable(a: Predictions, b: Predictions) -> None:
-    """Refuse to compare predictions of different examples, orders or labels.
-
-    Raises:
-        PredictionsError: ids or labels differ; says how many, with examples.
-    """
+    """Refuses to compare predictions of different examples, orders or labels."""
     if not np.array_equal(a.ids, b.ids):
         if (a.ids.dtype.kind == "U") != (b.ids.dtype.kind == "U"):
             raise PredictionsError(
@@ -493,7 +467,7 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
                 "the other, so the examples cannot be matched"
             )
         found = match_ids(a.ids, b.ids)
-        parts = [
+        if parts := [
             f"{only.size} of {of.ids.size} ids only on the {side} side (for example "
             f"{some(only)})"
             for only, of, side in (
@@ -501,16 +475,14 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
                 (found.only_b, b, "second"),
             )
             if only.size
-        ]
-        if parts:
+        ]:
             raise PredictionsError("the examples differ: " + " and ".join(parts))
         moved = a.ids != b.ids
         raise PredictionsError(
             f"both sides hold the same {a.ids.size} ids, but {moved.sum()} are in "
             f"another place, for example {some(a.ids[moved])}; sort both by id"
         )
-    differ = a.labels != b.labels
-    if differ.any():
+    if (differ := a.labels != b.labels).any():
         raise PredictionsError(
             f"labels differ for {differ.sum()} of {differ.size} examples, for example "
             f"ids {some(a.ids[differ])}"
@@ -582,10 +554,9 @@ class ShardWriter:
         if dtype == "bfloat16":
             import ml_dtypes
 
-            # As `numpy.save` has it, two bytes without a type.
-            self._dtype, descr = np.dtype(ml_dtypes.bfloat16), "<V2"
+            self._dtype = np.dtype(ml_dtypes.bfloat16)
         else:
-            self._dtype, descr = np.dtype(dtype), f"<f{np.dtype(dtype).itemsize}"
+            self._dtype = np.dtype(dtype).newbyteorder("<")
         self._shape = runs, len(self._ids), classes
         folder, self._name = Path(folder), f"shard {shard} of {shards}"
         self._paths = _shard_paths(folder, shard, shards)
@@ -595,6 +566,8 @@ class ShardWriter:
         self._done = 0
         self._open = contextlib.ExitStack()
         self._file = self._open.enter_context(replace_file(self._paths[-1]))
+        # As `numpy.save` has it, bfloat16 is two bytes without a type.
+        descr = "<V2" if dtype == "bfloat16" else self._dtype.str
         header = {"descr": descr, "fortran_order": False, "shape": self._shape}
         np.lib.format.write_array_header_1_0(self._file, header)
         self._start = self._file.tell()
@@ -694,10 +667,9 @@ def write_index(
 
 
 def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
-    """Keeps the order `ids [N]` that examples had before processes shared them.
+    """Keeps the order `[N]` that examples had before processes shared them.
 
-    Called before `write_index`. Several folders of one split are compared row by row
-    with it; predictions that are joined by id do not need it.
+    Called before `write_index`, for folders that are compared row by row.
     """
     folder, ids = Path(folder), as_ids(ids)
     paths = [_shard_paths(folder, shard, shards)[0] for shard in range(shards)]
@@ -715,10 +687,9 @@ def read_shards(folder: str | os.PathLike) -> Predictions:
     """Opens a finished folder of shards, example after example as they are stored.
 
     Raises:
-        PredictionsError: the index is missing or of something else, or a shard is
-            missing, truncated, of another shape, has ids of another or a CRC-32 that
-            is not the one in the index. Where the logits are many, their CRC-32 is
-            found meanwhile, and reading them raises it.
+        PredictionsError: the index or a shard is missing, damaged or does not fit.
+            Where the logits are many, their CRC-32 is found meanwhile, and reading
+            them raises it.
     """
     folder = Path(folder)
     with errors_of(folder):
@@ -848,11 +819,11 @@ def _joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
     if ids.dtype.kind != "f":
         return ids
     # NumPy joins signed and unsigned integers as floating point, which rounds.
-    least = min(int(part.min()) for part in parts)
-    most = max(int(part.max()) for part in parts)
+    numbers = [number for part in parts for number in part.tolist()]
+    least, most = min(numbers), max(numbers)
     for kind in (np.int64, np.uint64):
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
-            return np.concatenate([part.astype(kind) for part in parts])
+            return np.array(numbers, kind)
     raise PredictionsError(
         f"ids from {least} to {most} are there, which no integer of 64 bits holds"
     )
