@@ -37,7 +37,7 @@ from turns import row as print_row
 
 from churn_compare.estimates import all_examples
 from churn_compare.groups import coded, pool
-from churn_compare.intervals import ClassNumbers, intervals, ratios
+from churn_compare.intervals import ClassNumbers, intervals
 from churn_compare.labelling import NAMES, confidence_sequence, ends_of
 from churn_compare.noise import noise_of, noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
@@ -47,7 +47,7 @@ from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.result import Sampled, Stratum
 from churn_compare.scanning.scan import scan
-from churn_compare.sums import partition
+from churn_compare.sums import partition, ratios
 
 # Name of a quantity -> heading.
 SHARES = {

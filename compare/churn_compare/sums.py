@@ -1,16 +1,22 @@
-"""Sums over groups of examples, of which every number is a function; the bootstrap."""
+"""Numbers that are functions of sums over groups of examples; the bootstrap."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from churn_compare.pair import Scanned, ScannedSide
+from churn_compare.flip_counts import count_flips_by_group
+from churn_compare.pair import Scanned
+from churn_compare.result import Interval
+from churn_compare.uncertainty import Uncertainty, run_part, share_ends, uncertainty
 
 BINS = 15  # of the calibration error, as in `metrics.expected_calibration_error`
 _GROUPS = 4096
 _NUMBERS = 2**20  # groups times pairs of runs, for one kind of sum
+_BLOCK = 2**20  # weights at a time: 8 MiB
+_MOST = {"ece": 1.0, "brier": 2.0}  # that a number can be; it is never negative
 
 
 class Partition(NamedTuple):
@@ -48,6 +54,94 @@ def partition(
     return Partition(group[clusters], groups, units)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Statistic:
+    """A number of every pair of runs."""
+
+    # `[R_old, R_new]`, or a 1 for a side that the number does not depend on; NaN where
+    # a pair has none
+    matrix: np.ndarray
+    # `[G, R_old, R_new]`, what every group of examples moves it by, to first order;
+    # adds up to 0 over the groups
+    influence: np.ndarray
+    examples: float  # how many examples the number is a share of, mean over pairs
+
+    @property
+    def value(self) -> float:
+        """The mean over pairs of runs; NaN where no pair has the number."""
+        known = self.matrix[~np.isnan(self.matrix)]
+        return float(known.mean()) if known.size else np.nan
+
+    def of_groups(self) -> np.ndarray:
+        """How far each group moves the mean over pairs, `[G]`."""
+        return self.influence.mean(axis=(1, 2))
+
+    def tail(self) -> float:
+        """Squared relative error of the variance over examples."""
+        squares = np.square(self.of_groups())
+        total = squares.sum()
+        if total <= 0:
+            return 0.0
+        return max(np.sum(np.square(squares)) / total**2 - 1 / len(squares), 0.0)
+
+    def uncertainty(self, clusters: int = 0) -> Uncertainty:
+        """Uncertainty of the mean over pairs; `clusters` are those of `Partition`."""
+        of_groups = self.of_groups()
+        G = len(of_groups)
+        factor = G / max(G - 1, 1) if clusters else 1.0
+        examples = factor * np.sum(np.square(of_groups))
+        known = np.where(np.isnan(self.matrix), self.value, self.matrix)
+        parts = []
+        for other in (1, 0):
+            of_runs = self.influence.mean(axis=2 if other else 1)
+            R = of_runs.shape[1]
+            squares = np.sum(np.square(of_runs - of_groups[:, None]))
+            noise = factor * squares / (R * max(R - 1, 1))
+            parts.append(run_part(known.mean(axis=other), noise))
+        bearing = np.inf
+        if clusters and examples > 0:
+            squares = np.square(of_groups)
+            bearing = squares.sum() ** 2 / np.square(squares).sum()
+        return uncertainty(examples, *parts, clusters=clusters, bearing=bearing)
+
+
+def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
+    """`sum_g above / sum_g below` of every pair of runs."""
+    total, of = above.sum(axis=0), np.broadcast_to(below, above.shape).sum(axis=0)
+    some = of > 0
+    safe = np.where(some, of, 1.0)
+    value = total / safe
+    influence = np.where(some, (above - value * below) / safe, 0.0)
+    return Statistic(np.where(some, value, empty), influence, float(of.mean()))
+
+
+def relative(
+    negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
+) -> Statistic:
+    """`(negative / N) / ((right / N) (wrong / N))`; NaN where nothing is below."""
+    examples = float(size.sum())
+    old, new = right.sum(axis=0), wrong.sum(axis=0)
+    some = (old > 0) & (new > 0)
+    old, new = np.where(some, old, 1.0), np.where(some, new, 1.0)
+    value = np.where(some, negative.sum(axis=0) * examples / (old * new), np.nan)
+    of_flips = negative * examples / (old * new)
+    of_rest = np.where(some, value, 0.0) * (size / examples - right / old - wrong / new)
+    influence = np.where(some, of_flips + of_rest, 0.0)
+    return Statistic(value, influence, float(wrong.sum(axis=0).mean()))
+
+
+def difference(old: Statistic, new: Statistic) -> Statistic:
+    """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
+    # Where a run's number is infinite, so is the difference of the means over runs, or
+    # NaN where both means are.
+    if np.all(np.isfinite(old.matrix)) and np.all(np.isfinite(new.matrix)):
+        influence = new.influence - old.influence
+        return Statistic(new.matrix - old.matrix, influence, new.examples)
+    with np.errstate(invalid="ignore"):
+        value = np.full((1, 1), np.subtract(new.value, old.value))
+    return Statistic(value, np.full((1, 1, 1), np.nan), new.examples)
+
+
 def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
     """Agreement by chance for Cohen's kappa, linear in the examples."""
     # With f and g the frequencies of the classes that either version predicts, chance
@@ -69,6 +163,135 @@ def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
     return out
 
 
+def ratios(
+    scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
+) -> dict[str, Interval]:
+    """Kappa and shares of a part of the examples, which varies."""
+    sides = scanned.old.predicted, scanned.new.predicted
+    flips = count_flips_by_group(
+        *sides, labels, parts.group, parts.groups, paired=scanned.paired
+    )
+    size, changed = flips.examples[:, None, None], flips.changed
+    chance = chance_sums(scanned, parts.group, parts.groups)
+    beyond_chance = ratio(changed, size - chance, np.nan)  # 1 - kappa
+    most = float(size.sum() / max(np.mean(np.sum(size - chance, axis=0)), 1e-9))
+    examples = float(size.sum())
+    lost = _part(beyond_chance, level, parts, most=most, examples=examples)
+    found = {"kappa": Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)}
+    if labels is None:
+        return found
+    negative, positive, both = flips.negative, flips.positive, flips.both
+    right, wrong = both + negative, size - both - positive
+    most = float(size.sum() / max(right.sum(axis=0).mean(), 1.0))
+    parts_of = {
+        "backward_trust_compatibility": ratio(both, right, 1.0),
+        "backward_error_compatibility": ratio(wrong - negative, wrong, 1.0),
+        "good_churn": ratio(positive, changed, np.nan),
+        "bad_churn": ratio(negative, changed, np.nan),
+        "neutral_churn": ratio(flips.neutral, changed, np.nan),
+    }
+    found |= {name: _part(part, level, parts) for name, part in parts_of.items()}
+    found["relative_negative_flip_rate"] = _part(
+        relative(negative, right, wrong, size), level, parts, most=most
+    )
+    return found
+
+
+def _part(
+    estimate: Statistic,
+    level: float,
+    parts: Partition,
+    *,
+    most: float = 1.0,
+    examples: float | None = None,
+) -> Interval:
+    """The interval of a number from 0 to `most` whose denominator varies."""
+    # Means over many runs vary less than binomial shares. How much less is not well
+    # known where the denominator holds few examples, which costs degrees of freedom.
+    examples = parts.units(estimate.examples if examples is None else examples)
+    known, share = estimate.uncertainty(parts.clusters), estimate.value / most
+    binomial = share * (1 - share) * most**2 / max(examples, 1.0)
+    several = estimate.influence[0].size > 1 and not known.alone
+    if several and binomial > 0 and known.total > 0:
+        less = max(1 - known.examples / binomial, 0.0)
+        unsure = estimate.tail() * less * np.square(known.examples / known.total) / 2
+        freedom = 1 / np.maximum(1 / known.freedom + unsure, 1e-12)
+        known = dataclasses.replace(known, freedom=np.asarray(freedom))
+    if not examples or np.isnan(estimate.value):
+        return Interval(estimate.value, np.nan, np.nan)
+    share = min(max(share, 0.0), 1.0)
+    low, high = share_ends(
+        np.array(estimate.value / most),
+        known.widened(share * (1 - share) * most**2 / examples) / most**2,
+        known.quantile(level),
+        np.array(examples),
+    )
+    return Interval(estimate.value, float(low) * most, float(high) * most)
+
+
+def resampled(
+    scanned: Scanned,
+    labels: np.ndarray | None,
+    parts: Partition,
+    level: float,
+    resamples: int,
+    seed: int | np.random.Generator,
+) -> dict[str, Interval]:
+    """Surrogate churn, NLL, Brier score and ECE, by the bootstrap over examples."""
+    size = np.bincount(parts.group, minlength=parts.groups).astype(np.float64)
+    numbers: dict[str, Statistic] = {}
+    columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
+    for name, sums in _score_sums(scanned, labels, parts.group, parts.groups):
+        total, binned = sums.sum(axis=0), sums.shape[-1] > 1
+        sign = np.sign(total) if binned else 1.0
+        with np.errstate(invalid="ignore"):  # infinite means have no finite influence
+            value = (sign * total).sum(axis=-1) / size.sum()
+            moved = (sign * sums).sum(axis=-1) - value * size[:, None, None]
+        numbers[name] = Statistic(value, moved / size.sum(), float(size.sum()))
+        finite = np.all(np.isfinite(sums))
+        if finite:
+            flat = sums.reshape(parts.groups, -1)
+            columns[name] = flat if binned else flat.mean(axis=1, keepdims=True)
+    drawn = _resample(columns, size, resamples, seed)
+    for name in ("nll", "brier", "ece"):
+        old, new = f"{name}_old", f"{name}_new"
+        if old in numbers and new in numbers:
+            numbers[f"{name}_change"] = difference(numbers[old], numbers[new])
+    return {
+        name: _ends(name, estimate, drawn.get(name), level, parts.clusters)
+        for name, estimate in numbers.items()
+    }
+
+
+def _score_sums(
+    scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Sums `[G, R_old, R_new, 1]`, or of the calibration error of every bin."""
+    of_pairs = {"surrogate_churn": scanned.surrogate, "kl_divergence": scanned.kl}
+    for name, values in of_pairs.items():
+        if values is not None:
+            yield name, value_sums(values, group, groups)[..., None]
+    sides = {"old": scanned.old, "new": scanned.new}
+    for version, side in sides.items() if labels is not None else ():
+        axis = 2 if version == "old" or scanned.paired else 1
+        of_side = {"nll": side.label_log_prob, "brier": side.brier}
+        for name, values in of_side.items():
+            if values is not None:
+                sums = value_sums(values, group, groups)[..., None]
+                sums = -sums if name == "nll" else sums
+                yield f"{name}_{version}", np.expand_dims(sums, axis)
+        if side.confidence is None:
+            continue
+        # Right predictions minus confidence, in each bin of the confidence.
+        gaps = np.empty((groups, len(side.predicted), BINS))
+        for r, confidence in enumerate(side.confidence):
+            place = group * BINS + bins_of(confidence)
+            gap = (side.of_scores[r] == labels) - confidence.astype(np.float64)
+            sums = np.bincount(place, gap, groups * BINS)
+            gaps[:, r] = sums.reshape(groups, BINS)
+        yield f"ece_{version}", np.expand_dims(gaps, axis)
+
+
 def value_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
     """Sums `[G, ...]` float64 over groups of values `[..., N]`."""
     lead = values.shape[:-1]
@@ -85,21 +308,20 @@ def bins_of(confidence: np.ndarray) -> np.ndarray:
     return np.searchsorted(edges, confidence.astype(np.float32, copy=False))
 
 
-def bin_gaps(
-    side: ScannedSide, labels: np.ndarray, group: np.ndarray, groups: int
-) -> np.ndarray:
-    """Right predictions minus confidence, summed in each bin of the confidence."""
-    assert side.confidence is not None
-    out = np.empty((groups, len(side.predicted), BINS))
-    for r, confidence in enumerate(side.confidence):
-        member = bins_of(confidence)
-        gap = (side.of_scores[r] == labels) - confidence.astype(np.float64)
-        sums = np.bincount(group * BINS + member, gap, groups * BINS)
-        out[:, r] = sums.reshape(groups, BINS)
-    return out
-
-
-_BLOCK = 2**20  # weights at a time: 8 MiB
+def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
+    """Resampled values `[resamples]` of all columns."""
+    if not columns:
+        return {}
+    ends = np.cumsum([1, *(v.shape[1] for v in columns.values())])
+    table = np.concatenate([size[:, None], *columns.values()], axis=1)
+    blocks: dict[str, list[np.ndarray]] = {name: [] for name in columns}
+    for drawn in resampled_sums(table, resamples, seed):
+        for name, first, last in zip(columns, ends[:-1], ends[1:], strict=True):
+            part, runs = drawn[:, first:last], 1
+            if "ece" in name:
+                part, runs = np.abs(part), part.shape[1] // BINS
+            blocks[name].append(part.sum(axis=1) / (runs * drawn[:, 0]))
+    return {name: np.concatenate(parts) for name, parts in blocks.items()}
 
 
 def resampled_sums(
@@ -139,3 +361,33 @@ def bca_ends(
     at = special.ndtr(z0 + (z0 + z) / (1 - acceleration * (z0 + z)))
     low, high = np.quantile(resampled, at)
     return float(low), float(high)
+
+
+def _ends(
+    name: str,
+    estimate: Statistic,
+    drawn: np.ndarray | None,
+    level: float,
+    clusters: int,
+) -> Interval:
+    """The BCa interval over examples, widened by what runs add; or a symmetric one."""
+    value, change = estimate.value, name.endswith("_change")
+    if not np.isfinite(value) or (drawn is None and not change):
+        return Interval(value, np.nan, np.nan)
+    known = estimate.uncertainty(clusters)
+    half = float(known.quantile(level) * np.sqrt(known.total))
+    if drawn is None:
+        # Differences have heavy tails but hardly a skew or a bias; where BCa corrects
+        # for what it sees of these in a sample, its intervals miss more often.
+        return Interval(value, value - half, value + half)
+    # The bias of the calibration error may push the whole interval below the estimate.
+    # A gate on an upper end below it would be easier to meet than one on the estimate,
+    # so the interval is extended to hold the estimate.
+    low, high = bca_ends(value, drawn, estimate.of_groups(), level)
+    below, above = max(value - low, 0.0), max(high - value, 0.0)
+    if (of_examples := np.sum(np.square(estimate.of_groups()))) > 0:
+        stretch = half / (special.ndtri((1 + level) / 2) * np.sqrt(of_examples))
+        below, above = below * stretch, above * stretch
+    most = _MOST.get(name.partition("_")[0], np.inf)
+    low, high = max(value - below, 0.0), min(value + above, most)
+    return Interval(value, float(low), float(high))

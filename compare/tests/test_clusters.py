@@ -11,8 +11,7 @@ from churn_compare.intervals import intervals
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
-from churn_compare.sums import partition
-from churn_compare.uncertainty import ratio
+from churn_compare.sums import partition, ratio
 from churn_compare.versions import compare_versions
 from tests.results import groups_of, p_of
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from churn_compare.significance import holm, mcnemar_exact
-from churn_compare.uncertainty import ratio
+from churn_compare.sums import ratio
 
 pytestmark = pytest.mark.oracle
 contingency = pytest.importorskip("statsmodels.stats.contingency_tables")
