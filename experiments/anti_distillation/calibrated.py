@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from churn_compare.array_files import write_file
+from churn_compare.command_line import run, words_of
 from churn_compare.documents import Document, Records, Table, csv_text, markdown
 from churn_compare.significance import holm
 from churn_compare.store import (
@@ -234,16 +235,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a study")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers")
-    arguments = parser.parse_args(argv)
-    try:
+    words, verbose = words_of(argv, "calibrated")
+    arguments = parser.parse_args(words)
+
+    def work() -> int:
         rows = calibrated_rows(arguments.run)
         if arguments.csv is not None:
             write_file(arguments.csv, csv_text(calibrated_records(rows)))
         print(markdown(calibrated_document(rows)), end="")
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return 0
+
+    return run(work, "calibrated", verbose)
 
 
 if __name__ == "__main__":

@@ -73,10 +73,6 @@ def matched_width(
 
     Solves `W^2 + (inputs + classes + 2) W + classes = members * (the same of width)`,
     rounded.
-
-    Example:
-        >>> matched_width(1200, 2)
-        1827
     """
     linear = inputs + classes + 2
     wanted = members * (width * (width + linear) + classes) - classes

@@ -66,28 +66,17 @@ class CorruptionSummary:
     ece: NDArray[np.float64]
 
     def mean(self, quantity: str) -> NDArray[np.float64]:
-        """`[R]`, mean over kinds and severities: a cell of Table 3.
-
-        Raises:
-            ValueError: there is no such quantity.
-        """
+        """`[R]`, mean over kinds and severities: a cell of Table 3."""
         return self._values(quantity).mean(axis=(0, 1))
 
     def by_severity(self, quantity: str) -> NDArray[np.float64]:
-        """`[S, K]`, each kind's mean over runs: what the boxes are drawn over.
-
-        Raises:
-            ValueError: there is no such quantity.
-        """
+        """`[S, K]`, each kind's mean over runs: what the boxes are drawn over."""
         return self._values(quantity).mean(axis=-1).T
 
     def quartiles(self, quantity: str) -> tuple[Quartiles, ...]:
         """One box of Figure 9 per severity, over the kinds of corruption.
 
         Quartiles between two values are interpolated.
-
-        Raises:
-            ValueError: there is no such quantity.
         """
         cuts = np.quantile(self.by_severity(quantity), [0, 0.25, 0.5, 0.75, 1], axis=1)
         return tuple(Quartiles(*map(float, cut)) for cut in cuts.T)
@@ -109,18 +98,6 @@ def corruption_summary(
 
     Returns:
         The table. A run with nan among its logits has nan.
-
-    Raises:
-        ValueError: there is no cell, one is missing or given twice, or shapes do not
-            fit.
-        TypeError: logits are not floating point.
-
-    Example:
-        >>> right, labels = np.log([[[0.75, 0.25]]]), np.array([0])
-        >>> cells = {("fog", 1): (right, labels), ("fog", 2): (-right, labels)}
-        >>> summary = corruption_summary(cells)
-        >>> summary.accuracy.tolist(), summary.mean("accuracy").tolist()
-        ([[[1.0], [0.0]]], [0.5])
 
     References:
         [diversity] Table 3 -- Nam et al., Diversity Matters When Learning From

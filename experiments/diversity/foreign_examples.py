@@ -67,15 +67,6 @@ def entropy_histogram(logits: ArrayLike, bins: int = 50) -> EntropyHistogram:
     Returns:
         Edges and counts. An example whose entropy is nan is in no bin.
 
-    Raises:
-        ValueError: no axis of examples, fewer than two classes, or no bin.
-        TypeError: the logits are not floating point.
-
-    Example:
-        >>> logits = np.log([[0.5, 0.5], [0.999, 0.001]])
-        >>> entropy_histogram(logits, bins=4).counts.tolist()
-        [1, 0, 0, 1]
-
     Notes:
         The paper does not print its number of bins; 50 is ours.
 
@@ -103,16 +94,6 @@ def out_of_distribution(
 
     Returns:
         One value per run. A run that stopped, with nan among its logits, has nan.
-
-    Raises:
-        ValueError: runs or classes differ in number, there are no examples, or no bin.
-        TypeError: the logits are not floating point.
-
-    Example:
-        >>> sure, unsure = np.log([[[0.9, 0.1]]]), np.log([[[0.6, 0.4]]])
-        >>> found = out_of_distribution(sure, unsure)
-        >>> found.auroc_entropy.tolist(), round(found.entropy_out.item(), 3)
-        ([1.0], 0.673)
 
     Notes:
         The paper shows histograms only; means and areas are ours.

@@ -39,16 +39,6 @@ def jacobian_matching_term(
     Returns:
         `[B]` float32; negative where both change alike.
 
-    Raises:
-        ValueError: images and perturbation have different shapes.
-        TypeError: the images are not floating point.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, eps = jnp.zeros((1, 2)), jnp.array([[1.0, 0.0]])
-        >>> float(jacobian_matching_term(lambda x: x, lambda x: x, x, eps)[0])
-        -0.25
-
     Notes:
         The paper's formulas are lost in our copy of the text; this is derived, for the
         temperature 1, as the cross term of the loss's expansion in `eps`
@@ -108,14 +98,6 @@ def distillation_expansion(
     Returns:
         `DistillationExpansion` of this one draw, float32.
 
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, eps = jnp.zeros((1, 2)), jnp.array([[0.1, 0.0]])
-        >>> found = distillation_expansion(lambda x: x, lambda x: x, x, eps)
-        >>> loss = -jnp.sum(jnp.exp(log_probs(x + eps)) * log_probs(x + eps))
-        >>> f"{found.total[0]:.4f} {loss:.4f} {found.clean[0]:.4f}"
-        '0.6919 0.6919 0.6931'
-
     Notes:
         Derived, as `jacobian_matching_term` is. The loss is the cross-entropy; the
         divergence from the teacher is less by the teacher's entropy, which no weight of
@@ -170,14 +152,6 @@ def jacobian_matching_gradient(
 
     Returns:
         A tree like `params`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, eps = jnp.zeros((1, 2)), jnp.array([[1.0, 0.0]])
-        >>> def student(scale, x):
-        ...     return scale * x
-        >>> float(jacobian_matching_gradient(lambda x: x, student, 1.0, x, eps))
-        -0.25
 
     Notes:
         Derived, as `jacobian_matching_term` is; the mean over the batch is ours.
@@ -257,14 +231,6 @@ def gradient_signal_to_noise(gradients: Array) -> Scalar:
         A float32 scalar, at least 0; infinite where all draws are equal, nan where all
         are zero or there is only one.
 
-    Raises:
-        ValueError: there is no axis of draws.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> f"{gradient_signal_to_noise(jnp.array([[3.0, 4.0], [5.0, 4.0]])):.3f}"
-        '4.000'
-
     Notes:
         The paper's exact form is lost in our copy of the text; it speaks of vectorised
         gradients and of element-wise variances, and this is our choice. The mean of S
@@ -302,16 +268,6 @@ def matching_signal_to_noise(
 
     Returns:
         `gradient_signal_to_noise` of `jacobian_matching_gradient`, a float32 scalar.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, eps = jnp.zeros((1, 2)), jnp.array([[1.0, 0.0]])
-        >>> def student(scale, x):
-        ...     return scale * x
-        >>> draws = (c * eps for c in (1.0, 1.5, 0.5))
-        >>> ratio = matching_signal_to_noise(lambda x: x, student, 1.0, x, draws)
-        >>> f"{ratio:.3f}"  # gradients of -0.25 times 1, 2.25, 0.25
-        '1.155'
 
     References:
         [diversity] Sec. 5.3 -- Nam et al., Diversity Matters When Learning From

@@ -70,15 +70,6 @@ def probability_jacobians(
     Returns:
         `[B, C, D]` float32, D numbers per image; the sum over classes is zero.
 
-    Raises:
-        ValueError: images without a batch axis, or no `chunk_size`.
-        TypeError: the images are not floating point.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> probability_jacobians(lambda x: x, jnp.zeros((1, 2))).tolist()
-        [[[0.25, -0.25], [-0.25, 0.25]]]
-
     References:
         [diversity] Sec. 5.3 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
@@ -106,18 +97,6 @@ def jacobian_similarity(
     Returns:
         `[B]` float32 in [-1, 1] up to rounding; 0 where a Jacobian is zero (a saturated
         network).
-
-    Raises:
-        ValueError: images without a batch axis, or networks of different classes.
-        TypeError: the images are not floating point.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = jnp.array([[1.0, 0.0, 0.0]])
-        >>> same = jacobian_similarity(lambda x: x, lambda x: x, x)
-        >>> opposed = jacobian_similarity(lambda x: x, lambda x: -x, jnp.zeros((1, 3)))
-        >>> f"{same[0]:.3f} {opposed[0]:.3f}"
-        '1.000 -1.000'
 
     References:
         [diversity] Sec. 5.3 -- Nam et al., Diversity Matters When Learning From
@@ -161,13 +140,6 @@ def similarity_roc(distilled: ArrayLike, from_scratch: ArrayLike) -> SimilarityR
 
     Returns:
         `SimilarityROC`; ties are one step of the curve and count half in the area.
-
-    Raises:
-        ValueError: one of the two is empty, no list of numbers, or holds a nan.
-
-    Example:
-        >>> similarity_roc([0.9, 0.5], [0.1, 0.5]).auc
-        0.875
 
     References:
         [diversity] Sec. 5.3 -- Nam et al., Diversity Matters When Learning From

@@ -116,12 +116,7 @@ def to_pixels(images: np.ndarray) -> np.ndarray:
 
 
 def chunks(total: int, size: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Rows of every chunk, all of one length, and how many of them are not padding.
-
-    Example:
-        >>> [(rows.tolist(), kept) for rows, kept in chunks(3, 2)]
-        [([0, 1], 2), ([2, 0], 1)]
-    """
+    """Rows of every chunk, all of one length, and how many of them are not padding."""
     size = min(size, total)
     for start in range(0, total, size):
         rows = np.arange(start, start + size)

@@ -196,12 +196,7 @@ def spaced(split: Split, count: int) -> Split:
 
 
 def evenly(total: int, count: int) -> np.ndarray:
-    """Rows of at most `count` of so many examples, from the first to the last.
-
-    Example:
-        >>> evenly(10, 4).tolist(), evenly(3, 4).tolist()
-        ([0, 3, 6, 9], [0, 1, 2])
-    """
+    """Rows of at most `count` of so many examples, from the first to the last."""
     if count >= total:
         return np.arange(total)
     return np.linspace(0, total - 1, count).astype(int)

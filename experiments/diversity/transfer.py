@@ -45,19 +45,6 @@ def transferred_guide(
     Returns:
         `TransferredGuide`.
 
-    Raises:
-        ValueError: the shapes do not fit.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> j = jnp.array([[[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]])
-        >>> i = jnp.array([[[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]])
-        >>> found = transferred_guide(
-        ...     drawn_jacobians=i, other_jacobians=j, guides=jnp.array([[1.0, 0.0]])
-        ... )
-        >>> [f"{v:.2f}" for v in (*found.guides[0], found.explained[0])]
-        ['1.50', '-1.50', '0.36']
-
     Notes:
         The paper's formula is lost in our copy of the text; this is derived: a guide
         seen through the Jacobian of teacher i acts on teacher j as `A^T w`. The share

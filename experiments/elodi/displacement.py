@@ -27,8 +27,8 @@ from experiments.elodi.displacement_numbers import DisplacementOptions
 PROGRAM = "python -m experiments.elodi.displacement"
 
 
-@dataclasses.dataclass(frozen=True)
-class Arguments:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arguments(DisplacementOptions):
     """Options of the analysis.
 
     Attributes:
@@ -39,11 +39,6 @@ class Arguments:
         features: compare features too: the row whose last layer classifies the
             features of both rows, which were trained with `BackwardCompatible` against
             it.
-        images: test images, evenly spaced, whose norms are tested.
-        sizes: members of ensembles, increasing.
-        draws: number of pairs of ensembles.
-        resamples: sets of normal networks drawn for a p-value.
-        seed: seed of all draws.
         out: folder of page and figures; default `displacement` in the study's.
     """
 
@@ -52,11 +47,6 @@ class Arguments:
     new: str = ""
     heterogeneous: tuple[str, ...] = ()
     features: str = ""
-    images: int = 8
-    sizes: tuple[int, ...] = (1, 2, 4, 8)
-    draws: int = 10_000
-    resamples: int = 200
-    seed: int = 0
     out: Path | None = None
 
 

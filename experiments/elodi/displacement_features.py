@@ -59,14 +59,6 @@ def averaged_feature_logits(
     Returns:
         `[..., C]` float64.
 
-    Raises:
-        ValueError: the shapes do not fit, or the features are narrower than the head.
-
-    Example:
-        >>> features = [[[1.0, 0.0]], [[3.0, 2.0]]]
-        >>> averaged_feature_logits(features, [[1.0, 0.0], [0.0, 2.0]], [0.0, 1.0])
-        array([[2., 3.]])
-
     References:
         [elodi] Eq. 14 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
@@ -105,11 +97,6 @@ def averaged_feature_agreement(
 
     Returns:
         The `FeatureAgreement`; its relative distance is nan where all logits are equal.
-
-    Example:
-        >>> features = np.array([[[1.0, 0.0], [0.0, 1.0]]] * 2)
-        >>> averaged_feature_agreement(features, features, np.eye(2), np.zeros(2))
-        FeatureAgreement(agreement=1.0, distance=0.0, relative_distance=0.0)
 
     References:
         [elodi] Eq. 13 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for

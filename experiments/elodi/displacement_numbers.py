@@ -41,13 +41,21 @@ SHOWN = 4  # images whose histograms are drawn
 
 @dataclasses.dataclass(frozen=True)
 class DisplacementOptions:
-    """What is computed."""
+    """What is computed.
 
-    images: int = 8  # examples, evenly spaced, whose norms are tested
-    sizes: tuple[int, ...] = (1, 2, 4, 8)  # members of ensembles
-    draws: int = 10_000  # ensembles, and simulated displacements
-    resamples: int = 200  # sets of normal networks for a p-value
-    seed: int = 0  # of all draws
+    Attributes:
+        images: number of test images, evenly spaced, whose norms are tested.
+        sizes: numbers of members of ensembles, increasing.
+        draws: number of pairs of ensembles, and of simulated displacements.
+        resamples: sets of normal networks drawn for a p-value.
+        seed: seed of all draws.
+    """
+
+    images: int = 8
+    sizes: tuple[int, ...] = (1, 2, 4, 8)
+    draws: int = 10_000
+    resamples: int = 200
+    seed: int = 0
 
     def __post_init__(self):
         """Checks what needs no predictions."""

@@ -13,11 +13,10 @@ from churn_jax import metrics
 from churn_jax.reports.members import load_members
 from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.finished import FinishedStudy
-from experiments.diversity.analyses import main
+from experiments.diversity.analyses import main, run_diversity
 from experiments.diversity.networks import to_pixels
 from experiments.diversity.record import SectionRecord, as_numbers
 from experiments.diversity.report import write_diversity
-from experiments.diversity.run import run_diversity
 from experiments.diversity.spread import example_keys, moved_pixels, steps_of
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 

@@ -10,7 +10,7 @@ from experiments.reproducibility.landscapes import (
     TEMPERATURES,
     entropy_regularized_log_loss,
     entropy_regularized_logistic_loss,
-    main,
+    save_landscapes,
     tempered_logistic_loss,
 )
 
@@ -71,10 +71,9 @@ def test_bad_input_is_named(function, arguments, message):
         function(*arguments)
 
 
-def test_every_curve_is_in_the_image(tmp_path, drawn, capsys):
+def test_every_curve_is_in_the_image(tmp_path, drawn):
     out = tmp_path / "new" / "landscapes.png"
-    assert main(["--out", str(out)]) == 0
-    assert capsys.readouterr().out.strip() == str(out)
+    assert save_landscapes(out) == out
     assert out.read_bytes().startswith(b"\x89PNG")
     labels = [style["label"] for _, style in drawn["plot"]]
     alphas = [f"α = {alpha:g}" for alpha in ALPHAS]
@@ -82,5 +81,5 @@ def test_every_curve_is_in_the_image(tmp_path, drawn, capsys):
     # Alpha 1 is the entropy alone, which is 0 where the loss alone is highest.
     first, last = (drawn["plot"][i][0][1] for i in (len(ALPHAS), 2 * len(ALPHAS) - 1))
     assert first[0] > 6 and last[0] < 0.02
-    assert main(["--out", str(tmp_path / "a.txt")]) == 2
-    assert "must end in .png" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="must end in"):
+        save_landscapes(tmp_path / "a.txt")

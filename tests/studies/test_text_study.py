@@ -19,8 +19,8 @@ from churn_jax.studies import (
 )
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.finished import FinishedStudy
+from experiments.diversity.analyses import run_diversity
 from experiments.diversity.robustness import foreign_images
-from experiments.diversity.run import run_diversity
 from experiments.diversity.spread import student_parts
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 from tests.training.tiny_texts import Bag
