@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from churn_compare.scanning.scan import scan
     from churn_compare.serving import RepairResult, Rule, apply, repair
     from churn_compare.sizing import SizeResult, size
+    from churn_compare.suite import Suite, SuiteResult, compare_suite, read_suite
     from churn_compare.versions import compare_versions
 
 __all__ = [
@@ -57,6 +58,8 @@ __all__ = [
     "ScannedSide",
     "Side",
     "SizeResult",
+    "Suite",
+    "SuiteResult",
     "Version",
     "VersionsResult",
     "Waiver",
@@ -65,6 +68,7 @@ __all__ = [
     "compare",
     "compare_outcomes",
     "compare_pair",
+    "compare_suite",
     "compare_versions",
     "intervals",
     "join",
@@ -73,6 +77,7 @@ __all__ = [
     "noise_test",
     "read_gates",
     "read_side",
+    "read_suite",
     "read_waivers",
     "repair",
     "scan",
@@ -96,6 +101,7 @@ _HOMES = {
     "scanning.scan": "scan",
     "serving": "RepairResult Rule apply repair",
     "sizing": "SizeResult size",
+    "suite": "Suite SuiteResult compare_suite read_suite",
     "versions": "compare_versions",
 }
 

@@ -29,6 +29,7 @@ Compares the predictions of two versions of a model on the same examples.
   exit code  0 all limits hold, 1 one fails, 4 one is inconclusive, 2 bad input
   no labels  label OLD NEW --out queue.csv draws changed examples to label
   it fails   repair OLD NEW --validation OLD_V NEW_V serves both versions together
+  releases   suite OLD_DIR NEW_DIR compares all benchmarks of two folders
   how many   size OLD NEW --max-nfr 1% tells the examples and runs that decide"""
 _LABEL = """\
 Draws examples that an update changes, for people or judges to label. Labels of a part
@@ -37,6 +38,10 @@ _REPAIR = """\
 Chooses on validation predictions how to serve both versions together: a blend of their
 log-probabilities, the new version only where it is surer, or the old version on some
 groups. The rule is then judged on OLD and NEW, which did not choose it."""
+_SUITE = """\
+Compares two folders of results, files of equal name as one benchmark each, also of
+lm-eval and lighteval. A required benchmark fails if it is missing, if a gate fails or
+if it gets worse detectably (Holm over the release)."""
 _SIZE = """\
 Tells how many examples and runs (or samples of each example) decide a limit, or tell
 the change of the mean from zero, estimated from OLD and NEW."""
@@ -187,6 +192,22 @@ class Judging(Reading):
 
 
 @dataclasses.dataclass(frozen=True)
+class SuiteArguments:
+    """Options of `suite`."""
+
+    old: Annotated[Side, _shown("OLD_DIR")] = None  # results in use
+    new: Annotated[Side, _shown("NEW_DIR")] = None  # results to replace them
+    suite: File = None  # TOML: tier, score, direction and gates of each benchmark
+    level: Level = 0.95  # level of the intervals, by default 0.95
+    on_missing: Missing = "error"  # comparison of the examples that both have
+    confirm: Names = _Several()  # names of doubts, as refusals give them
+    html: File = None  # page with a section for each benchmark
+    json: File = None  # all numbers
+    junit: File = None  # gates as test cases, for a CI
+    markdown: File = None  # tables for a comment on a pull request
+
+
+@dataclasses.dataclass(frozen=True)
 class RepairArguments(Judging):
     """Options of `repair`."""
 
@@ -284,7 +305,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         given["old"], given["new"] = (_DEMO / name for name in _DEMO_FILES)
         given["html"] = given["html"] or Path(_DEMO_PAGE)
     _check_outputs(given)
-    from churn_compare import array_files, documents
+    from churn_compare import documents
 
     # A notebook would get a spinner that stays, or a warning that widgets are missing.
     spinner = Console(
@@ -296,10 +317,6 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     if not given["full"]:
         print(f"\n{_left_out(result.document(), given['html'])}")
     written = _saved(result, given, f"{program} {shlex.join(argv)}")
-    for name in ("markdown", "junit"):
-        if given[name]:
-            text = getattr(result, name)()
-            written.append(array_files.write_file(given[name], text))
     if given["github"]:
         with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
             summary.write(result.markdown())
@@ -318,6 +335,12 @@ def _saved(result: Any, given: Mapping[str, Any], command: str) -> list[Path]:
         written.append(result.save_html(given["html"], command=command))
     if given["json"]:
         written.append(result.save_json(given["json"]))
+    from churn_compare import array_files
+
+    for name in ("markdown", "junit"):
+        if given.get(name):
+            text = getattr(result, name)()
+            written.append(array_files.write_file(given[name], text))
     return written
 
 
@@ -402,7 +425,30 @@ def _size(argv: Sequence[str], program: str) -> int:
     return 0
 
 
-_COMMANDS = {"label": _label, "repair": _repair, "size": _size}
+def _suite(argv: Sequence[str], program: str) -> int:
+    """Compares the benchmarks of a release."""
+    arguments = read_options(SuiteArguments, argv, prog=program, description=_SUITE)
+    given = dict(vars(arguments))
+    if given["old"] is None or given["new"] is None:
+        raise ValueError(f"{program} needs OLD_DIR and NEW_DIR")
+    _check_outputs(given)
+    from churn_compare import documents, suite
+
+    names = ("level", "confirm", "on_missing")
+    result = suite.compare_suite(
+        given["old"],
+        given["new"],
+        suite=given["suite"] or suite.Suite(),
+        **{name: given[name] for name in names},
+    )
+    documents.print_document(result.terminal())
+    written = _saved(result, given, f"{program} {shlex.join(argv)}")
+    if written:
+        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
+    return {"pass": 0, "fail": 1, "inconclusive": 4}[result.state]
+
+
+_COMMANDS = {"label": _label, "repair": _repair, "size": _size, "suite": _suite}
 
 
 def _gates(given: Mapping[str, Any]) -> Any:
@@ -466,7 +512,7 @@ def _check_outputs(
     from churn_compare.reading import contents
 
     names = ("old", "new", "labels", "slices", "gates", "class_map")
-    read = [given.get(name) for name in names]
+    read = [given.get(name) for name in (*names, "suite")]
     read += [Path(word) for name in more for word in given[name]]
     # `Path.resolve` raises for a loop of links; opening the file then says so.
     taken = {

@@ -381,10 +381,10 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
         upper end of negative flip rate at most 1 %
         negative flip rate at most 2 % in each region
     '''
-    table = _table(Path(path))
+    table = read_toml(Path(path))
     table.pop(_WAIVE, None)
     try:
-        gates = tuple(_gates(table, {}))
+        gates = gates_of(table)
     except GateError as error:
         raise GateError(f"{path}: {error}") from None
     if not gates:
@@ -399,7 +399,7 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
         GateError: the file cannot be read, or a waiver lacks its id, reason or date or
             is there twice.
     """
-    given = _table(Path(path)).get(_WAIVE, [])
+    given = read_toml(Path(path)).get(_WAIVE, [])
     try:
         if not isinstance(given, list):
             raise GateError(f"{_WAIVE} must be written [[{_WAIVE}]]")
@@ -411,7 +411,8 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
     return found
 
 
-def _table(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file of conditions."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise GateError(f"{path}: the gate file {what}")
@@ -446,6 +447,11 @@ def _waiver(given: Any, place: str) -> Waiver:
     if isinstance(until, datetime.datetime):
         until = until.date()
     return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
+
+
+def gates_of(table: Mapping[str, Any]) -> tuple[Gate, ...]:
+    """The conditions in the tables of a gate file."""
+    return tuple(_gates(table, {}))
 
 
 def _gates(

@@ -488,7 +488,6 @@ def _document(result: SizeResult, command: str) -> Document:
     shown = "points" if unit in ("share", "points") else unit
     options = [
         (
-            _sizes(of, first, parts.shared) or "as it is",
             count_text(of.examples),
             f"{of.old} and {of.new}",
             size_text(of.half_width, shown),
@@ -497,7 +496,7 @@ def _document(result: SizeResult, command: str) -> Document:
         )
         for of in result.options
     ]
-    heads = ("Option", "Examples", "Runs", "Interval ±", "Detectable", "Power")
+    heads = ("Examples", "Runs", "Interval ±", "Detectable", "Power")
     what = (
         "Interval ±: half of its expected width. Detectable: the change whose interval "
         f"leaves zero out in {share_text(result.power)} of cases."

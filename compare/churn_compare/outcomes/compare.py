@@ -167,7 +167,7 @@ def compare_outcomes(
         examples=len(joined.ids),
         level=level,
         measures=measures,
-        gates=_judged(wanted, measures),
+        gates=judge_measures(wanted, measures),
         notes=(*joined.notes, *same, *useless),
         read=(
             *account_lines(
@@ -270,7 +270,7 @@ def _changes(
     return rows, len(found)
 
 
-def _judged(
+def judge_measures(
     gates: Sequence[Gate], measures: Sequence[MeasureFindings]
 ) -> tuple[GateOutcome, ...]:
     """Every gate on every measure that has its number."""

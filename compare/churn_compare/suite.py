@@ -1,0 +1,418 @@
+"""A release of many benchmarks: compared one by one, decided together."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from churn_compare.array_files import ArrayFileError
+from churn_compare.comparison import compare
+from churn_compare.display import CompareResult, Display
+from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
+from churn_compare.example_ids import PredictionsError
+from churn_compare.gates import Gate, GateError, closest, gates_of, read_toml
+from churn_compare.number_text import (
+    NOTHING,
+    count_text,
+    equals_text,
+    remark,
+    with_range,
+)
+from churn_compare.outcomes import OutcomesResult, compare_outcomes
+from churn_compare.outcomes.compare import judge_measures
+from churn_compare.outcomes.reading import has_outcomes
+from churn_compare.quantities import QUANTITIES
+from churn_compare.reading.contents import ENDINGS
+from churn_compare.report import sections, verdict, what_was_run
+from churn_compare.result import GateOutcome, Measured, state_of
+from churn_compare.significance import holm
+from churn_compare.tables import number_cell
+
+Tier = Literal["required", "advisory"]
+_KEYS = ("tier", "file", "score", "lower-is-better", "gates")
+_DEPTH = 5  # of folders that evaluation tools write
+# samples_mmlu_2026-01-31T12-30-00.123.jsonl, details_mmlu|0_2026-...parquet
+_NAME = re.compile(r"^(?:samples_|details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?$")
+_SKIPPED = ("results", "config", "summary")  # files that tools write next to these
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What a suite asks of one benchmark.
+
+    Attributes:
+        tier: "required" decides on the release; "advisory" is only reported.
+        file: name of its file in both folders; None for that of the benchmark.
+        score: the column that is compared; None for all that are found.
+        lower_is_better: True if less of the score is better; None if its log or its
+            name says so.
+        gates: its conditions.
+    """
+
+    tier: Tier = "required"
+    file: str | None = None
+    score: str | None = None
+    lower_is_better: bool | None = None
+    gates: tuple[Gate, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """The benchmarks of a release and what is asked of each.
+
+    Attributes:
+        rules: of the benchmarks that are named, by name.
+        others: of all that are found and not named.
+    """
+
+    rules: Mapping[str, Rules] = dataclasses.field(default_factory=dict)
+    others: Rules = Rules()
+
+    def of(self, name: str) -> Rules:
+        """What is asked of a benchmark."""
+        return self.rules.get(name, self.others)
+
+
+def read_suite(path: str | os.PathLike) -> Suite:
+    '''Reads the rules of a release.
+
+    What stands before the first benchmark holds for those that are not named.
+
+    Raises:
+        GateError: the file cannot be read or an entry makes no sense.
+
+    Example:
+        >>> import tempfile
+        >>> text = """
+        ... tier = "advisory"
+        ... [benchmark.mmlu]
+        ... tier = "required"
+        ... gates = {max-nfr = "2%"}
+        ... """
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "suite.toml"
+        ...     _ = path.write_text(text)
+        ...     suite = read_suite(path)
+        >>> suite.of("mmlu").gates[0].text, suite.of("another").tier
+        ('negative flip rate at most 2 %', 'advisory')
+    '''
+    table = read_toml(Path(path))
+    try:
+        named = table.pop("benchmark", {})
+        if not isinstance(named, Mapping):
+            raise GateError("benchmarks are tables, [benchmark.NAME]")
+        others = _rules(table, "", Rules())
+        start = dataclasses.replace(others, gates=(), file=None)
+        rules = {
+            name: _rules(of, f"benchmark.{name}: ", start) for name, of in named.items()
+        }
+    except GateError as error:
+        raise GateError(f"{path}: {error}") from None
+    return Suite(rules, others)
+
+
+def _rules(table: Any, place: str, start: Rules) -> Rules:
+    if not isinstance(table, Mapping):
+        raise GateError(f"{place}a benchmark is a table")
+    for key in table:
+        if key not in _KEYS:
+            hint = closest(key, _KEYS) or f"keys are {', '.join(_KEYS)}"
+            raise GateError(f"{place}unknown key {key!r}; {hint}")
+    kinds = {"tier": str, "file": str, "score": str, "lower-is-better": bool}
+    for key, kind in kinds.items():
+        if key in table and type(table[key]) is not kind:
+            raise GateError(f"{place}{key} must be a {kind.__name__}")
+    if table.get("tier", "required") not in ("required", "advisory"):
+        raise GateError(f'{place}tier must be "required" or "advisory"')
+    fields = {k.replace("-", "_"): v for k, v in table.items() if k != "gates"}
+    if "gates" in table:
+        if not isinstance(table["gates"], Mapping):
+            raise GateError(f"{place}gates are a table, such as {{max-nfr = 0.01}}")
+        try:
+            fields["gates"] = gates_of(table["gates"])
+        except GateError as error:
+            raise GateError(f"{place}{error}") from None
+    return dataclasses.replace(start, **fields)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Benchmark:
+    """One benchmark of a release.
+
+    Attributes:
+        name: of the benchmark.
+        rules: what is asked of it.
+        result: the comparison; None where there is none.
+        missing: why there is none.
+        adjusted_p: of each measure, p-value of no change by Holm over the release.
+        gates: its conditions, that it exists and that it does not fall among them.
+    """
+
+    name: str
+    rules: Rules
+    result: CompareResult | OutcomesResult | None
+    missing: str = ""
+    adjusted_p: tuple[float, ...] = ()
+    gates: tuple[GateOutcome, ...] = ()
+
+    @property
+    def measures(self) -> tuple[tuple[str, Measured], ...]:
+        """What was measured, by name; an only measure is called like the benchmark."""
+        if isinstance(self.result, CompareResult):
+            return ((self.name, self.result),)
+        found = self.result.measures if self.result else ()
+        alone = len(found) == 1
+        return tuple(
+            (self.name if alone else f"{self.name}: {m.name}", m) for m in found
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class SuiteResult(Display):
+    """Everything that `compare_suite` finds.
+
+    Attributes:
+        old: name of the folder of the version in use.
+        new: the same of the version that is to replace it.
+        level: confidence level of all intervals.
+        benchmarks: each benchmark, the required ones first.
+    """
+
+    old: str
+    new: str
+    level: float
+    benchmarks: tuple[Benchmark, ...]
+
+    @property
+    def gates(self) -> tuple[GateOutcome, ...]:
+        """Outcomes of the conditions on required benchmarks."""
+        return tuple(
+            gate
+            for of in self.benchmarks
+            for gate in of.gates
+            if of.rules.tier == "required"
+        )
+
+    def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
+        """The gates of each required benchmark."""
+        needed = [of for of in self.benchmarks if of.rules.tier == "required"]
+        return [(of.name, of.gates) for of in needed]
+
+    def _sides(self) -> tuple[str, str]:
+        return self.old, self.new
+
+    def _parts(self) -> Iterator[tuple]:
+        for of in self.benchmarks:
+            for name, m in of.measures:
+                assert of.result is not None
+                yield {"benchmark": name}, of.result.examples, m.quantities, m.groups
+
+    def _verdict(self) -> list[str]:
+        return _sentences(self)
+
+    def document(self, command: str = "") -> Document:
+        """The report, with the command under its title."""
+        return _document(self, command)
+
+
+def compare_suite(
+    old: str | os.PathLike,
+    new: str | os.PathLike,
+    *,
+    suite: Suite | str | os.PathLike = Suite(),
+    level: float = 0.95,
+    confirm: Sequence[str] = (),
+    on_missing: Literal["error", "intersect"] = "error",
+) -> SuiteResult:
+    """Compares two folders of results, a benchmark at a time.
+
+    Files of both folders that have the same name are one benchmark; a time stamp and
+    what lm-evaluation-harness (`samples_`) and lighteval (`details_`) write before the
+    name are left out. A required benchmark fails if one folder lacks it or it cannot be
+    compared, if one of its gates fails, and if it falls detectably: by Holm's procedure
+    over all measures of the release.
+
+    Args:
+        old: folder of the version in use.
+        new: folder of the version that is to replace it.
+        suite: what is asked, or a file for `read_suite`; all found are required by
+            default.
+        level: confidence level of the intervals.
+        confirm: names of doubts, as in `compare`.
+        on_missing: as in `compare`.
+
+    Raises:
+        PredictionsError: a folder has no results, or two files of one name.
+        GateError: the suite cannot be read.
+    """
+    suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    folders = [_files(Path(folder)) for folder in (old, new)]
+    files = {of.file: name for name, of in suite.rules.items() if of.file}
+    found = [{files.get(p.name, name): p for name, p in f.items()} for f in folders]
+    names = dict.fromkeys((*suite.rules, *sorted({*found[0], *found[1]})))
+    shared = {"level": level, "confirm": confirm, "on_missing": on_missing}
+    compared = []
+    for name in names:
+        rules, sides = suite.of(name), [of.get(name) for of in found]
+        lacking = [Path(f).name for f, p in zip((old, new), sides) if p is None]
+        if lacking:
+            missing = f"it is missing in {' and in '.join(lacking)}"
+            compared.append(Benchmark(name, rules, None, missing))
+            continue
+        try:
+            compared.append(Benchmark(name, rules, _compared(*sides, rules, shared)))
+        except (PredictionsError, ArrayFileError, GateError) as error:
+            compared.append(Benchmark(name, rules, None, f"{error}"))
+    return SuiteResult(
+        Path(old).name, Path(new).name, level, tuple(_decided(compared, level))
+    )
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Files of results by the name of the benchmark."""
+    if not folder.is_dir():
+        raise PredictionsError(f"{folder}: this is not a folder of results")
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder).parts
+        lower = path.name.lower()
+        endings = [end for end in (*ENDINGS, ".eval") if lower.endswith(end)]
+        hidden = any(part.startswith(".") for part in inside) or len(inside) > _DEPTH
+        if hidden or not path.is_file() or not endings:
+            continue
+        if lower.startswith(_SKIPPED):
+            continue
+        stem = path.name[: -max(map(len, endings))]
+        name = _NAME.fullmatch(stem)[1]  # type: ignore[index]
+        if name in found:
+            raise PredictionsError(
+                f"{folder}: {found[name].relative_to(folder)} and "
+                f"{path.relative_to(folder)} are both called {name!r}; keep one"
+            )
+        found[name] = path
+    if not found:
+        raise PredictionsError(f"{folder}: there are no files of results in it")
+    return found
+
+
+def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
+    if rules.score is None and not has_outcomes(old):
+        return compare(old, new, gates=rules.gates, **shared)
+    if rules.score is None:
+        if rules.lower_is_better:
+            raise GateError("lower-is-better is for a score; name it")
+        return compare_outcomes(old, new, gates=rules.gates, **shared)
+    shared = shared | {"lower_is_better": [rules.score] * bool(rules.lower_is_better)}
+    try:
+        found = compare_outcomes(old, new, **shared)
+        chosen = (found[rules.score],)
+    except (PredictionsError, KeyError):  # it has no usual name
+        columns = [rules.score]
+        return compare_outcomes(
+            old, new, score_columns=columns, gates=rules.gates, **shared
+        )
+    gates = judge_measures(rules.gates, chosen)
+    return dataclasses.replace(found, measures=chosen, gates=gates)
+
+
+def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]:
+    """Each benchmark with its p, adjusted, and all its conditions."""
+    adjusted = iter(holm([m.p for of in compared for _, m in of.measures]).tolist())
+    each = [(of, tuple(next(adjusted) for _ in of.measures)) for of in compared]
+    for of, p in sorted(each, key=lambda of: of[0].rules.tier != "required"):
+        if of.result is None:
+            line = f"FAIL  {of.name}: {of.missing}"
+            lacks = GateOutcome("compared", of.name, np.nan, np.nan, False, line)
+            yield dataclasses.replace(of, gates=(lacks,))
+            continue
+        gates = tuple(
+            dataclasses.replace(
+                gate, line=gate.line.replace("  ", f"  {of.name}: ", 1), where=of.name
+            )
+            for gate in of.result.gates
+        )
+        for (name, m), adjusted_p in zip(of.measures, p, strict=True):
+            if m.change:
+                gates += (_falls(name, m, adjusted_p, level),)
+        yield dataclasses.replace(of, adjusted_p=p, gates=gates)
+
+
+def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
+    """The condition that a measure does not fall detectably."""
+    change = m[m.change]
+    worse = (change.value < 0) == m.higher_is_better and change.value != 0
+    falls = worse and p < 1 - level
+    said = with_range(change, QUANTITIES[m.change].unit)
+    word = "gets worse detectably" if falls else "does not get worse detectably"
+    line = f"{'FAIL' if falls else 'PASS'}  {name} {word}: {said}, {equals_text(p)}"
+    gate = "no detectable change for the worse"
+    return GateOutcome(gate, name, change.value, 0.0, not falls, line)
+
+
+def _sentences(result: SuiteResult) -> list[str]:
+    """How many benchmarks got worse, and which are missing."""
+    compared = [of for of in result.benchmarks if of.result is not None]
+    said = [
+        f"{count_text(len(compared))} of {count_text(len(result.benchmarks))} "
+        "benchmarks were compared; p-values are adjusted for all of them (Holm)."
+    ]
+    said += [
+        f"Advisory, not counted: {gate.line.partition('  ')[2]}"
+        for of in result.benchmarks
+        if of.rules.tier == "advisory"
+        for gate in of.gates
+        if gate.state != "pass"
+    ]
+    return said
+
+
+def _document(result: SuiteResult, command: str) -> Document:
+    rows, parts, notes = [], [], {}
+    for of in result.benchmarks:
+        state = state_of(gate.state for gate in of.gates)
+        mark = Cell(state.upper(), tone={"pass": "better"}.get(state, "worse"))
+        if of.result is None:
+            head = Cell(of.name, below=of.rules.tier)
+            rows.append((head, *[NOTHING] * 5, mark))
+            continue
+        notes |= dict.fromkeys(f"{of.name}: {line}" for line in of.result.read)
+        notes |= dict.fromkeys(remark(f"{of.name}: {n}") for n in of.result.notes)
+        for (name, m), p in zip(of.measures, of.adjusted_p, strict=True):
+            stem = m.mean if m.change else ""
+            cells = [
+                number_cell(m.quantities.get(key), QUANTITIES[key].unit)
+                if key in m.quantities
+                else NOTHING
+                for key in (f"{stem}_old", f"{stem}_new", m.change)
+            ]
+            count = count_text(of.result.examples)
+            shown = equals_text(p).removeprefix("p ").removeprefix("= ")
+            head = Cell(name, below=of.rules.tier)
+            rows.append((head, count, *cells, shown, mark))
+            parts.append(Section(name, _inside(m), detail="full"))
+    count = Column("Examples", from_width=100)
+    heads = ("Benchmark", count, "Old", "New", "Change", "p (Holm)", "")
+    gates = [(gate, "") for gate in result.gates]
+    blocks = [
+        *verdict(result, _sentences(result), list(notes), gates),
+        Section("Benchmarks", [Table(heads, rows, kind="compare")]),
+        *parts,
+        what_was_run({"Old": result.old, "New": result.new}, result.level),
+    ]
+    title = f"{result.old} → {result.new}"
+    about = f"{count_text(len(result.benchmarks))} benchmarks"
+    return Document(title, [about], blocks, command)
+
+
+def _inside(found: Measured) -> list[Block]:
+    """The blocks of one measure, its sections with their titles as lines."""
+    blocks: list[Block] = []
+    for section in sections("", found):
+        if section.blocks:
+            blocks += [Text(section.title, "soft")] * bool(section.title)
+            blocks += section.blocks
+    return blocks

@@ -1,0 +1,139 @@
+"""Releases of many benchmarks: matched, judged and shown together."""
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from churn_compare import Suite, compare_suite, read_suite
+from churn_compare.cli import main
+from churn_compare.example_ids import PredictionsError
+from churn_compare.gates import GateError
+
+SIDES = ("old", "new")
+RULES = """
+[benchmark.mmlu]
+score = "acc"
+gates = {max-nfr = "5%", min-accuracy-gain = "-20%"}
+[benchmark.latency]
+tier = "advisory"
+file = "speed.csv"
+score = "seconds"
+lower-is-better = true
+gates = {max-score-change = 0.01}
+"""
+
+
+def release(folder, version, without=(), worse=0.0, timed=True):
+    """A folder as lm-eval writes it, with a file of predictions and one of a score."""
+    inside = folder / "model"
+    inside.mkdir(parents=True)
+    for name, examples in (("mmlu", 800), ("arc", 400)):
+        if name in without:
+            continue
+        rng = np.random.default_rng(len(name))
+        right = rng.random(examples) < 0.7
+        flips = np.random.default_rng(9).random(examples) < worse * (name == "mmlu")
+        lines = [
+            json.dumps(
+                {
+                    "doc_id": i,
+                    "doc": {"q": f"{name} {i}"},
+                    "target": "A",
+                    "arguments": [],
+                }
+                | {"resps": [["A"]], "filtered_resps": ["A"], "acc": float(acc)}
+                | {"doc_hash": f"h{i}", "prompt_hash": f"h{i}", "target_hash": "t"}
+            )
+            for i, acc in enumerate(right & ~flips)
+        ]
+        path = inside / f"samples_{name}_2026-01-0{version}T10-00-00.{version}.jsonl"
+        path.write_text("\n".join(lines))
+    (inside / "results_2026-01-01T10-00-00.1.json").write_text("{}")
+    rows = "".join(f"{i},{i % 3},{i % 2}\n" for i in range(60))
+    (folder / "digits.csv").write_text("id,label,prediction\n" + rows)
+    seconds = "".join(f"{i},{1 + 0.1 * version + i % 7}\n" for i in range(60))
+    if timed:
+        (folder / "speed.csv").write_text("id,seconds\n" + seconds)
+    return folder
+
+
+def test_a_release_with_one_worse_and_one_missing(tmp_path, capsys):
+    old = release(tmp_path / "old", 1)
+    new = release(tmp_path / "new", 2, without=["arc"], worse=0.12)
+    rules = tmp_path / "suite.toml"
+    rules.write_text(RULES)
+    found = compare_suite(old, new, suite=rules)
+    states = {of.name: [g.state for g in of.gates] for of in found.benchmarks}
+    assert states == {
+        "mmlu": ["fail", "pass", "fail"],  # NFR, gain, that it falls detectably
+        "arc": ["fail"],
+        "digits": ["pass"],
+        "latency": ["fail", "fail"],
+    }
+    assert [of.name for of in found.benchmarks][-1] == "latency"  # advisory ones last
+    assert found.state == "fail" and len(found.gates) == 5
+    alone = compare_suite(old, new).benchmarks
+    p = {name: m.p for of in alone for name, m in of.measures if m.change}
+    assert p["mmlu: acc"] < 0.001 and p["digits"] == 1
+    (latency,) = (of for of in found.benchmarks if of.name == "latency")
+    assert latency.measures[0][1].lower_is_better
+    text = str(found)
+    assert "arc: it is missing in new" in text
+    assert "Advisory, not counted: latency: score change" in text.replace("\n", " ")
+    cases = ElementTree.fromstring(found.junit()).findall(".//testcase")
+    assert len(cases) == 5
+    assert {row["benchmark"] for row in found.rows()} == {"mmlu", "digits", "latency"}
+    words = ["suite", str(old), str(new), "--suite", str(rules)]
+    page = tmp_path / "release.html"
+    assert main([*words, "--html", str(page)]) == 1
+    assert "arc" in page.read_text() and "Written" in capsys.readouterr().out
+
+
+def test_equal_releases_pass(tmp_path):
+    old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
+    found = compare_suite(old, new)
+    assert found.passed and len(found.benchmarks) == 3
+    assert main(["suite", str(old), str(new)]) == 0
+
+
+def test_a_benchmark_that_cannot_be_read_fails_and_others_are_compared(tmp_path):
+    old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
+    (new / "digits.csv").write_text("id,label,prediction\n1,2\n")
+    found = compare_suite(old, new)
+    assert [g.state for of in found.benchmarks for g in of.gates].count("fail") == 1
+    (digits,) = (of for of in found.benchmarks if of.name == "digits")
+    assert digits.result is None and "digits.csv" in digits.gates[0].line
+
+
+@pytest.mark.parametrize(
+    ("rules", "error"),
+    [
+        ('tier = "needed"', 'tier must be "required" or "advisory"'),
+        ("[benchmark.a]\nscor = 1", "unknown key 'scor'; did you mean score"),
+        ("[benchmark.a]\nscore = 1", "score must be a str"),
+        ("[benchmark.a]\ngates = {max-nfx = 1}", "benchmark.a: max-nfx: unknown key"),
+        ("[benchmark.a]\ngates = 3", "gates are a table"),
+        ("benchmark = 3", "benchmarks are tables"),
+        ("a b", "not a TOML file"),
+    ],
+)
+def test_wrong_rules_are_refused(rules, error, tmp_path):
+    path = tmp_path / "suite.toml"
+    path.write_text(rules)
+    with pytest.raises(GateError, match=r"suite\.toml: .*" + error):
+        read_suite(path)
+
+
+def test_wrong_folders_are_refused(tmp_path):
+    old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
+    (new / "more").mkdir()
+    (new / "more" / "samples_mmlu.jsonl").write_text("{}")
+    with pytest.raises(PredictionsError, match="are both called 'mmlu'; keep one"):
+        compare_suite(old, new, suite=Suite())
+    with pytest.raises(PredictionsError, match="this is not a folder of results"):
+        compare_suite(old, tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PredictionsError, match="no files of results"):
+        compare_suite(old, tmp_path / "empty")
