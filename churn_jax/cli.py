@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             hint = did_you_mean(name, COMMANDS, count=1, cutoff=0.6)
             said = f"unknown command {name!r}{hint} (churn-jax -h lists them)"
             return fail(said, "churn-jax")
-        if name not in ("equations", "compare", "completion"):  # they compile nothing
+        if name not in ("equations", "compare"):  # they compile nothing
             _check_environment(argv)
             if not verbose:
                 _quiet_libraries()

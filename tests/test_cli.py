@@ -1,6 +1,5 @@
 import itertools
 import os
-import re
 import runpy
 import subprocess
 import sys
@@ -192,9 +191,7 @@ def test_libtpu_is_silent_before_a_sentence(tmp_path):
     assert done.stderr == "churn-jax: there is no file missing.npz\n"
 
 
-def test_studies_methods_and_networks_are_listed_one_a_line_by_paper(
-    capsys, monkeypatch
-):
+def test_studies_methods_and_networks_are_listed_one_a_line(capsys, monkeypatch):
     for kind in (PRESETS, METHODS, MODELS):
         monkeypatch.setattr(kind, "_registered", {})
     PRESETS.register("my_study")(PRESETS["digits"])
@@ -210,13 +207,6 @@ def test_studies_methods_and_networks_are_listed_one_a_line_by_paper(
     assert listed["my_method"].endswith("What I train.")
     assert all(len(line.split()) > 1 for line in listed.values())
 
-    def paper(name):
-        above = lines[: lines.index(listed[name])]
-        return [line for line in above if re.match("  [^ ]", line)][-1].strip()
-
-    assert paper("Codistillation").startswith("On the Reproducibility of Neural")
-    assert paper("RACT") != paper("OneToOneDistillation")
-    assert paper("my_method") == "Your own, and of installed packages"
     assert any("experiments/PAPER/presets.py:NAME" in line for line in lines)
 
 
@@ -227,21 +217,16 @@ def test_studies_methods_and_networks_are_listed_one_a_line_by_paper(
         ("sweep elodi-digits", "elodi"),
         ("stream clicks:gated", "covariance_1_s1"),
         ("study own", "codistill_ce"),
-        ("plan clicks", "covariance_1_s1"),
-        ("study --config a.toml --epochs 3", "elodi"),
+        ("study digits --method MinimumEntropy", "minimum_entropy"),
     ],
 )
-def test_the_rows_of_a_preset_are_listed(words, name, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.toml").write_text("preset = 'elodi-digits'")
+def test_the_rows_of_a_preset_are_listed(words, name, capsys):
     assert main([*words.split(), "--list"]) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert name in rows
 
 
-def test_equations_has_help_and_takes_no_words(capsys):
-    with pytest.raises(SystemExit):
-        main(["equations", "-h"])
-    assert "every equation of the papers" in capsys.readouterr().out
+def test_equations_takes_no_words(capsys):
+    assert main(["equations", "-h"]) == 0
     assert main(["equations", "Eq. 9"]) == 2
     assert "Eq. 9" in capsys.readouterr().err

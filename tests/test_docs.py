@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import json
 import re
 import shlex
 import sys
@@ -23,9 +24,10 @@ from churn_compare.verdict import sentences
 from churn_jax import losses
 from churn_jax.cli import main
 from churn_jax.command import COMMANDS
-from churn_jax.command.study import _parse
+from churn_jax.configuration import to_json
 from churn_jax.data.tables.schema import TableSchema
 from churn_jax.reports import QUANTITIES
+from churn_jax.studies import preset
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -316,12 +318,12 @@ def test_the_commands_of_a_page_have_real_options(page, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     Path("experiments").symlink_to(ROOT / "experiments")
-    Path("study.toml").write_text('preset = "digits"')
+    Path("study.json").write_text(json.dumps(to_json(preset("digits"))))
     start = r"^ *(?:- )?(?:run: |srun )?churn-(?:jax |(?=compare ))([^>#\n]*)"
     for block in blocks(page, "sh") + blocks(page, "yaml"):
         for command in re.findall(start, block.replace("\\\n", ""), re.M):
             # Defaults of the first are in a study's folder; the others have no options.
-            if command.startswith(("completion", "equations |")):
+            if command.startswith("equations |"):
                 continue
             with pytest.raises(Parsed):
                 main(shlex.split(command))
@@ -334,10 +336,6 @@ def test_the_toml_of_the_pages_is_read(tmp_path):
             path.write_text(gates)
             assert len(read_gates(path)) == count
     assert [waiver.id for waiver in read_waivers(path)] == ["1118"]
-    (study,) = blocks(DOCS / "how_to" / "studies.md", "toml")
-    (tmp_path / "study.toml").write_text(study)
-    config, options = _parse(["--config", str(tmp_path / "study.toml")])
-    assert (config.train.optimizer.name, len(options.only)) == ("adam", 2)
     (schema,) = blocks(DOCS / "how_to" / "streams.md", "toml")
     (tmp_path / "schema.toml").write_text(schema)
     assert TableSchema.load(tmp_path / "schema.toml").label == "clicked"
@@ -356,8 +354,8 @@ def test_every_option_stands_in_the_section_of_its_command(filled_in):
     words = importlib.import_module("command_line").words
     sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## )", page, re.M | re.S))
     assert set(sections) == set(COMMANDS)
-    assert {"--mesh", "--train.epochs", "--epochs", "--no-fresh"} <= {*words("study")}
-    for command in set(COMMANDS) - {"completion", "equations"}:
+    assert {"--mesh", "--epochs", "--no-fresh"} <= {*words("study")}
+    for command in set(COMMANDS) - {"equations"}:
         said = set(re.findall(r"--[a-z][\w.-]*\w", sections[command]))
         assert set(words(command)) <= said, command
     assert "| 130 | stopped by Ctrl-C" in page

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from churn_jax.command.study import _parse
+from churn_jax.command.study import read_study
 from tests.test_source import requirement, settings_of
 
 ROOT = Path(__file__).parents[1]
@@ -57,11 +57,11 @@ def test_a_recipe_is_sound_shell(recipe):
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
 def test_the_command_of_a_recipe_has_real_options(recipe):
     (words,) = studies(dry(recipe))
-    config, options = _parse(words[1:])
+    config, options = read_study(words[1:])
     name = words[1].partition("experiments/reproducibility/presets.py:")[2]
     assert config.name == name.replace("_", "-") and options.out.name == name
     given = studies(dry(recipe, PRESET="digits", MESH="replica=2", OUT="/it's x/y"))[0]
-    config, options = _parse(given[1:])
+    config, options = read_study(given[1:])
     assert config.name == "digits" and str(options.out) == "/it's x/y"
     if recipe.name != "workstation_gpu.sh":
         assert config.train.mesh.replica == 2
@@ -88,7 +88,7 @@ def test_a_mesh_has_all_chips_of_the_slice(name):
     """The compiler refuses to leave some of a large slice out, and they cost too."""
     text = dry(ROOT / "experiments" / "launch" / "recipes" / name)
     (chips,) = set(re.findall(r"v5litepod-(\d+)", text))
-    config, _ = _parse(studies(text)[0][1:])
+    config, _ = read_study(studies(text)[0][1:])
     assert config.train.mesh.size == int(chips)
 
 

@@ -15,13 +15,13 @@ COMMANDS = {
     "data": "prepare a TFDS data set for reading without TensorFlow",
     "equations": "list equation -> function -> file:line",
     "doctor": "versions, devices, mesh, and whether this machine repeats a run",
-    "completion": "print a completion script for bash, zsh or fish",
 }
 
 
 def command_named(name: str) -> Callable[[Sequence[str]], int]:
     """The function of a sub-command, from its words to its exit code."""
     # Each is a function of the module of its name, which is imported only now.
-    homes = {"report": f"{__name__}.study", "compare": "churn_compare.cli"}
-    home = homes.get(name, f"{__name__}.{name}")
+    homes = {"report": "study", "equations": "listing"}
+    home = f"{__name__}.{homes.get(name, name)}"
+    home = "churn_compare.cli" if name == "compare" else home
     return getattr(importlib.import_module(home), name)

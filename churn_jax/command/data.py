@@ -32,7 +32,7 @@ class Arguments:
 
 def data(argv: Sequence[str]) -> int:
     """Prepares the set and prints what it holds."""
-    parsed = read_options(Arguments, argv, prog="churn-jax data")
+    parsed = read_options(Arguments, argv, command="churn-jax data")
     from churn_jax.data import prepare, write_npz
 
     folders = {"data_dir": parsed.data_dir, "manual_dir": parsed.manual_dir}

@@ -64,7 +64,7 @@ class Arguments:
 
 def doctor(argv: Sequence[str]) -> int:
     """Prints what it finds; 0 when the launches agree bit by bit, else 1."""
-    parsed = read_options(Arguments, argv, prog="churn-jax doctor")
+    parsed = read_options(Arguments, argv, command="churn-jax doctor")
     if parsed.launches < 2 or parsed.updates < 1:
         raise ValueError("doctor needs at least two launches and one update")
     from churn_jax.studies.presets import preset
@@ -130,7 +130,7 @@ def _machine() -> Facts:
             "hardware": hardware(),
             "backend": jax.default_backend(),
             "devices": ", ".join(map(str, jax.devices())),
-            "mesh": f"up to replica={count},member=1,data=1 (--train.mesh.*)",
+            "mesh": f"up to replica={count},member=1,data=1 (--mesh.*)",
             "compilation cache": str(jax.config.values["jax_compilation_cache_dir"]),
         }
     )

@@ -1,49 +1,26 @@
-"""`--list`: all that has a name on the command line, one a line, by paper."""
+"""`--list`: all that has a name on the command line; and `churn-jax equations`."""
 
 import inspect
-import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from churn_jax.command.options import OWN, SHORT_FORMS, method_rows, written_out
-from churn_jax.command.study_file import with_file
+from churn_jax.command.options import OWN, flat, method_rows
 from churn_jax.registry import Registry, dotted_name, module_of_file
 
-_PAPERS = {
-    "reproducibility": "On the Reproducibility of Neural Network Predictions "
-    "(Bhojanapalli et al., 2021)",
-    "anti-distillation": "Anti-Distillation: Improving Reproducibility of Deep "
-    "Networks (Shamir and Coviello, 2020)",
-    "diversity": "Diversity Matters When Learning From Ensembles (Nam et al., 2021)",
-    "elodi": "ELODI: Ensemble Logit Difference Inhibition for Positive-Congruent "
-    "Training (Zhao et al., 2023)",
-    "": "Your own, and of installed packages",
-}
-_TAG = re.compile(r"^\s*\[([a-z-]+)\] ", re.M)  # of a line of References
 
-
-def print_list(command: str, argv: Sequence[str]) -> int:
-    """Prints all there is, the rows of presets or the studies of a file; returns 0."""
-    words, _ = with_file([word for word in argv if word != "--list"], SHORT_FORMS)
-    names = _values(words)
-    if names and names[0].endswith(".py"):
-        found = {name: config.title for name, config in studies_in(names[0]).items()}
-        print("\n".join(_table(found)))
-    elif names:
-        rows = [row for name in names for row in rows_of(command, name)]
-        words = written_out(words)
-        if "--method" in words:
-            rows += method_rows(_values(words[words.index("--method") + 1 :]))
-        print("\n".join(_table({row.name: row.label for row in rows})))
+def print_list(command: str, options: Any) -> int:
+    """Prints all there is, the rows of a preset or the studies of a file; returns 0."""
+    name = options.preset
+    if name.endswith(".py"):
+        lines = {name: config.title for name, config in studies_in(name).items()}
+    elif name:
+        rows = [*rows_of(command, name), *method_rows(flat(options.method))]
+        lines = {row.name: row.label for row in rows}
     else:
         print("\n".join(_everything()))
+        return 0
+    print("\n".join(_table(lines, "")))
     return 0
-
-
-def _values(words: Sequence[str]) -> list[str]:
-    """The words before the next option."""
-    return list(itertools.takewhile(lambda word: not word.startswith("-"), words))
 
 
 def rows_of(command: str, name: str) -> Sequence[Any]:
@@ -92,42 +69,33 @@ def _everything() -> Iterator[str]:
     from churn_jax.studies.streams import STREAM_PRESETS
     from churn_jax.training.loggers import LOGGERS
 
-    yield "Studies: churn-jax study NAME (small: NAME:tiny; its rows: NAME --list)"
-    yield ""
-    own = {OWN: "a recipe for your own data, their kind and size (--data)"}
-    titles = {name: PRESETS[name]().title for name in PRESETS}
-    yield from _table(titles | own, "    ")
-    yield "  Of the papers: experiments/PAPER/presets.py:NAME (the file --list)"
-    yield from ("", "Streams of clicks: churn-jax stream NAME", "")
-    yield from _table({k: make().title for k, make in STREAM_PRESETS.items()}, "    ")
-    yield from (
-        "",
-        "Methods: --method NAME adds a row to a study, unless it needs a teacher",
-    )
-    lines = dict(described(METHODS, METHODS))
-    for paper in _PAPERS:
-        found = {k: v for k, v in lines.items() if _paper(METHODS[k]) == paper}
-        yield from _group(paper, found)
-    yield from ("", "Networks: --model NAME", "")
-    own = [name for name in MODELS if name not in NETWORKS]
-    yield from _table({**NETWORKS, **dict(described(MODELS, own))}, "    ")
-    yield from ("", "Optimisers: --optimizer NAME", "")
+    def others(kind: Registry, known: Mapping[str, str]) -> dict[str, str]:
+        # Without JAX, which those of the package would import.
+        return dict(described(kind, [name for name in kind if name not in known]))
+
     rules = {"sgd": "with momentum", "adam": "Adam, AdamW", "adagrad": "AdaGrad"}
-    own = [name for name in OPTIMIZERS if name not in rules]
-    yield from _table({**rules, **dict(described(OPTIMIZERS, own))}, "    ")
-    yield from ("", "Loggers: --log NAME", "")
-    yield from _table(dict(described(LOGGERS, LOGGERS)), "    ")
-    yield ""
+    parts = {
+        "Studies: churn-jax study NAME (small: NAME:tiny; its rows: NAME --list)": {
+            **{name: PRESETS[name]().title for name in PRESETS},
+            OWN: "a recipe for your own data, their kind and size (--data)",
+        },
+        "Streams of clicks: churn-jax stream NAME": {
+            name: make().title for name, make in STREAM_PRESETS.items()
+        },
+        "Methods: --method NAME adds a row to a study, unless it needs a teacher": dict(
+            described(METHODS, METHODS)
+        ),
+        "Networks: --model NAME": {**NETWORKS, **others(MODELS, NETWORKS)},
+        "Optimisers: --optimizer NAME": {**rules, **others(OPTIMIZERS, rules)},
+        "Loggers: --log NAME": dict(described(LOGGERS, LOGGERS)),
+    }
+    for title, lines in parts.items():
+        yield from (title, "", *_table(lines), "")
+    yield "Of the papers: experiments/PAPER/presets.py:NAME (the file --list)."
     yield "Also package.module:name or FILE.py:name (docs/how_to/own_method.md)."
 
 
-def _group(paper: str, lines: Mapping[str, str]) -> Iterator[str]:
-    if lines:
-        yield from ("", f"  {_PAPERS[paper]}")
-        yield from _table(lines, "    ")
-
-
-def _table(lines: Mapping[str, str], indent: str = "") -> list[str]:
+def _table(lines: Mapping[str, str], indent: str = "    ") -> list[str]:
     width = max(map(len, lines), default=0)
     return [f"{indent}{name:{width}}  {line}" for name, line in lines.items()]
 
@@ -143,6 +111,11 @@ def described(kind: Registry, names: Iterable[str]) -> Iterator[tuple[str, str]]
         yield name, said or dotted_name(value)
 
 
-def _paper(method: type) -> str:
-    tag = _TAG.search(vars(method).get("__doc__") or "")
-    return tag[1] if tag and tag[1] in _PAPERS else ""
+def equations(argv: Sequence[str]) -> int:
+    """Prints every equation of the papers with its function, file and line."""
+    from churn_jax.equations import print_equations
+
+    if argv and argv[0] not in ("-h", "--help"):
+        raise ValueError(f"equations takes no words; got {argv[0]}")
+    print("usage: churn-jax equations") if argv else print_equations()
+    return 0

@@ -1,168 +1,256 @@
-"""Options of the commands, applied to presets."""
+"""Options of the commands that take a study, and the study that they make of a preset.
+
+A command has a class of the options that are used most, which `-h` shows, and one of
+all that it takes, which `--help-all` shows. Every other setting of a study is set by
+its path in the record (`--print-config`): `--set train.optimizer.momentum=0`.
+"""
 
 import dataclasses
+import inspect
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import tyro
 
 from churn_compare import option_list
+from churn_jax.command.launch import Launch
+from churn_jax.configuration.codec import replaced, to_json, with_texts
+from churn_jax.configuration.training import MeshShape
 
-if TYPE_CHECKING:
-    from churn_jax.command.study_file import StudyFile
-
-
-# Short forms of the options that are used most.
-SHORT_FORMS = {
-    "--data": "--data.name",
-    "--data-dir": "--data.data-dir",
-    "--manual-dir": "--data.manual-dir",
-    "--model": "--model.name",
-    "--optimizer": "--train.optimizer.name",
-    "--replicas": "--train.replicas",
-    "--epochs": "--train.epochs",
-    "--batch-size": "--train.batch-size",
-    "--mapping": "--train.mapping",
-    "--seed": "--train.seeds.base",
-}
-
-LISTS = ("--set", "--only", "--method", "--log")  # options of several texts
 OWN = "own"  # the study without a preset
-SHORT_FORMS_HELP = (
-    f"Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,member=2,data=1."
-)
-
-
 T = TypeVar("T")
+Words = tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]]
+Preset = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PRESET")]
+
+# Options that are settings of a study, by their path in its record.
+SETTINGS = {
+    "data": "data.name",
+    "data_dir": "data.data_dir",
+    "manual_dir": "data.manual_dir",
+    "train_size": "data.train_size",
+    "validation": "data.validation",
+    "model": "model.name",
+    "optimizer": "train.optimizer.name",
+    "learning_rate": "train.optimizer.learning_rate",
+    "replicas": "train.replicas",
+    "epochs": "train.epochs",
+    "batch_size": "train.batch_size",
+    "mapping": "train.mapping",
+    "seed": "train.seeds.base",
+    "mesh": "train.mesh",
+    "predictions": "evaluation.predictions",
+}
+# Parts of a record of which `--set` names a setting; other words are rows.
+_PARTS = ("data", "model", "train", "evaluation")
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What is trained: a preset, and what is changed of it.
+
+    Attributes:
+        preset: a built-in study, FILE.py:NAME, a study.json, or `own` for your own
+            data; `:tiny` after it is a form for a first look.
+        data: the data set: `digits`, a TFDS name, an .npz, a folder of texts, or
+            `package.module:function` of your own.
+        model: the network: a name of `--list`, or your own as `package.module:name`.
+        optimizer: `sgd`, `adam`, `adagrad`, or your own such as `optax:lion`.
+        epochs: passes over the training set.
+        batch_size: examples per update and replica.
+        seed: of the study.
+        method: add rows of these methods with their default coefficients: names as in
+            `churn_jax.methods`, or your own as `package.module:Class`.
+        set: change coefficients and settings, for example `codistill_skl.beta=0.2`,
+            `train.optimizer.momentum=0` or `data.image_size=128`.
+    """
+
+    preset: Preset = ""
+    data: str = ""
+    model: str = ""
+    optimizer: str = ""
+    epochs: int | None = None
+    batch_size: int | None = None
+    seed: int | None = None
+    method: Words = ()
+    set: Words = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class AllOfStudy(Study):
+    """What is used less.
+
+    Attributes:
+        list: list what has a name, or the rows of a preset, and stop.
+        print_config: print the study's record and stop; a preset may be such a file.
+        learning_rate: its peak.
+        train_size: cut the training set to so many examples.
+        validation: examples held out of training, a count or a share.
+        data_dir: where TFDS keeps prepared sets.
+        manual_dir: where TFDS looks for files downloaded by hand.
+        mesh: devices along the axes, such as `replica=4,member=2,data=1`.
+        mapping: how the replicas of one device are computed: `vmap`, `unroll`, `loop`,
+            `auto` or `tune`.
+    """
+
+    list: bool = False
+    print_config: bool = False
+    learning_rate: float | None = None
+    train_size: int | None = None
+    validation: int | float | None = None
+    data_dir: str | None = None
+    manual_dir: str | None = None
+    mesh: str = ""
+    mapping: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """Where a command leaves what it trains.
+
+    Attributes:
+        out: folder of the artefacts; default `runs/NAME`. The same folder goes on where
+            it was left.
+        minutes: save and stop after this many minutes, with exit code 3 if something is
+            left to do; the same command goes on.
+    """
+
+    out: Path | None = None
+    minutes: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class AllOfFolder(Folder):
+    """How it is trained.
+
+    Attributes:
+        fresh: move what is in the folder aside and start again.
+        quiet: show no progress, only warnings and the report.
+        log: where metrics go in addition to metrics.jsonl: tensorboard, csv, wandb,
+            mlflow, or your own as `package.module:Class`; without a word, nowhere.
+        launch: how several processes find each other.
+    """
+
+    fresh: bool = False
+    quiet: bool = False
+    log: tuple[str, ...] = ("tensorboard",)
+    launch: Launch = Launch()
 
 
 def read_options(
-    cls: type[T],
-    argv: Sequence[str],
-    *,
-    prog: str,
-    description: str | None = None,
-    file: "StudyFile | None" = None,
+    cls: type[T], argv: Sequence[str], *, command: str, used: type | None = None
 ) -> T:
-    """An instance of `cls`, whose fields are options.
+    """An instance of `cls`, whose fields are options; `-h` shows those of `used`."""
+    words = ["-h" if word == "--help-all" else word for word in argv]
+    if used is not None and {"-h", "--help"} & {*argv}:
+        about = inspect.cleandoc(used.__doc__ or "").partition("Attributes:")[0].strip()
+        every = len(option_list.options_of(cls))
+        about += f"\n\n`--help-all` shows all {every} options."
+        option_list.read_options(used, ["-h"], prog=command, description=about)
+    return option_list.read_options(cls, words, prog=command)
 
-    The words of a `file` are in `argv`; their names and types are checked first.
+
+def flat(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """The values of an option that may be repeated."""
+    return tuple(word for several in words for word in several)
+
+
+def named(options: Any, command: str, presets: Mapping[str, Any]) -> str:
+    """The preset of a command.
+
+    Raises:
+        ValueError: there is none.
     """
-    if file is not None and option_list.ASK not in argv:
-        file.check(cls)
-    return option_list.read_options(
-        cls, argv, prog=prog, description=description, short_forms=SHORT_FORMS
-    )
-
-
-def preset_first(
-    command: str, argv: Sequence[str], names: Sequence[str], hint: str = ""
-) -> tuple[str, list[str]]:
-    """The preset that is named first, and the other words; help is of the first one."""
-    words = list(argv)
-    if words[:1] in (["-h"], ["--help"]):
-        words = [names[0], *words]
-    if not words or words[0].startswith("-"):
+    if not options.preset:
+        names = ", ".join([*presets][:3])
         raise ValueError(
-            f"{command} needs the name of a preset{hint}: {', '.join(names)}"
+            f"{command} needs the name of a preset, such as {names} ({command} --list)"
         )
-    return words[0], words[1:]
+    return options.preset
 
 
-def written_out(
-    argv: Sequence[str], short_forms: Mapping[str, str] = SHORT_FORMS
-) -> list[str]:
-    """Short options written out, `--mesh replica=4,data=2` as an option per axis."""
-    words: list[str] = []
-    rest = iter(argv)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name == "--mesh":
-            from churn_jax.configuration.training import MeshShape
+def study_of(options: AllOfStudy, command: str) -> Any:
+    """The `StudyConfig` of a preset, or of a recipe for the data, with the options."""
+    from churn_jax.studies.presets import PRESETS, preset
 
-            shape = MeshShape.parse(value if equals else next(rest, ""))
-            for axis, size in dataclasses.asdict(shape).items():
-                words += [f"--train.mesh.{axis}", str(size)]
-        else:
-            words.append(short_forms.get(name, name) + equals + value)
-    return _joined(words)
-
-
-def _joined(words: Sequence[str]) -> list[str]:
-    """An option that is given several times as one, of which tyro takes the last."""
-    rest: list[str] = []
-    values: dict[str, list[str]] = {}
-    at = rest
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name in LISTS:
-            at = values.setdefault(name, [])
-            at += [value] * bool(equals)
-        elif word.startswith("--"):
-            at = rest
-            at.append(word)
-        else:
-            at.append(word)
-    return [*rest, *(w for name, found in values.items() for w in (name, *found))]
-
-
-def chosen(name: str, words: Sequence[str], read: Callable[[Any, Sequence[str]], Any]):
-    """`(StudyConfig, options)` of a preset, or of a recipe for the data in `words`."""
+    name, given = named(options, command, PRESETS), settings_of(options)
+    if command == "sweep" and options.mesh:  # shards seeds x values, not replicas
+        given.append(("train.replicas", MeshShape.parse(options.mesh).replica))
     if name != OWN:
-        from churn_jax.studies import preset
+        return configured(preset(name), given, options)
+    from churn_jax.studies.own_data import data_facts, described, own_study, unknown
 
-        config = preset(name)
-        options = read(config, words)
-        return configured(config, options), options
-    from churn_jax.studies.own_data import (
-        ANY,
-        data_facts,
-        described,
-        own_study,
-        unknown,
+    def early(pair: tuple[str, Any]) -> bool:
+        return pair[0].startswith(("data.", "model."))
+
+    asked = replaced(unknown(), filter(early, given))
+    asked = with_texts(asked, filter(early, assignments(options)[0]))
+    facts, lengths = data_facts(asked.data), (options.epochs, options.batch_size)
+    epochs, batch_size = (length or 0 for length in lengths)
+    recipe = own_study(
+        asked.data, facts, model=asked.model, epochs=epochs, batch_size=batch_size
     )
-
-    plain = [word for word in words if word not in ("-h", "--help")]
-    asked = read(unknown(ANY), plain)
-    if not asked.data.name and len(words) != len(plain):
-        read(unknown(), words)
-    given = {
-        length: getattr(asked.train, length) % ANY
-        for length in ("epochs", "batch_size")
-    }
-    facts = data_facts(asked.data)
-    config = own_study(asked.data, facts, model=asked.model, **given)
-    options = read(config, words)
-    return described(config, configured(config, options), facts), options
+    return described(recipe, configured(recipe, given, options), facts)
 
 
-def configured(config, options: Any):
-    """The preset with the options' data, network, training, methods and numbers."""
-    from churn_jax.studies.provenance import derived
-
-    model = options.model
-    if (
-        model.name != config.model.name
-    ):  # settings of the other network do not carry over
-        own = {
-            field: empty
-            for field, empty in (("features", ()), ("init", ""))
-            if getattr(model, field) == getattr(config.model, field)
-        }
-        model = dataclasses.replace(model, **own)
-    further = options.train.seeds.base - config.train.seeds.base
-    changed = dataclasses.replace(
-        config,
-        data=options.data,
-        model=model,
-        train=options.train,
-        methods=tuple(_reseeded(spec, further) for spec in config.methods),
-    )
-    changed = derived(config, changed)
-    rows = (*changed.methods, *method_rows(options.method))
-    return with_coefficients(dataclasses.replace(changed, methods=rows), options.set)
+def settings_of(
+    options: Any, settings: Mapping[str, str] = SETTINGS
+) -> list[tuple[str, Any]]:
+    """The settings that options give, as path and value; texts of `--set` are read."""
+    given = [(p, getattr(options, o, None)) for o, p in settings.items()]
+    found: list[tuple[str, Any]] = [(p, v) for p, v in given if v not in (None, "")]
+    return [
+        (path, MeshShape.parse(value) if path == "train.mesh" else value)
+        for path, value in found
+    ]
 
 
-def _reseeded(spec, further: int):
+def assignments(options: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """`--set` as pairs of path and text: of settings, and of coefficients of rows."""
+    pairs = []
+    for word in flat(options.set):
+        path, equals, text = word.partition("=")
+        if not equals:
+            raise ValueError(
+                "--set takes method.coefficient=value or a setting such as "
+                f"train.epochs=3; got {word!r}"
+            )
+        pairs.append((path.strip(), text.strip()))
+    settings = [pair for pair in pairs if pair[0].partition(".")[0] in _PARTS]
+    return settings, [pair for pair in pairs if pair not in settings]
+
+
+def configured(config: T, given: Sequence[tuple[str, Any]], options: Any) -> T:
+    """A study with the settings and rows that options give."""
+    before: Any = config
+    texts, numbers = assignments(options)
+    changes = [*given]
+    if dict(given).get("model.name", "") not in ("", getattr(before.model, "name", "")):
+        changes = [("model.features", ()), ("model.init", ""), *changes]
+    changed: Any = with_texts(replaced(before, changes), texts)
+    if further := changed.train.seeds.base - before.train.seeds.base:
+        rows = tuple(_reseeded(spec, further) for spec in changed.methods)
+        changed = dataclasses.replace(changed, methods=rows)
+    if hasattr(before, "notes"):
+        from churn_jax.studies.presets import derived
+
+        changed = derived(before, changed)
+        rows = (*changed.methods, *method_rows(flat(options.method)))
+        changed = dataclasses.replace(changed, methods=rows)
+    for path, text in numbers:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"--set {path} takes a finite number; got {text!r}")
+        changed = changed.with_coefficient(path, number)
+    return changed
+
+
+def _reseeded(spec: Any, further: int) -> Any:
     """The row with its own seed, if it has one, as far from the study's as before."""
     moved = tuple(
         (path, value + further if path == "seeds.base" else value)
@@ -171,31 +259,19 @@ def _reseeded(spec, further: int):
     return dataclasses.replace(spec, train=moved)
 
 
-def method_rows(names: Sequence[str]):
+def method_rows(names: Sequence[str]) -> tuple[Any, ...]:
     """A row for each method of `--method`, with default coefficients."""
     from churn_jax.configuration.rows import MethodSpec, row_name
     from churn_jax.methods.base import METHODS
 
-    rows = []
-    for name in names:
-        found = METHODS.find(name)
-        rows.append(MethodSpec(row_name(found.__name__), found.__name__, found()))
-    return tuple(rows)
+    found = [METHODS.find(name) for name in names]
+    return tuple(MethodSpec(row_name(m.__name__), m.__name__, m()) for m in found)
 
 
-def with_coefficients(config, assignments: Sequence[str]):
-    """The preset with the coefficients of `--set`, such as `codistill_ce.beta=0.2`."""
-    for assignment in assignments:
-        path, equals, value = assignment.partition("=")
-        if not equals:
-            raise ValueError(
-                f"--set takes method.coefficient=value; got {assignment!r}"
-            )
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"--set {path} takes a finite number; got {value!r}")
-        config = config.with_coefficient(path.strip(), number)
-    return config
+def print_if_asked(options: Any, config: Any) -> None:
+    """With `--print-config`, prints the study's record and exits as -h does."""
+    if options.print_config:
+        for row in getattr(options, "only", ()):
+            config.spec(row)
+        print(json.dumps(to_json(config), indent=2))
+        raise SystemExit(0)

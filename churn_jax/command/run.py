@@ -1,51 +1,28 @@
 """One launch of a command that trains: the folder, progress, stopping, the report."""
 
-import dataclasses
 import shlex
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from churn_compare.escaping import printable
-from churn_jax.command.launch import Launch, connect, ending_at_once, wait_for_all
+from churn_jax.command.launch import connect, ending_at_once, wait_for_all
 from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
-from churn_jax.command.study_file import FileOptions
 from churn_jax.training.progress import COMPILING, Work
 
 
-@dataclasses.dataclass(frozen=True)
-class Launched(FileOptions):
-    """Options of a command that trains into a folder.
-
-    Attributes:
-        out: folder of the artefacts. The same folder goes on where it was left.
-        fresh: move what is in the folder aside and start again.
-        minutes: save and stop after this many minutes, with exit code 3 if something is
-            left to do; the same command goes on.
-        quiet: show no progress, only warnings and the report.
-        log: where metrics go in addition to metrics.jsonl: tensorboard, csv, wandb,
-            mlflow, or your own as `package.module:Class`; without a word, nowhere.
-        launch: how several processes find each other.
-    """
-
-    out: Path = Path("runs")
-    fresh: bool = False
-    minutes: float | None = None
-    quiet: bool = False
-    log: tuple[str, ...] = ("tensorboard",)
-    launch: Launch = Launch()
-
-
 def run_command(
-    options: Launched,
+    options: Any,
     command: str,
     *,
     progress: Callable[..., Any],
     train: Callable[..., Any],
     show: Callable[..., Any],
 ) -> int:
-    """Trains into `options.out` and reports; returns the exit code."""
+    """Trains into `options.out` and reports; returns the exit code.
+
+    `options` are an `AllOfFolder` with its folder.
+    """
     # `train(progress, **told)` is called after the processes are connected, so it may
     # import what needs them; `show(folder, seconds)` by process 0 alone.
     process = connect(options.launch)
@@ -60,7 +37,7 @@ def run_command(
         return _run(process, options, command, progress, train, show)
 
 
-def _run(process: int, options: Launched, command: str, progress, train, show) -> int:
+def _run(process: int, options: Any, command: str, progress, train, show) -> int:
     import jax
 
     from churn_jax.training.run import Interrupted

@@ -6,94 +6,108 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import tyro
+
 from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
-    preset_first,
+    AllOfFolder,
+    Preset,
+    Words,
+    configured,
+    named,
+    print_if_asked,
     read_options,
-    with_coefficients,
-    written_out,
+    settings_of,
 )
-from churn_jax.command.run import Launched, run_command
+from churn_jax.command.run import run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display, Work
 
-SHORT_FORMS = {
-    "--data": "--data.source",
-    "--schema": "--data.schema",
-    "--holdout": "--data.holdout",
-    "--group": "--data.group",
-    "--data-dir": "--data.data-dir",
-    "--examples": "--data.examples",
-    "--optimizer": "--train.optimizer.name",
-    "--replicas": "--train.replicas",
-    "--batch-size": "--train.batch-size",
-    "--window": "--train.window",
-    "--seed": "--train.seeds.base",
+SETTINGS = {
+    "data": "data.source",
+    "schema": "data.schema",
+    "holdout": "data.holdout",
+    "group": "data.group",
+    "data_dir": "data.data_dir",
+    "examples": "data.examples",
+    "optimizer": "train.optimizer.name",
+    "learning_rate": "train.optimizer.learning_rate",
+    "replicas": "train.replicas",
+    "batch_size": "train.batch_size",
+    "window": "train.window",
+    "seed": "train.seeds.base",
+    "mesh": "train.mesh",
+    "warm_share": "warm_share",
 }
 
 
-def _arguments(config):
-    """The options as a dataclass whose defaults are the preset's."""
-    from churn_jax.configuration.streams import StreamConfig
-    from churn_jax.studies.streams import StreamData, TowerConfig
+@dataclasses.dataclass(frozen=True)
+class Arguments(AllOfFolder):
+    """Trains click models in one pass over a stream and scores before it learns.
 
-    @dataclasses.dataclass(frozen=True)
-    class Arguments(Launched):
-        """Options of a stream study.
+    Attributes:
+        preset: a built-in stream or FILE.py:NAME, with the forms `:summed`, `:init`,
+            `:warm`, `:gated` and `:tiny`.
+        data: `synthetic`, a table or folder of tables in time order, or
+            `tfds:NAME/SPLIT`.
+        schema: what the columns mean: a name or a `.toml` file.
+        holdout: share of the examples that is never learned and scored at the end.
+        group: column whose values are held out together.
+        data_dir: where TFDS keeps prepared sets.
+        examples: stop after so many.
+        optimizer: `adagrad` or `sgd`.
+        learning_rate: of all rows.
+        replicas: runs of every row.
+        batch_size: examples per update and replica.
+        window: examples inside which replicas differ in order.
+        seed: of the study.
+        mesh: devices along the replica axis, such as `replica=4`.
+        warm_share: share of the stream in which all replicas are one model, if that is
+            longer than `train.warm_examples`.
+        only: train these rows only.
+        set: change coefficients and settings, for example `correlation_1_s1.strength=2`
+            or `model.features=8,8`.
+        list: list what has a name, or the rows of a preset, and stop.
+        print_config: print the study's record and stop.
+    """
 
-        Attributes:
-            only: train these rows only.
-            set: change coefficients, for example `correlation_1_s1.strength=2`.
-            warm_share: share of the stream in which all replicas are one model, if
-                that is longer than `train.warm_examples`.
-            data: the stream.
-            model: the click model.
-            train: how all rows are trained.
-        """
+    preset: Preset = ""
+    data: str = ""
+    schema: str = ""
+    holdout: float | None = None
+    group: str = ""
+    data_dir: str | None = None
+    examples: int | None = None
+    optimizer: str = ""
+    learning_rate: float | None = None
+    replicas: int | None = None
+    batch_size: int | None = None
+    window: int | None = None
+    seed: int | None = None
+    mesh: str = ""
+    warm_share: float | None = None
+    only: tuple[str, ...] = ()
+    set: Words = ()
+    method: tyro.conf.Suppress[Words] = ()
+    list: bool = False
+    print_config: bool = False
 
-        out: Path = Path("runs") / config.name
-        only: tuple[str, ...] = ()
-        set: tuple[str, ...] = ()
-        warm_share: float = config.warm_share
-        data: StreamData = config.data
-        model: TowerConfig = config.model
-        train: StreamConfig = config.train
 
-    return Arguments
-
-
-def read_stream(argv: Sequence[str]):
+def read_stream(argv: Sequence[str]) -> tuple[Any, Arguments]:
     """`(StreamStudyConfig, options)` from the command line."""
     from churn_jax.studies.streams import STREAM_PRESETS, stream_preset
-    from churn_jax.studies.streams.presets import FORMS
 
-    names = tuple(STREAM_PRESETS)
-    argv, file = with_file(argv, SHORT_FORMS)
-    name, words = preset_first("stream", argv, names)
-    config = stream_preset(name)
-    forms = ", ".join(f":{form}" for form in FORMS)
-    options = read_options(
-        _arguments(config),
-        written_out(words, SHORT_FORMS),
-        prog=f"churn-jax stream {name}",
-        description=f"{config.title}. Presets: {', '.join(names)}, each with the forms "
-        f"{forms}. Short forms: {', '.join(SHORT_FORMS)}, --mesh replica=4,data=1.",
-        file=file,
-    )
+    options = read_options(Arguments, argv, command="churn-jax stream")
+    if options.list:
+        return None, options
+    config = stream_preset(named(options, "stream", STREAM_PRESETS))
     check_minutes(options.minutes)
     as_loggers(options.log)
-    config = dataclasses.replace(
-        config,
-        data=options.data,
-        model=options.model,
-        train=options.train,
-        warm_share=options.warm_share,
-    )
-    config = with_coefficients(config, options.set)
-    print_if_asked(name, options, config)
-    return config, options
+    config = configured(config, settings_of(options, SETTINGS), options)
+    print_if_asked(options, config)
+    out = options.out or Path("runs") / config.name
+    return config, dataclasses.replace(options, out=out)
 
 
 class StreamProgress(Display):
@@ -147,16 +161,15 @@ def _stretch(progress: Any) -> str:
 
 def stream(argv: Sequence[str]) -> int:
     """Trains, scores and reports; returns the exit code."""
-    if "--list" in argv:
-        return print_list("stream", argv)
     config, options = read_stream(argv)
+    if options.list:
+        return print_list("stream", options)
 
     def train(progress, **told):
         from churn_jax.studies.streams import run_stream_study
 
-        run_stream_study(
-            config, options.out, only=options.only, loggers=options.log, **told
-        )
+        out: Any = options.out
+        run_stream_study(config, out, only=options.only, loggers=options.log, **told)
 
     return run_command(
         options,

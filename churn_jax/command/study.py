@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -15,93 +15,71 @@ from churn_compare.escaping import printable
 from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     OWN,
-    SHORT_FORMS,
-    SHORT_FORMS_HELP,
-    chosen,
-    preset_first,
+    AllOfFolder,
+    AllOfStudy,
+    Folder,
+    Study,
+    flat,
+    print_if_asked,
     read_options,
-    written_out,
+    study_of,
 )
-from churn_jax.command.run import Launched, run_command
+from churn_jax.command.run import run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.studies.progress import StudyDisplay
 from churn_jax.training.loggers import as_loggers
 
 
-def _arguments(config):
-    """The options as a dataclass whose defaults are the preset's."""
-    from churn_jax.configuration.training import TrainConfig
-    from churn_jax.studies import DataConfig, EvaluationConfig, ModelConfig
+@dataclasses.dataclass(frozen=True)
+class Used(Folder, Study):
+    """Trains the rows of a preset with several seeds and reports.
 
-    @dataclasses.dataclass(frozen=True)
-    class Arguments(Launched):
-        """Options of a study.
+    Attributes:
+        replicas: runs of every row.
+        only: train these rows (and their teachers) only, and those of `--method`.
+    """
 
-        Attributes:
-            only: train these rows (and their teachers) only, and those of `--method`.
-            method: add rows of these methods with their default coefficients: names as
-                in `churn_jax.methods`, or your own as `package.module:Class`.
-            set: change coefficients, for example `codistill_skl.beta=0.2`.
-            dry_run: only say what training would cost; the data are opened.
-            yes: train a study of your own data although it takes more than two hours.
-            data: the data set.
-            model: the network.
-            train: how all methods are trained.
-            evaluation: how predictions are kept.
-        """
-
-        out: Path = Path("runs") / config.name
-        only: tuple[str, ...] = ()
-        method: tuple[str, ...] = ()
-        set: tuple[str, ...] = ()
-        dry_run: bool = False
-        yes: bool = False
-        data: DataConfig = config.data
-        # Without this, a model's `sharing` would be a word and no options.
-        model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
-        train: TrainConfig = config.train
-        evaluation: EvaluationConfig = config.evaluation
-
-    return Arguments
+    replicas: int | None = None
+    only: tuple[str, ...] = ()
 
 
-def _parse(argv: Sequence[str]):
-    """`(StudyConfig, options)` from the command line, defaults from the preset."""
-    from churn_jax.studies import PRESETS
+@dataclasses.dataclass(frozen=True)
+class Arguments(AllOfFolder, AllOfStudy, Used):
+    """Trains the rows of a preset with several seeds and reports.
 
-    own = f", or {OWN} for your own data (study --list says more)"
-    argv, file = with_file(argv, SHORT_FORMS)
-    name, words = preset_first("study", argv, tuple(PRESETS), own)
+    Attributes:
+        dry_run: only say what training would cost; the data are opened.
+        yes: train a study of your own data although it takes more than two hours.
+        predictions: how predictions are kept: `file`, `shards`, or `auto`.
+    """
 
-    def read(config, rest):
-        return read_options(
-            _arguments(config),
-            rest,
-            prog=f"churn-jax study {name}",
-            description=f"{config.title}. `study --list` lists the presets, `study "
-            f"{name} --list` the methods of this one; `study {OWN} --data FILE` "
-            f"chooses a recipe for your own data. {SHORT_FORMS_HELP}",
-            file=file,
-        )
+    dry_run: bool = False
+    yes: bool = False
+    predictions: str = ""
 
-    config, options = chosen(name, written_out(words), read)
+
+def read_study(argv: Sequence[str]) -> tuple[Any, Arguments]:
+    """`(StudyConfig, options)` from the command line."""
+    options = read_options(Arguments, argv, command="churn-jax study", used=Used)
+    if options.list:
+        return None, options
+    config = study_of(options, "study")
     check_minutes(options.minutes)
     as_loggers(options.log)
-    config = dataclasses.replace(config, evaluation=options.evaluation)
-    print_if_asked(name, options, config)
-    if options.only and options.method:  # a row that is named by --method is asked for
-        added = [row.name for row in config.methods[-len(options.method) :]]
-        only = tuple(dict.fromkeys([*options.only, *added]))
-        options = dataclasses.replace(options, only=only)
-    return config, options
+    print_if_asked(options, config)
+    only = options.only
+    if only and options.method:  # a row that is named by --method is asked for
+        added = [row.name for row in config.methods[-len(flat(options.method)) :]]
+        only = tuple(dict.fromkeys([*only, *added]))
+    out = options.out or Path("runs") / config.name
+    return config, dataclasses.replace(options, only=only, out=out)
 
 
 def study(argv: Sequence[str]) -> int:
     """Trains and reports; returns the exit code."""
-    if "--list" in argv:
-        return print_list("study", argv)
-    config, options = _parse(argv)
+    config, options = read_study(argv)
+    if options.list:
+        return print_list("study", options)
     config.select(options.only)  # an unknown row is refused before JAX is loaded
     if options.dry_run:
         return _costs(config, options.only)
@@ -109,9 +87,10 @@ def study(argv: Sequence[str]) -> int:
     def train(progress, **told):
         from churn_jax.studies import run_study
 
-        if config.name.startswith(f"{OWN}-"):
-            _check_hours(argv, config, options, told["on_note"])
-        run_study(config, options.out, only=options.only, loggers=options.log, **told)
+        if options.preset == OWN:
+            _check_hours(config, options, told["on_note"])
+        out: Any = options.out
+        run_study(config, out, only=options.only, loggers=options.log, **told)
 
     return run_command(
         options,
@@ -128,8 +107,8 @@ _LONG = 7200.0
 _FEW_OPERATIONS = 1e13
 
 
-def _check_hours(argv: Sequence[str], config, options, say) -> None:
-    """Says how long a study will take; refuses a long one, with shorter commands."""
+def _check_hours(config: Any, options: Any, say: Any) -> None:
+    """Says how long a study will take; refuses a long one."""
     import jax
 
     from churn_jax.studies.cost import seconds_per_operation, study_costs
@@ -137,12 +116,9 @@ def _check_hours(argv: Sequence[str], config, options, say) -> None:
     began = (options.out / "study.json").exists()
     if began or options.minutes is not None or jax.process_count() > 1:
         return
-
-    def operations(config, only) -> float:
-        return sum(row.flops for row in study_costs(config, only))
-
     try:
-        if (total := operations(config, options.only)) < _FEW_OPERATIONS:
+        total = sum(row.flops for row in study_costs(config, options.only))
+        if total < _FEW_OPERATIONS:
             return
         say("timing a few updates, to say how long the study will take")
         rate = seconds_per_operation(config, options.only)
@@ -150,43 +126,16 @@ def _check_hours(argv: Sequence[str], config, options, say) -> None:
         return
     if rate is None:
         return
-    seconds = rate * total
-    say(f"all rows take about {_duration(seconds)} on this machine")
-    if options.yes or seconds <= _LONG:
-        return
-    shorter = []
-    fewer = [] if options.only else ["--only", config.baseline, "codistill_skl"]
-    for words in (["--model", "lenet5"], [], [*fewer, "--replicas", "3"]):
-        try:  # the words may not fit the data or the rows
-            other, chosen = _parse([*argv, *words, "--epochs", "1"])
-            own = rate
-            if other.model != config.model:
-                own = seconds_per_operation(other, chosen.only) or rate
-            epoch = own * operations(other, chosen.only)
-        except ValueError:
-            continue
-        if other.model == config.model and "--model" in words:
-            continue
-        epochs = min(_LONG / epoch, config.train.epochs, 10)
-        if epochs < 1:
-            continue
-        command = shlex.join(["churn-jax", "study", *argv, *words])
-        command += f" --epochs {int(epochs)}"
-        shorter.append(f"`{command}` takes about {_duration(int(epochs) * epoch)}")
-    less = "; ".join(shorter) or "use fewer --epochs, --replicas or rows (--only)"
-    raise ValueError(
-        f"this study takes about {_duration(seconds)} on this machine, so it is not "
-        f"started without --yes; shorter: {less}; --minutes trains for a limited time"
-    )
-
-
-def _duration(seconds: float) -> str:
-    """`25 minutes`, `3.5 hours`, `534 hours`."""
-    if seconds < 90 * 60:
-        minutes = max(round(seconds / 60), 1)
-        return f"{minutes} minute{'s' if minutes > 1 else ''}"
-    hours = seconds / 3600
-    return f"{hours:.2g} hours" if hours < 10 else f"{hours:,.0f} hours"
+    hours = f"{rate * total / 3600:,.2g} hours"
+    if rate * total >= 36_000:
+        hours = f"{rate * total / 3600:,.0f} hours"
+    say(f"all rows take about {hours} on this machine")
+    if rate * total > _LONG and not options.yes:
+        raise ValueError(
+            f"this study takes about {hours} on this machine, so it is not started "
+            "without --yes; use fewer --epochs, --replicas or rows (--only), or a "
+            "smaller --model; --minutes trains for a limited time"
+        )
 
 
 def _costs(config, only: tuple[str, ...]) -> int:
@@ -216,20 +165,20 @@ def _show(out: Path, seconds: float):
     return written
 
 
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Writes the tables and the report of a study's folder again.
+
+    Attributes:
+        folder: folder of a study or a stream, `runs/<study>`.
+    """
+
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
+
+
 def report(argv: Sequence[str]) -> int:
     """Writes a finished study's report again; 2 if a row's file is damaged."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Arguments:
-        """Writes the tables and the report of a study's folder again.
-
-        Attributes:
-            folder: folder of a study or a stream, `runs/<study>`.
-        """
-
-        folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
-
-    parsed = read_options(Arguments, argv, prog="churn-jax report")
+    parsed = read_options(Report, argv, command="churn-jax report")
     began = time.perf_counter()
     from churn_jax import reports
     from churn_jax.command import stream

@@ -2,140 +2,86 @@
 
 import dataclasses
 import functools
-import itertools
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
-    OWN,
-    SHORT_FORMS,
-    SHORT_FORMS_HELP,
-    chosen,
+    AllOfFolder,
+    AllOfStudy,
+    Folder,
+    Study,
+    print_if_asked,
     read_options,
-    written_out,
+    study_of,
 )
-from churn_jax.command.run import Launched, run_command
+from churn_jax.command.run import run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.command.study_file import print_if_asked, with_file
 from churn_jax.training.loggers import as_loggers
 from churn_jax.training.progress import Display
 
 
-def _arguments(config, folder: Path, mesh_replicas: int):
-    """The options as a dataclass whose defaults are the preset's."""
-    from churn_jax.configuration.training import TrainConfig
-    from churn_jax.studies import DataConfig, ModelConfig
+@dataclasses.dataclass(frozen=True)
+class Used(Folder, Study):
+    """Trains a grid of one or more coefficients as one program and draws it.
 
-    @dataclasses.dataclass(frozen=True)
-    class Training(TrainConfig):
-        __doc__ = TrainConfig.__doc__
-        # A mesh shards the sweep's seeds x values: the preset's replicas refuse none.
-        replicas: tyro.conf.Suppress[int] = 1
-        seed_numbers: tyro.conf.Suppress[tuple[int, ...]] = ()
+    `sweep digits codistill_ce.beta codistill_skl.beta --values 0.1,0.3,1` draws both;
+    `sweep digits codistill_skl_entropy --select` picks beta, then alpha.
 
-    @dataclasses.dataclass(frozen=True)
-    class Arguments(Launched):
-        """Options of a sweep.
+    Attributes:
+        axes: coefficients, `codistill_skl.beta` or `codistill_skl.beta=0.1,0.3`, or
+            `optimizer.learning_rate`; one method with --select.
+        values: values of every coefficient that has none of its own, for example
+            `0.1,0.3,1`; default 1/4 to 4 times the preset's.
+        select: choose beta first, then alpha at the best beta, of one METHOD.
+        seeds: runs per value; all values have the same seeds.
+    """
 
-        Attributes:
-            values: values of every coefficient that has none of its own, for example
-                `0.1,0.3,1`; default 1/4 to 4 times the preset's.
-            select: choose beta first, then alpha at the best beta, of one METHOD.
-            betas: values of beta for --select; default 1/4 to 4 times the preset's.
-            alphas: values of alpha for --select; the same default.
-            seeds: runs per value; all values have the same seeds.
-            criterion: churn, accuracy, churn-at-accuracy, prediction-difference or
-                prediction-difference-at-accuracy, on the validation split.
-            baseline: train the baseline too, as the value 0 where that is the baseline.
-            points_per_program: at most so many values are trained together, to save
-                memory; 0 trains all together.
-            method: add rows of these methods with their default coefficients: names as
-                in `churn_jax.methods`, or your own as `package.module:Class`.
-            set: change coefficients, for example `codistill_skl_entropy.beta=0.2`.
-            data: the data set.
-            model: the network.
-            train: how all values are trained.
-        """
-
-        values: str = ""
-        select: bool = False
-        betas: str = ""
-        alphas: str = ""
-        seeds: int = 5
-        criterion: str = "churn"
-        baseline: bool = True
-        points_per_program: int = 0
-        out: Path = folder
-        method: tuple[str, ...] = ()
-        set: tuple[str, ...] = ()
-        data: DataConfig = config.data
-        # Without this, a model's `sharing` would be a word and no options.
-        model: tyro.conf.AvoidSubcommands[ModelConfig] = config.model
-        train: Training = dataclasses.replace(
-            Training(**vars(config.train)),
-            replicas=mesh_replicas * config.train.replicas,
-        )
-
-    return Arguments
+    axes: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="METHOD.COEFFICIENT"),
+    ] = ()
+    values: str = ""
+    select: bool = False
+    seeds: int = 5
 
 
-def _words(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before the first option, and the rest."""
-    argv = list(argv)
-    first = next((i for i, word in enumerate(argv) if word.startswith("-")), len(argv))
-    return argv[:first], argv[first:]
+@dataclasses.dataclass(frozen=True)
+class Arguments(AllOfFolder, AllOfStudy, Used):
+    """Trains a grid of one or more coefficients as one program and draws it.
+
+    Attributes:
+        betas: values of beta for --select; default 1/4 to 4 times the preset's.
+        alphas: values of alpha for --select; the same default.
+        criterion: churn, accuracy, churn-at-accuracy, prediction-difference or
+            prediction-difference-at-accuracy, on the validation split.
+        baseline: train the baseline too, as the value 0 where that is the baseline.
+        points_per_program: at most so many values are trained together, to save
+            memory; 0 trains all together.
+    """
+
+    betas: str = ""
+    alphas: str = ""
+    criterion: str = "churn"
+    baseline: bool = True
+    points_per_program: int = 0
 
 
-def read_sweep(argv: Sequence[str]):
-    """`(StudyConfig, what to sweep, options)`; defaults from the preset."""
-    from churn_jax.configuration.training import TrainConfig
-    from churn_jax.studies import PRESETS
-
-    argv, file = with_file(argv, SHORT_FORMS)
-    names = ", ".join(PRESETS)
-    words, rest = _words(written_out(argv))
-    if not words and rest[:1] in (["-h"], ["--help"]):
-        words = [next(iter(PRESETS))]
-    if not words:
-        raise ValueError(f"sweep needs the name of a preset: {names}")
-    said = "-".join(word.partition("=")[0].strip() for word in words[1:]) or "select"
-    if any(word.partition("=")[0] == "--train.replicas" for word in rest):
-        raise ValueError("sweep takes --seeds, the runs per value, not --replicas")
-    if "--select" in rest:
-        said += "-select"
-
-    def read(config, rest):
-        folder = Path("runs") / "sweeps" / f"{config.name}-{said}"
-        options: Any = read_options(
-            _arguments(config, folder, _mesh_replicas(rest)),
-            rest,
-            prog=f"churn-jax sweep {words[0]} METHOD.COEFFICIENT...",
-            description=f"Trains a grid of one or more coefficients as one program and "
-            f"draws it. `sweep {words[0]} codistill_ce.beta codistill_skl.beta "
-            f"--values 0.1,0.3,1` draws both; `sweep {words[0]} codistill_skl_entropy "
-            f"--select` picks beta, then alpha. `sweep --list` lists the presets; "
-            f"{OWN} is for your own data. "
-            f"{SHORT_FORMS_HELP.replace('--replicas, ', '')}",
-            file=file,
-        )
-        return dataclasses.replace(options, train=TrainConfig(**vars(options.train)))
-
-    config, options = chosen(words[0], rest, read)
-    print_if_asked(words[0], options, config, words[1:])
-    return config, words[1:], options
-
-
-def _mesh_replicas(words: Sequence[str]) -> int:
-    """The mesh's replica axis in the options, or 1."""
-    name = "--train.mesh.replica"
-    after = [b for a, b in itertools.pairwise(words) if a == name]
-    after += [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
-    return max(int(after[-1]), 1) if after and after[-1].isdecimal() else 1
+def read_sweep(argv: Sequence[str]) -> tuple[Any, Arguments]:
+    """`(StudyConfig, options)` from the command line."""
+    options = read_options(Arguments, argv, command="churn-jax sweep", used=Used)
+    if options.list:
+        return None, options
+    config = study_of(options, "sweep")
+    swept = [word.partition("=")[0].strip() for word in options.axes]
+    swept += ["select"] * (options.select or not swept)
+    folder = Path("runs") / "sweeps" / f"{config.name}-{'-'.join(swept)}"
+    print_if_asked(options, config)
+    return config, dataclasses.replace(options, out=options.out or folder)
 
 
 class _SweepProgress(Display):
@@ -175,14 +121,14 @@ class _SweepProgress(Display):
 
 def sweep(argv: Sequence[str]) -> int:
     """Trains the grid and reports; returns the exit code."""
-    if "--list" in argv:
-        return print_list("sweep", argv)
-    config, words, options = read_sweep(argv)
+    config, options = read_sweep(argv)
+    if options.list:
+        return print_list("sweep", options)
     from churn_jax.studies.grid import Axis, numbers
 
     check_minutes(options.minutes)
     as_loggers(options.log)
-    values = numbers(options.values, "--values")
+    words, values = options.axes, numbers(options.values, "--values")
     if options.select:
         if len(words) != 1 or "." in words[0]:
             raise ValueError(
@@ -203,6 +149,7 @@ def sweep(argv: Sequence[str]) -> int:
         from churn_jax.studies import run_selection, run_sweep
 
         shared: dict[str, Any] = {
+            "out": options.out,
             "seeds": options.seeds,
             "baseline": options.baseline,
             "criterion": options.criterion,
@@ -212,16 +159,11 @@ def sweep(argv: Sequence[str]) -> int:
             **told,
         }
         if options.select:
-            run_selection(
-                config,
-                words[0],
-                options.out,
-                betas=numbers(options.betas, "--betas"),
-                alphas=numbers(options.alphas, "--alphas"),
-                **shared,
-            )
+            betas = numbers(options.betas, "--betas")
+            alphas = numbers(options.alphas, "--alphas")
+            run_selection(config, words[0], betas=betas, alphas=alphas, **shared)
         else:
-            run_sweep(config, axes, options.out, **shared)
+            run_sweep(config, axes, **shared)
 
     return run_command(
         options,

@@ -7,13 +7,15 @@ keeps its meaning when a default changes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import json
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -79,46 +81,81 @@ def from_json(kind: type[T], value: Any, path: str = "") -> T:
     return _read(kind, value, path)
 
 
-def replaced(config: T, changes: Iterable[tuple[str, Any]]) -> T:
+def replaced(config: T, changes: Iterable[tuple[str, Any]], above: str = "") -> T:
     """The dataclass with other values of the fields at dotted paths.
 
     Args:
         config: a dataclass of values and dataclasses.
-        changes: pairs of path and value.
+        changes: pairs of path and value, which are checked together.
+        above: path of the dataclass, for messages.
 
     Raises:
         ValueError: there is no such field, or the configuration refuses the value.
     """
+    known: Any = [field.name for field in dataclasses.fields(cast(Any, config))]
+    values: dict[str, Any] = {}
+    inside: dict[str, list[tuple[str, Any]]] = {}
     for path, value in changes:
-        config = _replaced(config, path, value)
-    return config
-
-
-def _replaced(config: Any, path: str, value: Any, above: str = "") -> Any:
-    """The dataclass with the field at the dotted `path` set to `value`."""
-    field, _, rest = path.partition(".")
-    known = [f.name for f in dataclasses.fields(config)]
-    if field not in known:
-        hint = did_you_mean(field, known)
-        where = above.rstrip(".") or "the training"
-        raise ValueError(
-            f"{where} has no setting {field!r} (train={above}{path}); known: "
-            f"{', '.join(known)}{hint}"
-        )
-    old = getattr(config, field)
-    if isinstance(value, dict) and dataclasses.is_dataclass(old):
-        value = from_json(type(old), value)  # of a record
-    if rest:
-        if not dataclasses.is_dataclass(old):
+        field, _, rest = path.partition(".")
+        if field not in known:
+            where, hint = (
+                above.rstrip(".") or "the training",
+                did_you_mean(field, known),
+            )
+            raise ValueError(
+                f"{where} has no setting {field!r} (train={above}{path}); known: "
+                f"{', '.join(known)}{hint}"
+            )
+        old = getattr(config, field)
+        if rest and not dataclasses.is_dataclass(old):
             raise ValueError(f"{above}{field} has no settings; got {above}{path}")
-        value = _replaced(old, rest, value, f"{above}{field}.")
-    elif dataclasses.is_dataclass(old) and not isinstance(value, type(old)):
-        first = f"{above}{field}.{dataclasses.fields(old)[0].name}"
-        raise ValueError(
-            f"{above}{field} must be a {type(old).__name__}, or name one of its "
-            f"settings ({first}); got {value!r}"
-        )
-    return dataclasses.replace(config, **{field: value})
+        if rest:
+            inside.setdefault(field, []).append((rest, value))
+            continue
+        if isinstance(value, dict) and dataclasses.is_dataclass(old):
+            value = from_json(type(old), value)  # of a record
+        if dataclasses.is_dataclass(old) and not isinstance(value, type(old)):
+            first = f"{above}{field}.{dataclasses.fields(old)[0].name}"
+            raise ValueError(
+                f"{above}{field} must be a {type(old).__name__}, or name one of its "
+                f"settings ({first}); got {value!r}"
+            )
+        values[field] = value
+    for field, pairs in inside.items():
+        old = values.get(field, getattr(config, field))
+        values[field] = replaced(old, pairs, f"{above}{field}.")
+    return dataclasses.replace(cast(Any, config), **values) if values else config
+
+
+def with_texts(config: T, changes: Iterable[tuple[str, str]]) -> T:
+    """`replaced` with values that are written as texts: numbers, lists, words.
+
+    Raises:
+        ValueError: as `replaced`, or the text is no value of the setting.
+
+    Example:
+        >>> from churn_jax.configuration import TrainConfig
+        >>> changes = [("epochs", "3"), ("optimizer.step_epochs", "1,2")]
+        >>> found = with_texts(TrainConfig(), changes)
+        >>> found.epochs, found.optimizer.step_epochs
+        (3, (1, 2))
+    """
+    return replaced(config, [(path, _value(config, path, t)) for path, t in changes])
+
+
+def _value(config: Any, path: str, text: str) -> Any:
+    """What the text says of the setting at a path; of an unknown setting the text."""
+    *above, name = path.split(".")
+    try:
+        owner = functools.reduce(getattr, above, config)
+        kind = _hints(type(owner))[name]
+    except (AttributeError, KeyError, TypeError):
+        return text
+    words = json.dumps(text.split(","))
+    for written in (text.replace("None", "null"), f"[{text}]", words):
+        with contextlib.suppress(ValueError):
+            return _read(kind, json.loads(written), path)
+    return _read(kind, text, path)
 
 
 def _read(kind: Any, value: Any, path: str) -> Any:

@@ -147,7 +147,6 @@ class StudyConfig(StudyRows):
         evaluation: see `EvaluationConfig`.
         notes: sentences on where the settings come from, shown before training and in
             the report.
-        changes: what is computed otherwise than in the preset `name`, in words.
     """
 
     name: str
@@ -162,7 +161,6 @@ class StudyConfig(StudyRows):
     updates: tuple[Update, ...] = ()
     evaluation: EvaluationConfig = EvaluationConfig()
     notes: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""

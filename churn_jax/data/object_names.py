@@ -146,7 +146,7 @@ def read_object(name: str, text: TextOptions) -> Uncut:
     if length < images.shape[1]:
         notes += (
             f"Texts of {images.shape[1]} tokens are cut to {length} "
-            "(--data.sequence-length).",
+            "(data.sequence_length).",
         )
     splits = {n: fit_tokens(n, split, text) for n, split in uncut.splits.items()}
     return uncut._replace(splits=splits, notes=notes)

@@ -271,7 +271,7 @@ def encode_texts(texts: Sequence[str], options: TextOptions) -> np.ndarray:
     if options.vocabulary is None:
         raise DataError(
             "texts need a vocabulary of WordPieces: the vocab.txt of a local BERT "
-            "folder (--data.vocabulary FOLDER)"
+            "folder (data.vocabulary)"
         )
     if options.vocabulary_size is not None:
         raise DataError(

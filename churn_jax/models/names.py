@@ -10,7 +10,7 @@ from churn_jax.registry import Registry
 __all__ = ["MODELS", "NETWORKS"]
 
 NETWORKS = {
-    "mlp": "two layers of 256 (--model.features)",
+    "mlp": "two layers of 256 (model.features)",
     "lenet5": "convolutional, for small grey images",
     "resnet20": "for 32-pixel images",
     "resnet32": "for 32-pixel images",

@@ -323,7 +323,7 @@ def check_fits(validation: Predictions) -> None:
         raise TooLargeError(
             "a temperature is fitted on one run in memory, and one has "
             f"{4 * examples * classes / 2**30:.1f} GiB of validation logits; hold out "
-            "fewer examples (--data.validation)"
+            "fewer examples (--validation)"
         )
 
 

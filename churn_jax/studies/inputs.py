@@ -82,7 +82,7 @@ class StudyInputs:
     def check(self, specs: Sequence[MethodSpec], what: str) -> None:
         """Refuses data without a validation split, and rows that need more examples."""
         if len(self.dataset.validation) == 0:
-            raise StudyError(f"{what} needs a validation split; set --data.validation")
+            raise StudyError(f"{what} needs a validation split; set --validation")
         for spec in specs:
             if (spec.train_size or 0) > len(self.dataset.train):
                 raise StudyError(

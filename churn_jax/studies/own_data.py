@@ -284,14 +284,14 @@ def described(
             "validation is the set's own split or a tenth held out, always the same"
             if study.data.validation is None
             else "validation as given",
-            "--data.train-size, --data.validation",
+            "--train-size, --validation",
         ),
         line("Network", network_name(name), why if name == usual else given, "--model"),
         line(
             "Optimiser",
             _optimizer(rule),
             _family(study.model).reason,
-            "--train.optimizer.name, .weight-decay",
+            "--optimizer, .weight-decay",
             *(f"train.optimizer.{f}" for f in ("name", "momentum", "weight_decay")),
         ),
         line(
@@ -299,7 +299,7 @@ def described(
             f"{_number(rule.learning_rate)}, warm-up over {warmup}, then "
             f"{rule.schedule}",
             "to zero, so that the weights settle",
-            "--train.optimizer.learning-rate, .warmup-epochs, .schedule",
+            "--learning-rate, .warmup-epochs, .schedule",
             *(f"train.optimizer.{f}" for f in _RATE),
         ),
         line(
@@ -334,7 +334,7 @@ def described(
         "validation split (--set).",
     ]
     notes += defaults if command else []
-    return dataclasses.replace(study, notes=tuple(notes), changes=())
+    return dataclasses.replace(study, notes=tuple(notes))
 
 
 def _sweep_words(study: StudyConfig) -> str:

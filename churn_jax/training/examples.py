@@ -123,7 +123,7 @@ def _check_tokens(run: Run, example: jax.ShapeDtypeStruct, largest: int) -> None
             if known is not None and known.shape[0] <= largest:
                 raise ValueError(
                     f"{run.name}: token ids go up to {largest}, but {network.name} has "
-                    f"{known.shape[0]} embeddings; set --data.vocabulary-size "
+                    f"{known.shape[0]} embeddings; set data.vocabulary_size="
                     f"{known.shape[0]} or widen the network"
                 )
 

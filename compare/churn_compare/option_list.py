@@ -7,7 +7,7 @@ import inspect
 import io
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import docstring_parser
@@ -79,30 +79,14 @@ def helps_of(cls: type) -> dict[str, str]:
     return found
 
 
-# In the place of options, it asks `read_options` which there are.
-ASK = "-all-options"
-
-
-class Asked(Exception):  # noqa: N818
-    """The answer, which is no error: the dataclass of the options."""
-
-    def __init__(self, cls: type):
-        """`cls` has the options."""
-        super().__init__(cls)
-        self.cls = cls
-
-
 def read_options(
     cls: type[T],
     argv: Sequence[str],
     *,
     prog: str,
     description: str | None = None,
-    short_forms: Mapping[str, str] | None = None,
 ) -> T:
     """An instance of `cls`, whose fields are options; `-h` prints its docstring."""
-    if ASK in argv:
-        raise Asked(cls)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -127,7 +111,6 @@ def read_options(
         words = [option.word for option in options_of(cls).values()]
         # The last part of a name is what people remember: --learning-rate.
         known = {f"--{w.rpartition('.')[2].lstrip('-')}": w for w in words[::-1]}
-        known |= {name: name for name, w in (short_forms or {}).items() if w in words}
         known |= {word: word for word in words}
         close = difflib.get_close_matches(unknown[1].replace("_", "-"), known, 1, 0.7)
         hint = f"; did you mean {known[close[0]]}?" if close else ""

@@ -255,7 +255,7 @@ def wide() -> StudyConfig:
 def ag_news() -> StudyConfig:
     """Table 4 with a small encoder: two trainings of one network on news in tokens.
 
-    `--data.name` names a file of token ids; see `churn_jax.data.text`. Ensembles of 4
+    `--data` names a file of token ids; see `churn_jax.data.text`. Ensembles of 4
     and 3 runs: an encoder takes long on a CPU.
     """
     encoder = ModelConfig("text_encoder")

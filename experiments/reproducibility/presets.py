@@ -6,7 +6,7 @@ al.'s copies are refreshed and when their burn-in ends, the weight of the distil
 ensemble, the padding of the crops, the convolution with the stride (see `ResNetV2`).
 The paper trains on all examples; a study keeps some for validation. "L2 weight decay of
 strength 1e-4" is read as `1e-4 w` in the gradient, a penalty of `1e-4 / 2 |w|^2`; read
-as a penalty of `1e-4 |w|^2` it would be `--train.optimizer.weight-decay 2e-4`.
+as a penalty of `1e-4 |w|^2` it would be `--set train.optimizer.weight_decay=2e-4`.
 """
 
 import dataclasses
@@ -244,7 +244,7 @@ def _imagenet(
     Crops of random size and shape, mirrored half of the time, are drawn where images
     are decoded, so the step augments no further. The network computes in bfloat16, as
     is usual on a TPU (the paper's runs were on TPUv3, it does not say): weights, losses
-    and metrics are float32 all the same, and `--model.dtype float32` changes it.
+    and metrics are float32 all the same, and `--set model.dtype=float32` changes it.
     """
     epochs, warmup_epochs, batch_size, validation = 90, 5, 1024, 10_000
     steps_per_epoch = (examples - validation) // batch_size

@@ -15,8 +15,8 @@ _ROWS = ["--only", "baseline", "correlation_0_02_s1"]
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ([], "stream needs the name of a preset: clicks"),
-        (["clciks"], "did you mean clicks?"),
+        ([], "stream needs the name of a preset, such as clicks"),
+        (["clciks"], "did you mean clicks"),
         ([f"{CLICKS}:adult"], "needs --data FILE: python experiments/"),
         ([f"{CLICKS}:adult", "--data", "nowhere.csv"], "does not exist"),
         (["clicks", "--windows", "3"], "--windows"),

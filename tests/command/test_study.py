@@ -13,14 +13,14 @@ import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax.cli import main
-from churn_jax.command.study import _parse
+from churn_jax.command.study import read_study
 from churn_jax.studies import run_study
 from churn_jax.training import progress
 
 _EPOCHS = 40
-_LONG = f"""study digits:tiny --only baseline --epochs {_EPOCHS} --model.features 8
-    --data.train-size 64 --data.validation 20 --batch-size 32
-    --train.eval-every-epochs 1 --train.checkpoint-every-seconds 0.2""".split()
+_LONG = f"""study digits:tiny --only baseline --epochs {_EPOCHS} --set model.features=8
+    --train-size 64 --validation 20 --batch-size 32
+    --set train.eval_every_epochs=1 --set train.checkpoint_every_seconds=0.2""".split()
 # Training that lasts seconds, so that a signal meets it.
 _SLOWLY = """
 import sys, time
@@ -37,7 +37,7 @@ def slowly(self, epoch):
 loop._Loop.evaluate = slowly
 sys.exit(main(sys.argv[1:]))
 """
-_SHORT = ["study", "digits:tiny", "--model.features", "8", "--only", "baseline"]
+_SHORT = ["study", "digits:tiny", "--set", "model.features=8", "--only", "baseline"]
 
 
 def launch(out):
@@ -77,8 +77,8 @@ def checkpoints(out):
 def whole(tmp_path_factory):
     """Predictions of the long study when nobody disturbs it."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    seldom = ["--train.checkpoint-every-seconds", "1000"]
-    config, options = _parse([*_LONG[1:], *seldom])
+    seldom = ["--set", "train.checkpoint_every_seconds=1000"]
+    config, options = read_study([*_LONG[1:], *seldom])
     run_study(config, out, only=options.only)
     return logits(out)
 
@@ -87,9 +87,9 @@ def test_a_row_that_is_added_is_listed_and_trained_with_those_that_are_asked_for
     capsys,
 ):
     added = ["--method", "MinimumEntropy", "ERM"]
-    _, options = _parse(["digits:tiny", "--only", "baseline", *added])
+    _, options = read_study(["digits:tiny", "--only", "baseline", *added])
     assert options.only == ("baseline", "minimum_entropy", "erm")
-    assert _parse(["digits:tiny", *added])[1].only == ()
+    assert read_study(["digits:tiny", *added])[1].only == ()
     for words in (added, ["--method=MinimumEntropy", "--epochs", "3", *added[::2]]):
         assert main(["study", "digits:tiny", "--list", *words]) == 0
         listed = capsys.readouterr().out.split("\n")
@@ -148,7 +148,8 @@ def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
 _PRETENDED = """
 import sys, time
 from pathlib import Path
-from churn_jax.command.run import Launched, run_command
+from churn_jax.command.options import AllOfFolder
+from churn_jax.command.run import run_command
 from churn_jax.training.progress import COMPILING, Display, Work
 
 def train(shown, *, on_work, stop, **told):
@@ -159,7 +160,7 @@ def train(shown, *, on_work, stop, **told):
     time.sleep(300)
 
 run_command(
-    Launched(Path(sys.argv[2])), "churn-jax study", progress=Display, train=train,
+    AllOfFolder(Path(sys.argv[2])), "churn-jax study", progress=Display, train=train,
     show=None,
 )
 """
@@ -319,14 +320,14 @@ def test_what_ends_a_study_before_it_has_begun_is_one_sentence(
     def ends(name):
         raise error
 
-    monkeypatch.setattr("churn_jax.studies.preset", ends)
+    monkeypatch.setattr("churn_jax.studies.presets.preset", ends)
     assert main(["study", "digits:tiny"]) == code
     (sentence,) = capsys.readouterr().err.splitlines()
     assert sentence.startswith(f"churn-jax: {said}")
 
 
 def test_another_seed_is_another_one_for_rows_with_seeds_of_their_own():
-    config, _ = _parse(["elodi-digits", "--seed", "1000"])
+    config, _ = read_study(["elodi-digits", "--seed", "1000"])
     bases = {spec.name: spec.config(config.train).seeds.base for spec in config.methods}
     assert bases["old"] == 1000 and bases["none"] == bases["ensemble"] == 1001
 
@@ -338,3 +339,50 @@ def test_a_matplotlib_that_cannot_draw_is_found_before_training(
     assert main([*_SHORT, "--out", str(tmp_path / "run")]) == 2
     assert "Matplotlib, which draws the report" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "digits --epochs 3 --set codistill_skl.beta=0.2 --learning-rate 0.05",
+        "digits:tiny --method ERM MinimumEntropy --model lenet5 --mesh replica=2",
+        "dm-digits --set train.optimizer.nesterov=false train.seed_numbers=3,4,5,6,7",
+        "dm-digits:tiny --set model.sharing.bias=shared --predictions shards",
+        "own --data digits --model lenet5 --epochs 4 --set data.train_size=None",
+    ],
+)
+def test_a_printed_record_is_the_same_study(words, capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        main(["study", *words.split(), "--print-config"])
+    path = tmp_path / "study.json"
+    path.write_text(capsys.readouterr().out)
+    assert read_study([str(path)])[0] == read_study(words.split())[0]
+    assert read_study([str(path), "--epochs", "7"])[0].train.epochs == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("none.json", "none.json is no record of a study"),
+        ("digits --epoch 3", "did you mean --epochs?"),
+        ("digits --learnin-rate 1", "mean --learning-rate?"),
+        ("digits --set train.epoch=3", "no setting 'epoch'"),
+        ("digits --set train.epochs=2.5", "train.epochs must be a whole number"),
+        ("digits --set data.nme=x", "data has no setting 'nme'"),
+        ("digits --set model=x", "model must be an object"),
+    ],
+)
+def test_bad_words_are_one_sentence_and_exit_code_2(words, said, capsys):
+    assert main(["study", *words.split()]) == 2
+    sentence = capsys.readouterr().err
+    assert said in sentence and sentence.count("\n") == 1
+
+
+def test_help_shows_what_is_used_and_help_all_the_rest(capsys):
+    counts = []
+    for word in ("-h", "--help-all"):
+        with pytest.raises(SystemExit):
+            main(["study", word])
+        said = capsys.readouterr().out
+        counts.append(len(re.findall(r"^│ --\w", said, re.M)))
+    assert counts[0] <= 12 and counts[1] <= 40

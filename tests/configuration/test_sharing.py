@@ -6,9 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from churn_compare.option_list import read_options
-from churn_jax.command.options import configured, written_out
-from churn_jax.command.study import _arguments
+from churn_jax.command.study import read_study
 from churn_jax.configuration.network import ModelConfig, Sharing
 from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec
@@ -158,27 +156,21 @@ def test_separate_networks_are_another_row(tmp_path):
         assert folder.outdated(student) == teacher.separate
 
 
-def options_of(name, *words):
-    config = preset(name)
-    return configured(
-        config, read_options(_arguments(config), written_out(words), prog="study")
-    )
-
-
 def test_sharing_has_options_where_a_preset_has_it():
-    words = ("--model.sharing.fast-weights", "signs", "--model.sharing.heads", "2")
-    config = options_of("dm-digits", *words)
+    words = ("--set", "model.sharing.fast_weights=signs", "model.sharing.heads=2")
+    config, _ = read_study(["dm-digits", *words])
     assert config.model.sharing == Sharing(fast_weights="signs", heads=2)
     (student,) = config.spec("kd").groups(config.model, 10)
     (teachers,) = config.spec("teachers").groups(config.model, 10)
     assert (student.size, student.network.name) == (2, "mlp-be2-signs")
     assert (teachers.size, teachers.network.name) == (4, "mlp")
-    assert options_of("digits").model.sharing is None
+    assert read_study(["digits"])[0].model.sharing is None
     with pytest.raises(ValueError, match="sharing"):
-        options_of("digits", *words)
+        read_study(["digits", *words])
 
 
 def test_another_network_is_everybodys():
-    config = options_of("experiments/diversity/small.py:fashion:tiny", "--model", "mlp")
+    words = ["experiments/diversity/small.py:fashion:tiny", "--model", "mlp"]
+    config, _ = read_study(words)
     names = [spec.groups(config.model, 10)[0].network.name for spec in config.methods]
     assert names == ["mlp", "mlp", *["mlp-be4"] * 5]

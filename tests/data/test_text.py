@@ -179,7 +179,7 @@ def test_headlines_are_cut_into_word_pieces(folder, vocabulary):
 @pytest.mark.parametrize(
     ("options", "file", "content", "message"),
     [
-        ({"vocabulary": None}, None, "", "need a vocabulary .*--data.vocabulary"),
+        ({"vocabulary": None}, None, "", "need a vocabulary .*data.vocabulary"),
         ({"vocabulary": "nowhere"}, None, "", "there is no vocabulary nowhere"),
         ({"vocabulary_size": 9}, None, "", "got vocabulary_size=9"),
         ({"sequence_length": 2}, None, "", "sequence_length of 3; got 2"),

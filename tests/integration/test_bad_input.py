@@ -31,12 +31,12 @@ def refused(capsys, argv, *words):
         (["studdy"], ["'studdy'", "did you mean study"]),
         (["study", "digit"], ["'digit'", "did you mean digits"]),
         (["study", "digits:huge"], ["'digits:huge'", "digits:tiny"]),
-        ([*STUDY, "--bogus", "3"], ["--bogus", "digits:tiny -h"]),
-        ([*STUDY, "--epochs", "many"], ["--train.epochs", "'many'"]),
+        ([*STUDY, "--bogus", "3"], ["--bogus", "study -h"]),
+        ([*STUDY, "--epochs", "many"], ["--epochs", "'many'"]),
         ([*STUDY, "--epochs", "0"], ["epochs must be at least 1; got 0"]),
-        ([*STUDY, "--epochs"], ["--train.epochs", "Missing value"]),
+        ([*STUDY, "--epochs"], ["--epochs", "Missing value"]),
         ([*STUDY, "--mapping", "spread"], ["vmap, unroll, loop", "'spread'"]),
-        ([*STUDY, "--train.optimizer.name", "lion"], ["sgd, adam", "'lion'"]),
+        ([*STUDY, "--optimizer", "lion"], ["sgd, adam", "'lion'"]),
         ([*STUDY, "--mesh", "rows=2"], ["replica, member and data", "'rows=2'"]),
         ([*STUDY, "--mesh", "replica=3", "--replicas", "4"], ["4 replicas", "3 dev"]),
         (
@@ -60,14 +60,14 @@ def test_a_wrong_command_is_refused(capsys, argv, words):
     ("options", "words"),
     [
         (["--only", "baselin"], ["'baselin'", "did you mean baseline"]),
-        (["--model.dtype", "float16"], ["float32 or bfloat16", "'float16'"]),
-        (["--model.remat"], ["remat"]),
+        (["--set", "model.dtype=float16"], ["float32 or bfloat16", "'float16'"]),
+        (["--set", "model.remat=true"], ["remat"]),
         (["--model", "lenet5"], ["12 x 12", "8, 8"]),
         (["--batch-size", "300"], ["batch_size 300", "examples"]),
         (["--mesh", "replica=16", "--replicas", "16"], ["16 devices", "present"]),
-        (["--train.steps-per-call", "300"], ["steps_per_call 300"]),
-        (["--train.optimizer.learning-rate", "0.1", "0.2", "0.3"], ["3", "2"]),
-        (["--data.train-size", "5000"], ["train_size=5000", "digits"]),
+        (["--set", "train.steps_per_call=300"], ["steps_per_call 300"]),
+        (["--set", "train.optimizer.learning_rate=1,2,3"], ["3", "2"]),
+        (["--train-size", "5000"], ["train_size=5000", "digits"]),
         (["--data", "no_such_set"], ["no_such_set"]),
         (["--data", "missing.npz"], ["there is no file", "missing.npz"]),
     ],
@@ -140,7 +140,7 @@ def test_a_users_arrays_that_do_not_fit_are_refused(capsys, tmp_path, arrays, wo
     out = tmp_path / "run"
     refused(
         capsys,
-        [*STUDY, "--data", path, "--data.train-size", "32", "--out", out],
+        [*STUDY, "--data", path, "--train-size", "32", "--out", out],
         *words,
     )
     assert not out.exists()
@@ -184,7 +184,7 @@ def test_help_lists_the_commands_and_is_no_mistake(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["study", "digits", "--help"])
     assert not stopped.value.code
-    assert "--train.epochs" in capsys.readouterr().out
+    assert "--epochs" in capsys.readouterr().out
 
 
 def test_nothing_is_left_in_the_working_folder(capsys, tmp_path, monkeypatch):

@@ -24,8 +24,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning"),
 ]
 
-_STUDY = """study digits:tiny --model.features 8 --data.train-size 64
-    --data.validation 20 --batch-size 32""".split()
+_STUDY = """study digits:tiny --set model.features=8 --train-size 64
+    --validation 20 --batch-size 32""".split()
 
 
 def run(out, *methods, options=()):
@@ -150,8 +150,8 @@ def test_a_limit_on_the_size_of_files(capsys, with_baseline, whole):
 def test_a_replica_that_blows_up_is_reported_and_the_others_are_as_without_it(
     capsys, tmp_path
 ):
-    sound = ["--train.optimizer.learning-rate", "0.05", "0.05", "0.05"]
-    broken = ["--train.optimizer.learning-rate", "0.05", "1e30", "0.05"]
+    sound = ["--set", "train.optimizer.learning_rate=0.05,0.05,0.05"]
+    broken = ["--set", "train.optimizer.learning_rate=0.05,1e30,0.05"]
     three = ["--replicas", "3"]
     assert run(tmp_path / "sound", "baseline", options=[*three, *sound]) == 0
     capsys.readouterr()

@@ -63,7 +63,7 @@ def finished(process):
 @pytest.mark.slow
 def test_trained_killed_resumed_swept_and_reported(command, tmp_path):
     words = ["study", f"{STUDY}:tiny", "--epochs", 20]
-    words += ["--train.checkpoint-every-seconds", 0]
+    words += ["--set", "train.checkpoint_every_seconds=0"]
     whole = command(*words, "--out", "whole")
     assert "Margin" in finished(whole)
     killed = command(*words, "--out", "killed")

@@ -26,8 +26,8 @@ from tests.integration.processes import (
 
 pytestmark = pytest.mark.slow
 
-STUDY = """study digits:tiny --model.features 8 --data.train-size 64 --data.validation
-    20 --batch-size 32 --epochs 6 --train.checkpoint-every-seconds 0""".split()
+STUDY = """study digits:tiny --set model.features=8 --train-size 64 --validation
+    20 --batch-size 32 --epochs 6 --set train.checkpoint_every_seconds=0""".split()
 ONLY = ["--only", "baseline", "entropy"]
 LOST = 10  # seconds
 ABORTED = -6  # by the coordination service, which prints its own lines
@@ -76,7 +76,7 @@ def lose(begun, words, place, process):
 def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
     """In an update, an evaluation, a checkpoint, between shards and their index."""
     first = (begun / "methods" / "baseline" / "predictions.npz").read_bytes()
-    words = [*STUDY, *ONLY, "--mesh", "replica=2", "--evaluation.predictions", "shards"]
+    words = [*STUDY, *ONLY, "--mesh", "replica=2", "--predictions", "shards"]
     folder = begun / "methods" / "entropy"
     for place, process in (("step", 1), ("evaluation", 1), ("checkpoint", 0)):
         lose(begun, words, place, process)

@@ -90,7 +90,7 @@ def test_two_processes_give_the_table_of_one(alone, tmp_path):
 @pytest.mark.slow
 def test_two_processes_write_shards_and_the_table_is_that_of_one_file(alone, tmp_path):
     out, mesh = tmp_path / "study", "data=2"
-    words = [*STUDY, "--evaluation.predictions", "shards"]
+    words = [*STUDY, "--predictions", "shards"]
     together(words, out, mesh)
     assert_same_study(out, alone)
     for name in METHODS:

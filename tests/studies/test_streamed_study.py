@@ -9,9 +9,9 @@ from churn_jax.reports.examples import load_examples
 from tests.data.jpegs import CLASSES, ChurnJpegs
 
 OPTIONS = (
-    "--model mlp --model.features 8 --replicas 2 --epochs 1 --batch-size 16 "
-    "--data.validation 8 --data.train-size 32 --data.image-size 12 --data.threads 2 "
-    "--train.augmentation.no-flip --only baseline"
+    "--model mlp --set model.features=8 --replicas 2 --epochs 1 --batch-size 16 "
+    "--validation 8 --train-size 32 --set data.image_size=12 --set data.threads=2 "
+    "--set train.augmentation.flip=false --only baseline"
 ).split()
 
 
@@ -43,7 +43,7 @@ def test_a_streamed_set_is_studied_and_reported(data_dir, tmp_path):
     assert "data:image/png" in (tmp_path / "report.html").read_text()
     # The same in shards, from the checkpoint.
     (folder / "predictions.npz").unlink()
-    form = ["--evaluation.predictions", "shards"]
+    form = ["--predictions", "shards"]
     assert study(data_dir, "imagenet", tmp_path, *form) == 0
     again = load_predictions(folder / "predictions", whole=True)
     np.testing.assert_array_equal(again.ids, test.ids)

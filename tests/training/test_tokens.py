@@ -48,7 +48,7 @@ def test_texts_that_are_neither_moved_nor_unknown_are_let_through():
         ),
         (
             run(Bag(vocabulary=19)),
-            "ids go up to 19, but Bag has 19 embeddings; set --data.vocabulary-size 19",
+            "ids go up to 19, but Bag has 19 embeddings; set data.vocabulary_size=19",
         ),
     ],
 )

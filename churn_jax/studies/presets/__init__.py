@@ -1,15 +1,19 @@
 """One study for each paper that needs no file, and studies that a file makes."""
 
 import dataclasses
+import json
+import shlex
+from pathlib import Path
 
 from churn_compare.suggestions import did_you_mean
+from churn_jax.configuration.codec import from_json
+from churn_jax.configuration.names import data_name, data_stem, network_name
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.registry import Registry
-from churn_jax.studies.provenance import retitled
 
-__all__ = ["PRESETS", "parted", "preset", "tiny"]
+__all__ = ["PRESETS", "derived", "parted", "preset", "tiny"]
 
 PRESETS = Registry(
     "preset",
@@ -82,7 +86,46 @@ def tiny(config: StudyConfig) -> StudyConfig:
         model=model,
         methods=tuple(_tiny_row(spec, cut) for spec in config.methods),
     )
-    return retitled(small)
+    return _retitled(small)
+
+
+def _retitled(config: StudyConfig) -> StudyConfig:
+    """The study under a title made of its data, networks and length."""
+    every = [p for s in config.methods for p, _ in s.models or [(s.model, 1)]]
+    own = [p if isinstance(p, str) else (p or config.model).name for p in every]
+    names = list(dict.fromkeys(map(network_name, own)))
+    networks = names[0] if len(names) == 1 else f"{len(names)} networks"
+    title = f"Preset {config.name} on {data_name(config.data.name)} with {networks}"
+    if config.data.train_size is not None:
+        title += f", {config.data.train_size:,} training examples"
+    title += f", {config.train.epochs} epochs"
+    return dataclasses.replace(config, title=title)
+
+
+def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
+    """A study made of a preset, with a title of its own where it is another study.
+
+    A note says where the preset's recipe was made for other data or another network.
+    """
+
+    def parts(study: StudyConfig) -> tuple[str, str, int | None, int]:
+        data, train = study.data, study.train
+        return data_stem(data.name), study.model.name, data.train_size, train.epochs
+
+    if parts(preset) == parts(config):
+        return config
+    config = _retitled(config)
+    if parts(preset)[:2] == parts(config)[:2]:
+        return config
+    own = f"churn-jax study own --data {shlex.quote(config.data.name)}"
+    if config.model.name != preset.model.name:
+        own += f" --model {config.model.name}"
+    note = (
+        f"The recipe is the preset's ({preset.name}), for "
+        f"{data_name(preset.data.name)} and {network_name(preset.model.name)}; `{own}` "
+        "has one for these data and trains on all examples."
+    )
+    return dataclasses.replace(config, notes=(note,))
 
 
 _LENGTHS = ("epochs", "eval_every_epochs", "optimizer.warmup_epochs")
@@ -129,7 +172,8 @@ def preset(name: str) -> StudyConfig:
 
     Args:
         name: one of `PRESETS`, or `package.module:name` or `FILE.py:name` of a function
-            that makes a `StudyConfig`.
+            that makes a `StudyConfig`, or a file `.json` of one: what `--print-config`
+            prints, or a folder's `study.json`.
 
     Raises:
         ValueError: there is none; the message has the closest names.
@@ -140,16 +184,28 @@ def preset(name: str) -> StudyConfig:
             "a study of your own data has no preset: `churn-jax study own --data FILE` "
             "or `churn_jax.studies.own_study` choose a recipe for them"
         )
+    if name.endswith(".json"):
+        return _recorded(Path(name))
     if base.endswith(".py"):
         raise ValueError(f"{base} --list names its studies; write {base}:NAME")
     if ":" not in base and (base not in PRESETS or form not in ("", "tiny")):
+        hint = did_you_mean(base, PRESETS, cutoff=0.6)
+        known = hint or f"; known: {', '.join([*PRESETS][:3])}, ..."
         raise ValueError(
-            f"unknown preset {name!r}; known: {', '.join(PRESETS)}, each with a small "
-            "form as digits:tiny, and experiments/PAPER/presets.py:NAME of the papers"
-            f"{did_you_mean(base, PRESETS, cutoff=0.6)}"
+            f"unknown preset {name!r}{known} (churn-jax study --list has all, "
+            "each with a small form such as digits:tiny)"
         )
     config = PRESETS.find(base)()
     if not isinstance(config, StudyConfig):
         made = type(config).__name__
         raise ValueError(f"{base} must make a StudyConfig; got {made}")
     return tiny(config) if form == "tiny" else config
+
+
+def _recorded(path: Path) -> StudyConfig:
+    """The study in a file of JSON values, or in the record that is there."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        return from_json(StudyConfig, found.get("config", found))
+    except (OSError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is no record of a study ({error})") from error

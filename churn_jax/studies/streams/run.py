@@ -127,6 +127,6 @@ def _with_warm_start(config: StreamStudyConfig, stream, on_note) -> StreamStudyC
         raise StudyError(
             f"a warm start of {train.warm_windows} windows of {train.window} leaves "
             f"none of the stream's {count} examples to compare; use a smaller "
-            "--train.window"
+            "--window"
         )
     return dataclasses.replace(config, train=train)
