@@ -70,7 +70,7 @@ def test_a_sweep_leaves_its_report_and_stops_when_asked(tmp_path, capsys):
     assert "To go on: churn-jax sweep digits:tiny" in capsys.readouterr().out
     assert main([*command, "--fresh"]) == 0
     said = capsys.readouterr().out
-    assert "Entropy: alpha, validation" in said
+    assert "Entropy: alpha" in said and "On the validation split" in said
     assert "never used" in " ".join(said.split())
     assert (out / "report.html").stat().st_size > 10_000
     assert (out / "curves-entropy.alpha.png").exists()

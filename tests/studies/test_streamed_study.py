@@ -8,6 +8,7 @@ from churn_jax import cli
 from churn_jax.reports.examples import load_examples
 from tests.data.jpegs import CLASSES, ChurnJpegs
 
+PRESET = "experiments/reproducibility/presets.py:cifar10"
 OPTIONS = (
     "--model mlp --set model.features=8 --replicas 2 --epochs 1 --batch-size 16 "
     "--validation 8 --train-size 32 --set data.image_size=12 --set data.threads=2 "
@@ -27,7 +28,7 @@ def data_dir(tmp_path_factory):
 def study(data_dir, kind, out, *more):
     name = f"churn_jpegs/{kind}"
     data = ["--data", name, "--data-dir", str(data_dir), "--out", str(out)]
-    return cli.main(["study", "cifar10", *data, *OPTIONS, *more])
+    return cli.main(["study", PRESET, *data, *OPTIONS, *more])
 
 
 @pytest.mark.slow
