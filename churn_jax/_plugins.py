@@ -3,8 +3,6 @@
 import re
 from importlib import util
 
-__all__ = ["misfits"]
-
 _EXTRAS = {
     "jax-cuda12-plugin": "cuda12",
     "jax-cuda13-plugin": "cuda13",

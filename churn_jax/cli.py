@@ -12,8 +12,6 @@ from churn_compare.suggestions import did_you_mean
 from churn_jax.command import COMMANDS
 from churn_jax.command import command_named as _command
 
-__all__ = ["EXIT_CODES", "main"]
-
 EXIT_CODES = {
     "0": "fine",
     "1": "a gate failed (compare); a study does not fit (plan); a run was not repeated "

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.typing import Logits, PerExample
 
-__all__ = ["entropy", "kl_divergence", "l1", "log_probs", "symmetric_kl", "weighted"]
-
 
 def log_probs(logits: Logits) -> Logits:
     """Log-probabilities in float32, `log softmax(logits)`; shape `[..., C]`."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import jax.numpy as jnp
     import optax
 
-__all__ = ["jax", "jnp", "lazy", "load_on_use", "optax"]
-
 
 class _Lazy:
     def __init__(self, name: str):
@@ -51,8 +49,8 @@ class _Module(types.ModuleType):
 
         package = self.__name__.rpartition(".")[0]
         public = getattr(sys.modules.get(package), "__all__", ())
-        own = vars(self).get("__all__", ())
-        names = [n for n in own if n in public and callable(getattr(self, n))]
+        own = {n: vars(self)[n] for n in public if callable(vars(self).get(n))}
+        names = [n for n, v in own.items() if v.__module__ == self.__name__]
         message = f"{self.__name__} is a module, not a function"
         if names:
             meant = one_of([f"{package}.{name}" for name in names])
@@ -90,10 +88,9 @@ def load_on_use(
     Args:
         package: its `__name__`.
         names: its `__all__`.
-        files: of the package, searched in this order for the name in their `__all__`,
-            or among all names of a file without one; one of another package is named
-            relative to this one (`.other.file`), of `churn_compare` as a whole. None
-            where the package has imported everything.
+        files: of the package, searched for the name in this order; one of another
+            package is named relative to this one (`.other.file`), one of
+            `churn_compare` in full. Empty if the package has imported everything.
     """
     module = sys.modules[package]
     module.__class__ = _Module
@@ -105,7 +102,7 @@ def load_on_use(
             for file in files:
                 home = file if file.startswith("churn_compare.") else f".{file}"
                 found = importlib.import_module(home, package)
-                if name in getattr(found, "__all__", vars(found)):
+                if name in vars(found):
                     value = getattr(found, name)
                     setattr(sys.modules[package], name, value)
                     return value

@@ -9,8 +9,6 @@ from pathlib import Path
 from churn_compare.suggestions import did_you_mean, one_of
 from churn_jax.equations import exported_names
 
-__all__ = ["OTHER_NAMES", "name_hint"]
-
 _ROOT = Path(__file__).parent
 _PACKAGES = (
     "losses",

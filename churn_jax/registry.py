@@ -32,9 +32,7 @@ from typing import Any, TypeVar
 
 from churn_compare.suggestions import did_you_mean
 
-__all__ = ["Registry", "dotted_name", "is_own", "module_of_file"]
-
-T = TypeVar("T")
+_T = TypeVar("_T")
 _GROUP = "churn_jax"
 _entry_points_imported = False
 
@@ -71,7 +69,7 @@ class Registry(Mapping[str, Any]):
         self._accepts = accepts
         self._a = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"  # in sentences
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str) -> Callable[[_T], _T]:
         """A decorator that makes a value known by a short name.
 
         Args:
@@ -86,7 +84,7 @@ class Registry(Mapping[str, Any]):
             reason = "it is taken" if name in self._built_in else "it has : or @"
             raise ValueError(f"{self._a} cannot be called {name!r}: {reason}")
 
-        def add(value: T) -> T:
+        def add(value: _T) -> _T:
             self._check(value)
             self._registered[name] = value
             return value

@@ -3,8 +3,6 @@
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["check_choice", "check_least", "check_share"]
-
 
 def check_choice(what: str, value: Any, known: Collection[str]) -> None:
     """Refuses a value that is none of those known."""

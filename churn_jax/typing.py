@@ -5,19 +5,7 @@
 """
 
 from jax import Array
-from jaxtyping import Bool, Float, Int, Key, Num, PyTree, Shaped
-
-__all__ = [
-    "Array",
-    "Labels",
-    "Logits",
-    "Mask",
-    "PRNGKey",
-    "PerExample",
-    "PyTree",
-    "Scalar",
-    "Targets",
-]
+from jaxtyping import Bool, Float, Int, Key, Num, Shaped
 
 Logits = Float[Array, "*batch C"]
 """Unnormalised log-probabilities, class axis last."""

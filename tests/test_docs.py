@@ -414,5 +414,7 @@ def test_every_public_name_has_a_page_of_its_own(monkeypatch):
         for name in (public.qualified, *public.also)
     }
     for module in public_names.MODULES:
-        exported = importlib.import_module(module).__all__
-        assert {f"{module}.{n}" for n in exported if not n.startswith("__")} <= named
+        found, exported = importlib.import_module(module), public_names.exported(module)
+        assert {f"{module}.{name}" for name in exported} <= named
+        assert all(hasattr(found, name) for name in exported), module
+        assert set(getattr(found, "__all__", exported)) >= set(exported)

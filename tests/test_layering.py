@@ -176,6 +176,16 @@ def test_files_import_only_what_is_below_them():
     assert found == []
 
 
+def test_only_packages_have_a_list_of_public_names():
+    files = [
+        *PACKAGE.rglob("*.py"),
+        *PACKAGE.parent.glob("compare/churn_compare/**/*.py"),
+    ]
+    # `churn_compare.store` is imported by users and is one file.
+    modules = [path for path in files if path.name not in ("__init__.py", "store.py")]
+    assert [path for path in modules if "__all__ =" in path.read_text("utf-8")] == []
+
+
 @pytest.mark.parametrize(
     ("path", "source", "target"),
     [

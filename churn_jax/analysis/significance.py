@@ -10,15 +10,6 @@ import dataclasses
 import numpy as np
 from scipy import special
 
-__all__ = [
-    "Difference",
-    "jackknife_stderr",
-    "leave_one_run_out",
-    "paired_jackknife_test",
-    "paired_leave_one_out_test",
-    "paired_t_test",
-]
-
 _ROUNDING = 1e-12  # a standard error below this share of the values is rounding noise
 
 

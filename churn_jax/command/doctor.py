@@ -120,7 +120,7 @@ def _machine() -> Facts:
     """Versions and devices."""
     import jax
 
-    from churn_jax.studies.study import hardware, versions
+    from churn_jax.studies.folder import hardware, versions
 
     count = jax.device_count()
     return Facts(

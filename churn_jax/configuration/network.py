@@ -11,8 +11,6 @@ from churn_jax import ensembles, models
 from churn_jax.lazy import jnp
 from churn_jax.setting_checks import check_choice, check_least
 
-__all__ = ["ModelConfig", "Sharing"]
-
 SHARINGS = ("batch_ensemble", "mimo")
 
 

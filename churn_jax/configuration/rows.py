@@ -14,16 +14,6 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.methods.base import Method
 from churn_jax.setting_checks import check_least
 
-__all__ = [
-    "MethodSpec",
-    "RowSettings",
-    "StudyRows",
-    "Teaching",
-    "averaged_name",
-    "coefficients",
-    "row_name",
-]
-
 T = TypeVar("T")
 
 

@@ -16,16 +16,6 @@ from churn_jax.configuration.training import (
 from churn_jax.methods.base import Method
 from churn_jax.setting_checks import check_least, check_share
 
-__all__ = [
-    "SYNTHETIC",
-    "StreamConfig",
-    "StreamData",
-    "StreamSpec",
-    "StreamStudyConfig",
-    "TowerConfig",
-    "differs",
-]
-
 SYNTHETIC = "synthetic"
 
 

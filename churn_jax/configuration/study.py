@@ -14,8 +14,6 @@ from churn_jax.data import TextOptions
 from churn_jax.methods.base import check_teacher
 from churn_jax.setting_checks import check_choice, check_least
 
-__all__ = ["DataConfig", "EvaluationConfig", "StudyConfig", "Update"]
-
 _FORMS = ("auto", "file", "shards")
 
 

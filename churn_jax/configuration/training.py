@@ -16,15 +16,6 @@ from churn_jax.setting_checks import check_choice, check_least, check_share
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
 
-__all__ = [
-    "OPTIMIZERS",
-    "SAMPLES",
-    "MeshShape",
-    "OptimizerConfig",
-    "Seeds",
-    "TrainConfig",
-    "check_replicas",
-]
 
 SAMPLES = ("all", "bootstrap")
 _FACTORS = ("init", "order", "augment", "sample")

@@ -14,17 +14,6 @@ from churn_jax.data.npz_source import cut_pool
 from churn_jax.data.splits import DataError, Split, check_split, first_line
 from churn_jax.data.text import of_length, text_split
 
-__all__ = [
-    "Part",
-    "Uncut",
-    "as_array",
-    "as_images",
-    "as_labels",
-    "check_columns",
-    "checked_parts",
-    "pool_note",
-]
-
 
 class Part(NamedTuple):
     """Unchecked examples of one split.

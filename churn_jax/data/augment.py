@@ -23,8 +23,6 @@ from churn_jax.lazy import jax, jnp
 if TYPE_CHECKING:
     from churn_jax.typing import Array
 
-__all__ = ["Augmentation", "augment", "normalize"]
-
 
 @dataclass(frozen=True)
 class Augmentation:

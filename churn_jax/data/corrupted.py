@@ -17,17 +17,6 @@ import numpy as np
 from churn_jax.data.loading import load
 from churn_jax.data.splits import DataError, Split, check_labels
 
-__all__ = [
-    "CorruptedFolder",
-    "CorruptedSet",
-    "CorruptedSets",
-    "CorruptedTfds",
-    "corrupted_sets",
-    "find_folder",
-    "find_tfds",
-]
-
-
 FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
 CLASSES = {"cifar10": 10, "cifar100": 100}
 TFDS = {"cifar10": "cifar10_corrupted", "mnist": "mnist_corrupted"}

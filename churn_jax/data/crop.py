@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Crop", "centre_crop", "decode_crop", "random_crop", "resize_crop"]
-
 _TRIES = 10
 _AREA = (0.08, 1.0)
 _ASPECT = (3 / 4, 4 / 3)

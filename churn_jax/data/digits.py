@@ -14,8 +14,6 @@ import numpy as np
 
 from churn_jax.data.splits import Split, check_split, hold_out
 
-__all__ = ["load_digits"]
-
 NUM_CLASSES = 10
 TEST_SIZE = 897
 VALIDATION_SIZE = 200  # default of `load("digits")`; 700 are left to train on

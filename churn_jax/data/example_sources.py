@@ -16,8 +16,6 @@ from churn_jax.data.arrays import Part, as_array
 from churn_jax.data.splits import DataError, first_line
 from churn_jax.data.text import pad_tokens
 
-__all__ = ["COLUMNS", "Examples", "read_examples"]
-
 COLUMNS = ("image", "label")
 # Columns of integers that are token ids; those of other names are tables.
 _TOKENS = ("input_ids", "token_ids", "tokens")

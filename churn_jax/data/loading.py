@@ -23,8 +23,6 @@ from churn_jax.data.splits import (
 )
 from churn_jax.data.text import TextOptions, is_text_folder, read_text_folder
 
-__all__ = ["assemble", "cut", "load", "narrow", "read_uncut"]
-
 S = TypeVar("S", bound=Examples)
 
 _DEFAULT_FRACTION = 0.1

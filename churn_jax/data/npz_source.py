@@ -10,8 +10,6 @@ from churn_compare.array_files import ArrayFileError, NpzArrays
 from churn_jax.data.splits import DataError, Split, check_split, hold_out
 from churn_jax.data.text import TextOptions, token_splits
 
-__all__ = ["cut_pool", "read_arrays", "read_npz"]
-
 _SPLITS = ("train", "validation", "test")
 _TEST_FRACTION = 0.2
 _LAYOUTS = (

@@ -25,8 +25,6 @@ from churn_jax.data.splits import DataError, Dataset, is_tokens
 from churn_jax.data.text import TextOptions, fit_tokens
 from churn_jax.registry import Registry, dotted_name
 
-__all__ = ["DATASETS", "find_dataset", "is_object", "named", "read_object"]
-
 DATASETS = Registry("function that returns a data set", {})
 """Data sets of your own and of installed packages, by name."""
 

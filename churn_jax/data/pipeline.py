@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["RecordSource", "epoch_positions", "grain_batches", "read_ahead"]
-
 
 class RecordSource(Protocol):
     """Random access to records `{"image", "label", "id"}`, such as a `Split`."""

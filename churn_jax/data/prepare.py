@@ -11,8 +11,6 @@ from churn_compare.array_files import replace_file
 from churn_jax.data.loading import read_uncut
 from churn_jax.data.splits import DataError, Split, first_line
 
-__all__ = ["Prepared", "prepare", "write_npz"]
-
 
 @dataclass(frozen=True)
 class Prepared:

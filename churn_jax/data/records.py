@@ -15,17 +15,6 @@ import numpy as np
 from churn_jax.data.crop import Crop, centre_crop, decode_crop, random_crop, resize_crop
 from churn_jax.data.splits import DataError, Dataset, Split, first_line, id_bytes
 
-__all__ = [
-    "EncodedImages",
-    "ImageSource",
-    "Reading",
-    "StoredImages",
-    "StreamedSplit",
-    "StreamingDataset",
-    "stream",
-    "stream_fingerprint",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class StoredImages:

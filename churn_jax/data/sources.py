@@ -28,15 +28,6 @@ from churn_jax.data.records import StreamingDataset
 from churn_jax.data.splits import DataError, Dataset, fingerprint, first_line
 from churn_jax.data.text import TextOptions
 
-__all__ = [
-    "COLUMNS",
-    "from_source",
-    "is_function",
-    "object_name",
-    "read_source",
-    "returned",
-]
-
 _SPLITS = ("train", "validation", "test")
 
 

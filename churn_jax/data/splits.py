@@ -11,19 +11,6 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-__all__ = [
-    "ChannelStatistics",
-    "DataError",
-    "Dataset",
-    "Examples",
-    "Split",
-    "channel_statistics",
-    "fixed_order",
-    "hold_out",
-    "is_tokens",
-]
-
-
 # Logits of more classes than that do not fit the memory of an accelerator.
 _MOST_CLASSES = 2**20
 _DECLARE = "give num_classes (in an .npz, an array of that name)"

@@ -26,8 +26,6 @@ from churn_jax.data.splits import (
 )
 from churn_jax.data.text import is_text_folder
 
-__all__ = ["IMAGENET_STATISTICS", "is_streaming", "load_streaming"]
-
 # Of the training set of ImageNet on the 0..1 scale, as published with most networks.
 IMAGENET_STATISTICS = ChannelStatistics(
     np.array([0.485, 0.456, 0.406], np.float32),

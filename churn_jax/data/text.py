@@ -16,20 +16,6 @@ import numpy as np
 
 from churn_jax.data.splits import DataError, Split, check_ids, check_labels
 
-__all__ = [
-    "PADDING",
-    "TextOptions",
-    "encode_texts",
-    "fit_tokens",
-    "is_text_folder",
-    "of_length",
-    "pad_tokens",
-    "read_text_folder",
-    "read_text_records",
-    "text_split",
-    "token_splits",
-]
-
 PADDING = 0
 _CHUNK = 8192  # texts that are padded at once
 _RECORDS = 1024  # that are read at once

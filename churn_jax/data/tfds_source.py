@@ -30,19 +30,6 @@ import tensorflow_datasets as tfds  # noqa: E402
 
 from churn_jax.data.tiny_imagenet import TinyImagenet  # noqa: E402
 
-__all__ = [
-    "ChurnDigits",
-    "TfdsRecords",
-    "class_count",
-    "image_size",
-    "make_builder",
-    "open_records",
-    "prepared_builder",
-    "read_split",
-    "read_tfds",
-    "split_names",
-]
-
 _CHUNK = 1024
 
 

@@ -15,8 +15,6 @@ import tensorflow_datasets as tfds
 
 from churn_jax.data.splits import DataError
 
-__all__ = ["ImageFile", "TinyImagenet", "read_image", "tiny_imagenet_files"]
-
 NUM_CLASSES = 200
 SIDE = 64
 HELD_PER_CLASS = 50

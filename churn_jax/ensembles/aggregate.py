@@ -3,12 +3,11 @@
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from churn_jax._checks import check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.typing import Logits, PyTree
-
-__all__ = ["average_logits", "average_probs", "gate", "interpolate_weights"]
+from churn_jax.typing import Logits
 
 
 def average_probs(logits: Logits) -> Logits:

@@ -26,8 +26,6 @@ from churn_jax.ensembles.network import (
     switches,
 )
 
-__all__ = ["from_linen"]
-
 
 def from_linen(
     module: Any, *, heads: int | None = None, name: str | None = None

@@ -16,26 +16,8 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.setting_checks import check_choice
 
 if TYPE_CHECKING:
-    from churn_jax.typing import PyTree
+    from jaxtyping import PyTree
 
-
-__all__ = [
-    "CHOSEN",
-    "FEW_SLOTS",
-    "LANES",
-    "LONG_RUN",
-    "MAPPINGS",
-    "choose",
-    "convolved_bytes",
-    "convolved_otherwise",
-    "convolved_rows",
-    "equations",
-    "map_each",
-    "map_slots",
-    "stack",
-    "unstack",
-    "vmapped_at_once",
-]
 
 MAPPINGS = ("auto", "vmap", "unroll", "loop", "tune")
 CHOSEN = ("auto", "tune")  # by the table below, or by `training.tuning`

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from churn_jax._jax import all_gather_replicated
 from churn_jax.ensembles import mapping as slots
@@ -19,16 +20,6 @@ from churn_jax.ensembles.network import (
     described,
     device_key,
 )
-from churn_jax.typing import PyTree
-
-__all__ = [
-    "Group",
-    "apply_committee",
-    "apply_members",
-    "init_members",
-    "stack",
-    "take_member",
-]
 
 stack = slots.stack
 """`stack(trees)` stacks equal trees along a new leading axis."""

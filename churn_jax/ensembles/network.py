@@ -13,25 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jaxtyping import PyTree
 
-from churn_jax.typing import PRNGKey, PyTree
-
-__all__ = [
-    "Network",
-    "NetworkError",
-    "Outputs",
-    "as_outputs",
-    "described",
-    "device_key",
-    "from_function",
-    "linear_head",
-    "mode",
-    "needed_names",
-    "parameter_names",
-    "placed",
-    "stuck",
-    "switches",
-]
+from churn_jax.typing import PRNGKey
 
 # Names by which networks take the mode, and their value in training.
 _SWITCHES = {

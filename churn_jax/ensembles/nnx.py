@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import nnx
+from jaxtyping import PyTree
 
 from churn_jax.ensembles.network import (
     Network,
@@ -21,9 +22,7 @@ from churn_jax.ensembles.network import (
     stuck,
     switches,
 )
-from churn_jax.typing import PRNGKey, PyTree
-
-__all__ = ["from_nnx"]
+from churn_jax.typing import PRNGKey
 
 
 def from_nnx(

@@ -15,8 +15,6 @@ from churn_jax.ensembles.network import (
 )
 from churn_jax.ensembles.nnx import from_nnx
 
-__all__ = ["as_network"]
-
 
 class _Same:
     """An object that equals itself alone, whatever its class says of equality."""

@@ -9,18 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax.ensembles.network import Network
-from churn_jax.typing import PRNGKey, PyTree
-
-__all__ = [
-    "StartingFrom",
-    "starting_from",
-    "with_classes",
-    "with_inputs",
-    "with_temperature",
-]
+from churn_jax.typing import PRNGKey
 
 
 def with_inputs(

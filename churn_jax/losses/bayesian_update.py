@@ -9,18 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from churn_jax import divergences
 from churn_jax._checks import check_mask
-from churn_jax.divergences import entropy
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array, Labels, Logits, Mask
-
-__all__ = [
-    "UPDATE_RULES",
-    "bayesian_posterior",
-    "bayesian_update_targets",
-    "confusion_counts",
-    "confusion_matrix",
-]
 
 UPDATE_RULES = ("mb", "mbme", "cr")
 # Replaces a share of 0, so that one vote alone does not rule out a class for good.
@@ -265,7 +257,7 @@ def bayesian_update_targets(
         if rule == "mb":
             accept = jnp.ones_like(best, jnp.bool_)
         elif rule == "mbme":
-            accept = entropy(after) < entropy(before)
+            accept = divergences.entropy(after) < divergences.entropy(before)
         else:
             mine = jnp.take_along_axis(after, used[..., None], axis=-1)[..., 0]
             accept = (best != used) & (jnp.max(after, axis=-1) - mine > threshold)

@@ -9,14 +9,6 @@ from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
-__all__ = [
-    "binary_logits",
-    "cross_entropy",
-    "focal",
-    "label_smoothing",
-    "squared_error",
-]
-
 
 def cross_entropy(logits: Logits, labels: Labels) -> PerExample:
     """Cross-entropy of the predicted distribution with the label, in nats.

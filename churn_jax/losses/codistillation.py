@@ -10,8 +10,6 @@ from churn_jax import divergences
 from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.typing import Logits, PerExample
 
-__all__ = ["cross_entropy_between", "l1", "symmetric_kl"]
-
 
 def l1(logits_a: Logits, logits_b: Logits) -> PerExample:
     """L1 distance of two predicted distributions, `sum_j |a_j - b_j|`.

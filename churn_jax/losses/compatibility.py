@@ -8,8 +8,6 @@ from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.losses.classification import cross_entropy
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
-__all__ = ["backward_compatible", "ract"]
-
 
 def _knows_label(logits: Logits, labels: Labels) -> Array:
     """Whether the label's class is among the known ones, `[...]` bool."""

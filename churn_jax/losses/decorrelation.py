@@ -22,12 +22,6 @@ from churn_jax.losses.moments import (
 )
 from churn_jax.typing import Mask, Scalar
 
-__all__ = [
-    "correlation_penalty",
-    "covariance_penalty",
-    "residual_correlation_penalty",
-]
-
 
 def correlation_penalty(
     outputs: MemberOutputs, mask: Mask | None = None, axis_name: AxisName = None

@@ -21,13 +21,6 @@ from churn_jax.losses.moments import (
 )
 from churn_jax.typing import Array, Logits, Mask, Scalar
 
-__all__ = [
-    "cross_entropy_difference_penalty",
-    "difference_penalty",
-    "inverse_difference_penalty",
-    "power",
-]
-
 
 def _pairs(values: Array) -> tuple[Array, Array]:
     """Both sides of every unordered pair of members, `[P, B, K]` each."""

@@ -9,8 +9,6 @@ from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.divergences import kl_divergence, log_probs, weighted
 from churn_jax.typing import Array, Logits, PerExample, Scalar
 
-__all__ = ["dirichlet_nll", "distillation_kl"]
-
 # The largest concentration's. A Dirichlet this sharp spreads by 3e-7, which float32
 # cannot tell from a point, and twice the exponent fits, so Adam's squares are finite.
 _LARGEST_LOG_CONCENTRATION = 30.0

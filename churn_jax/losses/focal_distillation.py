@@ -8,8 +8,6 @@ from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.losses.distillation import distillation_kl
 from churn_jax.typing import Array, Labels, Logits, PerExample, Scalar
 
-__all__ = ["focal_kl", "focal_logit_matching", "focal_weights"]
-
 
 def focal_weights(
     old_logits: Logits,

@@ -10,8 +10,6 @@ from churn_jax.losses.differences import power
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Labels, Logits, PerExample
 
-__all__ = ["RANKINGS", "logit_difference_inhibition", "released_logit_difference"]
-
 RANKINGS = ("teacher", "student")
 
 

@@ -19,22 +19,6 @@ from churn_jax._checks import check_mask
 from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array, Mask, Scalar
 
-__all__ = [
-    "AxisName",
-    "Examples",
-    "MemberOutputs",
-    "MomentState",
-    "RunningPenalty",
-    "batch_mean",
-    "covariances",
-    "gather_examples",
-    "half_squared_off_diagonal",
-    "inner_products",
-    "running_correlation_penalty",
-    "second_moments",
-    "sum_over_devices",
-]
-
 MemberOutputs = Float[Array, "M B *classes"]
 """One signal per member and example: logits, probabilities or part of a network."""
 

@@ -17,8 +17,6 @@ from churn_jax.losses.moments import (
 )
 from churn_jax.typing import Array, Mask, Scalar
 
-__all__ = ["orthogonalize", "orthogonalized_correlation_penalty"]
-
 # A residual shorter than this share of its vector is rounding, not a direction: float32
 # leaves about 1e-7 of a vector that lies in the span of the ones before it.
 _DEPENDENT = 1e-5

@@ -11,13 +11,6 @@ from churn_jax import divergences
 from churn_jax._checks import check_logits
 from churn_jax.typing import Logits, PerExample
 
-__all__ = [
-    "entropy",
-    "renormalized_entropy",
-    "renormalized_uniform_symmetric_kl",
-    "uniform_symmetric_kl",
-]
-
 
 def _check_top_k(top_k, num_classes: int, smallest: int) -> None:
     """Refuses a `top_k` that is not an integer from `smallest` to `num_classes`."""

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from churn_jax.typing import Logits
 
 
-__all__ = [
-    "GATES",
-    "LABEL_LOSSES",
-    "LABEL_REDUCTIONS",
-    "PENALTIES",
-    "POINTS",
-    "TRAIN_ON",
-    "AntiDistillation",
-]
-
 PENALTIES = Registry(
     "penalty",
     {

@@ -20,23 +20,11 @@ from churn_jax.setting_checks import check_least
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
+    from jaxtyping import PyTree
 
     from churn_jax.methods.batch import Apply, Batch, LossOutput, Teacher
-    from churn_jax.typing import Logits, PyTree
+    from churn_jax.typing import Logits
 
-
-__all__ = [
-    "DEPLOYMENTS",
-    "MEMBER_SAMPLES",
-    "METHODS",
-    "Deployment",
-    "Method",
-    "Passes",
-    "Ramp",
-    "Updating",
-    "check_teacher",
-    "deploy",
-]
 
 DEPLOYMENTS = ("member", "mean_probs", "mean_logits", "gate")
 MEMBER_SAMPLES = ("shared", "bootstrap", "subset", "split")

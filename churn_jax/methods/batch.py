@@ -13,20 +13,9 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.methods.fields import pytree, static
 
 if TYPE_CHECKING:
-    from churn_jax.typing import Logits, PyTree
+    from jaxtyping import PyTree
 
-
-__all__ = [
-    "Apply",
-    "Batch",
-    "LossOutput",
-    "Teacher",
-    "forward",
-    "forward_outputs",
-    "old_logits",
-    "teacher_logits",
-    "with_state",
-]
+    from churn_jax.typing import Logits
 
 
 @pytree

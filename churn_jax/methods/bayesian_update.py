@@ -10,8 +10,6 @@ from churn_jax.methods.batch import LossOutput, forward, old_logits
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 from churn_jax.setting_checks import check_least
 
-__all__ = ["BayesianUpdate"]
-
 # The rules of `losses.bayesian_update_targets`, whose file needs JAX.
 UPDATE_RULES = ("mb", "mbme", "cr")
 

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from churn_jax.typing import Logits, PerExample
 
 
-__all__ = [
-    "DISAGREEMENTS",
-    "UPDATES",
-    "Codistillation",
-    "disagreement",
-    "stale_disagreement",
-]
-
 DISAGREEMENTS = ("skl", "l1", "kl", "cross_entropy", "joint_cross_entropy")
 UPDATES = ("joint", "independent")
 

@@ -9,8 +9,6 @@ from churn_jax.methods.base import Method
 from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 
-__all__ = ["ELODI"]
-
 FORMS = ("paper", "release")
 
 

@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from jax.typing import ArrayLike
 
 
-__all__ = [
-    "EnsembleDistillation",
-    "EnsembleDistributionDistillation",
-    "OneToOneDistillation",
-]
-
-
 @pytree
 class EnsembleDistillation(Perturbing):
     r"""A student follows the averaged prediction of a trained ensemble.

@@ -8,8 +8,6 @@ from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 
-__all__ = ["ERM", "REGULARIZERS", "MinimumEntropy", "regularizer"]
-
 REGULARIZERS = ("entropy", "uniform_skl")
 
 

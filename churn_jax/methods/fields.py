@@ -13,8 +13,6 @@ from typing import Any, TypeVar, dataclass_transform
 from churn_jax.lazy import jax
 from churn_jax.setting_checks import check_choice
 
-__all__ = ["check_choices", "coefficient", "pytree", "register", "share", "static"]
-
 
 def coefficient(default: float, **kwargs) -> Any:
     """A sweepable field: a number, or an array with one entry per replica."""

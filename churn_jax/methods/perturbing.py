@@ -14,11 +14,12 @@ from churn_jax.methods.fields import check_choices, coefficient, pytree, static
 from churn_jax.setting_checks import check_least
 
 if TYPE_CHECKING:
-    from churn_jax.typing import Array, Logits, PyTree
+    from jaxtyping import PyTree
+
+    from churn_jax.typing import Array, Logits
 
 perturbations = lazy("churn_jax.perturbations")
 
-__all__ = ["PERTURBATIONS", "Answers", "Perturbing", "check_pixels"]
 
 PERTURBATIONS = ("none", "gaussian", "ods", "conf_ods", "adversarial", "two_sided")
 

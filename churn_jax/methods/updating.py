@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from churn_jax.typing import Array, Labels, Logits
 
 
-__all__ = [
-    "RACT",
-    "BackwardCompatible",
-    "Compatible",
-    "old_head_logits",
-]
-
-
 @pytree
 class Compatible(Updating):
     """Base of `L(w) + weight 1/n sum_i 1/O sum_o compatibility_oi`.

@@ -19,16 +19,6 @@ from churn_jax.metrics.scoring import brier_score, negative_log_likelihood
 from churn_jax.metrics.state import valid_examples
 from churn_jax.typing import Labels, Logits, Mask, PRNGKey, Scalar
 
-__all__ = [
-    "CalibratedScores",
-    "calibrated_brier_score",
-    "calibrated_expected_calibration_error",
-    "calibrated_negative_log_likelihood",
-    "calibrated_scores",
-    "fit_temperature",
-    "two_fold_calibrated_scores",
-]
-
 # exp(-7) to exp(7): beyond it the model is always right, or its logits are noise.
 _LOG_RANGE = 7.0
 _HALVINGS = 32  # of a range of 14: to 3e-9, finer than float32 tells apart

@@ -11,8 +11,6 @@ from churn_jax.metrics.scoring import is_correct
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Labels, Logits, Mask, Scalar
 
-__all__ = ["ECEState", "expected_calibration_error"]
-
 
 @struct.dataclass
 class ECEState(AdditiveState):

@@ -14,18 +14,6 @@ from churn_jax.metrics.scoring import is_correct
 from churn_jax.metrics.state import CountState, MeanState, RateState, masked_mean
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
-__all__ = [
-    "ChurnByCorrectness",
-    "ChurnByCorrectnessState",
-    "ChurnState",
-    "SurrogateChurnState",
-    "ambiguity",
-    "churn",
-    "churn_by_correctness",
-    "rashomon_capacity",
-    "surrogate_churn",
-]
-
 
 def disagree(logits_a: Logits, logits_b: Logits):
     """`argmax_j a_j != argmax_j b_j`, `[...]` bool; ties go to the lower class id."""

@@ -17,14 +17,6 @@ from churn_jax.metrics.scoring import nan_at_unknown_labels, negative_log_likeli
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Labels, Logits, Mask, Scalar
 
-__all__ = [
-    "AUCState",
-    "CalibrationRatioState",
-    "calibration_ratio",
-    "log_loss",
-    "roc_auc",
-]
-
 
 def _check(logits, labels):
     check_logits(logits=logits)

@@ -14,18 +14,6 @@ from churn_jax.metrics.scoring import error_rate
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
-__all__ = [
-    "ConfidenceState",
-    "EntropyState",
-    "L1DistanceState",
-    "churn_bound_from_confidence",
-    "churn_bound_from_confidence_sum",
-    "churn_bound_from_errors",
-    "l1_distance",
-    "prediction_confidence",
-    "prediction_entropy",
-]
-
 
 def prediction_confidence(logits: Logits) -> PerExample:
     """Top-1 minus top-2 probability, `gamma_x = f_yhat - max_{j != yhat} f_j`.

@@ -19,8 +19,6 @@ from churn_jax.metrics.pair_metrics import CrossMetric, PairMetric, streaming
 from churn_jax.metrics.pairs import PairSummary, check_scalars, sum_blocks
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
-__all__ = ["CrossSummary", "cross_pairs", "summarize_cross", "summarize_paired"]
-
 EXAMPLES = ("all", "known")
 
 

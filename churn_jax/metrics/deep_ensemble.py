@@ -13,12 +13,6 @@ from churn_jax.metrics.calibrated import fit_temperature
 from churn_jax.metrics.scoring import negative_log_likelihood
 from churn_jax.typing import Array, Labels, Logits, Mask
 
-__all__ = [
-    "DeepEnsembleEquivalent",
-    "deep_ensemble_equivalent",
-    "ensemble_reference_curve",
-]
-
 # 255 subsets of 8 members: beyond it, every further member doubles the work.
 _MOST_FOR_ALL_SUBSETS = 8
 

@@ -13,13 +13,6 @@ from churn_jax.metrics.prediction_divergence import pairwise_kl
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Array, Logits, Mask, Scalar
 
-__all__ = [
-    "ConfidenceBins",
-    "DiversityByConfidence",
-    "DiversityByConfidenceState",
-    "diversity_by_confidence",
-]
-
 _QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 

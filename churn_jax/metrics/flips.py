@@ -15,18 +15,6 @@ from churn_jax.metrics.scoring import is_correct
 from churn_jax.metrics.state import CountState
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
-__all__ = [
-    "FlipRates",
-    "FlipState",
-    "backward_error_compatibility",
-    "backward_trust_compatibility",
-    "flip_rank",
-    "flip_rates",
-    "negative_flip_rate",
-    "positive_flip_rate",
-    "relative_negative_flip_rate",
-]
-
 
 class FlipRates(NamedTuple):
     """The rates of one model update; each is also a function of its own."""

@@ -21,8 +21,6 @@ from churn_jax.metrics.scoring import example_nll, is_correct
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
-__all__ = ["MemberDiversity", "MemberDiversityState", "member_diversity"]
-
 
 class MemberDiversity(NamedTuple):
     """Differences between an ensemble's members, and what averaging them gains."""

@@ -32,8 +32,6 @@ from churn_jax.metrics.confidence import (
 )
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
-__all__ = ["STREAMING", "CrossMetric", "PairMetric", "streaming"]
-
 
 @dataclasses.dataclass(frozen=True)
 class PairMetric:

@@ -15,15 +15,6 @@ from churn_jax.metrics.pair_metrics import PairMetric, streaming
 from churn_jax.metrics.state import LongSum
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
-__all__ = [
-    "PairSummary",
-    "check_scalars",
-    "leave_one_model_out",
-    "pairwise",
-    "sum_blocks",
-    "summarize_pairs",
-]
-
 
 def pairwise(
     metric: Callable | PairMetric,

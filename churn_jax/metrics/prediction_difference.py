@@ -16,21 +16,6 @@ from churn_jax.metrics.scoring import nan_at_unknown_labels
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Labels, Logits, Mask, Scalar
 
-__all__ = [
-    "HammingPredictionDifferenceState",
-    "LabelPredictionDifferenceState",
-    "PositivePredictionDifferenceState",
-    "PredictionDifferenceState",
-    "RelativePredictionDifferenceState",
-    "WeightedPredictionDifferenceState",
-    "hamming_prediction_difference",
-    "label_prediction_difference",
-    "positive_prediction_difference",
-    "prediction_difference",
-    "relative_prediction_difference",
-    "weighted_prediction_difference",
-]
-
 
 def _check(logits) -> None:
     check_logits(logits=logits)

@@ -18,16 +18,6 @@ from churn_jax.metrics.prediction_difference import (
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Array, Logits, Mask, PerExample, Scalar
 
-__all__ = [
-    "JSPredictionDifferenceState",
-    "KLPredictionDifferenceState",
-    "ScoreDifferenceState",
-    "js_prediction_difference",
-    "kl_prediction_difference",
-    "pairwise_kl",
-    "score_difference",
-]
-
 
 def _checked_log_probs(logits):
     check_logits(logits=logits)

@@ -12,18 +12,6 @@ from churn_jax.divergences import log_probs
 from churn_jax.metrics.state import MeanState, RateState, masked_mean
 from churn_jax.typing import Array, Labels, Logits, Mask, PerExample, Scalar
 
-__all__ = [
-    "AccuracyState",
-    "BrierState",
-    "ErrorRateState",
-    "NLLState",
-    "accuracy",
-    "brier_score",
-    "error_rate",
-    "error_rates",
-    "negative_log_likelihood",
-]
-
 
 def is_correct(logits: Logits, labels: Labels):
     """`argmax_j z_j == label`, `[...]` bool; ties go to the lower class id."""
@@ -126,6 +114,7 @@ def error_rates(logits: Logits, labels: Labels, mask: Mask | None = None) -> Arr
 
 
 def example_nll(logits, labels):
+    """Negative log-likelihood of every example's label; NaN where it is unknown."""
     check_logits(logits=logits)
     check_labels(labels, logits)
     labels = jnp.asarray(labels)

@@ -21,16 +21,6 @@ from flax import struct
 from churn_jax._checks import check_mask
 from churn_jax.typing import Mask, PerExample, Scalar
 
-__all__ = [
-    "AdditiveState",
-    "CountState",
-    "LongSum",
-    "MeanState",
-    "RateState",
-    "masked_mean",
-    "valid_examples",
-]
-
 _UNITS_PER_BLOCK = 2**20
 
 

@@ -18,8 +18,6 @@ from churn_jax.models.residual import norm_settings
 from churn_jax.models.vgg import halved
 from churn_jax.typing import Array
 
-__all__ = ["Airbench", "AirbenchStage", "whitening"]
-
 # Mean products of the channels (RR, RG, RB, GG, GB, BB) of a pixel with itself and with
 # its neighbours in the row, in the column and on the two diagonals: the 50,000 training
 # images of CIFAR-10, standardised by their channels' means and deviations.

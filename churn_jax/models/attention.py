@@ -11,8 +11,6 @@ import jax.numpy as jnp
 from churn_jax.models.layers import drop
 from churn_jax.typing import Array
 
-__all__ = ["MASKED", "Attention", "FeedForward", "small_normal"]
-
 # Added to the scores of hidden positions. Finite, so that a row of hidden positions
 # alone has equal weights and not NaN.
 MASKED = -1e9

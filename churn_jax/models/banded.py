@@ -11,8 +11,6 @@ import numpy as np
 
 from churn_jax.typing import Array
 
-__all__ = ["banded_convolution"]
-
 _LARGEST_BLOCK = 8  # output columns; measured 1.0 to 1.3 times as fast as whole rows
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from churn_jax.models.layers import (
     Layers,
@@ -18,15 +19,7 @@ from churn_jax.models.layers import (
 )
 from churn_jax.models.rank_one import between, by_member, saving
 from churn_jax.setting_checks import check_choice
-from churn_jax.typing import Array, PyTree
-
-__all__ = [
-    "BatchEnsemble",
-    "BatchEnsembleConv",
-    "BatchEnsembleDense",
-    "MemberBatchNorm",
-    "check_fast_weights",
-]
+from churn_jax.typing import Array
 
 FAST_INITS = ("normal", "signs")
 BIASES = ("member", "shared", "none")

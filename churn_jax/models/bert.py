@@ -10,8 +10,6 @@ from churn_jax.models.layers import ModelOutput, check_dropout, drop
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
 
-__all__ = ["Bert", "BertLayer", "check_tokens"]
-
 _POOLINGS = ("first", "mean")
 
 

@@ -16,8 +16,6 @@ import jax.numpy as jnp
 
 from churn_jax.typing import Array, PRNGKey
 
-__all__ = ["ClickModel", "ClickNetwork", "ClickOutput", "init_table"]
-
 _KERNEL = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
 # Standard deviation of a standard normal cut at two.
 _CUT_STDDEV = 0.87962566103423978

@@ -20,8 +20,6 @@ from churn_jax.models.layers import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["LeNet5"]
-
 Layout = Literal["auto", "nhwc", "banded"]
 _LAYOUTS = ("auto", "nhwc", "banded")
 _MIN_SIZE = 12  # 12 -> pool 6 -> 5x5 kernel 2 -> pool 1

@@ -14,16 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "PublicNames",
-    "from_hugging_face",
-    "from_timm",
-    "read_weights",
-    "to_hugging_face",
-    "to_timm",
-    "write_weights",
-]
-
 _BLOCK = re.compile(r"stage(\d+)_block(\d+)")
 _PART = re.compile(r"(conv|norm)(\d+)")
 _LAYER = re.compile(r"block(\d+)_layer(\d+)")

@@ -12,14 +12,6 @@ import numpy as np
 
 from churn_jax.models.convert import PublicNames, read_weights, write_weights
 
-__all__ = [
-    "bert_from_hugging_face",
-    "bert_to_hugging_face",
-    "swin_file_name",
-    "swin_from_hugging_face",
-    "swin_to_hugging_face",
-]
-
 _LEAVES = {
     "kernel": "weight",
     "scale": "weight",

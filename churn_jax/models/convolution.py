@@ -13,8 +13,6 @@ from jax.lax import conv_general_dilated
 from churn_jax._jax import to_varying, varying_axes
 from churn_jax.typing import Array
 
-__all__ = ["cpu_convolution"]
-
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 _REST = ("precision", "preferred_element_type")  # options that gradients have, too
 

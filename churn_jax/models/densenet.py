@@ -17,8 +17,6 @@ from churn_jax.models.residual import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["DenseLayer", "DenseNet", "Transition"]
-
 _BOTTLENECK = 4  # channels of the 1x1 convolution, by those that a layer adds
 
 

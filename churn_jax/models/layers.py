@@ -13,24 +13,11 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from churn_jax.models.convolution import cpu_convolution
 from churn_jax.setting_checks import check_share
-from churn_jax.typing import Array, PyTree
-
-__all__ = [
-    "PLAIN",
-    "Conv",
-    "Layered",
-    "Layers",
-    "ModelOutput",
-    "backend",
-    "check_dropout",
-    "check_images",
-    "compiling_for",
-    "drop",
-    "xla_convolution",
-]
+from churn_jax.typing import Array
 
 
 class ModelOutput(NamedTuple):

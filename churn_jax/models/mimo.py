@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from churn_jax.models.layers import Layers, ModelOutput
 from churn_jax.typing import Array, PRNGKey
 
-__all__ = ["MIMO", "draw_orders"]
-
 
 def draw_orders(key: PRNGKey, members: int, rows: int, repetition: float) -> Array:
     """K orders of B rows `[K, B]`; `repetition`: chance that all agree at a place."""

@@ -17,8 +17,6 @@ from churn_jax.models.layers import (
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
 
-__all__ = ["INITS", "MLP", "Gate"]
-
 # Kernels of the hidden layers and of the last one.
 _KERNELS = {
     "he": (nn.initializers.he_normal(), nn.initializers.lecun_normal()),

@@ -7,8 +7,6 @@ import dataclasses
 
 from churn_jax.registry import Registry
 
-__all__ = ["MODELS", "NETWORKS"]
-
 NETWORKS = {
     "mlp": "two layers of 256 (model.features)",
     "lenet5": "convolutional, for small grey images",

@@ -25,8 +25,6 @@ from churn_jax.models.convert_transformers import (
 from churn_jax.models.resnet_imagenet import ImageNetResNet
 from churn_jax.models.swin import Swin
 
-__all__ = ["Pretrained", "PretrainedError", "load_pretrained"]
-
 _INDEX = "model.safetensors.index.json"
 _ONE = "model.safetensors"
 

@@ -9,8 +9,6 @@ import jax.numpy as jnp
 from churn_jax.models.layers import backend, split_members
 from churn_jax.typing import Array
 
-__all__ = ["between", "by_member", "saving"]
-
 
 def by_member(operation: Callable, x: Array, weights: Array) -> Array:
     """`operation` of the rows `[K * B, ..., D]`, member by member, and `[K, D]`."""

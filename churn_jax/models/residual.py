@@ -9,18 +9,6 @@ import jax.numpy as jnp
 from churn_jax.models.layers import PLAIN, Layers, ModelOutput, drop
 from churn_jax.typing import Array
 
-__all__ = [
-    "batch_norm",
-    "check_stages",
-    "classify",
-    "convolution",
-    "doubled",
-    "he_fan_out",
-    "max_pool",
-    "norm_settings",
-    "residual_stages",
-]
-
 he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 

@@ -22,8 +22,6 @@ from churn_jax.models.residual import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["BasicBlock", "ResNet"]
-
 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions with batch norm and a parameter-free shortcut (option A).

@@ -19,8 +19,6 @@ from churn_jax.models.residual import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["ImageNetBlock", "ImageNetResNet"]
-
 _BLOCKS = ("basic", "bottleneck")
 _STRIDES = ("3x3", "1x1")
 

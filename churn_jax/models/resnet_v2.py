@@ -19,8 +19,6 @@ from churn_jax.models.residual import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["PreActivationBottleneck", "ResNetV2"]
-
 
 class PreActivationBottleneck(nn.Module):
     """`x + conv3(a3(conv2(a2(conv1(a1(x))))))`, where `a` is batch norm and ReLU.

@@ -19,8 +19,6 @@ from churn_jax.models.residual import check_stages
 from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array
 
-__all__ = ["PatchMerging", "Swin", "SwinBlock"]
-
 _EPSILON = 1e-5  # of every layer norm
 
 

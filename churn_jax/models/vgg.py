@@ -22,8 +22,6 @@ from churn_jax.models.residual import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["VGG", "VGGStage", "adaptive_average_pool", "halved"]
-
 
 def adaptive_average_pool(x: Array, size: int) -> Array:
     """Means over a grid of `size` x `size` windows that cover an image of any size.

@@ -23,8 +23,6 @@ from churn_jax.models.residual import (
 )
 from churn_jax.typing import Array
 
-__all__ = ["PreActivationBlock", "WideResNet"]
-
 
 class PreActivationBlock(nn.Module):
     """`x + conv2(a2(conv1(a1(x))))`, where `a` is batch norm and ReLU.

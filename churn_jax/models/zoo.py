@@ -21,8 +21,6 @@ from churn_jax.models.vgg import VGG
 from churn_jax.models.wide_resnet import WideResNet
 from churn_jax.registry import is_own
 
-__all__ = ["available", "create", "is_family"]
-
 # Each has its line in `NETWORKS`.
 mlp = partial(MLP, features=(256, 256))
 lenet5 = LeNet5

@@ -10,8 +10,6 @@ from churn_jax.divergences import kl_divergence
 from churn_jax.perturbations.ods import Predict, pulled_back, step, unit_directions
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
-__all__ = ["adversarial", "gaussian", "pair_disagreement", "two_sided"]
-
 
 def gaussian(
     images: Array,

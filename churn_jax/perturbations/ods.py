@@ -10,20 +10,6 @@ import jax.numpy as jnp
 from churn_jax._checks import check_batch, check_logits, check_same_shape
 from churn_jax.typing import Array, Logits, PerExample
 
-__all__ = [
-    "Directions",
-    "Predict",
-    "all_teacher_direction",
-    "all_teacher_objective",
-    "conf_ods",
-    "draw_guides",
-    "ods",
-    "ods_directions",
-    "pulled_back",
-    "step",
-    "unit_directions",
-]
-
 # `(images [B, ...]) -> logits [B, C]`, every example by itself (no batch statistics).
 Predict = Callable[[Array], Logits]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_compare.documents import (
     Block,
@@ -28,7 +29,6 @@ from churn_jax.planning.chips import CHIPS, Slice, devices_of
 from churn_jax.planning.hlo import collectives_of, cycles_of
 from churn_jax.planning.steps import Step, study_step
 from churn_jax.training.partition import REPLICA
-from churn_jax.typing import PyTree
 
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}

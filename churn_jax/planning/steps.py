@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
@@ -28,7 +29,6 @@ from churn_jax.training.state import (
     init_coefficients,
     init_state,
 )
-from churn_jax.typing import PyTree
 
 
 @dataclasses.dataclass(frozen=True)

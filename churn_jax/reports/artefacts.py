@@ -21,17 +21,6 @@ from churn_jax.configuration.record import (
     read_record,
 )
 
-__all__ = [
-    "TEST",
-    "VALIDATION",
-    "History",
-    "ReportError",
-    "Study",
-    "as_float",
-    "read_history",
-    "read_study",
-]
-
 # Predictions of a method, by split.
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
 

@@ -16,29 +16,6 @@ if TYPE_CHECKING:
 SIGNIFICANT = 0.05
 
 
-__all__ = [
-    "ABSENT",
-    "SIGNIFICANT",
-    "change_cell",
-    "difference_fields",
-    "ends",
-    "equivalent",
-    "estimate_fields",
-    "interval",
-    "mean_error",
-    "millions",
-    "number",
-    "of_set",
-    "p_text",
-    "p_value",
-    "percent",
-    "rate",
-    "share",
-    "signed",
-    "times",
-    "with_error",
-]
-
 ABSENT = "–"
 
 

@@ -15,16 +15,6 @@ from churn_jax.analysis.significance import (
 from churn_jax.reports.cells import SIGNIFICANT, ends, interval, p_text
 from churn_jax.reports.summary import MethodSummary
 
-__all__ = [
-    "ENOUGH_RUNS",
-    "FEWEST_RUNS",
-    "SIGNIFICANT",
-    "Comparison",
-    "compare_with_baseline",
-    "effect",
-    "paired",
-]
-
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
 ENOUGH_RUNS = 5  # to say which row is best: of fewer, a single one may decide

@@ -5,15 +5,6 @@ import functools
 
 import numpy as np
 
-__all__ = [
-    "CONFIDENCE_BINS",
-    "RELIABILITY_BINS",
-    "Curves",
-    "confidence_counts",
-    "curves_of_bins",
-    "reliability_bins",
-]
-
 RELIABILITY_BINS = 15
 CONFIDENCE_BINS = 10
 

@@ -25,8 +25,6 @@ from churn_jax.reports.members import (
 )
 from churn_jax.reports.summary import MethodSummary
 
-__all__ = ["ReferenceCurve", "equivalents", "reference_curve", "reference_row"]
-
 FIRST_CHOICE = "teachers"
 MOST_MEMBERS = 8  # of whose subsets all are taken: 255 of 8
 

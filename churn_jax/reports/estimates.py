@@ -16,16 +16,6 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.analysis.significance import jackknife_stderr
 
-__all__ = [
-    "BLOCK_NUMBERS",
-    "Estimate",
-    "of_set_sums",
-    "over_pairs",
-    "over_runs",
-    "over_sets",
-    "set_sums",
-]
-
 BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
 
 

@@ -14,8 +14,6 @@ import numpy as np
 from churn_compare.array_files import NpzArrays, replace_file
 from churn_jax import metrics
 
-__all__ = ["Examples", "load_examples", "png_bytes", "save_examples"]
-
 MOST = 200  # examples kept of a large split
 SMALL = 2**20  # bytes; a split up to here is kept whole
 LARGEST_SIDE = 64  # pixels

@@ -11,17 +11,6 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.reports.artefacts import Study
 
-__all__ = [
-    "changes",
-    "cross_sample_sentences",
-    "differing",
-    "fixed_seed_sentences",
-    "served_sentences",
-    "shared",
-    "training",
-    "training_table",
-]
-
 _SAME = {
     "init": "initial weights",
     "order": "mini-batch order",

@@ -1,7 +1,5 @@
 """What the numbers of a report are: name, source, formula, meaning."""
 
-__all__ = ["GLOSSARY"]
-
 REPRODUCIBILITY = "[reproducibility]"
 GLOSSARY = (
     (

@@ -43,8 +43,6 @@ from churn_jax.reports.results import figures, table
 from churn_jax.reports.study_report import html_table, in_terminal, study_document
 from churn_jax.reports.summary import MethodSummary, summarize
 
-__all__ = ["LogitsReport", "report"]
-
 _OF_STUDIES = ("dee", "member_kl", "member_disagreement", "parameters")
 _WITH_VALIDATION = ("calibrated_ece", "temperature")
 _NO_HISTORY = History(np.zeros(0), np.zeros(0), {})

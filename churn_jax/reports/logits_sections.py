@@ -25,17 +25,6 @@ from churn_compare.verdict import sentences
 from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.report import Report, Row
 
-__all__ = [
-    "UPDATE_FIELDS",
-    "logits_facts",
-    "logits_glossary",
-    "logits_records",
-    "logits_section",
-    "logits_verdicts",
-    "update_columns",
-    "version_sections",
-]
-
 # Quantities of a comparison that table and CSV have, with the heading and the field.
 _UPDATES = {
     "churn": ("Churn", "churn_to_baseline"),

@@ -20,20 +20,6 @@ from churn_compare.store import PredictionsError
 from churn_jax import metrics
 from churn_jax.methods import Method, deploy
 
-__all__ = [
-    "DIAGNOSTICS",
-    "MEMBERS",
-    "MEMBERS_VALIDATION",
-    "MOST_NUMBERS",
-    "Agreement",
-    "Members",
-    "agreement_of",
-    "load_agreement",
-    "load_members",
-    "save_agreement",
-    "save_members",
-]
-
 MEMBERS, MEMBERS_VALIDATION = "members.npz", "members-validation.npz"
 DIAGNOSTICS = "members.json"
 MOST_NUMBERS = 50_000_000  # logits of one split that are kept: 200 MB

@@ -12,8 +12,6 @@ from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.summary import MethodSummary
 
-__all__ = ["ColumnError", "with_columns"]
-
 
 class ColumnError(ValueError):
     """A column's function failed, or returned something that is no number per run."""

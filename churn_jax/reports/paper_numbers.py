@@ -29,16 +29,6 @@ from churn_jax.reports.published import Published, PublishedTable, published
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report
 
-__all__ = [
-    "PaperNumbers",
-    "PaperRow",
-    "assemble",
-    "paper_caption",
-    "paper_numbers",
-    "paper_section",
-    "published_table",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class PaperRow:

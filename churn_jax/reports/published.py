@@ -17,8 +17,6 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["Published", "PublishedTable", "published", "published_places"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Published:

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from churn_jax.reports.estimates import Estimate
 
-__all__ = [
-    "DEFAULT_COLUMNS",
-    "QUANTITIES",
-    "Quantity",
-    "column",
-    "column_name",
-    "headline",
-    "recorded_columns",
-    "shown_columns",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:

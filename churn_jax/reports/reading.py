@@ -39,8 +39,6 @@ from churn_jax.reports.summary import (
 )
 from churn_jax.reports.summary_in_blocks import check_fits, summarize_in_blocks
 
-__all__ = ["CALIBRATED", "Reading"]
-
 CALIBRATED = frozenset(
     ("calibrated_nll", "calibrated_brier", "calibrated_ece", "temperature", "dee")
 )

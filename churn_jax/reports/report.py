@@ -42,8 +42,6 @@ from churn_jax.reports.reading import CALIBRATED, Reading
 from churn_jax.reports.summary import MethodSummary
 from churn_jax.reports.updates import Updates, collect_updates
 
-__all__ = ["Missing", "Report", "Row", "check_readable", "collect", "of_all_runs"]
-
 CAPTION = (
     "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
     "of runs (churn). {sets}Δ {what}: {unit} against {baseline}, with a 95 % interval "

@@ -22,8 +22,6 @@ from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.reports.sweep_figures import sweep_figures
 from churn_jax.reports.sweep_report import sweep_document
 
-__all__ = ["StoredLogits", "figures", "predictions", "table"]
-
 Source = str | os.PathLike | Report | StreamReport | SweepResult
 
 

@@ -10,8 +10,6 @@ from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.names import network_name, network_words
 from churn_jax.configuration.record import DataRecord, StudyRecord, SweepRecord
 
-__all__ = ["page_facts", "run_facts", "run_section", "size_list"]
-
 
 def page_facts(record: StudyRecord | SweepRecord, runs: str) -> tuple[str, ...]:
     """Date, data, runs and hardware, for the line under a title."""

@@ -9,8 +9,6 @@ from churn_jax.reports.compare import paired
 from churn_jax.reports.summary import MethodSummary
 from churn_jax.setting_checks import check_choice
 
-__all__ = ["CRITERIA", "Choice", "choose"]
-
 CRITERIA = {
     "churn": "the lowest validation churn",
     "accuracy": "the highest validation accuracy",

@@ -19,15 +19,6 @@ from churn_jax.configuration.codec import to_json
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 
-__all__ = [
-    "Series",
-    "against_members",
-    "against_strength",
-    "churn_against_training_size",
-    "series_of",
-    "size_series",
-]
-
 FEWEST = 3  # points that make a curve
 
 

@@ -21,8 +21,6 @@ from churn_jax.reports.stream_numbers import (
     compare_streams,
 )
 
-__all__ = ["StreamReport", "StreamRow", "collect_stream", "is_stream", "number_or_nan"]
-
 RESULT = "result.json"
 PARTS = ("stream", "holdout")
 UNFINISHED = "it has not finished"

@@ -17,8 +17,6 @@ from churn_compare.documents.plotting import (
 from churn_jax.reports.stream import StreamReport, StreamRow, number_or_nan
 from churn_jax.reports.stream_numbers import Change
 
-__all__ = ["along_the_stream", "trade_off"]
-
 PANELS = (("relative_pd", "Δʳ₁"), ("log_loss", "Log loss, nats"))
 
 

@@ -20,17 +20,6 @@ from churn_jax.analysis.significance import (
 )
 from churn_jax.reports.estimates import Estimate, over_runs
 
-__all__ = [
-    "DIFFERENCES",
-    "LOSSES",
-    "Change",
-    "StreamChange",
-    "StreamNumbers",
-    "compare_streams",
-    "jackknife_change",
-    "paired_change",
-]
-
 LOSSES = ("log_loss", "rank_loss", "calibration")
 """Numbers of single runs; rank loss is one minus the area under the ROC curve."""
 

@@ -32,7 +32,7 @@ from churn_compare.documents.plotting import drawn_later
 from churn_jax.analysis.significance import Difference
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.streams import differs
-from churn_jax.reports import stream_figures as figures
+from churn_jax.reports import stream_figures
 from churn_jax.reports.cells import (
     ABSENT,
     difference_fields,
@@ -52,14 +52,6 @@ from churn_jax.reports.run_facts import page_facts, run_section
 from churn_jax.reports.stream import StreamReport, StreamRow, collect_stream
 from churn_jax.reports.stream_numbers import DIFFERENCES, LOSSES
 
-__all__ = [
-    "print_stream",
-    "stream_document",
-    "stream_paper_section",
-    "verdict",
-    "write_stream",
-]
-
 WIDE = 150  # columns of a terminal that shows the whole table
 PART_TITLES = {
     "stream": "Progressive validation: every example scored before it was learned",
@@ -68,13 +60,13 @@ PART_TITLES = {
 METHOD_FACTS = ("class", "penalty", "strength", "input_scale", "on", "deploy")
 FIGURES = (
     (
-        figures.trade_off,
+        stream_figures.trade_off,
         "What reproducibility costs",
         "Down is more reproducible, left predicts better. Numbers: λ. Bars: one "
         "standard error.",
     ),
     (
-        figures.along_the_stream,
+        stream_figures.along_the_stream,
         "Along the stream",
         "Each point is one stretch of the stream, scored before it was learned; the "
         "first stretches are of models that know little.",

@@ -20,18 +20,6 @@ from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.report import Report, Row
 
-__all__ = [
-    "accuracy_against_churn",
-    "against_diversity",
-    "against_parameters",
-    "churn_by_correctness",
-    "confidence_histogram",
-    "on_reference_curve",
-    "pairwise_churn",
-    "reliability_diagram",
-    "training_curves",
-]
-
 RUNS_SHOWN = 20  # per method in the pairwise map
 FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
 

@@ -77,18 +77,6 @@ from churn_jax.reports.updates_report import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "csv_table",
-    "html_table",
-    "in_terminal",
-    "markdown_table",
-    "print_report",
-    "render",
-    "study_document",
-    "table_fields",
-    "write",
-    "write_report",
-]
 
 WIDE = 150  # columns of a terminal that shows the whole tables
 

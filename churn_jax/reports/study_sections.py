@@ -36,20 +36,6 @@ from churn_jax.reports.examples import load_examples, png_bytes
 from churn_jax.reports.members import Agreement
 from churn_jax.reports.report import Report, Row
 
-__all__ = [
-    "HARDLY",
-    "AmbiguousInput",
-    "ambiguity_histogram",
-    "ambiguous_section",
-    "best_row",
-    "bounds_against_churn",
-    "bounds_section",
-    "carried",
-    "mean_bounds",
-    "members_section",
-    "most_ambiguous",
-]
-
 HARDLY = 0.001  # share of examples; below it members are as good as the same
 CAPTION = (
     "Of the members of one run on the test split, mean ± standard deviation over runs. "

@@ -25,20 +25,6 @@ from churn_jax.reports.estimates import (
 )
 from churn_jax.reports.quantities import QUANTITIES
 
-__all__ = [
-    "BOUNDS",
-    "PAIRS",
-    "AllRunsStoppedError",
-    "Curves",
-    "MethodSummary",
-    "assembled",
-    "check_same_runs",
-    "known_by_some",
-    "runs_counted",
-    "summarize",
-    "symmetric",
-]
-
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 BOUNDS = {
     "bound_from_errors": metrics.churn_bound_from_errors,

@@ -35,15 +35,6 @@ from churn_jax.reports.summary import (
     symmetric,
 )
 
-__all__ = [
-    "Pass",
-    "ambiguity_in_blocks",
-    "check_fits",
-    "classes_in_blocks",
-    "scored",
-    "summarize_in_blocks",
-]
-
 BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
 PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
 # Numbers of each run; scores need labels.

@@ -18,8 +18,6 @@ from churn_jax.reports.quantities import shown_columns
 from churn_jax.reports.selection import Choice, choose
 from churn_jax.reports.summary import MethodSummary, summarize
 
-__all__ = ["SPLITS", "AxisResult", "PointResult", "SweepResult", "collect_sweep"]
-
 SPLITS = ("validation", "test")
 
 

@@ -23,8 +23,6 @@ from churn_compare.documents.plotting import (
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.sweep import SPLITS, AxisResult, PointResult, SweepResult
 
-__all__ = ["sweep_figures"]
-
 PANELS = (
     ("entropy", "Entropy, nats", 1),
     ("accuracy", "Accuracy %", 100),

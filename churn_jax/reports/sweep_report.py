@@ -35,8 +35,6 @@ from churn_jax.reports.sweep import (
 )
 from churn_jax.reports.sweep_figures import sweep_figures
 
-__all__ = ["choice_sentence", "print_sweep", "sweep_document", "write_sweep"]
-
 WIDE = 120  # columns of a terminal that shows the whole tables
 FIRST = 2  # quantities that every terminal shows
 CHOSEN, WITHIN = "*", "~"

@@ -30,8 +30,6 @@ from churn_jax.reports.summary import MethodSummary
 from churn_jax.reports.summary_in_blocks import classes_in_blocks
 from churn_jax.reports.updates_compared import Gain, gains
 
-__all__ = ["RATES", "Rates", "UpdateResult", "Updates", "collect_updates"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModelRuns:

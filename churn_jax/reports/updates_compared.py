@@ -20,7 +20,6 @@ from churn_jax.reports.estimates import Estimate
 if TYPE_CHECKING:
     from churn_jax.reports.updates import UpdateResult
 
-__all__ = ["Gain", "gain_fields", "gains", "gains_table"]
 
 _HEADS = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
 _CAPTION = (

@@ -20,17 +20,6 @@ from churn_jax.reports.cells import rate
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.updates import UpdateResult, Updates
 
-__all__ = [
-    "Curve",
-    "against_setting",
-    "chains",
-    "curves",
-    "errors_against_flips",
-    "find_chains",
-    "rank_histogram",
-]
-
-
 RANKS = 10  # the last one drawn by itself; what is above is one more point
 MOST_SHOWN = 8  # updates in the figure of ranks
 

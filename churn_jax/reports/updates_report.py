@@ -30,15 +30,6 @@ from churn_jax.reports.report import Report
 from churn_jax.reports.updates import RATES, Rates, UpdateResult, Updates
 from churn_jax.reports.updates_compared import gain_fields, gains_table
 
-__all__ = [
-    "flip_tables",
-    "paper_updates",
-    "updates_csv",
-    "updates_markdown",
-    "updates_section",
-    "updates_table",
-]
-
 _WIDE = 150  # columns of a terminal that has room for every rate
 _MOST_OPEN = 12  # models; a larger table of all pairs is folded
 _ARROW = "->"  # between the two rows of an update that a published table names

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
         Update,
     )
     from churn_jax.studies.grid import Axis
+    from churn_jax.studies.inputs import StudyError
     from churn_jax.studies.own_data import own_study
     from churn_jax.studies.presets import PRESETS, preset
-    from churn_jax.studies.study import StudyError, run_study
+    from churn_jax.studies.study import run_study
     from churn_jax.studies.sweep import run_selection, run_sweep
 
 

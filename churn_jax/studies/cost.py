@@ -15,15 +15,6 @@ from churn_jax.training.examples import check_run, example_of, split_example
 from churn_jax.training.loop import seconds_per_update
 from churn_jax.training.program import over_cores
 
-__all__ = [
-    "RowCost",
-    "example_flops",
-    "input_gradient_flops",
-    "network_flops",
-    "seconds_per_operation",
-    "study_costs",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class RowCost:

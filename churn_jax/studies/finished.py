@@ -14,8 +14,6 @@ from churn_jax.training.program import over_cores
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.session import restore
 
-__all__ = ["FinishedStudy", "row_run"]
-
 
 def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
     """What is trained for one row of a study."""

@@ -40,18 +40,6 @@ from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.identity import jax_settings
 from churn_jax.training.run import Trained
 
-__all__ = [
-    "StudyFolder",
-    "continued",
-    "data_record",
-    "hardware",
-    "importable",
-    "launch_record",
-    "read_study",
-    "row_records",
-    "versions",
-]
-
 T = TypeVar("T")
 
 

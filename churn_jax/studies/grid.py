@@ -24,16 +24,6 @@ from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
 from churn_jax.methods.fields import register
 
-__all__ = [
-    "Axis",
-    "Point",
-    "baseline_point",
-    "grid_points",
-    "is_baseline",
-    "programs",
-    "stacked",
-]
-
 OPTIMIZER = ("optimizer.learning_rate", "optimizer.weight_decay")
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the preset's value, where none are given
 

@@ -11,8 +11,6 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data import Dataset, Split, StreamedSplit, StreamingDataset
 
-__all__ = ["Inputs", "StudyError", "StudyInputs", "load_inputs"]
-
 
 class StudyError(ValueError):
     """A study that cannot go on, in one sentence."""

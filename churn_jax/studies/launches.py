@@ -24,10 +24,8 @@ import numpy as np
 from churn_compare.documents import write_files
 from churn_jax import metrics
 from churn_jax.metrics import PairSummary, pairwise, summarize_pairs
+from churn_jax.studies.folder import hardware, versions
 from churn_jax.studies.repeatability import Launch, Recording, weights_file
-from churn_jax.studies.study import hardware, versions
-
-__all__ = ["Drift", "compare", "distance_plot", "measure", "table", "write"]
 
 # XLA's own description: run-to-run determinism; excludes operations that are not
 # deterministic and switches autotuning off, which picks kernels by their speed.

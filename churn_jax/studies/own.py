@@ -38,8 +38,6 @@ from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import any_process
 from churn_jax.training.run import Interrupted
 
-__all__ = ["StudyResult", "study"]
-
 
 def study(
     data: Any,

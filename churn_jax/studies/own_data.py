@@ -31,8 +31,6 @@ from churn_jax.registry import is_own
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets.reproducibility import paper_rows
 
-__all__ = ["ANY", "DataFacts", "data_facts", "described", "own_study", "unknown"]
-
 _SMALL, _LARGE = 12, 80  # sides of images: an MLP below, a ResNet for 224 pixels above
 _GREY = 40  # side up to which images of one channel take LeNet5
 _SHIFT = 14  # one pixel of shift for so many of the side, at most _MOST_SHIFT

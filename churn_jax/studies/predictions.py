@@ -36,13 +36,6 @@ from churn_jax.training.partition import any_process
 from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
 
-__all__ = [
-    "keep_examples",
-    "keep_split",
-    "predict_split_of",
-    "split_logits",
-]
-
 
 def split_logits(
     trained: Trained,

@@ -13,8 +13,6 @@ from churn_jax.configuration.difference import differences, in_words
 from churn_jax.studies.inputs import StudyError
 from churn_jax.training.identity import jax_settings
 
-__all__ = ["check_agreement", "check_shared_folder", "wait_for_all"]
-
 
 def check_agreement(work: Mapping[str, Any]) -> None:
     """Refuses, on all processes, work (JSON values) that is not the same everywhere.

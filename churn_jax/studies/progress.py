@@ -4,8 +4,6 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.training.progress import Display
 
-__all__ = ["StudyDisplay"]
-
 
 class StudyDisplay(Display):
     """The selected methods; time left is counted in epochs of one network."""

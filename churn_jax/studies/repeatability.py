@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_compare.array_files import replace_file, write_file
 from churn_jax.configuration.rows import MethodSpec
@@ -36,17 +37,6 @@ from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
 from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState
-from churn_jax.typing import PyTree
-
-__all__ = [
-    "Launch",
-    "Recording",
-    "checksum",
-    "digest",
-    "flip_last_bit",
-    "log_spaced",
-    "record",
-]
 
 
 def digest(tree: PyTree) -> str:

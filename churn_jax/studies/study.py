@@ -16,12 +16,10 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.folder import (
     StudyFolder,
-    hardware,
     importable,
     row_records,
-    versions,
 )
-from churn_jax.studies.inputs import StudyError, StudyInputs
+from churn_jax.studies.inputs import StudyInputs
 from churn_jax.studies.predictions import keep_examples, keep_split
 from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.teachers import logits_of, row_teachers
@@ -32,8 +30,6 @@ from churn_jax.training.loop import compile_run, train
 from churn_jax.training.program import over_cores
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
-
-__all__ = ["StudyError", "hardware", "run_study", "versions"]
 
 
 def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:

@@ -41,8 +41,6 @@ from churn_jax.training.program import over_cores
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Trained
 
-__all__ = ["run_selection", "run_sweep"]
-
 
 def run_sweep(
     config: StudyConfig,

@@ -27,8 +27,6 @@ from churn_jax.studies.predictions import split_logits
 from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.run import Trained
 
-__all__ = ["GridProgram", "SweepFolder"]
-
 
 @dataclasses.dataclass(frozen=True)
 class GridProgram:

@@ -18,8 +18,6 @@ from churn_jax.studies.predictions import split_logits
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teachers
 
-__all__ = ["logits_of", "row_teachers"]
-
 
 def row_teachers(
     config: StudyConfig,

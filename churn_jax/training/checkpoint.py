@@ -16,20 +16,11 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
+from jaxtyping import PyTree
 
 from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.identity import difference
 from churn_jax.training.partition import compilation, fetch
-from churn_jax.typing import PyTree
-
-__all__ = [
-    "CheckpointClock",
-    "CheckpointError",
-    "Checkpoints",
-    "OtherConfiguration",
-    "Restored",
-    "free_name",
-]
 
 _FORMAT = "churn_jax/3"
 _FIRST_SECONDS = 15.0  # of work before the first checkpoint of a launch

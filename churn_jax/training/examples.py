@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from churn_jax._jax import varying_axes
 from churn_jax.data.records import StreamedSplit
@@ -18,19 +19,9 @@ from churn_jax.ensembles import Group, Network, NetworkError
 from churn_jax.ensembles.mapping import convolved_rows
 from churn_jax.methods.perturbing import check_pixels
 from churn_jax.training.partition import DATA
-from churn_jax.typing import PyTree
 
 if TYPE_CHECKING:
     from churn_jax.training.run import Run
-
-__all__ = [
-    "OTHER_NETWORKS",
-    "check_run",
-    "check_start",
-    "check_teacher_classes",
-    "example_of",
-    "split_example",
-]
 
 
 def example_of(image_shape: tuple[int, ...], *, tokens: bool) -> jax.ShapeDtypeStruct:

@@ -20,8 +20,6 @@ from churn_jax.data.pipeline import read_ahead
 from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, fetch, place
 
-__all__ = ["Feed", "Layout", "Stream", "stream_keys"]
-
 # Batches that are on the devices, or on their way there, before their step is called.
 _PLACED = 2
 

@@ -18,7 +18,6 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["FolderInUseError", "check_lock", "lock_folder", "set_aside"]
 
 _NAME = ".lock"
 # By this process, which `fcntl` would let in again: the locked file of each path.

@@ -14,8 +14,6 @@ from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.teachers import Teachers, as_teachers
 
-__all__ = ["computation", "difference", "identity", "identity_of", "jax_settings"]
-
 
 def jax_settings() -> dict[str, Any]:
     """Settings of JAX that decide which numbers are drawn, and how they are rounded."""

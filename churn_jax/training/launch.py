@@ -16,8 +16,6 @@ from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted
 from churn_jax.training.writers import MetricsWriter
 
-__all__ = ["Launch"]
-
 
 class Launch:
     """One launch of `train` or `run_stream`; its loop says when to look and to save."""

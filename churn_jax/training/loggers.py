@@ -20,20 +20,6 @@ from churn_compare.array_files import write_file
 from churn_jax.configuration.codec import to_json
 from churn_jax.registry import Registry
 
-__all__ = [
-    "LOGGERS",
-    "CsvLogger",
-    "LoggedRun",
-    "Logger",
-    "Loggers",
-    "TensorBoardLogger",
-    "Values",
-    "as_loggers",
-    "logged_settings",
-    "logged_values",
-    "scalars",
-]
-
 Values = Mapping[str, float | Sequence[float]]
 
 _LONGEST = 600  # characters of another package's error in a sentence

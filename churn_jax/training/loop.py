@@ -39,8 +39,6 @@ from churn_jax.training.state import (
 )
 from churn_jax.training.teachers import Teachers, as_teachers
 
-__all__ = ["compile_run", "seconds_per_update", "stopped_teachers", "train"]
-
 # Updates are dispatched in blocks of about so many seconds. One block runs while the
 # next is dispatched, so the devices never wait for the host, and the host is never
 # further ahead than two of them: that old is what it shows, saves and stops at.

@@ -12,18 +12,7 @@ from churn_jax.lazy import jax, jnp, optax
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
-
-    from churn_jax.typing import PyTree
-
-__all__ = [
-    "Optimizer",
-    "adagrad",
-    "adam",
-    "is_fast",
-    "is_vector",
-    "make_schedule",
-    "sgd",
-]
+    from jaxtyping import PyTree
 
 
 def make_schedule(

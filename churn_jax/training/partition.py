@@ -18,26 +18,8 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.lazy import jax, jnp
 
 if TYPE_CHECKING:
-    from churn_jax.typing import PyTree
+    from jaxtyping import PyTree
 
-
-__all__ = [
-    "DATA",
-    "MEMBER",
-    "REPLICA",
-    "any_process",
-    "compilation",
-    "fetch",
-    "flat_examples",
-    "greatest",
-    "join",
-    "make_mesh",
-    "place",
-    "replicate",
-    "shaped_examples",
-    "split",
-    "spreader",
-]
 
 REPLICA, MEMBER, DATA = "replica", "member", "data"
 _HARDLY = "jax_disable_most_optimizations"

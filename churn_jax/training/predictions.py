@@ -40,16 +40,6 @@ from churn_jax.training.program import Program
 if TYPE_CHECKING:
     from churn_jax.training.run import Trained
 
-__all__ = [
-    "Share",
-    "make_predict",
-    "placed",
-    "predict_batches",
-    "predict_split",
-    "write_predictions",
-    "write_share",
-]
-
 
 def make_predict(
     program: Program,

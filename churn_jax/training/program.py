@@ -28,8 +28,6 @@ from churn_jax.training.teachers import TeacherProgram, teacher_program
 if TYPE_CHECKING:
     from churn_jax.training.run import Run
 
-__all__ = ["LONGEST_CALL", "Mappings", "Program", "choose_mappings", "make_program"]
-__all__ += ["over_cores"]
 
 # Members are unrolled where vmapped ones are slow only if they are few: every one of
 # them is compiled.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:  # they come with JAX, which `--help` can do without
     from churn_jax.configuration.record import Stopped
     from churn_jax.training.run import Progress
 
-__all__ = ["COMPILING", "Display", "Work", "line_interval"]
-
 
 # `Work.doing` before the first update of a launch; stopping then loses nothing.
 COMPILING = "compiling"

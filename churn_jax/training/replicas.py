@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from churn_jax._jax import to_varying, varying_axes
 from churn_jax.ensembles import mapping as slots
@@ -26,9 +27,6 @@ from churn_jax.training.step import (
     update,
 )
 from churn_jax.training.teachers import one_by_one
-from churn_jax.typing import PyTree
-
-__all__ = ["make_step", "term_names"]
 
 
 # Sessions of equal programs, such as rows of a study, share what is compiled; it is

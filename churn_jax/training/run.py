@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_jax.configuration.record import Stopped
 from churn_jax.configuration.training import TrainConfig
@@ -20,16 +21,6 @@ from churn_jax.training.state import (
     joined,
     stopped_term,
 )
-from churn_jax.typing import PyTree
-
-__all__ = [
-    "Interrupted",
-    "Progress",
-    "Run",
-    "Trained",
-    "chunk_count",
-    "stopped_replicas",
-]
 
 
 class Interrupted(RuntimeError):  # noqa: N818 -- an outcome, not a mistake

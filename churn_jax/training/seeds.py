@@ -10,14 +10,6 @@ from churn_jax.configuration.training import SAMPLES
 from churn_jax.lazy import jax, jnp
 from churn_jax.setting_checks import check_choice
 
-__all__ = [
-    "draw_sample",
-    "epoch_order",
-    "member_counts",
-    "member_subsets",
-    "member_weights",
-]
-
 # P[k <= 0], P[k <= 1], ... of a Poisson count of mean 1. A float32 uniform is a
 # multiple of 2^-23, about as much as P[k > 9] = 1.1e-7: there is no longer a table.
 _POISSON = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(10)])

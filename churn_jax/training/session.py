@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import is_tokens
@@ -54,9 +55,6 @@ from churn_jax.training.state import (
 )
 from churn_jax.training.teachers import Teachers, as_teachers
 from churn_jax.training.tuning import tuned
-from churn_jax.typing import PyTree
-
-__all__ = ["Session", "open_session", "plain_numbers", "restore", "trained_of"]
 
 
 @dataclasses.dataclass

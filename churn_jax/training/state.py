@@ -12,6 +12,7 @@ from flax import struct
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.data.splits import first_line
@@ -24,30 +25,9 @@ from churn_jax.training.partition import (
     compilation,
     place,
 )
-from churn_jax.typing import PyTree
 
 if TYPE_CHECKING:
     from churn_jax.training.program import Program
-
-__all__ = [
-    "BestState",
-    "Coefficients",
-    "ReplicaInputs",
-    "TrainState",
-    "Weights",
-    "init_best",
-    "init_coefficients",
-    "init_state",
-    "init_variables",
-    "joined",
-    "scale_inputs",
-    "small_fields",
-    "stopped_term",
-    "term_means",
-    "with_sums",
-    "without_sums",
-    "without_weights",
-]
 
 
 @struct.dataclass

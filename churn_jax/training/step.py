@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from churn_jax._jax import to_varying, varying_axes
 from churn_jax.data.augment import augment, normalize
@@ -25,22 +26,6 @@ from churn_jax.training.program import Program
 from churn_jax.training.seeds import member_weights
 from churn_jax.training.state import ReplicaInputs, TrainState, Weights
 from churn_jax.training.teachers import Teacher, TeacherProgram
-from churn_jax.typing import PyTree
-
-__all__ = [
-    "Draws",
-    "check_memory",
-    "check_output",
-    "count_bad",
-    "draw",
-    "loss_and_gradients",
-    "loss_function",
-    "networks",
-    "sample_weights",
-    "select",
-    "update",
-]
-
 
 # Batch -------------------------------------------------------------------------------
 

@@ -10,23 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from churn_jax.ensembles import Group, Outputs, apply_committee, with_temperature
 from churn_jax.ensembles import mapping as slots
 from churn_jax.training.partition import MEMBER, REPLICA
-from churn_jax.typing import Array, Logits, PyTree
+from churn_jax.typing import Array, Logits
 
 if TYPE_CHECKING:
     from churn_jax.training.run import Trained
-
-__all__ = [
-    "Teacher",
-    "TeacherProgram",
-    "Teachers",
-    "as_teachers",
-    "one_by_one",
-    "teacher_program",
-]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

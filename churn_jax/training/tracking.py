@@ -17,8 +17,6 @@ from typing import Any
 from churn_compare.array_files import write_file
 from churn_jax.training.loggers import LoggedRun, Values, scalars
 
-__all__ = ["CluLogger", "MlflowLogger", "WandbLogger"]
-
 
 @dataclasses.dataclass
 class _Sent:

@@ -20,8 +20,6 @@ from churn_jax.training.program import LONGEST_CALL, Program
 from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
 
-__all__ = ["Choice", "tuned"]
-
 _SECONDS = 0.3  # of updates in one measurement; the best of three counts
 _ORDER = ("auto", "loop", "unroll", "vmap")  # from quick to slow to compile
 

@@ -13,8 +13,6 @@ import numpy as np
 from churn_compare.array_files import write_file
 from churn_jax.training.checkpoint import free_name
 
-__all__ = ["MetricsWriter", "as_json", "read_metrics"]
-
 
 def as_json(value: Any) -> Any:
     """A value as JSON; numbers that are not finite become null."""

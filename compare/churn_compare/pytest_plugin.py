@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["model_update"]
-
 
 @pytest.fixture
 def model_update(request: pytest.FixtureRequest) -> Callable[..., Any]:

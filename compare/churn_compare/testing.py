@@ -18,8 +18,6 @@ from churn_compare.number_text import count_text, share_text
 from churn_compare.result import Regression
 from churn_compare.suggestions import did_you_mean
 
-__all__ = ["assert_compatible"]
-
 _REGRESSIONS = 5  # that a message names
 _LIMITS = ("max_churn", "max_nfr", "min_accuracy_gain")  # for hints, of many
 

@@ -101,12 +101,20 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def exported(module: str) -> list[str]:
-    """The names in a module's `__all__`, without dunders."""
-    for node in tree_of(module_path(module)).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            names = ast.literal_eval(node.value)
-            return [name for name in names if not name.startswith("__")]
-    return []
+    """The names in `__all__` without dunders, or what a module without it defines."""
+    path, names = module_path(module), []
+    for node in tree_of(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            name = ast.unparse(node.targets[0])
+            if name == "__all__":
+                names = ast.literal_eval(node.value)
+                return [name for name in names if not name.startswith("__")]
+            names.append(name)
+    if path.name == "__init__.py":
+        return []
+    return list(dict.fromkeys(name for name in names if not name.startswith("_")))
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:

@@ -10,11 +10,12 @@ from typing import NamedTuple, Self
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jaxtyping import PyTree
 
 from churn_jax._checks import check_batch, check_same_shape
 from churn_jax.divergences import log_probs
 from churn_jax.perturbations.ods import Predict
-from churn_jax.typing import Array, Logits, PerExample, PyTree, Scalar
+from churn_jax.typing import Array, Logits, PerExample, Scalar
 
 
 def _check(images, perturbation):

@@ -5,10 +5,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import Method
-from churn_jax.typing import Array, PyTree
+from churn_jax.typing import Array
 from experiments.diversity.jacobian_matching import (
     GradientMoments,
     jacobian_matching_gradient,

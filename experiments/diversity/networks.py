@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data.augment import normalize
@@ -15,7 +16,7 @@ from churn_jax.ensembles import Group, Outputs, apply_committee
 from churn_jax.methods import Method, deploy
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teacher, TeacherProgram
-from churn_jax.typing import Array, Logits, PyTree
+from churn_jax.typing import Array, Logits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_jax import metrics, perturbations
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Split
 from churn_jax.ensembles import average_probs
 from churn_jax.methods.perturbing import Perturbing
-from churn_jax.typing import Array, Logits, PyTree
+from churn_jax.typing import Array, Logits
 from experiments.diversity.networks import (
     RowNetworks,
     Structure,

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 from numpy.typing import ArrayLike, NDArray
 
 from churn_jax.data import Dataset
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.inputs import StudyError
-from churn_jax.typing import Array, PyTree
+from churn_jax.typing import Array
 from experiments.diversity.networks import (
     RowNetworks,
     Structure,

@@ -1,3 +1,1 @@
-from tests.reports.conftest import drawn
-
-__all__ = ["drawn"]
+from tests.reports.conftest import drawn as drawn

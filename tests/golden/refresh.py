@@ -48,7 +48,12 @@ def settings(value):
 
 def defaults():
     """Every default of a configuration and of a method, by class."""
-    kinds = [getattr(module, name) for module in MODULES for name in module.__all__]
+    kinds = [
+        kind
+        for module in MODULES
+        for kind in vars(module).values()
+        if getattr(kind, "__module__", "") == module.__name__
+    ]
     kinds += [Augmentation, Ramp, *(getattr(methods, n) for n in methods.__all__)]
     found = {}
     for kind in kinds:

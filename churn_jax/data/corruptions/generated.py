@@ -18,8 +18,6 @@ from churn_jax.data.corruptions import VERSION, corrupt_images
 from churn_jax.data.corruptions.kinds import seed_of
 from churn_jax.data.splits import DataError, Split, fingerprint
 
-__all__ = ["SMALLEST_SIDE", "Generated", "library_corrupt", "library_version"]
-
 
 @dataclass(frozen=True, eq=False)
 class Generated:

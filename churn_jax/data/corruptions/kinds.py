@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import ndimage, special
 
-__all__ = ["FUNCTIONS", "Draws", "read_at", "seed_of"]
-
 
 def seed_of(key: str) -> int:
     """A seed of 128 bits from a text, the same on every machine."""

@@ -17,18 +17,6 @@ from churn_jax.data.splits import DataError, first_line
 from churn_jax.data.tables.schema import Categorical, Numeric, TableSchema
 from churn_jax.data.tables.sources import Block
 
-__all__ = [
-    "Chunk",
-    "Encoder",
-    "HoldOut",
-    "Labels",
-    "TimeOrder",
-    "WordRows",
-    "mix",
-    "share_of",
-    "stable_hash",
-]
-
 pc: Any = pyarrow.compute  # whose functions are made when it is imported
 
 

@@ -25,8 +25,6 @@ from typing import Any, Literal, get_args
 from churn_compare.suggestions import did_you_mean
 from churn_jax.data.splits import DataError
 
-__all__ = ["Categorical", "Numeric", "TableSchema", "Transform", "packaged_schemas"]
-
 Transform = Literal["none", "log1p"]
 
 # Schemas that come with the package are next to the studies that use them. They are

@@ -22,8 +22,6 @@ import pyarrow.parquet
 from churn_jax.data.splits import DataError, first_line
 from churn_jax.data.tables.schema import TableSchema, check_columns
 
-__all__ = ["Block", "Source", "find_sources"]
-
 _BLOCK_BYTES = 8 * 2**20  # of a CSV file, at a time
 _BLOCK_ROWS = 2**15  # of anything else
 _ENDS = 2**20  # bytes at either end of a file that its fingerprint covers

@@ -13,8 +13,6 @@ from churn_jax.data.tables.encoding import Chunk, Encoder, HoldOut, Labels, Time
 from churn_jax.data.tables.schema import TableSchema
 from churn_jax.data.tables.sources import Source, find_sources
 
-__all__ = ["Part", "TableStream", "Window", "open_table"]
-
 Part = Literal["train", "holdout"]
 
 _TRIED = 2**16  # examples that are read when a table is opened

@@ -19,8 +19,6 @@ from churn_jax.data.tables.encoding import Chunk, mix, share_of
 from churn_jax.data.tables.schema import Categorical, Numeric, TableSchema
 from churn_jax.data.tables.stream import Part, TableStream
 
-__all__ = ["SyntheticClicks", "synthetic_clicks"]
-
 _CHUNK = 2**14
 _SEEN = 2**14  # examples from which the bias follows that gives the rate
 _KINDS = {"word": 1, "number": 2, "label": 3, "weight": 4, "held out": 5}

@@ -15,8 +15,6 @@ from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig
 from churn_jax.studies.folder import StudyFolder, launch_record
 from churn_jax.training.progressive import StreamResult
 
-__all__ = ["RESULT", "StreamFolder", "stream_row"]
-
 RESULT = "result.json"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:  # Arrow is loaded when a stream is opened
     from churn_jax.data.tables import TableStream, Window
     from churn_jax.data.tables.stream import Part
 
-__all__ = ["FirstExamples", "open_stream"]
-
 
 @dataclasses.dataclass(frozen=True)
 class FirstExamples:

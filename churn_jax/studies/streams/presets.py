@@ -42,8 +42,6 @@ from churn_jax.methods.anti_distillation import AntiDistillation
 from churn_jax.methods.erm import ERM
 from churn_jax.registry import Registry, is_own
 
-__all__ = ["FORMS", "STREAM_PRESETS", "is_stream", "stream_preset"]
-
 COMPONENTS = 3
 # The learning rate is ours: of 0.02, 0.05 and 0.1 the one whose row without a penalty
 # had the smallest log loss over synthetic clicks, Adult and Diabetes 130.

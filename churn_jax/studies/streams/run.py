@@ -21,8 +21,6 @@ from churn_jax.training.progress import Work
 from churn_jax.training.progressive import StreamRun, run_stream
 from churn_jax.training.run import Interrupted
 
-__all__ = ["run_stream_study", "stream_run"]
-
 
 def run_stream_study(
     config: StreamStudyConfig,

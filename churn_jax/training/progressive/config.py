@@ -12,13 +12,6 @@ from churn_jax.configuration.streams import StreamConfig
 from churn_jax.methods.base import Method
 from churn_jax.training.identity import identity
 
-__all__ = [
-    "StreamRun",
-    "check_schema",
-    "check_window",
-    "stream_identity",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class StreamRun:

@@ -13,15 +13,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
-from churn_jax.typing import Array, PyTree
-
-__all__ = [
-    "Summed",
-    "look_up",
-    "sum_by_row",
-    "update_rows",
-]
+from churn_jax.typing import Array
 
 # optax.scale_by_rss's.
 _EPSILON = 1e-7

@@ -54,8 +54,6 @@ from churn_jax.training.state import (
 )
 from churn_jax.training.writers import read_metrics
 
-__all__ = ["Stream", "StreamProgress", "run_stream", "segment_length"]
-
 # Lines of metrics to each doubling of the stream; twice as many at its beginning.
 _LINES = 256
 

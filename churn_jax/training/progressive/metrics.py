@@ -19,18 +19,6 @@ from churn_jax.training.partition import replicate
 from churn_jax.training.writers import as_json
 from churn_jax.typing import Array
 
-__all__ = [
-    "DIFFERENCES",
-    "StreamMetrics",
-    "StreamResult",
-    "curve_entry",
-    "empty_metrics",
-    "load_result",
-    "save_result",
-    "score_differences",
-    "without_stopped",
-]
-
 DIFFERENCES = ("relative_pd", "pd_1", "pd_2", "hamming", "label_pd")
 
 

@@ -12,6 +12,7 @@ from flax import struct
 from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from churn_jax.ensembles import Group, from_function
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
@@ -25,18 +26,7 @@ from churn_jax.training.state import (
     init_coefficients,
     init_state,
 )
-from churn_jax.typing import Array, PyTree
-
-__all__ = [
-    "StreamInputs",
-    "StreamProgram",
-    "StreamState",
-    "init_inputs",
-    "init_stream",
-    "make_program",
-    "parameter_count",
-    "table_placement",
-]
+from churn_jax.typing import Array
 
 # XLA for TPUs looks rows up in a table whose rows it pads to 128 numbers if that needs
 # at most twice the memory, and counts a row's numbers in eights.

@@ -35,14 +35,6 @@ from churn_jax.training.step import (
 )
 from churn_jax.typing import Array
 
-__all__ = [
-    "Examples",
-    "make_score",
-    "make_step",
-    "term_names",
-    "window_order",
-]
-
 
 class Examples(NamedTuple):
     """A window of the stream as the step takes it, the same on every device."""
