@@ -107,6 +107,9 @@ def read_options(
     sentence = (
         found["╭" not in box and len(found) > 1] if found else "unreadable options"
     )
+    if choices := re.search(r"one of \(([^()]+)\)", sentence):  # in a set's order
+        ordered = ", ".join(sorted(choices[1].split(", ")))
+        sentence = sentence.replace(choices[1], ordered)
     if unknown := re.match(r"Unrecognized options?: (--[\w.-]+)", sentence):
         words = [option.word for option in options_of(cls).values()]
         # The last part of a name is what people remember: --learning-rate.

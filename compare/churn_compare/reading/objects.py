@@ -15,46 +15,8 @@ from churn_compare.reading.text_tables import encoding_of, is_packed, opened_tex
 _SPACE: Any = re.compile(r"\s*")
 _ROWS = (
     "write a row per example as .jsonl or .csv, with id and correct, score, answer or "
-    "prediction"
+    "prediction (of lm-eval give samples_*.jsonl)"
 )
-# Files of other tools: some of their keys to the tool, and what to give in their place.
-_TOOLS: dict[str, str | tuple[str, str]] = {
-    "format passed verdict": ("churn-jax compare --json", "give predictions"),
-    "format shards": ("the shards of predictions", "give their folder"),
-    "results configs versions": (
-        "lm-evaluation-harness (averages)",
-        "give samples_*.jsonl, which --log_samples writes",
-    ),
-    "config_general results": (
-        "lighteval (averages)",
-        "give details_*.parquet, which --save-details writes",
-    ),
-    "resolved_ids": ("SWE-bench", f"{_ROWS} (correct: 1 for each of resolved_ids)"),
-    "request_states adapter_spec": "HELM",
-    "instance_id stats": "HELM",
-    "name count sum sum_squared": "HELM (averages)",
-    "evalId results": "promptfoo",
-    "results stats version": "promptfoo",
-    "info data": "MLflow (a run)",
-    "_step _runtime": "Weights & Biases (a summary)",
-    "_wandb": "Weights & Biases (a summary)",
-    "instance_id model_patch": "SWE-bench (patches)",
-    "testCases": "DeepEval",
-    "eval hash": "EvalPlus",
-    "mteb_version scores": "MTEB (averages)",
-    "rows metrics": "Azure AI Evaluation",
-    "log_history": "Hugging Face's Trainer",
-    "tests exitcode": "pytest-json-report",
-    "image_id category_id bbox": "a COCO detector",
-}
-
-
-def _check_tool(found: dict[str, Any]) -> None:
-    """Refuses what another tool has written and is not a table."""
-    for keys, of in _TOOLS.items():
-        if {*keys.split()} <= found.keys():
-            tool, advice = (of, _ROWS) if isinstance(of, str) else of
-            raise PredictionsError(f"is a file of {tool}, not a table; {advice}")
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -79,14 +41,11 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 raise PredictionsError(f"line {number} is not in UTF-8") from error
             except (ValueError, RecursionError) as error:
                 if first and (rows := _whole(path)):
-                    _check_tool(rows[0])
                     yield from rows
                     return
                 raise PredictionsError(f"line {number} is not JSON") from error
             if not isinstance(found, dict):
                 raise PredictionsError(f"line {number} is not a JSON object")
-            if first:
-                _check_tool(found)
             first = False
             yield found
 
@@ -132,19 +91,16 @@ def read_json(path: Path) -> Any:
         if "Extra data" not in str(error):
             raise PredictionsError(f"it is not JSON ({error})") from error
         return table_of(json_lines(path))  # lines, as Spark and BigQuery write them
-    if isinstance(found, list) and found and isinstance(found[0], dict):
-        _check_tool(found[0])
-        if all(isinstance(row, dict) for row in found):
-            return table_of(found)
-    elif isinstance(found, list):
+    if isinstance(found, list) and not any(isinstance(row, dict) for row in found):
         return found
+    if isinstance(found, list) and all(isinstance(row, dict) for row in found):
+        return table_of(found)
     if isinstance(found, dict):
         names, rows = found.get("columns"), found.get("data", found.get("rows"))
         if isinstance(names, list) and isinstance(rows, list):  # pandas, MLflow, W&B
             return table_of(dict(zip(names, row, strict=True)) for row in rows)
         if "schema" in found and isinstance(rows, list):
             return table_of(rows)
-        _check_tool(found)
         columns = _columns(found)
         if columns:
             return table_of(dict(zip(columns, row)) for row in zip(*columns.values()))

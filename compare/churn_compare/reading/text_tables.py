@@ -6,7 +6,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from churn_compare.reading.class_values import (
     RUN,
     SCORE_PREFIXES,
     SCORES,
-    all_numbers,
     arrow_compute,
     plain,
 )
@@ -144,53 +143,23 @@ def _check_header(names: list[str], rows: list[list[str]]) -> None:
             f"the first line ({some(names)}) stands in line {rows.index(names) + 2} "
             "again; names of columns must stand in the first line only"
         )
-    columns = list(itertools.zip_longest(*rows, fillvalue=""))[: len(names)]
-    columns += [()] * (len(names) - len(columns))
-    by_name = dict(zip(names, columns))
-    whole = [name for name in names if _WHOLE.fullmatch(name.strip())]
-    again = [n for n, of in by_name.items() if n in of and n not in whole]
-    known = {name for name in names if plain(name).lstrip("#_") in _KNOWN}
+    known = any(plain(name).lstrip("#_") in _KNOWN for name in names)
     prefixed = any(plain(name).startswith(SCORE_PREFIXES) for name in names)
-    if names[0] == "" or prefixed or known - {*again} or _counts(names):
+    if names[0] == "" or prefixed or known or _counts(names):
         return  # pandas names no index
-    cells = [cell for of in columns for cell in of if cell.strip()]
-    fractions = [n for n in names if _NUMBER.fullmatch(n.strip()) and n not in whole]
-    alike = [n for n, of in by_name.items() if _is_alike(n, of)]
-    if again:
-        why = f"{again[0]} is a value of its column, too"
-    elif fractions:
-        why = f"{fractions[0]} is a number"
-    elif whole and all(map(_WHOLE.fullmatch, cells)):
-        why = f"{whole[0]} is a number, like the values below it"
-    elif alike:
-        why = f"{alike[0]} is like the values below it"
-    elif len(names) == 1 and _by_spaces(rows):
-        why = "values are separated by spaces, not by commas"
-    else:
-        return
-    raise PredictionsError(
-        "the first line must be names of columns, such as id,label,prediction; here "
-        f"it looks like an example ({', '.join(names[:3])}), since {why}"
-    )
+    numbers = [name for name in names if _NUMBER.fullmatch(name.strip())]
+    whole = all(_WHOLE.fullmatch(of) for of in itertools.chain(numbers, *rows) if of)
+    if numbers and (whole or not all(map(_WHOLE.fullmatch, numbers))):
+        raise PredictionsError(
+            "the first line must be names of columns, such as id,label,prediction; "
+            f"here it has the number {numbers[0]}"
+        )
 
 
 def _counts(names: list[str]) -> bool:
     """Whether names are 0, 1, 2, 3, ..., which an example hardly is."""
     numbers = [name.strip().removesuffix(".0") for name in names]
     return len(names) > 3 and numbers == [str(i) for i in range(len(names))]
-
-
-def _is_alike(name: str, cells: Sequence[str]) -> bool:
-    """Whether a name with a number, as e1, differs from its cells in digits only."""
-    shape = re.sub(r"\d+", "#", name)
-    found = {re.sub(r"\d+", "#", cell) for cell in cells[:-1]}
-    return shape != name and found == {shape} and not all_numbers([name])
-
-
-def _by_spaces(rows: list[list[str]]) -> bool:
-    parts = [" ".join(row).split() for row in rows[:-1] or rows]
-    numbers = all(_NUMBER.fullmatch(part) for of in parts for part in of)
-    return numbers and min(map(len, parts), default=0) > 1
 
 
 def read_text(
