@@ -36,12 +36,11 @@ from turns import head
 from turns import row as print_row
 
 from churn_compare.estimates import all_examples
+from churn_compare.example_numbers import Numbers, class_numbers, intervals
 from churn_compare.groups import coded, pool
-from churn_compare.intervals import ClassNumbers, intervals
 from churn_compare.labelling import NAMES, confidence_sequence, ends_of
 from churn_compare.noise import noise_of, noise_test, retraining_p
 from churn_compare.outcomes import Measure, estimate
-from churn_compare.outcomes.estimates import OutcomeNumbers
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
@@ -267,7 +266,7 @@ def cells_noise() -> Iterator[Cell]:
 
             def trial(rng, number, N=N, R=R, model=model, truth=truth):
                 scanned = model.scanned(rng, N, (R, R))
-                numbers = ClassNumbers(scanned, np.zeros(N, np.int64))
+                numbers = class_numbers(scanned, np.zeros(N, np.int64))
                 every = all_examples(N, None, 0.95)
                 noise, beyond = noise_of(numbers, every), numbers.beyond_runs(every)
                 flips = {name: beyond[name].of(0) for name in NOISE_FLIPS}
@@ -451,7 +450,7 @@ IN_CLUSTERS = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_ne
 
 def by_cluster(scanned, labels, clusters):
     """Numbers that need no bootstrap, and the p of equal accuracy."""
-    numbers = ClassNumbers(scanned, labels)
+    numbers = class_numbers(scanned, labels)
     every = all_examples(len(labels), clusters, 0.95)
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     parts = partition(len(labels), 1, 0, clusters)
@@ -507,7 +506,7 @@ def cells_precision() -> Iterator[Cell]:
                 u = rng.random(N)
                 scanned = sides_of(u > 1 - (flips + true) / 2, u < (flips - true) / 2)
                 every = all_examples(N, None, 0.95 if k == 0 else 0.9)
-                within = ClassNumbers(scanned, np.zeros(N)).change(every).of(0)
+                within = class_numbers(scanned, np.zeros(N)).change(every).of(0)
                 detected = within.low > 0 or within.high < 0
                 equal = max(-within.low, within.high) < gain
                 found.append(detected if k == 0 else equal)
@@ -609,7 +608,7 @@ def cells_pooled() -> Iterator[Cell]:
 
         def pooled(*sides, labels=labels, every=every, of=of):
             read = (read_side({"predictions": side.astype(int)}) for side in sides)
-            numbers = ClassNumbers(scan(join(*read, labels=labels)), labels)
+            numbers = class_numbers(scan(join(*read, labels=labels)), labels)
             return pool(numbers, every, "of", *of)
 
         def trial(rng, number, lost=lost, gained=gained, pooled=pooled, every=every,
@@ -618,7 +617,7 @@ def cells_pooled() -> Iterator[Cell]:
             found = [held(pooled(old, new).gain, gain.mean())]
             before = rng.standard_normal((1, len(group)))
             after = before + gain[group] + rng.standard_normal((1, len(group)))
-            numbers = OutcomeNumbers(Measure("s", "score", before, after))
+            numbers = Numbers(Measure("s", "score", before, after))
             found.append(held(pool(numbers, every, "of", *of).gain, gain.mean()))
             return [*found, pooled(*exchanged(rng, old, new)).p < 0.05]
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     __version__: str
     from churn_compare.comparison import compare, compare_pair
     from churn_compare.display import CompareResult, VersionsResult
+    from churn_compare.example_numbers import intervals
     from churn_compare.gate_outcomes import judge
     from churn_compare.gates import Gate, GateError, read_gates, read_waivers
-    from churn_compare.intervals import intervals
     from churn_compare.noise import noise_test
     from churn_compare.outcomes import OutcomesResult, compare_outcomes
     from churn_compare.pair import Pair, Scanned, ScannedSide, Side
@@ -87,9 +87,9 @@ __all__ = [
 _HOMES = {
     "comparison": "compare compare_pair",
     "display": "CompareResult VersionsResult",
+    "example_numbers": "intervals",
     "gate_outcomes": "judge",
     "gates": "Gate GateError read_gates read_waivers",
-    "intervals": "intervals",
     "noise": "noise_test",
     "outcomes": "OutcomesResult compare_outcomes",
     "pair": "Pair Scanned ScannedSide Side",

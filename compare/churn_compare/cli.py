@@ -541,7 +541,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     from churn_compare import gates
     from churn_compare.comparison import compare as compare_classes
     from churn_compare.outcomes import compare_outcomes, noise_floor
-    from churn_compare.outcomes.reading import has_outcomes
+    from churn_compare.reading.outcomes import has_outcomes
     from churn_compare.versions import compare_versions
 
     old, new, file = given["old"], given["new"], given["gates"]

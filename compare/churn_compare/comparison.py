@@ -12,6 +12,10 @@ from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult
 from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError
+from churn_compare.example_numbers import (
+    class_estimates,
+    class_numbers,
+)
 from churn_compare.findings import (
     class_flow,
     largest_regressions,
@@ -31,10 +35,6 @@ from churn_compare.gates import (
     waivers_of,
 )
 from churn_compare.groups import coded, parts_of
-from churn_compare.intervals import (
-    ClassNumbers,
-    estimates,
-)
 from churn_compare.labelling import check_labelled, known_flips, sampled_flips
 from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
@@ -227,7 +227,7 @@ def compare_pair(
     every = all_examples(pair.examples, pair.clusters, level)
     sampled, flips = None, {}
     labels = pair.some_labels if pair.partial else pair.labels
-    numbers = ClassNumbers(scanned, labels)
+    numbers = class_numbers(scanned, labels)
     if pair.partial:
         known = known_flips(pair.drawn, numbers)
         check_labelled(pair.ids, pair.drawn, known)
@@ -238,9 +238,9 @@ def compare_pair(
                     "example that changes"
                 )
             sampled, flips = sampled_flips(pair.drawn, known, level, any_time)
-            numbers = ClassNumbers(scanned, None)
+            numbers = class_numbers(scanned, None)
     numbers.all_labelled = not pair.partial
-    found = estimates(numbers, every, resamples=resamples, seed=seed)
+    found = class_estimates(scanned, numbers, every, resamples=resamples, seed=seed)
     found = in_order(found | flips)
     noise = noise_of(numbers, every)
     if noise is not None:

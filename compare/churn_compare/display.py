@@ -29,6 +29,7 @@ from churn_compare.result import (
     GateOutcome,
     Interval,
     Measured,
+    MeasureFindings,
     Points,
     Regression,
     State,
@@ -232,6 +233,57 @@ class CompareResult(Display, Measured):
         if self.curves is not None:
             found["curves"] = dict(zip(("old", "new"), found["curves"], strict=True))
         return found
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class OutcomesResult(Display):
+    """Everything that `compare_outcomes` finds; shows itself as a `CompareResult` does.
+
+    Attributes:
+        old: name of the version in use.
+        new: name of the one that is to replace it.
+        examples: N, those that both have.
+        level: of all confidence intervals, 0.95 for 95 %.
+        measures: each compared on its own.
+        gates: the outcome of each condition.
+        notes: sentences about what was read and joined.
+        read: what was read of each side and what was left out, a line each.
+    """
+
+    old: str
+    new: str
+    examples: int
+    level: float
+    measures: tuple[MeasureFindings, ...]
+    gates: tuple[GateOutcome, ...] = ()
+    notes: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> MeasureFindings:
+        """The measure called `name`."""
+        for measure in self.measures:
+            if measure.name == name:
+                return measure
+        known = ", ".join(measure.name for measure in self.measures)
+        raise KeyError(f"no measure {name!r} in this comparison; it has {known}")
+
+    def __repr__(self) -> str:
+        """One line."""
+        names = ", ".join(measure.name for measure in self.measures)
+        sides = f"{self.old} -> {self.new}"
+        return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {names}>"
+
+    def _sides(self) -> tuple[str, str]:
+        return self.old, self.new
+
+    def _parts(self) -> Iterable[tuple]:
+        for m in self.measures:
+            yield {"measure": m.name}, self.examples, m.quantities, m.groups
+
+    def _verdict(self) -> dict[str, list[str]]:
+        from churn_compare.verdict import sentences
+
+        return {m.name: list(sentences(m)) for m in self.measures}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

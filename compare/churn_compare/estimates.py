@@ -1,18 +1,15 @@
 """Means of what every example adds, in groups of examples: intervals and tests."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from churn_compare.result import NONE, Interval
+from churn_compare.result import Interval
 from churn_compare.significance import mcnemar_exact, sign_flip_exact
 from churn_compare.uncertainty import (
     Uncertainty,
-    detectable,
-    detectable_share,
     difference_ends,
     run_part,
     share_ends,
@@ -325,110 +322,3 @@ class Groups:
 def all_examples(examples: int, clusters: np.ndarray | None, level: float) -> Groups:
     """All examples as one group."""
     return Groups(np.zeros(examples, np.int64), 1, clusters, level)
-
-
-class Numbers:
-    """What every example adds to what changes from the old version to the new one."""
-
-    changed: PerExample
-    # of what is judged: the worth of both, and how often it rises and falls
-    old: PerExample
-    new: PerExample
-    gain: PerExample
-    better: PerExample
-    worse: PerExample
-    # of several runs a side: how often two of its runs differ, and what is beyond that
-    within: Mapping[str, PerExample] = {}
-    beyond: PerExample
-    # the same of right and wrong: negative flips of retraining, and what both kinds of
-    # flips are beyond it
-    expected_flips: PerExample | None = None
-    beyond_flips: PerExample
-    judged = True
-    decided = True  # whether an outcome is right or wrong
-    all_labelled = True  # not only those that change
-    sign = 1.0  # -1 where less of the reported number is better
-    most = 1.0  # that the mean may change by
-
-    def nets(self) -> Iterable[np.ndarray]:
-        """Right answers now less those before, whole numbers `[N]`; p is the median."""
-        raise NotImplementedError
-
-    def span(self, groups: Groups) -> np.ndarray | float:
-        """By how much what the mean is of may change in each group."""
-        return self.most
-
-    def equal(self, groups: Groups) -> np.ndarray | None:
-        """What units add to the variance of the excess if both versions are equal."""
-        raise NotImplementedError
-
-    def equal_flips(self, groups: Groups) -> np.ndarray | None:
-        """The same of the excess of negative and positive flips together."""
-        raise NotImplementedError
-
-    def beyond_runs(self, groups: Groups) -> dict[str, Intervals]:
-        """What runs of one version change, and what both versions change beyond."""
-        found = {f"within_{side}": groups.share(of) for side, of in self.within.items()}
-        if found:
-            found["excess_churn"] = groups.excess(self.beyond, self.equal(groups))
-        if self.expected_flips is not None:
-            found["expected_nfr"] = groups.share(self.expected_flips)
-            equal = self.equal_flips(groups)
-            beyond = groups.excess(self.beyond_flips, equal)
-            # Half of the flips of both kinds beyond retraining, less and plus the gain.
-            known, gain = groups.known(self.gain), groups.value(self.gain.mean)
-            squares = np.square(beyond.high - beyond.value)
-            squares += np.square(known.quantile(groups.level)) * known.total
-            both = groups.covariance(self.beyond_flips, self.gain)
-            both *= np.square(known.example_quantile(groups.level))
-            for name, sign in (("excess_nfr", -1), ("excess_pfr", 1)):
-                value = (beyond.value + sign * gain) / 2
-                half = np.sqrt(np.maximum(squares + 2 * sign * both, 0.0)) / 2
-                found[name] = Intervals(value, value - half, value + half)
-        return found
-
-    def intervals(self, groups: Groups) -> dict[str, Intervals]:
-        """Churn and, where right and wrong are known, accuracy and flips."""
-        found = {"churn": groups.share(self.changed), **self.beyond_runs(groups)}
-        if self.judged:
-            if self.all_labelled:
-                found["accuracy_old"] = groups.share(self.old)
-                found["accuracy_new"] = groups.share(self.new)
-            found["accuracy_gain"] = self.change(groups)
-            found["negative_flip_rate"] = groups.share(self.worse)
-            found["positive_flip_rate"] = groups.share(self.better)
-        return found
-
-    def change(self, groups: Groups, level: float | None = None) -> Intervals:
-        """The change of the mean."""
-        if self.decided:
-            return groups.gain(self.gain, self.better, self.worse, level)
-        found = groups.mean(self.gain, self.span(groups), level=level)
-        if self.sign > 0:
-            return found
-        return Intervals(-found.value, -found.high, -found.low)
-
-    def equivalence(self, groups: Groups) -> Interval:
-        """Interval of the change of all examples for two one-sided tests."""
-        level = 2 * groups.level - 1
-        return self.change(groups, level).of(0) if level > 0 else NONE
-
-    def p(self, groups: Groups) -> np.ndarray:
-        """Of "no change on average"; NaN where nothing is judged."""
-        if not self.judged:
-            return np.full(groups.count, np.nan)
-        if not self.decided or groups.pooled:
-            return groups.t_test(self.gain, self.span(groups), share=self.decided)
-        return np.median([groups.sign_flip(net) for net in self.nets()], axis=0)
-
-    def detectable(self, groups: Groups) -> float:
-        """The smallest change of the mean of all examples that they detect."""
-        known = groups.known(self.gain, mean=not self.decided)
-        quantile = known.quantile(groups.level)
-        if self.decided:
-            return detectable_share(known, quantile, groups.size[0], groups.units)
-        span = self.span(groups)
-        hidden = groups.none(quantile) / groups.units * np.square(span)
-        # Of as many changes as none leaves open.
-        variance = np.where(groups.some(known, span), known.total, hidden)
-        return min(detectable(variance, quantile) or np.nan, self.most)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.estimates import Groups, Numbers, PerExample, all_examples
+from churn_compare.estimates import Groups, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.example_numbers import Numbers
 from churn_compare.number_text import count_text, listed
 from churn_compare.result import Clusters, Group, Pooled, Waived, Waiver
 from churn_compare.significance import holm

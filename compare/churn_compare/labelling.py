@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from churn_compare.example_ids import PredictionsError, some
-from churn_compare.intervals import ClassNumbers
+from churn_compare.example_numbers import Numbers
 from churn_compare.pair import Drawn
 from churn_compare.reading.class_values import NO_LABEL
 from churn_compare.reading.contents import read_contents
@@ -92,10 +92,10 @@ class Flips:
     judged: bool  # whether some are known by which answer is better
 
 
-def known_flips(drawn: Drawn | None, numbers: ClassNumbers) -> Flips:
+def known_flips(drawn: Drawn | None, numbers: Numbers) -> Flips:
     """The changed examples where some have labels."""
-    assert numbers.labels is not None
-    known = numbers.labels != NO_LABEL
+    assert numbers.of.target is not None
+    known = numbers.of.target != NO_LABEL
     answers = np.full(len(known), "") if drawn is None else drawn.better
     of_answers = ~known & (answers != "")
     worse = np.where(of_answers, answers == "old", numbers.worse.mean)

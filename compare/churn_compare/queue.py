@@ -12,15 +12,14 @@ import numpy as np
 
 from churn_compare.array_files import write_file
 from churn_compare.example_ids import PredictionsError
+from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.groups import coded
-from churn_compare.intervals import ClassNumbers
 from churn_compare.labelling import BETTER, STRATUM, key_of
-from churn_compare.outcomes.estimates import OutcomeNumbers
-from churn_compare.outcomes.joining import join_outcomes
-from churn_compare.outcomes.reading import INPUT, has_outcomes, read_outcomes
 from churn_compare.pair import Kind
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import DRAWN_FROM, as_text, read_slices
+from churn_compare.reading.outcome_join import join_outcomes
+from churn_compare.reading.outcomes import INPUT, has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side, side_names
 from churn_compare.scanning.scan import scan
 
@@ -115,7 +114,7 @@ def label_queue(
         slices = None if by is None else read_slices(old, id_column, only=[by])
         pair = join(*sides, slices=slices, class_map=class_map, **shared)
         scanned = scan(dataclasses.replace(pair, labels=None))
-        changed = ClassNumbers(scanned, None).changed.mean > 0
+        changed = class_numbers(scanned, None).changed.mean > 0
         number = np.array([pair.class_name(c) for c in range(pair.classes)])
         texts = [
             [", ".join(dict.fromkeys(column)) for column in number[of.predicted].T]
@@ -162,7 +161,7 @@ def _of_outcomes(old, new, names, by, shared) -> _Found:
     ]
     joined = join_outcomes(*sides, by=[by] if by else (), **shared)
     measure = joined.measures[0]
-    changed = OutcomeNumbers(measure).changed.mean > 0
+    changed = Numbers(measure).changed.mean > 0
     texts = [
         [measure.text(side, i) for i in range(measure.examples)]
         for side in ("old", "new")

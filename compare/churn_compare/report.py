@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from churn_compare.display import CompareResult, Display, VersionsResult
+from churn_compare.change_tables import change_blocks
+from churn_compare.display import CompareResult, Display, OutcomesResult, VersionsResult
 from churn_compare.documents import (
     Block,
     Detail,
@@ -33,10 +34,8 @@ from churn_compare.figures import (
     reliability,
 )
 from churn_compare.number_text import count_text, level_text, remark
-from churn_compare.outcomes.changes import change_blocks
-from churn_compare.outcomes.result import MeasureFindings, OutcomesResult
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import GateOutcome, Measured, Version
+from churn_compare.result import GateOutcome, Measured, MeasureFindings, Version
 from churn_compare.tables import (
     changes_table,
     flow_map,

@@ -432,3 +432,41 @@ class Measured:
         if self.within is None or self.equivalent is None:
             return False
         return max(-self.within.low, self.within.high) < self.equivalent
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """An example whose outcome changed.
+
+    Attributes:
+        id: of the example.
+        old: its outcome before, as text.
+        new: its outcome now.
+        target: what is right; "" where nothing says.
+        fall: of its worth, mean over runs; how far apart where nothing is judged.
+    """
+
+    id: str
+    old: str
+    new: str
+    target: str
+    fall: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MeasureFindings(Measured):
+    """One measure of two versions.
+
+    Attributes, next to those of `Measured`:
+        name: of its column.
+        quantiles: share to quantile of the change of a number, mean over runs.
+        of_runs: mean worth of each run of a noise floor; empty otherwise.
+        changes: the largest falls, worst first.
+        changes_total: how many examples fall, or change where nothing is judged.
+    """
+
+    name: str
+    quantiles: Mapping[float, float] = dataclasses.field(default_factory=dict)
+    of_runs: tuple[float, ...] = ()
+    changes: tuple[Change, ...] = ()
+    changes_total: int = 0

@@ -13,14 +13,14 @@ from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import PerExample, all_examples
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
+from churn_compare.measures import Measure
 from churn_compare.number_text import count_text, remark, share_text, size_text
-from churn_compare.outcomes.joining import join_outcomes
-from churn_compare.outcomes.reading import read_outcomes
-from churn_compare.outcomes.values import Measure
 from churn_compare.pair import Scanned, run_by_run
 from churn_compare.quantities import QUANTITIES
 from churn_compare.queue import are_outcomes
 from churn_compare.reading.join import join
+from churn_compare.reading.outcome_join import join_outcomes
+from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import read_side, side_names
 from churn_compare.report import verdict, what_was_run
 from churn_compare.result import GateOutcome

@@ -7,8 +7,8 @@ import numpy as np
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult
 from churn_compare.estimates import Groups
+from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import Gate
-from churn_compare.intervals import ClassNumbers
 from churn_compare.pair import Pair, Scanned, Side
 from churn_compare.result import Interval
 from churn_compare.scanning.scan import scan
@@ -33,7 +33,7 @@ def random_logits(seed, runs=(1, 1), examples=40, classes=4):
 def groups_of(scanned, labels, group, count, clusters=None):
     """Name to `Intervals` of every group of examples, and the groups' p."""
     groups = Groups(np.asarray(group), count, clusters)
-    numbers = ClassNumbers(scanned, labels)
+    numbers = class_numbers(scanned, labels)
     return numbers.intervals(groups), numbers.p(groups)
 
 

@@ -6,8 +6,8 @@ from scipy import stats
 
 import churn_compare
 from churn_compare.example_ids import PredictionsError
+from churn_compare.example_numbers import intervals
 from churn_compare.flip_counts import count_flips_by_group
-from churn_compare.intervals import intervals
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact

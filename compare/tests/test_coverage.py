@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from churn_compare import compare
-from churn_compare.intervals import intervals
+from churn_compare.example_numbers import intervals
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sums import bca_ends, partition, resampled_sums

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from churn_compare import findings
+from churn_compare.example_numbers import intervals
 from churn_compare.findings import (
     class_flow,
     largest_regressions,
     reliability_curve,
     scatter_points,
 )
-from churn_compare.intervals import intervals
 from churn_compare.pair import ScannedSide
 from tests.results import pair_of, random_logits
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare.intervals import intervals
+from churn_compare.example_numbers import intervals
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES

@@ -16,7 +16,7 @@ from churn_compare import (
     noise_test,
 )
 from churn_compare.estimates import all_examples
-from churn_compare.intervals import ClassNumbers
+from churn_compare.example_numbers import class_numbers
 from churn_compare.uncertainty import share_ends, uncertainty
 from churn_compare.verdict import sentences
 
@@ -209,7 +209,7 @@ def test_noise_by_hand():
     between = (2 + 4 + 3 + 3 + 4 + 2) / 6 / 4
     assert found.excess.value == pytest.approx(between - (1 / 3 + 1 / 2) / 2)
     assert np.isnan(found.p)  # four examples
-    numbers = ClassNumbers(Scanned(*map(ScannedSide, (old, new))), np.zeros(4, int))
+    numbers = class_numbers(Scanned(*map(ScannedSide, (old, new))), np.zeros(4, int))
     beyond = numbers.beyond_runs(all_examples(4, None, 0.95))
     expected = ((1 / 3 + 1 / 3) / 4 + (1 / 2 + 1 / 2) / 4) / 2  # right, then wrong
     assert beyond["expected_nfr"].value == pytest.approx(expected)

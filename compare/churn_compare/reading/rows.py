@@ -14,8 +14,8 @@ from churn_compare.reading.row_order import row_order_doubts
 from churn_compare.reading.spelling import similar_ids
 
 if TYPE_CHECKING:
-    from churn_compare.outcomes.reading import Outcomes
     from churn_compare.pair import Side
+    from churn_compare.reading.outcomes import Outcomes
 
     Version = Side | Outcomes
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import optimize, stats
 
 from churn_compare import compare
-from churn_compare.intervals import intervals
+from churn_compare.example_numbers import intervals
+from churn_compare.measures import Measure
 from churn_compare.outcomes import compare_outcomes, estimate
-from churn_compare.outcomes.values import Measure
 from churn_compare.pair import Scanned, ScannedSide
 from tests.results import p_of
 

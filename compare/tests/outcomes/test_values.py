@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare.outcomes.values import Measure, jaccard, kendall
+from churn_compare.measures import Measure, jaccard, kendall
 
 RNG = np.random.default_rng(0)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from churn_compare import array_files
-from churn_compare.outcomes.reading import read_outcomes
+from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import read_side
 from churn_compare.store import Predictions, PredictionsError, save_predictions
 from tests.reading.sides import Frame

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from churn_compare.documents import Block, Cell, Column, Fold, Rows, Strong, Table, Text
 from churn_compare.number_text import count_text
-from churn_compare.outcomes.result import Change, MeasureFindings
+from churn_compare.result import Change, MeasureFindings
 
 _BRIEF, _LISTED = 10, 50  # below full detail, on the page
 _WORDS = 40  # of a text that tables show; characters that need no more than a table

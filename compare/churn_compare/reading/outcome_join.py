@@ -10,15 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, some
-from churn_compare.outcomes.reading import (
-    ITEM,
-    Outcomes,
-    answers_of,
-    lists_of,
-    numbers_of,
-    text_of,
-)
-from churn_compare.outcomes.values import (
+from churn_compare.measures import (
     NORMALIZATIONS,
     Kind,
     Measure,
@@ -31,6 +23,14 @@ from churn_compare.reading.clusters import from_zero, read_clusters, without_clu
 from churn_compare.reading.clusters import numbers_of as numbers_of_clusters
 from churn_compare.reading.ids import counts_rows, ids_without_space
 from churn_compare.reading.labels import read_slices
+from churn_compare.reading.outcomes import (
+    ITEM,
+    Outcomes,
+    answers_of,
+    lists_of,
+    numbers_of,
+    text_of,
+)
 from churn_compare.reading.rows import Rows
 
 _FEW = 10  # examples of which none may be right by chance

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, some
-from churn_compare.outcomes.logs import Log, read_log, reader_of
-from churn_compare.outcomes.values import Kind, less_is_better
+from churn_compare.measures import Kind, less_is_better
 from churn_compare.reading.account import Account
 from churn_compare.reading.class_values import (
     ID,
@@ -23,6 +22,7 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.contents import as_table, column_names, read_contents
 from churn_compare.reading.ids import as_ids, counts_rows, index_ids
+from churn_compare.reading.logs import Log, read_log, reader_of
 from churn_compare.reading.tables import of_classifier
 
 COLUMNS: Mapping[str, Kind] = {

@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from churn_compare.display import OutcomesResult
 from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.example_numbers import Numbers
 from churn_compare.gate_outcomes import judge
 from churn_compare.gates import (
     ALL_SLICES,
@@ -20,17 +22,15 @@ from churn_compare.gates import (
 )
 from churn_compare.groups import coded, parts_of, waived_rows
 from churn_compare.labelling import Flips, check_labelled, read_drawn, sampled_flips
-from churn_compare.outcomes.estimates import OutcomeNumbers
-from churn_compare.outcomes.joining import Joined, directions, join_outcomes
-from churn_compare.outcomes.reading import Outcomes, read_outcomes
-from churn_compare.outcomes.result import Change, MeasureFindings, OutcomesResult
-from churn_compare.outcomes.values import Measure, Normalization
+from churn_compare.measures import Measure, Normalization
 from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.contents import read_contents
 from churn_compare.reading.labels import read_ids
+from churn_compare.reading.outcome_join import Joined, directions, join_outcomes
+from churn_compare.reading.outcomes import Outcomes, read_outcomes
 from churn_compare.reading.sides import same_file, side_names
-from churn_compare.result import GateOutcome, Waiver
+from churn_compare.result import Change, GateOutcome, MeasureFindings, Waiver
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -145,10 +145,10 @@ def compare_outcomes(
     used = dict.fromkeys(by, "slices")
     used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     waivers = (*waivers, *waivers_of(gates))
-    numbers = [OutcomeNumbers(measure) for measure in joined.measures]
+    numbers = [Numbers(measure) for measure in joined.measures]
     useless = ()
     if waivers:
-        flips = [of.worse.mean for of in numbers if of.measure.judged]
+        flips = [of.worse.mean for of in numbers if of.judged]
         if not flips:
             raise GateError("waivers are about what gets worse; nothing says what does")
         useless = waived_rows(waivers, joined.ids, np.max(flips, axis=0))[2]
@@ -179,7 +179,7 @@ def compare_outcomes(
 
 
 def _findings(
-    numbers: OutcomeNumbers,
+    numbers: Numbers,
     joined: Joined,
     equivalent: float | None,
     listed: int,
@@ -187,7 +187,7 @@ def _findings(
     waivers: Sequence[Waiver],
     level: float,
 ) -> MeasureFindings:
-    measure = numbers.measure
+    measure = numbers.of
     every = all_examples(measure.examples, joined.clusters, level)
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
     quantiles = {}
@@ -216,7 +216,7 @@ def _findings(
 
 def _preferred(
     found: MeasureFindings,
-    numbers: OutcomeNumbers,
+    numbers: Numbers,
     joined: Joined,
     labels: Any,
     any_time: bool,

@@ -9,7 +9,9 @@ import numpy as np
 
 from churn_compare.reading.class_values import arrow_compute
 
-Kind = Literal["correct", "score", "answer", "label", "value", "set", "ranking"]
+Kind = Literal[
+    "correct", "score", "answer", "label", "class", "value", "set", "ranking"
+]
 Normalization = Literal["text", "squad", "none"]
 NORMALIZATIONS = get_args(Normalization)
 
@@ -22,8 +24,9 @@ class Measure:
 
     Attributes:
         name: of its column.
-        kind: "correct" (0 or 1), "score" (a number), "answer" (a text), "label" (a
-            class), "value" (a regression's number), "set" or "ranking" (of items).
+        kind: "correct" (0 or 1), "score" (a number), "answer" (a text), "label" or
+            "class" (its name or its number), "value" (a regression's number), "set" or
+            "ranking" (of items).
         old: `[R_old, N]` of the version in use: float64, or places in `things`.
         new: `[R_new, N]` of the one that is to replace it.
         things: what the places stand for: normalised texts, sets (sorted tuples of
@@ -60,8 +63,12 @@ class Measure:
     @property
     def decided(self) -> bool:
         """Whether an outcome is right or wrong."""
-        of_texts = self.kind in ("answer", "label")
-        return self.kind == "correct" or (of_texts and self.judged)
+        return self.kind == "correct" or (self.named and self.judged)
+
+    @property
+    def named(self) -> bool:
+        """Whether outcomes are the same or not, with no distance in between."""
+        return self.kind in ("answer", "label", "class")
 
     @property
     def sign(self) -> float:
@@ -77,7 +84,7 @@ class Measure:
         """
         if self.things is None:
             return np.abs(a - b)
-        if self.kind in ("answer", "label"):
+        if self.named:
             return (a != b).astype(np.float64)
         distance = np.zeros(len(a))
         differ = np.flatnonzero(a != b)
@@ -88,19 +95,26 @@ class Measure:
         distance[differ] = between(self.things, *pairs)[place.reshape(-1)]
         return distance
 
+    def right(self, outcome: np.ndarray) -> np.ndarray:
+        """Which outcomes of a run are right, where they are right or wrong."""
+        return outcome == self.target if self.named else outcome > 0.5
+
     def worth(self, outcome: np.ndarray) -> np.ndarray:
-        """What outcomes `[N]` are worth, more is better; needs `judged`.
+        """What outcomes `[N]` of a run are worth, more is better; needs `judged`.
 
-        Of scores of which less is better minus the score, of values minus the absolute
-        error, of sets and answers the agreement with the target.
-
-        Args:
-            outcome: `[N]` of one run.
+        Whether they are right; of scores of which less is better minus the score, of
+        values minus the absolute error, of sets the agreement with the target.
         """
+        if self.decided:
+            return self.right(outcome).astype(np.float64)
         if self.target is None:
             return -outcome if self.lower_is_better else outcome
         away = self.distance(outcome, self.target)
         return -away if self.kind == "value" else 1.0 - away
+
+    def differ(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Where outcomes differ by more than the tolerance, `[N]`."""
+        return a != b if self.named else self.beyond(self.distance(a, b), a, b)
 
     def beyond(self, size: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Whether sizes `[N]` of differences exceed the tolerance."""
