@@ -126,4 +126,4 @@ def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
     mean = over_runs(value)
     estimate = Estimate(mean.mean, mean.std, mean.stderr, bool(found.saturated.any()))
     values = {**summary.run_values, "dee": value}
-    return dataclasses.replace(summary, dee=estimate, run_values=values)
+    return dataclasses.replace(summary.having(dee=estimate), run_values=values)

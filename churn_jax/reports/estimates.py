@@ -39,6 +39,9 @@ class Estimate:
     at_least: bool = dataclasses.field(default=False, repr=False)
 
 
+UNKNOWN = Estimate(np.nan, np.nan, np.nan)
+
+
 def over_runs(values: np.ndarray) -> Estimate:
     """Of one number per run, `[R]`."""
     runs = len(values)
@@ -50,7 +53,7 @@ def over_pairs(matrices: Mapping[str, np.ndarray]) -> dict[str, Estimate]:
     """Of numbers of pairs of runs, each `[R, R]` and symmetric; NaN with one run."""
     stack = np.stack(list(matrices.values())).astype(np.float32)
     if stack.shape[1] < 2:
-        return dict.fromkeys(matrices, Estimate(np.nan, np.nan, np.nan))
+        return dict.fromkeys(matrices, UNKNOWN)
     summary = jax.device_get(_summarize_each(stack))
     std = summary.std if stack.shape[1] > 2 else [np.nan] * len(stack)  # one pair
     numbers = zip(summary.mean, std, summary.stderr, strict=True)
@@ -91,8 +94,7 @@ def of_set_sums(
     """The numbers of `over_sets` from the sums of blocks that make up all examples."""
     unknown = np.full(runs, np.nan)
     if runs < 2:
-        none = Estimate(np.nan, np.nan, np.nan)
-        return dict.fromkeys(_OF_SETS, none), dict.fromkeys(_OF_SETS, unknown)
+        return dict.fromkeys(_OF_SETS, UNKNOWN), dict.fromkeys(_OF_SETS, unknown)
     totals = dict.fromkeys(_OF_SETS, 0.0)
     for sums in found:
         totals = {name: total + sums[name] for name, total in totals.items()}

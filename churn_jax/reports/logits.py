@@ -30,6 +30,7 @@ from churn_jax.reports.artefacts import History, Study
 from churn_jax.reports.compare import compare_with_baseline
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import (
+    CALIBRATED,
     DEFAULT_COLUMNS,
     Quantity,
     column_name,
@@ -37,7 +38,6 @@ from churn_jax.reports.quantities import (
     recorded_columns,
     shown_columns,
 )
-from churn_jax.reports.reading import CALIBRATED
 from churn_jax.reports.report import Report, Row
 from churn_jax.reports.results import figures, table
 from churn_jax.reports.study_report import html_table, in_terminal, study_document

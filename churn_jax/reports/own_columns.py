@@ -50,9 +50,8 @@ def with_columns(
         summary,
         run_values={**summary.run_values, **values},
         set_values={**summary.set_values, **without},
-        own=own,
     )
-    return summary, tuple(errors)
+    return summary.having(**own), tuple(errors)
 
 
 def _measured(

@@ -199,11 +199,13 @@ def _where(found: PublishedTable, metrics: tuple[Quantity, ...]) -> str:
 
 
 def paper_section(
-    found: PaperNumbers,
+    found: PaperNumbers | None,
     first: str = "Method",
     sides: Sequence[str] = ("paper", "measured"),
 ) -> Section:
     """The section for any comparison; `first` heads the column of the rows."""
+    if found is None:
+        return Section("", [])
     columns = [Column(first)]
     for metric in found.metrics:
         columns += [Column(side, group=metric.heading) for side in sides]

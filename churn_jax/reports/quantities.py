@@ -84,6 +84,11 @@ QUANTITIES = Registry(
 )
 """By name, in the order of the CSV."""
 
+CALIBRATED = frozenset(
+    ("calibrated_nll", "calibrated_brier", "calibrated_ece", "temperature", "dee")
+)
+"""Columns that need the validation predictions."""
+
 DEFAULT_COLUMNS = (
     *("accuracy", "churn", "churn_correct", "churn_incorrect", "ece", "nll"),
 )

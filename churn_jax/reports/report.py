@@ -1,13 +1,23 @@
 """A study's report as data: which methods finished, with which numbers."""
 
 import dataclasses
+from collections.abc import Collection
 
 import numpy as np
 
 from churn_compare.display import VersionsResult
+from churn_compare.store import (
+    Predictions,
+    PredictionsError,
+    check_comparable,
+    is_stored,
+    load_predictions,
+)
 from churn_jax.analysis.significance import Difference
-from churn_jax.configuration.record import RowRecord, Stopped
+from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import (
+    TEST,
+    VALIDATION,
     History,
     ReportError,
     Study,
@@ -22,24 +32,44 @@ from churn_jax.reports.compare import (
     compare_with_baseline,
     effect,
 )
-from churn_jax.reports.equivalents import ReferenceCurve
+from churn_jax.reports.equivalents import (
+    ReferenceCurve,
+    equivalents,
+    reference_curve,
+    reference_row,
+)
+from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.factors import (
     cross_sample_sentences,
     fixed_seed_sentences,
     served_sentences,
     shared,
 )
-from churn_jax.reports.members import Agreement
+from churn_jax.reports.members import (
+    DIAGNOSTICS,
+    MEMBERS,
+    Agreement,
+    Members,
+    agreement_of,
+    load_agreement,
+    load_members,
+)
+from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.published import published
 from churn_jax.reports.quantities import (
+    CALIBRATED,
     DEFAULT_COLUMNS,
     QUANTITIES,
     Quantity,
     headline,
     shown_columns,
 )
-from churn_jax.reports.reading import CALIBRATED, Reading
-from churn_jax.reports.summary import MethodSummary
+from churn_jax.reports.summary import (
+    AllRunsStoppedError,
+    MethodSummary,
+    check_validation,
+    summarize,
+)
 from churn_jax.reports.updates import Updates, collect_updates
 
 CAPTION = (
@@ -71,37 +101,31 @@ DEE = (
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One finished method.
+    """One finished method."""
 
-    Attributes:
-        info: what `study.json` says about it.
-        summary: its numbers.
-        comparison: against the baseline; None for the baseline or without one.
-        history: its training curves.
-        headline: what it is compared in next to accuracy.
-        agreement: how much its members differ; None for single networks.
-    """
-
-    info: RowRecord
-    summary: MethodSummary
+    info: RowRecord  # what `study.json` says about it
+    summary: MethodSummary  # its numbers
+    # against the baseline; None for the baseline or without one
     comparison: Comparison | None
-    history: History
-    headline: str = "churn"
+    history: History  # its training curves
+    headline: str = "churn"  # what it is compared in next to accuracy
+    # how much its members differ; None for single networks
     agreement: Agreement | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return self.info.label
 
     @property
     def change(self) -> Difference | None:
         """Of the headline against the baseline."""
-        if self.comparison is None:
-            return None
-        return getattr(self.comparison, self.headline)
+        return getattr(self.comparison, self.headline, None)
 
     @property
     def change_p(self) -> float | None:
         """The p-value of `change`, Holm-adjusted over the methods."""
-        if self.comparison is None:
-            return None
-        return getattr(self.comparison, f"{self.headline}_p")
+        return getattr(self.comparison, f"{self.headline}_p", None)
 
     @property
     def clause(self) -> str:
@@ -142,16 +166,11 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """A method of the study that is not in the tables, and why.
+    """A method of the study that is not in the tables, and why."""
 
-    Attributes:
-        info: what `study.json` says about it.
-        reason: a clause; it names the file that is damaged.
-        damaged: whether the method was trained and its file cannot be used.
-    """
-
-    info: RowRecord
-    reason: str
+    info: RowRecord  # what `study.json` says about it
+    reason: str  # a clause; it names the file that is damaged
+    # whether the method was trained and its file cannot be used
     damaged: bool = False
 
 
@@ -427,17 +446,17 @@ def _equal(a: MethodSummary, b: MethodSummary) -> bool:
 
 
 def _stopped_sentence(row: Row) -> str:
-    runs = row.summary.stopped
-    told = {stop.replica: stop for stop in row.info.stopped}
+    runs, told = row.summary.stopped, {stop.replica: stop for stop in row.info.stopped}
     parts = []
     for run in runs:
-        stop = told.get(run, Stopped(run))
-        step = "" if stop.step is None else f" at step {stop.step}"
-        term = f" (non-finite {stop.term})" if stop.term else ""
+        step = term = ""
+        if (stop := told.get(run)) is not None:
+            step = "" if stop.step is None else f" at step {stop.step}"
+            term = f" (non-finite {stop.term})" if stop.term else ""
         parts.append(f"run {run} stopped{step}{term}")
     total = len(runs) + len(row.summary.runs)
     return (
-        f"{row.info.label}: {', '.join(parts)}; its numbers are over the other "
+        f"{row.label}: {', '.join(parts)}; its numbers are over the other "
         f"{len(row.summary.runs)} of {total} runs."
     )
 
@@ -468,38 +487,170 @@ def collect(run_dir) -> Report:
         no/such/run/study.json does not exist; is no/such/run the folder of a study?
     """
     study = read_study(run_dir)
-    columns = {quantity.name for quantity in Report(study, (), ()).columns}
-    reading = Reading(study, columns)
+    plain = Report(study, (), ())
+    reading = _Reading(study, {quantity.name for quantity in plain.columns})
     first = sorted(
         study.methods, key=lambda method: method.name != study.config.baseline
     )
     for info in first:  # the baseline first; the order of the study otherwise
         reading.read(info)
     curve = reading.place_on_reference()
-    comparisons = compare_with_baseline(reading.summaries, study.config.baseline)
-    about = Report(study, (), ()).headline.name
+    summaries, examples = reading.summaries, reading.examples
+    comparisons = compare_with_baseline(summaries, study.config.baseline)
     rows, missing = [], []
     for info in study.methods:
-        if (summary := reading.summaries.get(info.name)) is None:
-            damaged = info.name in reading.damaged
-            missing.append(Missing(info, reading.reasons[info.name], damaged))
+        name = info.name
+        if (summary := summaries.get(name)) is None:
+            damaged = name in reading.damaged
+            missing.append(Missing(info, reading.reasons[name], damaged))
             continue
-        history = read_history(study.method_folder(info.name) / "metrics.jsonl")
-        versus = comparisons.get(info.name)
-        agreement = reading.agreements.get(info.name)
-        rows.append(Row(info, summary, versus, history, about, agreement))
-    report = Report(
+        history = read_history(study.method_folder(name) / "metrics.jsonl")
+        numbers = summary, comparisons.get(name), history, plain.headline.name
+        rows.append(Row(info, *numbers, reading.agreements.get(name)))
+    none = np.zeros(0, np.int64)
+    return Report(
         study,
         tuple(rows),
         tuple(missing),
+        ids=none if examples is None else examples.ids,
+        labels=none if examples is None else examples.labels,
         reference=curve,
         unreadable=tuple(reading.unreadable),
         losses=tuple(reading.losses),
-        updates=collect_updates(
-            study, reading.summaries, reading.reasons, reading.examples
-        ),
+        updates=collect_updates(study, summaries, reading.reasons, examples),
     )
-    if reading.examples is None:
-        return report
-    ids, labels = reading.examples.ids, reading.examples.labels
-    return dataclasses.replace(report, ids=ids, labels=labels)
+
+
+class _Reading:
+    """What has been read of a study so far."""
+
+    def __init__(self, study: Study, columns: Collection[str]):
+        self.study, self.columns = study, frozenset(columns)
+        # Who all rows are evaluated on, from the first row that was read.
+        self.examples: Predictions | None = None
+        self.summaries: dict[str, MethodSummary] = {}  # by row
+        self.agreements: dict[str, Agreement] = {}  # by row, where members were kept
+        self.reasons: dict[str, str] = {}  # why a row has no summary
+        self.damaged: set[str] = set()  # trained rows with unusable predictions
+        self.unreadable: list[str] = []  # sentences about other unusable files
+        self.losses: list[str] = []  # those about damaged ones
+
+    def read(self, info: RowRecord) -> None:
+        """A row's numbers, or the reason why there are none."""
+        path = self.study.method_folder(info.name) / TEST
+        if not is_stored(path):
+            self.reasons[info.name] = "it has no predictions yet"
+            if info.trained:
+                self.damaged.add(info.name)
+                self.reasons[info.name] = f"{path} does not exist"
+            return
+        try:
+            predictions = load_predictions(path)
+            examples = _examples_of(predictions)
+            if self.examples is not None:
+                check_comparable(self.examples, examples)
+            summary = summarize(
+                predictions,
+                stopped=info.stopped_replicas,
+                validation=self._validation(info, predictions),
+            )
+            summary, wrong = with_columns(summary, predictions, self.columns)
+        except AllRunsStoppedError as error:
+            self.reasons[info.name] = str(error)
+            return
+        except PredictionsError as error:
+            self.damaged.add(info.name)
+            said = _sentence(error)
+            named = said.startswith(str(self.study.method_folder(info.name)))
+            self.reasons[info.name] = said if named else f"{path}: {said}"
+            return
+        self.examples = self.examples or examples
+        self.unreadable += [f"{info.label}: {_sentence(error)}." for error in wrong]
+        if info.parameters is not None:
+            size = Estimate(float(info.parameters), np.nan, np.nan)
+            summary = summary.having(parameters=size)
+        self.summaries[info.name] = self._with_members(info, summary)
+
+    def _validation(
+        self, info: RowRecord, predictions: Predictions
+    ) -> Predictions | None:
+        """What temperatures are fitted on, for studies that show what they give."""
+        path = self.study.method_folder(info.name) / VALIDATION
+        if not self.columns & CALIBRATED or not is_stored(path):
+            return None
+        try:
+            validation = load_predictions(path)
+            check_validation(predictions, validation)
+        except PredictionsError as error:
+            self._damage(f"{info.label} has no calibrated numbers", error)
+            return None
+        return validation
+
+    def _with_members(self, info: RowRecord, summary: MethodSummary) -> MethodSummary:
+        """The summary with what the members' predictions say, if they were kept."""
+        folder = self.study.method_folder(info.name)
+        try:
+            if (folder / MEMBERS).exists():
+                members = load_members(folder / MEMBERS)
+                _check_examples(self.examples, members)
+                agreement = agreement_of(members, info.method)
+            elif (folder / DIAGNOSTICS).exists():
+                agreement = load_agreement(folder / DIAGNOSTICS)
+            else:
+                return summary
+            agreement = agreement.of_runs(summary.runs)
+        except PredictionsError as error:
+            self._damage(f"Nothing is known of the members of {info.label}", error)
+            return summary
+        self.agreements[info.name] = agreement
+        return summary.having(
+            member_kl=over_runs(agreement.mean_kl),
+            member_disagreement=over_runs(agreement.disagreement),
+        )
+
+    def place_on_reference(self) -> ReferenceCurve | None:
+        """Gives every row its deep-ensemble equivalent, where the study shows it."""
+        if "dee" not in self.columns:
+            return None
+        info = reference_row(self.study, self.summaries)
+        if info is None:
+            if self.summaries:
+                self.unreadable.append(
+                    "No row has the predictions of a deep ensemble's members on both "
+                    "splits, so there are no deep-ensemble equivalents."
+                )
+            return None
+        try:
+            curve = reference_curve(self.study, info, self.summaries[info.name].runs)
+        except PredictionsError as error:
+            self._complain("There are no deep-ensemble equivalents", error)
+            return None
+        self.summaries = {
+            name: equivalents(curve, summary)
+            for name, summary in self.summaries.items()
+        }
+        return curve
+
+    def _damage(self, what: str, error: PredictionsError) -> None:
+        self._complain(what, error)
+        self.losses.append(self.unreadable[-1])
+
+    def _complain(self, what: str, error: PredictionsError) -> None:
+        self.unreadable.append(f"{what}: {_sentence(error)}.")
+
+
+def _examples_of(predictions: Predictions) -> Predictions:
+    """Who is in it, without the logits."""
+    nothing = np.zeros((1, predictions.ids.size, 2), np.float32)
+    return Predictions(predictions.ids, predictions.labels, nothing)
+
+
+def _check_examples(examples: Predictions | None, members: Members) -> None:
+    """Refuses members' predictions of other examples than the rows'."""
+    if examples is not None:
+        own = {"ids": members.ids, "labels": members.labels}
+        check_comparable(examples, dataclasses.replace(examples, **own))
+
+
+def _sentence(error: ValueError) -> str:
+    return " ".join(str(error).split())

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.documents import Document
-from churn_compare.documents.plotting import kept_figures, page_figures
+from churn_compare.documents.plotting import page_figures
 from churn_compare.store import is_stored, load_predictions
 from churn_jax.reports.artefacts import TEST, VALIDATION, read_study
 from churn_jax.reports.report import Report, collect
@@ -19,7 +19,6 @@ from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
 from churn_jax.reports.stream_report import stream_document
 from churn_jax.reports.study_report import study_document, table_fields
 from churn_jax.reports.sweep import SweepResult, collect_sweep
-from churn_jax.reports.sweep_figures import sweep_figures
 from churn_jax.reports.sweep_report import sweep_document
 
 Source = str | os.PathLike | Report | StreamReport | SweepResult
@@ -74,10 +73,6 @@ def figures(source: Source) -> dict[str, Any]:
         ReportError: the folder has no usable record.
     """
     report = _collected(source)
-    if isinstance(report, SweepResult):
-        with kept_figures() as kept:
-            names = [figure.name for figure in sweep_figures(report)]
-        return dict(zip(names, kept, strict=True))
     return page_figures(_document(report).blocks)
 
 

@@ -1,283 +1,270 @@
-"""The figures of a study's page, as SVG text.
+"""The figures of a study's page."""
 
-How they look is in `churn_compare.documents.plotting`.
-"""
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
 
 import numpy as np
 
-from churn_compare.documents.plotting import (
-    INK,
-    bars_by_row,
-    colour,
-    dash,
-    drawing,
-    legend,
-    line_style,
-    point,
-    short_label,
-)
+from churn_compare.documents import Figure
+from churn_compare.documents.plotting import INK, colour, short_label
+from churn_jax.configuration.codec import to_json
+from churn_jax.reports import charts
+from churn_jax.reports.charts import Across, Chart, Level, Line, Panel, Point
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.quantities import QUANTITIES
+from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 
 RUNS_SHOWN = 20  # per method in the pairwise map
 FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
+SEEDS = (
+    "Dark stripes there: run r of every method has the same seeds, so run r of two "
+    "methods churns less than other pairs do. "
+)
+_ERROR = "Bars: one standard error."
+_LEFT_OUT = "Bars: one standard error, leaving one run out at a time."
+_LESS = "Calibrated NLL   (less is better)"
 
 
-def _scaled(estimate: Estimate, scale: float) -> tuple[float, float]:
-    """The mean and its standard error."""
-    return scale * estimate.mean, scale * estimate.stderr
-
-
-def accuracy_against_churn(report: Report) -> str:
-    """Accuracy against churn, or Delta_1 where a study is about it; standard errors."""
+def first_figure(report: Report) -> Figure:
+    """Accuracy against churn, or Delta_1 where a study is about it."""
     about = report.headline
     if about.name != "prediction_difference":  # reproducibility, in any study
         about = QUANTITIES["churn"]
-    found = [getattr(row.summary, about.name) for row in report.rows]
-    if not np.isfinite([e.mean for e in found]).any():
-        return ""
-    with drawing(5.4, 4.0) as (figure, done):
-        axes = figure.add_subplot()
-        for i, (row, estimate) in enumerate(zip(report.rows, found, strict=True)):
-            x = _scaled(estimate, about.scale)
-            if np.isfinite(x[0]):
-                y = _scaled(row.summary.accuracy, 100)
-                point(axes, i, x, y, row.info.label)
-        axes.set(xlabel=f"{about.heading}   (less is better)", ylabel="Accuracy %")
-        axes.margins(0.15)
-        legend(figure, axes)
-        what = about.heading.removesuffix(" %")
-        return done(f"Accuracy against {what} of every method, with standard errors")
+    what = about.heading.removesuffix(" %")
+    chart = Chart(
+        "accuracy_against_churn",
+        "Accuracy against reproducibility",
+        f"Up and left is better. {_ERROR}",
+        f"Accuracy against {what} of every method, with standard errors",
+    )
+    points = _points(report, about, QUANTITIES["accuracy"])
+    heading = f"{about.heading}   (less is better)"
+    return charts.scatter(chart, points, heading, "Accuracy %")
 
 
-def pairwise_churn(report: Report) -> str:
-    """Share of examples any two runs predict differently, runs grouped by method."""
-    classes = [row.summary.curves.classes[:RUNS_SHOWN] for row in report.rows]
-    sizes = [len(c) for c in classes]
-    runs = np.concatenate(classes)
-    churn = np.stack([np.mean(run != runs, axis=1) for run in runs])
-    np.fill_diagonal(churn, np.nan)
-    edges = np.cumsum([0, *sizes])
-    middle = (edges[:-1] + edges[1:] - 1) / 2
-    with drawing(5.4, 4.6) as (figure, done):
-        axes = figure.add_subplot()
-        finite = churn[np.isfinite(churn)]
-        low, high = (finite.min(), finite.max()) if finite.size else (0, 0.01)
-        scale = {"vmin": 100 * low, "vmax": 100 * high, "cmap": "cividis"}
-        image = axes.imshow(100 * churn, interpolation="none", **scale)
-        for edge in edges[1:-1] - 0.5:
-            axes.axhline(edge, color="white", linewidth=1.5)
-            axes.axvline(edge, color="white", linewidth=1.5)
-        labels = [short_label(row.info.label) for row in report.rows]
-        axes.set_yticks(middle, labels)
-        axes.set_xticks(middle, labels, rotation=40, ha="right", rotation_mode="anchor")
-        axes.tick_params(length=0)
-        bar = figure.colorbar(image, ax=axes, shrink=0.85)
-        bar.set_label("Churn %")
-        bar.outline.set_visible(False)
-        return done("Churn between every two runs, grouped by method")
-
-
-def churn_by_correctness(report: Report) -> str:
-    """Churn on the examples one of two runs gets right, and on those it gets wrong."""
-    bars = {}
-    for name, label in (
-        ("churn_correct", "on right examples"),
-        ("churn_incorrect", "on wrong"),
-    ):
-        found = [getattr(row.summary, name) for row in report.rows]
-        bars[label] = [100 * e.mean for e in found], [100 * e.std for e in found]
-    if not np.isfinite([means for means, _ in bars.values()]).any():
-        return ""
-    labels = [row.info.label for row in report.rows]
-    with drawing(5.4, 1.5 + 0.45 * len(labels)) as (figure, done):
-        axes = figure.add_subplot()
-        bars_by_row(axes, labels, bars)
-        axes.set_xlabel("Churn %")
-        legend(figure, axes)
-        return done("Churn on right and on wrong examples, by method")
-
-
-def confidence_histogram(report: Report) -> str:
-    """Distribution of prediction confidence, the margin of the top two classes."""
-    from matplotlib.ticker import LogFormatter
-
-    with drawing(5.4, 3.8) as (figure, done):
-        axes = figure.add_subplot()
-        for i, row in enumerate(report.rows):
-            counts = row.summary.curves.confidence_counts
-            axes.stairs(
-                100 * counts / max(counts.sum(), 1),
-                np.linspace(0, 1, len(counts) + 1),
-                color=colour(i),
-                linestyle=dash(i),
-                linewidth=1.8,
-                label=short_label(row.info.label),
-            )
-        axes.set_xlabel("Prediction confidence (top minus second probability)")
-        axes.set(ylabel="Examples %, log scale", yscale="log", xlim=(0, 1))
-        for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            ticks(LogFormatter(minor_thresholds=(2, 0.5)))  # 10, not ten to the one
-        legend(figure, axes)
-        return done("Histogram of prediction confidence, by method")
-
-
-def reliability_diagram(report: Report) -> str:
-    """Accuracy against top probability in 15 bins; on the diagonal is calibrated."""
-    with drawing(5.4, 4.4) as (figure, done):
-        axes = figure.add_subplot()
-        axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5)
-        for i, row in enumerate(report.rows):
-            curves = row.summary.curves
-            enough = curves.bin_counts >= FEWEST_IN_BIN
-            axes.plot(
-                curves.bin_probability[enough],
-                curves.bin_accuracy[enough],
-                **line_style(i, row.info.label, size=4),
-                linewidth=1.5,
-            )
-        axes.set(xlabel="Top probability", ylabel="Accuracy")
-        axes.set(xlim=(0, 1), ylim=(0, 1.02))
-        legend(figure, axes)
-        return done("Reliability diagram: accuracy against top probability, by method")
-
-
-CURVES = (
-    ("train/loss", "Training loss", 1),
-    ("validation/accuracy", "Validation accuracy %", 100),
-    ("validation/churn", "Validation churn %", 100),
-)
-
-
-def training_curves(report: Report) -> str:
-    """Training loss, validation accuracy and churn; empty text without any curve."""
-    shown = [
-        curve
-        for curve in CURVES
-        if any(_curve(row, curve[0]) is not None for row in report.rows)
+def study_figures(report: Report) -> list[Figure]:
+    """The figures under the heading of that name; most studies lack some."""
+    if not report.rows:
+        return []
+    trained = [*series_figures(report)] if report.study.trained else []
+    found = [
+        *trained,
+        on_reference_curve(report),
+        *_against_calibrated(report),
+        pairwise_churn(report),
+        churn_by_correctness(report),
+        training_curves(report),
+        confidence_histogram(report),
     ]
-    if not shown:
-        return ""
-    with drawing(5.4, 0.6 + 2.1 * len(shown)) as (figure, done):
-        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (name, title, scale) in zip(panels, shown, strict=True):
-            for i, row in enumerate(report.rows):
-                if (curve := _curve(row, name)) is None:
-                    continue
-                x, mean = curve
-                style = line_style(i, row.info.label, size=None)
-                style |= {"linewidth": 1.5, "marker": "." if len(x) < 3 else None}
-                axes.plot(x, scale * mean, **style)
-            axes.set_ylabel(title)
-        panels[-1].set_xlabel("Epoch" if _has_epochs(report) else "Step")
-        legend(figure, panels[0])
-        return done("Training curves, mean over runs, by method")
+    if report.versions is None or len(report.versions.steps) > 1:
+        found.append(reliability_diagram(report))  # else the update has it
+    return found
 
 
-def _has_epochs(report: Report) -> bool:
-    return all(np.isfinite(row.history.epochs).all() for row in report.rows)
+def shown(quantity: Quantity, estimate: Estimate) -> tuple[float, float]:
+    """The mean and its standard error as they are shown."""
+    return quantity.scale * estimate.mean, quantity.scale * estimate.stderr
 
 
-def _curve(row: Row, name: str):
-    values = row.history.series.get(name)
-    if values is None or not np.isfinite(values).any():
-        return None
-    stopped = [r for r in row.summary.stopped if r < values.shape[1]]
-    if len(stopped) < values.shape[1]:  # [T, R]; a [T, 1] series is about all runs
-        values = np.delete(values, stopped if values.shape[1] > 1 else [], axis=1)
-    good = np.isfinite(values).any(axis=1)
-    epochs, steps = row.history.epochs, row.history.steps
-    x = epochs if np.isfinite(epochs).all() else steps
-    if not good.any():
-        return None
-    return x[good], np.nanmean(values[good], axis=1)
+def _points(report: Report, across: Quantity, up: Quantity) -> list[Point]:
+    """Rows with both numbers."""
+    found = []
+    for i, row in enumerate(report.rows):
+        x, y = (shown(q, getattr(row.summary, q.name)) for q in (across, up))
+        if np.isfinite(x[0]) and np.isfinite(y[0]):
+            found.append(Point(i, row.info.label, x, y))
+    return found
 
 
-NLL = "calibrated_nll"
-LESS = "Calibrated NLL   (less is better)"
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Rows that are one method with several values of one setting."""
+
+    label: str  # what their labels have in common
+    values: tuple[float, ...]  # of the setting, ascending
+    rows: tuple[Row, ...]  # one per value
 
 
-def _places(report: Report, across: str) -> list[tuple[int, Row]]:
-    """Rows with both numbers, by their place in the study."""
+def series_of(report: Report, setting: str, fewest: int = 3) -> tuple[Series, ...]:
+    """Rows that differ in nothing but one setting of their method, or in size."""
+    groups: dict[str, dict[float, Row]] = {}
+    sized = setting == "train_size"
+    for row in report.rows:
+        method, spec = to_json(row.info.method), row.info.spec
+        value = method.get(setting)
+        if sized:
+            value = spec.train_size or report.study.record.data.train
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        # One network is deployed as it is, whatever an ensemble's outputs make.
+        left_out = {setting, "deploy"} if setting == "members" else {setting}
+        same = {k: v for k, v in method.items() if k not in left_out}
+        # Few examples are passed over more often.
+        own = () if sized else (spec.train, spec.train_size)
+        key = json.dumps([same, to_json((*own, spec.model)), row.info.weights])
+        groups.setdefault(key, {}).setdefault(float(value), row)
+    return tuple(
+        Series(
+            _common([rows[value].info.label for value in sorted(rows)]),
+            tuple(sorted(rows)),
+            tuple(rows[value] for value in sorted(rows)),
+        )
+        for rows in groups.values()
+        if len(rows) >= fewest
+    )
+
+
+def _common(labels: Sequence[str]) -> str:
+    """What labels begin with, up to the setting: `"AD, λ = 0.1"` becomes `"AD"`."""
+    short, *_ = labels
+    while not all(label.startswith(short) for label in labels):
+        short = short[:-1]
+    before, comma, _ = short.rpartition(",")
+    return before if comma else re.sub(r"[\s(]+\w+\s*=\s*$", "", short).strip()
+
+
+def series_figures(report: Report) -> list[Figure]:
+    """Churn, or Delta_1, and accuracy against examples, lambda or members."""
+    strengths = [  # no logarithm below zero
+        Series(one.label, one.values[i:], one.rows[i:])
+        for one in series_of(report, "strength")
+        for i in [sum(value <= 0 for value in one.values)]
+    ]
+    sizes = Across("Training examples, log scale", "log", (), "{:,.0f}".format, 30)
     return [
-        (i, row)
-        for i, row in enumerate(report.rows)
-        if np.isfinite(getattr(row.summary, across).mean)
-        and np.isfinite(row.summary.calibrated_nll.mean)
+        _series_figure(
+            ("churn_against_training_size", "Training-set size", _LEFT_OUT),
+            series_of(report, "train_size", fewest=2),
+            QUANTITIES["churn"],
+            sizes,
+        ),
+        _series_figure(
+            (
+                "against_strength",
+                "Strength of the penalty",
+                "Bars and the band around the baseline: one standard error.",
+            ),
+            [one for one in strengths if len(one.values) >= 3],
+            report.headline,
+            Across("Strength λ, log scale", "log"),
+            report.baseline,
+        ),
+        _series_figure(
+            ("against_members", "Size of the ensemble", _LEFT_OUT),
+            series_of(report, "members"),
+            report.headline,
+            Across("Networks per ensemble, J"),
+        ),
     ]
 
 
-def _point(axes, place: int, row: Row, across: Estimate, scale: float = 1.0) -> None:
-    y = _scaled(row.summary.calibrated_nll, 1)
-    point(axes, place, _scaled(across, scale), y, row.info.label)
+def _series_figure(
+    told: tuple[str, str, str],
+    series: Sequence[Series],
+    about: Quantity,
+    across: Across,
+    baseline: Row | None = None,
+) -> Figure:
+    """A quantity above accuracy, with the baseline as a line across."""
+    panels = []
+    for quantity in (about, QUANTITIES["accuracy"]):
+        levels = []
+        if baseline is not None:
+            estimate = getattr(baseline.summary, quantity.name)
+            levels.append(Level(baseline.info.label, *shown(quantity, estimate)))
+        found = []
+        for i, one in enumerate(series):
+            numbers = [getattr(row.summary, quantity.name) for row in one.rows]
+            y, errors = zip(*(shown(quantity, number) for number in numbers))
+            found.append(Line(i, one.label, one.values, y, errors))
+        panels.append(Panel(quantity.heading, found, levels))
+    ticks = sorted({value for one in series for value in one.values})
+    what = about.heading.removesuffix(" %")
+    by = across.label.partition(",")[0].lower()
+    chart = Chart(*told, f"{what} and accuracy by {by}", (5.4, 4.8))
+    return charts.lines(chart, panels, across._replace(ticks=ticks))
 
 
-def on_reference_curve(report: Report) -> str:
+def on_reference_curve(report: Report) -> Figure:
     """Calibrated NLL of deep ensembles by size, and where every row lands on it."""
-    from matplotlib.ticker import MaxNLocator
+    curve, rows = report.reference, report.rows
+    points = _points(report, QUANTITIES["dee"], QUANTITIES["calibrated_nll"])
+    if curve is None:
+        return Figure()
+    points = [one for one in points if rows[one.place].info.name != curve.name]
 
-    curve = report.reference
-    rows = [
-        (i, row)
-        for i, row in _places(report, "dee")
-        if curve is not None and row.info.name != curve.name
-    ]
-    if curve is None or not rows:
-        return ""
-    sizes = np.arange(1, len(curve.mean) + 1)
-    with drawing(5.4, 4.4) as (figure, done):
-        axes = figure.add_subplot()
+    def behind(axes):
+        from matplotlib.ticker import MaxNLocator
+
+        sizes = np.arange(1, len(curve.mean) + 1)
         spread = np.nan_to_num(curve.std)
         low, high = curve.mean - spread, curve.mean + spread
         axes.fill_between(sizes, low, high, color=INK, alpha=0.12, linewidth=0)
         label = f"Deep ensembles of {short_label(curve.label)}"
         style = {"color": INK, "linewidth": 1.5, "marker": "."}
         axes.plot(sizes, curve.mean, label=label, **style)
-        for i, row in rows:
-            nll = row.summary.calibrated_nll.mean
-            axes.axhline(nll, color=colour(i), linewidth=0.8, linestyle=":", zorder=0)
-            _point(axes, i, row, row.summary.dee)
-        axes.set(xlabel="Members of a deep ensemble", ylabel=LESS)
+        for one in points:
+            style = {"linewidth": 0.8, "linestyle": ":", "zorder": 0}
+            axes.axhline(one.y[0], color=colour(one.place), **style)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.margins(0.08)
-        legend(figure, axes)
-        return done("Calibrated NLL of deep ensembles by size, and of every method")
+
+    chart = Chart(
+        "on_reference_curve",
+        "Worth how many networks",
+        "Line and band: deep ensembles, mean and standard deviation over runs, each "
+        "calibrated for itself. Points: deep-ensemble equivalent and calibrated NLL of "
+        "every other method, bars one standard error. A point at the left end is worse "
+        "than one network, one at the right end at least as good as the largest "
+        "ensemble.",
+        "Calibrated NLL of deep ensembles by size, and of every method",
+        (5.4, 4.4),
+    )
+    x = "Members of a deep ensemble"
+    return charts.scatter(chart, points, x, _LESS, margins=0.08, behind=behind)
 
 
-def against_parameters(report: Report) -> str:
-    """What a lower calibrated NLL costs in trained numbers."""
-    return _against(report, "parameters", "Parameters, millions, log scale", 1e-6)
-
-
-def against_diversity(report: Report) -> str:
-    """Whether members that differ more are better together."""
-    return _against(report, "member_kl", "KL of two members, nats", 1.0)
-
-
-def _against(report: Report, across: str, label: str, scale: float) -> str:
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    if report.headline.name != NLL:
-        return ""
-    rows = _places(report, across)
-    values = {getattr(row.summary, across).mean for _, row in rows}
-    if len(values) < 2:
-        return ""
-    with drawing(5.4, 4.0) as (figure, done):
-        axes = figure.add_subplot()
-        for i, row in rows:
-            _point(axes, i, row, getattr(row.summary, across), scale)
-        if across == "parameters":
-            axes.set_xscale("log")
-            axes.set_xticks(_spaced([scale * value for value in values]))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.3g}"))
-            axes.xaxis.set_minor_locator(NullLocator())
-        axes.set(xlabel=label, ylabel=LESS)
-        axes.margins(0.15)
-        legend(figure, axes)
-        what = QUANTITIES[across].heading.lower()
-        return done(f"Calibrated NLL against {what} of every method")
+def _against_calibrated(report: Report) -> list[Figure]:
+    """What a lower calibrated NLL costs in numbers, and how different members are."""
+    nll = QUANTITIES["calibrated_nll"]
+    if report.headline is not nll:
+        return []
+    parameters = _points(report, QUANTITIES["parameters"], nll)
+    parameters = [p._replace(x=(1e-6 * p.x[0], 1e-6 * p.x[1])) for p in parameters]
+    across = Across(
+        "Parameters, millions, log scale",
+        "log",
+        _spaced([one.x[0] for one in parameters]),
+        "{:.3g}".format,
+    )
+    found = []
+    for told, points, x in (
+        (
+            (
+                "against_parameters",
+                "Calibrated NLL against size",
+                f"Down and left is better. {_ERROR}",
+                "Calibrated NLL against parameters of every method",
+            ),
+            parameters,
+            across,
+        ),
+        (
+            (
+                "against_diversity",
+                "Calibrated NLL against diversity",
+                f"Rows with several members. {_ERROR}",
+                "Calibrated NLL against kl of members of every method",
+            ),
+            _points(report, QUANTITIES["member_kl"], nll),
+            Across("KL of two members, nats"),
+        ),
+    ):
+        if len({one.x[0] for one in points}) > 1:
+            ticks = {"behind": lambda axes, x=x: charts.set_ticks(axes, x)}
+            found.append(charts.scatter(Chart(*told), points, x.label, _LESS, **ticks))
+    return found
 
 
 def _spaced(values: list[float]) -> list[float]:
@@ -287,3 +274,129 @@ def _spaced(values: list[float]) -> list[float]:
         if not kept or value > 1.25 * kept[-1]:
             kept.append(value)
     return kept
+
+
+def pairwise_churn(report: Report) -> Figure:
+    """Share of examples any two runs predict differently, runs grouped by method."""
+    classes = [row.summary.curves.classes[:RUNS_SHOWN] for row in report.rows]
+
+    def values() -> np.ndarray:
+        runs = np.concatenate(classes)
+        churn = 100 * np.stack([np.mean(run != runs, axis=1) for run in runs])
+        np.fill_diagonal(churn, np.nan)
+        return churn
+
+    chart = Chart(
+        "pairwise_churn",
+        "Every two runs",
+        "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
+        f"different methods. {SEEDS if report.study.trained else ''}A run and itself: "
+        f"empty. At most {RUNS_SHOWN} runs per method.",
+        "Churn between every two runs, grouped by method",
+        (5.4, 4.6),
+    )
+    labels = [row.info.label for row in report.rows]
+    return charts.blocks_map(chart, values, labels, [*map(len, classes)], "Churn %")
+
+
+def churn_by_correctness(report: Report) -> Figure:
+    """Churn on the examples one of two runs gets right, and on those it gets wrong."""
+    kinds = {}
+    for name, label in (
+        ("churn_correct", "on right examples"),
+        ("churn_incorrect", "on wrong"),
+    ):
+        found = [getattr(row.summary, name) for row in report.rows]
+        kinds[label] = [100 * e.mean for e in found], [100 * e.std for e in found]
+    chart = Chart(
+        "churn_by_correctness",
+        "Where the churn is",
+        "Churn on the examples that one of two runs gets right, and on those it gets "
+        "wrong; both directions averaged. Bars: standard deviation over pairs.",
+        "Churn on right and on wrong examples, by method",
+        (5.4, 1.5 + 0.45 * len(report.rows)),
+    )
+    return charts.bars(chart, [row.info.label for row in report.rows], kinds, "Churn %")
+
+
+def confidence_histogram(report: Report) -> Figure:
+    """Distribution of prediction confidence, the margin of the top two classes."""
+    chart = Chart(
+        "confidence_histogram",
+        "Prediction confidence",
+        "All runs pooled, 10 bins. More confident is not better calibrated.",
+        "Histogram of prediction confidence, by method",
+        (5.4, 3.8),
+    )
+    counts = [row.summary.curves.confidence_counts for row in report.rows]
+    shares = [
+        (i, row.info.label, count / max(count.sum(), 1))
+        for i, (row, count) in enumerate(zip(report.rows, counts, strict=True))
+    ]
+    x = "Prediction confidence (top minus second probability)"
+    return charts.histogram(chart, shares, x, most=1, log=True)
+
+
+def reliability_diagram(report: Report) -> Figure:
+    """Accuracy against top probability in 15 bins; on the diagonal is calibrated."""
+    diagonal = {"color": INK, "linewidth": 0.8, "alpha": 0.5, "label": ""}
+    diagonal |= {"marker": "", "linestyle": "-"}
+    found = [Line(0, "", [0, 1], [0, 1], style=diagonal)]
+    for i, row in enumerate(report.rows):
+        curves = row.summary.curves
+        enough = curves.bin_counts >= FEWEST_IN_BIN
+        x, y = curves.bin_probability[enough], curves.bin_accuracy[enough]
+        found.append(Line(i, row.info.label, x, y, style={"markersize": 4}))
+    chart = Chart(
+        "reliability_diagram",
+        "Reliability",
+        "All runs pooled, 15 bins; above the line is under-confident. Bins with fewer "
+        f"than {FEWEST_IN_BIN} examples are left out.",
+        "Reliability diagram: accuracy against top probability, by method",
+        (5.4, 4.4),
+    )
+    across = Across("Top probability", limits=(0, 1))
+    return charts.lines(chart, [Panel("Accuracy", found, limits=(0, 1.02))], across)
+
+
+_CURVES = (
+    ("train/loss", "Training loss", 1),
+    ("validation/accuracy", "Validation accuracy %", 100),
+    ("validation/churn", "Validation churn %", 100),
+)
+
+
+def training_curves(report: Report) -> Figure:
+    """Training loss, validation accuracy and churn, the mean over runs."""
+    panels = []
+    for name, title, scale in _CURVES:
+        found = []
+        for i, row in enumerate(report.rows):
+            x, mean = _curve(row, name)
+            if len(x):
+                style = {"marker": "." if len(x) < 3 else None}
+                found.append(Line(i, row.info.label, x, scale * mean, style=style))
+        panels.append(Panel(title, found))
+    epochs = all(np.isfinite(row.history.epochs).all() for row in report.rows)
+    chart = Chart(
+        "training_curves",
+        "Training",
+        "Mean over the runs that finished. The loss is each method's own objective: "
+        "its height cannot be compared between methods.",
+        "Training curves, mean over runs, by method",
+        (5.4, 0.6 + 2.1 * sum(bool(panel.lines) for panel in panels)),
+    )
+    return charts.lines(chart, panels, Across("Epoch" if epochs else "Step"))
+
+
+def _curve(row: Row, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Epochs, or steps, and the mean over the runs that finished; empty without."""
+    steps = row.history.steps
+    values = row.history.series.get(name, np.full((len(steps), 1), np.nan))
+    stopped = [r for r in row.summary.stopped if r < values.shape[1]]
+    if 1 < values.shape[1] > len(stopped):  # [T, R]; [T, 1] is about all runs
+        values = np.delete(values, stopped, axis=1)
+    good = np.isfinite(values).any(axis=1)
+    epochs = row.history.epochs
+    x = epochs if np.isfinite(epochs).all() else steps
+    return x[good], np.nanmean(values[good], axis=1)

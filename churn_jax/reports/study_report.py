@@ -1,7 +1,9 @@
 """The report of a study: `report.html`, `table.md` and `table.csv`.
 
-Columns follow Table 2 of the first paper unless the study names its own. Percentages in
-the text forms, plain fractions at full precision in the CSV, which has every quantity.
+`study_document` composes it: every section is a function from a `Report` to a `Section`
+of blocks, and one without blocks is not shown. Columns follow Table 2 of the first
+paper unless the study names its own. Percentages in the text forms, plain fractions at
+full precision in the CSV, which has every quantity.
 """
 
 from __future__ import annotations
@@ -35,9 +37,7 @@ from churn_compare.documents import (
     table_files,
     write_files,
 )
-from churn_compare.documents.plotting import drawn_later
 from churn_jax.configuration.record import RowRecord, Stopped
-from churn_jax.reports import series_figures, study_figures
 from churn_jax.reports.cells import (
     ABSENT,
     change_cell,
@@ -62,11 +62,12 @@ from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.published import Published
 from churn_jax.reports.report import Report, Row, check_readable, collect
 from churn_jax.reports.run_facts import run_facts, run_section
-from churn_jax.reports.study_sections import (
+from churn_jax.reports.sections import (
     ambiguous_section,
     bounds_section,
     members_section,
 )
+from churn_jax.reports.study_figures import first_figure, study_figures
 from churn_jax.reports.updates_report import (
     paper_updates,
     updates_csv,
@@ -77,89 +78,10 @@ from churn_jax.reports.updates_report import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-
 WIDE = 150  # columns of a terminal that shows the whole tables
 
 # Fields of a `Comparison` that the CSV has; the last one on request.
 COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
-
-SEEDS = (
-    "Dark stripes there: run r of every method has the same seeds, so run r of two "
-    "methods churns less than other pairs do. "
-)
-FIRST = (
-    study_figures.accuracy_against_churn,
-    "Accuracy against reproducibility",
-    "Up and left is better. Bars: one standard error.",
-)
-SERIES = (
-    (
-        series_figures.churn_against_training_size,
-        "Training-set size",
-        "Bars: one standard error, leaving one run out at a time.",
-    ),
-    (
-        series_figures.against_strength,
-        "Strength of the penalty",
-        "Bars and the band around the baseline: one standard error.",
-    ),
-    (
-        series_figures.against_members,
-        "Size of the ensemble",
-        "Bars: one standard error, leaving one run out at a time.",
-    ),
-)
-FIGURES = (
-    (
-        study_figures.on_reference_curve,
-        "Worth how many networks",
-        "Line and band: deep ensembles, mean and standard deviation over runs, each "
-        "calibrated for itself. Points: deep-ensemble equivalent and calibrated NLL of "
-        "every other method, bars one standard error. A point at the left end is worse "
-        "than one network, one at the right end at least as good as the largest "
-        "ensemble.",
-    ),
-    (
-        study_figures.against_parameters,
-        "Calibrated NLL against size",
-        "Down and left is better. Bars: one standard error.",
-    ),
-    (
-        study_figures.against_diversity,
-        "Calibrated NLL against diversity",
-        "Rows with several members. Bars: one standard error.",
-    ),
-    (
-        study_figures.pairwise_churn,
-        "Every two runs",
-        "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
-        f"different methods. {SEEDS}A run and itself: empty. At most "
-        f"{study_figures.RUNS_SHOWN} runs per method.",
-    ),
-    (
-        study_figures.churn_by_correctness,
-        "Where the churn is",
-        "Churn on the examples that one of two runs gets right, and on those it gets "
-        "wrong; both directions averaged. Bars: standard deviation over pairs.",
-    ),
-    (
-        study_figures.training_curves,
-        "Training",
-        "Mean over the runs that finished. The loss is each method's own objective: "
-        "its height cannot be compared between methods.",
-    ),
-    (
-        study_figures.confidence_histogram,
-        "Prediction confidence",
-        "All runs pooled, 10 bins. More confident is not better calibrated.",
-    ),
-    (
-        study_figures.reliability_diagram,
-        "Reliability",
-        "All runs pooled, 15 bins; above the line is under-confident. Bins with fewer "
-        f"than {study_figures.FEWEST_IN_BIN} examples are left out.",
-    ),
-)
 
 
 def write(run_dir) -> Report:
@@ -306,12 +228,9 @@ def study_document(report: Report) -> Document:
     said = (Strong(named + stop[:1]), stop[1:] + rest)
     best = Text(said if named else "", "best")
     verdicts = Card(f"Against {report.baseline_label}", [Rows(_verdicts(report))], "")
-    figures = drawn_later(_drawings(report) if report.rows else [], report)
     results: list[Block] = [Text(remark, "note") for remark in report.remarks]
     results += map(Text, (report.few, *report.context))
-    if report.rows:
-        results.append(_table(report))
-    found, flips = paper_numbers(report), paper_updates(report)
+    results += [_table(report)] if report.rows else []
     glossary = [Term(n, m, f, s) for n, s, f, m in GLOSSARY]
     glossary = glossary if trained else logits_glossary(report, glossary)
     sections = [
@@ -319,10 +238,10 @@ def study_document(report: Report) -> Document:
         Section("What the rows differ in", _training(report), detail="summary"),
         updates_section(report),
         *version_sections(report),
-        paper_section(flips, "Update") if flips else None,
+        paper_section(paper_updates(report), "Update"),
         members_section(report),
-        paper_section(found) if found else None,
-        Section("Figures", [Grid(figures[1:])]),
+        paper_section(paper_numbers(report)),
+        Section("Figures", [Grid(study_figures(report))]),
         ambiguous_section(report),
         bounds_section(report),
         Section("Methods", [Grid(_cards(report))], detail="full"),
@@ -332,7 +251,7 @@ def study_document(report: Report) -> Document:
     return Document(
         report.study.config.title,
         run_facts(record) if trained else logits_facts(report),
-        [best, Grid([*figures[:1], verdicts], kind="first"), *filter(None, sections)],
+        [best, Grid([first_figure(report), verdicts], kind="first"), *sections],
         data=_records(report),
     )
 
@@ -345,20 +264,6 @@ def _verdicts(report: Report) -> list[Text]:
         Text((Strong(row.info.label), f": {row.verdict}"), row.tone)
         for row in report.rows
         if row.verdict
-    ]
-
-
-def _drawings(report: Report) -> list[tuple]:
-    """Which figures, each with title and caption."""
-    if report.study.trained:
-        return [FIRST, *SERIES, *FIGURES]
-    left_out = []
-    if report.versions is not None and len(report.versions.steps) == 1:
-        left_out.append(study_figures.reliability_diagram)  # the update has it
-    return [
-        (draw, title, caption.replace(SEEDS, ""))
-        for draw, title, caption in (FIRST, *FIGURES)
-        if draw not in left_out
     ]
 
 

@@ -1,38 +1,43 @@
-"""One method's numbers over all its runs."""
+"""One row's numbers over all its runs, in one pass over blocks of examples."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from churn_compare.class_sets import known_classes
-from churn_compare.store import Predictions, PredictionsError
-from churn_jax import metrics
-from churn_jax.reports.curves import (
-    RELIABILITY_BINS,
-    Curves,
-    confidence_counts,
-    curves_of_bins,
-    reliability_bins,
+from churn_compare.example_ids import some
+from churn_compare.store import (
+    Predictions,
+    PredictionsError,
+    TooLargeError,
+    fits_whole,
 )
+from churn_jax import metrics
+from churn_jax.metrics.pair_metrics import PairMetric, streaming
+from churn_jax.metrics.pairs import sum_blocks
 from churn_jax.reports.estimates import (
+    UNKNOWN,
     Estimate,
+    of_set_sums,
     over_pairs,
     over_runs,
-    over_sets,
+    set_sums,
 )
 from churn_jax.reports.quantities import QUANTITIES
 
-UNKNOWN = Estimate(np.nan, np.nan, np.nan)
+BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
+PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
+RELIABILITY_BINS, CONFIDENCE_BINS = 15, 10
 BOUNDS = {
     "bound_from_errors": metrics.churn_bound_from_errors,
     "bound_from_confidence": metrics.churn_bound_from_confidence,
     "bound_from_confidence_sum": metrics.churn_bound_from_confidence_sum,
 }
 """Upper bounds on churn, each `[R, R]` in `MethodSummary.pair_values`."""
-
 PAIRS: Mapping[str, Callable] = {
     "churn": metrics.churn,
     "surrogate_churn": metrics.surrogate_churn,
@@ -42,7 +47,17 @@ PAIRS: Mapping[str, Callable] = {
     **BOUNDS,
 }
 """Numbers of two runs; that by correctness is two."""
-_OF_LABELS = ("by_correctness", "nfr", "bound_from_errors")
+# Numbers of each run; scores need labels.
+_ALONE: Mapping[str, Callable[[], Any]] = {
+    "confidence": metrics.ConfidenceState.empty,
+    "entropy": metrics.EntropyState.empty,
+}
+_SCORES: Mapping[str, Callable[[], Any]] = {
+    "accuracy": metrics.AccuracyState.empty,
+    "nll": metrics.NLLState.empty,
+    "brier": metrics.BrierState.empty,
+    "ece": functools.partial(metrics.ECEState.empty, RELIABILITY_BINS),
+}
 
 
 class AllRunsStoppedError(PredictionsError):
@@ -50,126 +65,66 @@ class AllRunsStoppedError(PredictionsError):
 
 
 @dataclasses.dataclass(frozen=True)
+class Curves:
+    """What the plots of a method need, all runs pooled."""
+
+    classes: np.ndarray  # `[R, N]` predicted class per finished run
+    # `[N]` share of pairs of runs that differ on the example; NaN with one run
+    ambiguity: np.ndarray
+    # `[10]` examples per equal-width bin of prediction confidence
+    confidence_counts: np.ndarray
+    bin_counts: np.ndarray  # `[15]` examples per equal-width bin of top probability
+    bin_probability: np.ndarray  # `[15]` mean top probability in the bin; NaN if empty
+    # `[15]` share of right predictions in the bin; NaN if empty
+    bin_accuracy: np.ndarray
+    # `[C]` the classes that some run knows, as `known_classes` says it
+    known: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
 class MethodSummary:
     """All numbers of one method; stopped runs are in none of them.
+
+    Every name of `QUANTITIES` is an attribute, an `Estimate` that is NaN where it was
+    not measured: calibrated numbers without validation predictions, numbers of members
+    without theirs, a user's column that the study does not name. NLL, calibrated NLL
+    and temperature of runs that do not know all classes are on the examples whose class
+    they know. Churn on right and on wrong examples, and NFR, are means over both
+    directions of a pair. Prediction differences are of the set of all runs; their
+    `stderr` is the jackknife's and `std = stderr * sqrt(R)`.
 
     Attributes:
         runs: indices of the runs counted.
         stopped: indices of the runs left out because they did not finish.
         examples: `N`.
         num_classes: `C`.
-        accuracy: share of right predictions.
-        confidence: mean prediction confidence.
-        entropy: mean predictive entropy, nats.
-        nll: negative log likelihood, nats; of runs that do not know all classes, as the
-            calibrated one and the temperature, on the examples whose class they know.
-        brier: Brier score, summed over classes.
-        ece: expected calibration error, 15 equal-width bins.
-        churn: share of examples two runs predict differently.
-        surrogate_churn: soft churn at alpha 1.
-        l1: mean L1 distance of two runs' distributions.
-        churn_correct: churn on the examples one run gets right, over both directions.
-        churn_incorrect: churn on the examples one run gets wrong, over both directions.
-        nfr: share of examples one run gets right and the other wrong, over both.
-        hamming_prediction_difference: mean pairwise churn under its other name.
-        prediction_difference: Delta_1, and as all that follow over the set of all
-            runs; `stderr` by the jackknife and `std = stderr * sqrt(R)`.
-        prediction_difference_2: Delta_2.
-        relative_prediction_difference: Delta^r.
-        label_prediction_difference: Delta^L.
+        estimates: the attributes that were measured, by name.
         run_values: run-level names to `[R]`.
-        pair_values: pair-level names to `[R, R]`, symmetric: those of the estimates
-            above and of `BOUNDS`.
+        pair_values: pair-level names, and those of `BOUNDS`, to `[R, R]`, symmetric.
         set_values: set-level names to `[R]`, the number without run r; NaN with fewer
             than three runs.
         curves: what the plots need.
-        calibrated_nll: NLL of the logits divided by the run's temperature; this and the
-            next three are NaN without validation predictions.
-        calibrated_brier: Brier score of the same.
-        calibrated_ece: expected calibration error of the same.
-        temperature: of the run, fitted on its own validation predictions by NLL.
-        dee: deep-ensemble equivalent of the run's calibrated NLL; NaN in studies that
-            do not ask for it, or without an ensemble to compare with.
-        member_kl: mean KL divergence of two members of a run, nats; NaN for rows
-            without members' predictions.
-        member_disagreement: churn of two members of a run; NaN for the same rows.
-        parameters: trained numbers per run; NaN where the study does not tell.
-        own: columns that were registered by name; they are attributes, too.
     """
 
     runs: tuple[int, ...]
     stopped: tuple[int, ...]
     examples: int
     num_classes: int
-    accuracy: Estimate
-    confidence: Estimate
-    entropy: Estimate
-    nll: Estimate
-    brier: Estimate
-    ece: Estimate
-    churn: Estimate
-    surrogate_churn: Estimate
-    l1: Estimate
-    churn_correct: Estimate
-    churn_incorrect: Estimate
-    nfr: Estimate
-    hamming_prediction_difference: Estimate
-    prediction_difference: Estimate
-    prediction_difference_2: Estimate
-    relative_prediction_difference: Estimate
-    label_prediction_difference: Estimate
+    estimates: Mapping[str, Estimate]
     run_values: Mapping[str, np.ndarray]
     pair_values: Mapping[str, np.ndarray]
     set_values: Mapping[str, np.ndarray]
     curves: Curves
-    calibrated_nll: Estimate = UNKNOWN
-    calibrated_brier: Estimate = UNKNOWN
-    calibrated_ece: Estimate = UNKNOWN
-    temperature: Estimate = UNKNOWN
-    dee: Estimate = UNKNOWN
-    member_kl: Estimate = UNKNOWN
-    member_disagreement: Estimate = UNKNOWN
-    parameters: Estimate = UNKNOWN
-    own: Mapping[str, Estimate] = dataclasses.field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Estimate:
-        """A registered column; NaN where it was not measured."""
+        """A quantity; NaN where it was not measured."""
         if name.startswith("__") or name not in QUANTITIES:
             raise AttributeError(f"a MethodSummary has no {name!r}")
-        return vars(self).get("own", {}).get(name, UNKNOWN)
+        return vars(self).get("estimates", {}).get(name, UNKNOWN)
 
-
-@jax.jit
-def _of_one_run(logits, labels):
-    top = jax.nn.softmax(logits, axis=-1).max(axis=-1)
-    confidence = metrics.prediction_confidence(logits)
-    values = {
-        "accuracy": metrics.accuracy(logits, labels),
-        "confidence": confidence.mean(),
-        "entropy": metrics.prediction_entropy(logits).mean(),
-        "nll": metrics.negative_log_likelihood(logits, labels),
-        "brier": metrics.brier_score(logits, labels),
-        "ece": metrics.expected_calibration_error(
-            logits, labels, num_bins=RELIABILITY_BINS
-        ),
-    }
-    return values, top, confidence, logits.argmax(axis=-1)
-
-
-@jax.jit
-def _calibrated(logits, labels, validation_logits, validation_labels):
-    scores = metrics.calibrated_scores(
-        logits,
-        labels,
-        validation_logits=validation_logits,
-        validation_labels=validation_labels,
-    )
-    return {
-        "calibrated_nll": scores.negative_log_likelihood,
-        "calibrated_brier": scores.brier_score,
-        "calibrated_ece": scores.expected_calibration_error,
-        "temperature": scores.temperature,
-    }
+    def having(self, **estimates: Estimate) -> "MethodSummary":
+        """The summary with other estimates, or more of them."""
+        return dataclasses.replace(self, estimates={**self.estimates, **estimates})
 
 
 def summarize(
@@ -178,7 +133,7 @@ def summarize(
     stopped: Sequence[int] = (),
     validation: Predictions | None = None,
 ) -> MethodSummary:
-    """Every number of one method's runs.
+    """Every number of one method's runs, in bounded memory.
 
     Args:
         predictions: logits `[R, N, C]` of `R` runs on one evaluation set.
@@ -190,8 +145,8 @@ def summarize(
         A `MethodSummary`; it says which runs it left out.
 
     Raises:
-        PredictionsError: no run is left, a label is not among the classes, or the
-            validation predictions are of other runs or classes.
+        PredictionsError: no run is left, a label is not among the classes, logits are
+            not finite, or the validation predictions are of other runs or classes.
 
     Example:
         >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
@@ -206,17 +161,35 @@ def summarize(
         wrong examples depends on which run is asked to be right, so both directions are
         averaged.
     """
-    shape = predictions.shape
-    runs, left_out = runs_counted(predictions, stopped)
-    values, curves = _run_level(predictions, runs)
+    runs, left_out = _runs_counted(predictions, stopped)
+    labels, (_, examples, classes) = predictions.labels, predictions.shape
+    values, matrices, sets, curves = _pass(predictions, runs)
+    known = curves.known
+    if not known.all():
+        # Infinite elsewhere, and not 10,000.
+        values |= _scored(predictions, runs, {"nll": known[labels]})
     if validation is not None:
-        values |= _calibrated_level(predictions, validation, runs)
-    sets = over_sets(predictions.logits[runs], predictions.labels)
-    matrices = _pair_level(predictions, runs)
-    return assembled(runs, left_out, shape, values, matrices, sets, curves)
+        check_validation(predictions, validation)
+        values |= _calibrated(predictions, validation, runs, known)
+    of_sets, without = of_set_sums(sets, len(runs), examples)
+    pairs = {name: m for name, m in matrices.items() if name not in BOUNDS}
+    found = {name: over_runs(value) for name, value in values.items()}
+    found |= over_pairs(pairs) | of_sets
+    found["hamming_prediction_difference"] = found["churn"]
+    return MethodSummary(
+        runs=tuple(runs),
+        stopped=tuple(left_out),
+        examples=examples,
+        num_classes=classes,
+        estimates=found,
+        run_values=values,
+        pair_values=matrices,
+        set_values=without,
+        curves=curves,
+    )
 
 
-def runs_counted(
+def _runs_counted(
     predictions: Predictions, stopped: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """The runs that finished, and the others."""
@@ -235,135 +208,277 @@ def runs_counted(
     return runs, left_out
 
 
-def assembled(
-    runs: Sequence[int],
-    stopped: Sequence[int],
-    shape: tuple[int, ...],
-    values: Mapping[str, np.ndarray],
-    matrices: Mapping[str, np.ndarray],
-    sets: tuple[Mapping[str, Estimate], Mapping[str, np.ndarray]],
-    curves: Curves,
-) -> MethodSummary:
-    """The numbers of runs, of pairs and of sets with their spreads."""
-    estimates: dict[str, Any] = {name: over_runs(v) for name, v in values.items()}
-    estimates |= over_pairs({k: v for k, v in matrices.items() if k not in BOUNDS})
-    of_sets: dict[str, Any] = dict(sets[0])
-    return MethodSummary(
-        runs=tuple(runs),
-        stopped=tuple(stopped),
-        examples=shape[1],
-        num_classes=shape[2],
-        hamming_prediction_difference=estimates["churn"],
-        run_values=values,
-        pair_values=matrices,
-        set_values=sets[1],
-        curves=curves,
-        **estimates,
-        **of_sets,
-    )
-
-
-def _run_level(predictions, runs):
-    labels = predictions.labels.astype(np.int32)
-    values, classes, tops, confidences = [], [], [], []
-    known = known_by_some(predictions.logits, runs)
-    for run in runs:  # one compilation per (N, C), shared by all methods of a study
-        out = jax.device_get(_of_one_run(predictions.logits[run], labels))
-        if not known.all():
-            out[0]["nll"] = _known_nll(predictions.logits[run], labels, known[labels])
-        for store, part in zip((values, tops, confidences, classes), out, strict=True):
-            store.append(part)
-    stacked = {
-        name: np.array([v[name] for v in values], np.float64) for name in values[0]
-    }
-    classes = np.stack(classes)
-    bins = reliability_bins(np.stack(tops), classes == predictions.labels)
-    curves = Curves(
-        classes=classes,
-        ambiguity=np.asarray(metrics.ambiguity(predictions.logits[runs]), np.float64)
-        if len(runs) > 1
-        else np.full(classes.shape[1], np.nan),
-        confidence_counts=confidence_counts(np.stack(confidences)),
-        **curves_of_bins(bins),
-        known=known,
-    )
-    return stacked, curves
-
-
-def _known_nll(logits, labels, keep):
-    """NLL where the label's class is known: elsewhere it is infinite, not 10,000."""
-    if not keep.any():
-        return np.nan
-    return float(metrics.negative_log_likelihood(logits, labels, keep))
-
-
-def known_by_some(logits: np.ndarray, runs: Sequence[int]) -> np.ndarray:
-    """The classes that one of the runs knows for one of the examples, `[C]` bool."""
-    return np.any([known_classes(logits[run]).any(axis=0) for run in runs], axis=0)
-
-
-def _calibrated_level(predictions, validation, runs):
-    """Scores at the temperature of each run's own validation predictions, `[R]`."""
-    check_same_runs(predictions, validation)
-    known = known_by_some(predictions.logits, runs)
-    labels = predictions.labels.astype(np.int32)
-    # No temperature makes an unknown class likelier, so its examples fit none.
-    kept = known[validation.labels]
-    held_out = validation.labels[kept].astype(np.int32)
-    if not kept.any():
-        names = ("calibrated_nll", "calibrated_brier", "calibrated_ece", "temperature")
-        return dict.fromkeys(names, np.full(len(runs), np.nan))
-    found = []
-    for run in runs:
-        logits, fitted = predictions.logits[run], validation.logits[run][kept]
-        scores = jax.device_get(_calibrated(logits, labels, fitted, held_out))
-        if not known.all():
-            cooled = logits / scores["temperature"]
-            scores["calibrated_nll"] = _known_nll(cooled, labels, known[labels])
-        found.append(scores)
-    return {name: np.array([v[name] for v in found], np.float64) for name in found[0]}
-
-
-def check_same_runs(
-    predictions: Predictions,
-    validation: Predictions,
-) -> None:
-    """Refuses validation predictions that cannot be of the same runs."""
+def check_validation(predictions: Predictions, validation: Predictions) -> None:
+    """Refuses validation predictions of other runs, or of which none fits in memory."""
     ours, theirs = predictions.shape, validation.shape
     if (ours[0], ours[2]) != (theirs[0], theirs[2]):
         raise PredictionsError(
             f"validation logits {theirs} and test logits {ours} must be of the same "
             "runs and classes"
         )
-    if validation.labels.max() >= theirs[2]:
+    _, examples, classes = theirs
+    if validation.labels.max() >= classes:
         raise PredictionsError(
             f"validation labels go up to {validation.labels.max()}, but the logits "
-            f"have only {theirs[2]} classes"
+            f"have only {classes} classes"
+        )
+    if not validation.in_memory and not fits_whole(examples * classes):
+        raise TooLargeError(
+            "a temperature is fitted on one run in memory, and one has "
+            f"{4 * examples * classes / 2**30:.1f} GiB of validation logits; hold out "
+            "fewer examples (--validation)"
         )
 
 
-def _pair_level(predictions, runs):
-    """Symmetric `[R, R]` matrices of the runs counted."""
-    # All runs, also stopped ones, go in: one shape per study, hence one compilation.
-    matrices = _of_pairs(predictions.logits, predictions.labels.astype(np.int32))
-    chosen = np.ix_(runs, runs)
-    return {name: m[chosen] for name, m in symmetric(matrices).items()}
+class _Block(NamedTuple):
+    """Examples of all runs; the last block is filled up, so one program serves all."""
+
+    part: slice
+    logits: np.ndarray  # `[R, b, C]`
+    size: int  # B
+
+    @property
+    def valid(self) -> np.ndarray:
+        """`[B]`, which of the filled up block are examples."""
+        return np.arange(self.size) < self.logits.shape[1]
+
+    @property
+    def filled(self) -> np.ndarray:
+        """`[R, B, C]`."""
+        return self.fill(self.logits, axis=1)
+
+    def fill(self, values: np.ndarray, axis: int = 0) -> np.ndarray:
+        """`[b, ...]` to `[B, ...]`, the last example again and again."""
+        width = [(0, 0)] * values.ndim
+        width[axis] = (0, self.size - values.shape[axis])
+        return np.pad(values, width, mode="edge") if width[axis][1] else values
 
 
-@jax.jit  # together they compile in half the time
-def _of_pairs(logits, labels):
-    return {
-        name: metrics.pairwise(
-            metric, logits, *((labels,) if name in _OF_LABELS else ())
-        )
-        for name, metric in PAIRS.items()
-    }
+def _blocks(predictions: Predictions, runs: Sequence[int]) -> Iterator[_Block]:
+    """All blocks; at the end it refuses logits that are not finite, as a file does."""
+    size, bad = 0, {run: [] for run in runs}
+    for start, logits in predictions.blocks(runs, BLOCK_NUMBERS):
+        size = size or logits.shape[1]
+        for run, top in zip(runs, logits.max(axis=-1), strict=True):
+            if (found := np.flatnonzero(~np.isfinite(top))).size:
+                bad[run].append(start + found)
+        if not any(bad.values()):  # else only to count what is not finite
+            yield _Block(slice(start, start + logits.shape[1]), logits, size)
+    for run, parts in bad.items():
+        if parts:
+            ids = predictions.ids[np.concatenate(parts)]
+            raise PredictionsError(
+                f"logits of run {run} are NaN or infinite for {ids.size} of "
+                f"{predictions.ids.size} examples, for example ids {some(ids)}"
+            )
 
 
-def symmetric(found: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _pass(predictions: Predictions, runs: Sequence[int]):
+    """Numbers of runs `[R]`, of pairs `[R, R]`, sums of sets by block, and curves."""
+    labels = predictions.labels.astype(np.int32)
+    states = _empty({**_ALONE, **_SCORES}, len(runs))
+    known = np.zeros(predictions.shape[2], bool)
+    counts, bins, pairs, examples = 0, 0.0, None, 0
+    classes, ambiguity, sets = [], [], []
+    for block in _blocks(predictions, runs):
+        own, held = block.logits, labels[block.part]
+        known |= known_classes(own).any(axis=(0, 1))
+        if len(runs) > 1:
+            sets.append(set_sums(own, held))
+            ambiguity.append(_ambiguity(block).astype(np.float64))
+        filled = block.filled, block.fill(held), block.valid
+        states, *each = _of_runs(states, *filled)
+        top, confidence, found = (x[:, : own.shape[1]] for x in jax.device_get(each))
+        limits = {"bins": CONFIDENCE_BINS, "range": (0.0, 1.0)}
+        counts = counts + np.histogram(confidence, **limits)[0]
+        bins = bins + _reliability_bins(top, found == held)
+        classes.append(found)
+        sums, counted = jax.device_get(_of_pairs(*filled))
+        pairs = _added(pairs, sums)
+        examples += int(counted)
+    number, probability, right = np.asarray(bins)
+    safe = np.where(number, number, np.nan)
+    curves = Curves(
+        classes=np.concatenate(classes, axis=1),
+        ambiguity=np.concatenate(ambiguity or [np.full(len(labels), np.nan)]),
+        confidence_counts=np.asarray(counts),
+        bin_counts=number.astype(int),
+        bin_probability=probability / safe,
+        bin_accuracy=right / safe,
+        known=known,
+    )
+    return _computed(states), _matrices(pairs, examples), sets, curves
+
+
+def _scored(
+    predictions: Predictions,
+    runs: Sequence[int],
+    counted: Mapping[str, np.ndarray],
+    temperatures: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """Scores of every run in another pass, on the examples `counted`."""
+    labels = predictions.labels.astype(np.int32)
+    states = _empty({name: _SCORES[name] for name in counted}, len(runs))
+    if temperatures is None:
+        temperatures = np.ones(len(runs), np.float32)
+    for block in _blocks(predictions, runs):
+        masks = {name: block.fill(keep[block.part]) for name, keep in counted.items()}
+        masks = {name: mask & block.valid for name, mask in masks.items()}
+        held = block.fill(labels[block.part])
+        states = _of_scores(states, block.filled, held, masks, temperatures)
+    return _computed(states)
+
+
+def ambiguity_of(predictions: Predictions, runs: Sequence[int]) -> np.ndarray:
+    """`metrics.ambiguity` of two runs or more, `[N]`."""
+    return np.concatenate([_ambiguity(block) for block in _blocks(predictions, runs)])
+
+
+def classes_of(
+    predictions: Predictions, runs: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Predicted classes `[R, N]`, and the classes that some run knows, `[C]` bool."""
+    classes, known = [], np.zeros(predictions.shape[2], bool)
+    for block in _blocks(predictions, runs):
+        classes.append(block.logits.argmax(axis=-1))
+        known |= known_classes(block.logits).any(axis=(0, 1))
+    return np.concatenate(classes, axis=1), known
+
+
+_ambiguity_of = jax.jit(metrics.ambiguity)
+
+
+def _ambiguity(block: _Block) -> np.ndarray:
+    """`[b]` float32."""
+    return np.asarray(_ambiguity_of(block.filled))[: block.logits.shape[1]]
+
+
+def _reliability_bins(top: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Sums of predictions by their top probability; they add up over examples."""
+    top = top.ravel().astype(np.float64)
+    # Bins are open on the left and closed on the right, as for the ECE.
+    which = np.ceil(top * RELIABILITY_BINS).astype(int) - 1
+    which = np.clip(which, 0, RELIABILITY_BINS - 1)
+    count = functools.partial(np.bincount, which, minlength=RELIABILITY_BINS)
+    weighted = (count(weights=w) for w in (top, right.ravel().astype(float)))
+    return np.stack([count(), *weighted])
+
+
+def _empty(kinds: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, Any]:
+    """Empty States with a leading axis of runs."""
+    states = {name: make() for name, make in kinds.items()}
+    return jax.tree.map(lambda x: np.broadcast_to(x, (runs, *x.shape)), states)
+
+
+def _computed(states: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The numbers of States with a leading axis of runs, `[R]` each."""
+    found = jax.device_get(_compute(states))
+    return {name: value.astype(np.float64) for name, value in found.items()}
+
+
+@jax.jit
+def _compute(states):
+    return {k: jax.vmap(lambda one: one.compute())(s) for k, s in states.items()}
+
+
+@jax.jit
+def _of_runs(states, logits, labels, valid):
+    """The states with a block; top probability, confidence and class, `[R, B]`."""
+
+    def one(run):
+        states, z = run
+        new = {
+            name: state.update(z, *(() if name in _ALONE else (labels,)), mask=valid)
+            for name, state in states.items()
+        }
+        top = jax.nn.softmax(z, axis=-1).max(axis=-1)
+        return new, top, metrics.prediction_confidence(z), z.argmax(axis=-1)
+
+    return jax.lax.map(one, (states, logits))
+
+
+@jax.jit
+def _of_scores(states, logits, labels, masks, temperatures):
+    """The states with a block of logits divided by each run's temperature."""
+
+    def one(run):
+        states, z, temperature = run
+        return {
+            name: state.update(z / temperature, labels, masks[name])
+            for name, state in states.items()
+        }
+
+    return jax.lax.map(one, (states, logits, temperatures))
+
+
+def _pair_metrics() -> dict[str, PairMetric]:
+    found = {name: streaming(metric) for name, metric in PAIRS.items()}
+    return {name: metric for name, metric in found.items() if metric is not None}
+
+
+@jax.jit
+def _of_pairs(logits, labels, valid):
+    """What a block adds to every pair of runs, and how many examples it has."""
+
+    def block(cut, inside):
+        z, y = cut(logits, 1), cut(labels, 0)
+        found = _pair_metrics().items()
+        return {name: metric.block(z, y, inside) for name, metric in found}, inside
+
+    runs, examples, classes = logits.shape
+    size = max(1, min(examples, PAIR_BYTES // (4 * runs * classes)))
+    return sum_blocks(block, size, examples, valid)
+
+
+def _added(total, sums):
+    """Sums on the host: whole numbers in int64, others in float64."""
+
+    def wide(x):
+        return np.asarray(x, np.int64 if x.dtype.kind == "i" else np.float64)
+
+    sums = jax.tree.map(wide, sums)
+    return sums if total is None else jax.tree.map(np.add, total, sums)
+
+
+def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
     """The mean of both directions of every pair, `[R, R]` float64, of all `PAIRS`."""
-    correct, incorrect = found["by_correctness"]
-    matrices = {"churn_correct": correct, "churn_incorrect": incorrect}
-    matrices |= {k: v for k, v in found.items() if k != "by_correctness"}
-    wide = {name: np.asarray(m, np.float64) for name, m in matrices.items()}
+
+    def narrow(x):
+        return x.astype(np.int32 if x.dtype.kind == "i" else np.float32)
+
+    sums = jax.tree.map(narrow, sums)
+    found = jax.device_get(_finish(sums, np.int32(examples)))
+    correct, incorrect = found.pop("by_correctness")
+    found |= {"churn_correct": correct, "churn_incorrect": incorrect}
+    wide = {name: np.asarray(m, np.float64) for name, m in found.items()}
     return {name: (matrix + matrix.T) / 2 for name, matrix in wide.items()}
+
+
+@jax.jit
+def _finish(sums, examples):
+    return {n: m.finish(sums[n], examples) for n, m in _pair_metrics().items()}
+
+
+_fit = jax.jit(metrics.fit_temperature)
+
+
+def _calibrated(
+    predictions: Predictions,
+    validation: Predictions,
+    runs: Sequence[int],
+    known: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Scores at the temperature of each run's own validation predictions, `[R]`."""
+    names = {kind: f"calibrated_{kind}" for kind in ("nll", "brier", "ece")}
+    # No temperature makes an unknown class likelier, so its examples fit none.
+    kept = np.flatnonzero(known[validation.labels])
+    if not kept.size:
+        lacking = (*names.values(), "temperature")
+        return dict.fromkeys(lacking, np.full(len(runs), np.nan))
+    held_out = validation.labels[kept].astype(np.int32)
+    fitted = np.asarray([_fit(validation.logits[run, kept], held_out) for run in runs])
+    every = np.ones(len(predictions.labels), bool)
+    counted = {"nll": known[predictions.labels], "brier": every, "ece": every}
+    scores = _scored(predictions, runs, counted, fitted)
+    named = {names[kind]: values for kind, values in scores.items()}
+    return {**named, "temperature": fitted.astype(np.float64)}

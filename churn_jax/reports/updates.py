@@ -5,7 +5,7 @@ all that most of it needs, so logits are read one model at a time and dropped ag
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,15 +20,20 @@ from churn_compare.flip_counts import (
     count_flips,
     version_matrices,
 )
+from churn_compare.significance import holm
 from churn_compare.store import Predictions, load_predictions
 from churn_jax import metrics
+from churn_jax.analysis.significance import (
+    Difference,
+    jackknife_stderr,
+    paired_leave_one_out_test,
+    paired_t_test,
+)
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.reports.cells import rate
 from churn_jax.reports.estimates import BLOCK_NUMBERS, Estimate, over_runs
 from churn_jax.reports.quantities import Quantity
-from churn_jax.reports.summary import MethodSummary
-from churn_jax.reports.summary_in_blocks import classes_in_blocks
-from churn_jax.reports.updates_compared import Gain, gains
+from churn_jax.reports.summary import MethodSummary, classes_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,7 +104,7 @@ def from_file(
     runs = tuple(r for r in range(predictions.shape[0]) if r not in stopped)
     if not runs:
         raise ReportError(f"{path}: all {predictions.shape[0]} runs were stopped")
-    classes, known = classes_in_blocks(predictions, runs)
+    classes, known = classes_of(predictions, runs)
     label = path.resolve().parent.name or given
     return ModelRuns(given, label, runs, classes[:, order], known, path, order)
 
@@ -179,6 +184,19 @@ RATES: tuple[Quantity, ...] = (
     Quantity("churn", "Churn %", rate),
 )
 """The fields of `Rates` as columns."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """An update against the one to the study's baseline, p Holm-adjusted over all."""
+
+    negative_flip_rate: Difference  # of own pairs where it is targeted
+    negative_flip_rate_p: float
+    new_error: Difference  # of the new model's error rate
+    new_error_p: float
+    # share of the difference between the baseline's NFR and that of the first update
+    # from an ensemble to an ensemble; NaN where there is none
+    closed: Estimate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -289,7 +307,7 @@ def collect_updates(
     several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
     base = study.config.baseline
     runs = {name: found.runs for name, found in versions.items()}
-    for i, gain in gains(ordered, runs, base, several).items():
+    for i, gain in _gains(ordered, runs, base, several).items():
         ordered[i] = dataclasses.replace(ordered[i], gain=gain)
     return Updates(
         tuple(ordered),
@@ -385,3 +403,66 @@ def _known_flips(versions, labels, flips: np.ndarray) -> np.ndarray | None:
     shares = np.array([version.knows(labels).mean() for version in versions])
     with np.errstate(invalid="ignore"):
         return flips / np.where(shares > 0, shares, np.nan)[:, None]
+
+
+def _gains(
+    results: Sequence[UpdateResult],
+    runs: Mapping[str, tuple[int, ...]],
+    baseline: str,
+    ensembles: Collection[str],
+) -> dict[int, Gain]:
+    """The gains of updates by their place in `results`.
+
+    Empty unless one update is to `baseline` and every model has the same three runs or
+    more; `runs` are their numbers. `ensembles` are the rows that deploy several
+    networks.
+    """
+    whole = {i: r for i, r in enumerate(results) if r.examples == "all"}
+    starts = [i for i, r in whole.items() if r.new == baseline]
+    names = {name for r in whole.values() for name in (r.old, r.new)}
+    if len(starts) != 1 or len(whole) < 2:
+        return {}
+    if len(runs[baseline]) < 3 or len({runs[name] for name in names}) > 1:
+        return {}
+    (start,) = starts
+    # NFR of all runs, then without each in turn, `[R + 1]`.
+    flips = {i: _left_out(r) for i, r in whole.items()}
+    wrong = {i: r.flips.new_error[0] for i, r in whole.items()}
+    paragon = next(
+        (i for i, r in whole.items() if {r.old, r.new} <= set(ensembles)), start
+    )
+    others = [i for i in whole if i != start]
+    changes = [
+        paired_leave_one_out_test(
+            flips[i][0], flips[start][0], flips[i][1:], flips[start][1:]
+        )
+        for i in others
+    ]
+    errors = [paired_t_test(wrong[i], wrong[start]) for i in others]
+    adjusted = (holm([one.p for one in found]) for found in (changes, errors))
+    rows = zip(others, changes, errors, *adjusted, strict=True)
+    return {
+        i: Gain(
+            change,
+            float(change_p),
+            error,
+            float(error_p),
+            _closed(flips[start], flips[i], flips[paragon]),
+        )
+        for i, change, error, change_p, error_p in rows
+    }
+
+
+def _left_out(result: UpdateResult) -> np.ndarray:
+    flips = result.flips.negative / result.flips.examples
+    used = np.eye(len(flips), dtype=bool) if result.own_pairs else np.ones_like(flips)
+    kept = 1.0 - np.eye(len(flips))
+    weights = [used, *(used * np.outer(one, one) for one in kept)]
+    return np.array([np.average(flips, weights=weight) for weight in weights])
+
+
+def _closed(base: np.ndarray, here: np.ndarray, paragon: np.ndarray) -> Estimate:
+    gap = base - paragon
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = (base - here) / np.where(gap > 0, gap, np.nan)
+    return Estimate(float(shares[0]), np.nan, jackknife_stderr(shares[1:]))

@@ -31,7 +31,7 @@ from churn_jax.reports.members import (
     save_agreement,
     save_members,
 )
-from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks
+from churn_jax.reports.summary import ambiguity_of
 from churn_jax.training.partition import any_process
 from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
@@ -184,5 +184,5 @@ def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) 
     if found.in_memory:
         save_examples(out, found.ids, images, found.logits[runs])
     else:
-        ambiguity = ambiguity_in_blocks(found, runs) if len(runs) > 1 else None
+        ambiguity = ambiguity_of(found, runs) if len(runs) > 1 else None
         save_examples(out, found.ids, images, ambiguity=ambiguity)

@@ -13,8 +13,7 @@ from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods.base import Ramp
-from churn_jax.reports.selection import CRITERIA
-from churn_jax.reports.sweep import SweepResult, collect_sweep
+from churn_jax.reports.sweep import CRITERIA, SweepResult, collect_sweep
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.folder import importable
 from churn_jax.studies.grid import (
@@ -71,7 +70,7 @@ def run_sweep(
         out: folder of the sweep.
         seeds: runs per point; every point has the same ones.
         baseline: train the baseline too, as the value 0 where that is the baseline.
-        criterion: one of `churn_jax.reports.selection.CRITERIA`.
+        criterion: one of `churn_jax.reports.sweep.CRITERIA`.
         points_per_program: at most so many points are trained together, to save
             memory; 0 trains all together.
         command: recorded in `sweep.json`.

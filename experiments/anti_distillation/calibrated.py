@@ -46,7 +46,7 @@ from churn_jax.reports.cells import (
     signed,
 )
 from churn_jax.reports.estimates import Estimate, over_runs, over_sets
-from churn_jax.reports.summary import known_by_some
+from churn_jax.reports.summary import classes_of
 
 QUANTITIES = {"prediction_difference": "Δ₁", "prediction_difference_2": "Δ₂"}
 FIRST = "prediction_difference"
@@ -138,7 +138,7 @@ def _row(method: RowRecord, validation: Predictions, test: Predictions):
     if not runs:
         raise ReportError(f"{method.name} has no run that finished")
     # Examples of classes that the runs do not know fit no temperature.
-    known = known_by_some(test.logits, runs)
+    _, known = classes_of(test, runs)
     kept, counted = known[validation.labels], known[test.labels]
     held_out = validation.labels[kept].astype(np.int32)
     temperature = np.asarray(_temperatures(validation.logits[runs][:, kept], held_out))

@@ -8,7 +8,6 @@ import pytest
 
 from churn_compare.documents import Figure
 from churn_jax import reports
-from churn_jax.reports import sweep_figures
 from tests.reports.fake_study import logits_of, write_study
 
 LABELS = np.array([0] * 5 + [1] * 5)
@@ -55,11 +54,7 @@ def undrawn(monkeypatch):
     def draw(figure):
         return dataclasses.replace(figure, svg="<svg></svg>" if figure.svg else "")
 
-    def picture(figure, done, *, name, title, caption, **_):
-        return Figure("<svg></svg>", title, caption, png=b"", name=name)
-
     monkeypatch.setattr(Figure, "draw", draw)
-    monkeypatch.setattr(sweep_figures, "picture", picture)
 
 
 @pytest.fixture

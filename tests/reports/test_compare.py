@@ -128,16 +128,6 @@ def test_prediction_differences_leave_one_run_out_of_the_set(noisy, summary, nam
     np.testing.assert_allclose(got.std, 2 * got.stderr)
 
 
-def test_large_sets_in_blocks_give_the_same_number(noisy, summary, monkeypatch):
-    blocks = "churn_jax.reports.estimates.BLOCK_NUMBERS"
-    monkeypatch.setattr(blocks, 4 * 5 * 20)  # blocks of 20 examples
-    parts = summarize(noisy)
-    for name, without in summary.set_values.items():
-        whole, part = getattr(summary, name), getattr(parts, name)
-        np.testing.assert_allclose(part.mean, whole.mean, rtol=1e-6)
-        np.testing.assert_allclose(parts.set_values[name], without, rtol=1e-6)
-
-
 def test_a_stopped_run_changes_nothing_but_the_count(noisy, summary):
     logits = noisy.logits.copy()
     logits[1] = np.nan

@@ -196,13 +196,20 @@ def test_rows_are_compared_in_what_is_calibrated(report, summaries):
 
 
 def test_the_figures_of_such_a_study(report):
-    svg = study_figures.on_reference_curve(report)
+    drawn = reports.figures(report)
+    assert {"against_diversity", "against_parameters"} <= {*drawn}
+    svg = study_figures.on_reference_curve(report).draw().svg
     for label in ("Deep ensembles of Teachers", "Student", "Oracle"):
         assert label in svg
-    assert "Single" not in study_figures.against_diversity(report)
-    svg = study_figures.against_parameters(report)
+    across = {
+        name: [text.get_text() for text in drawn[name].legends[0].texts]
+        for name in ("against_diversity", "against_parameters")
+    }
+    assert "Single" in across["against_parameters"]
+    assert "Single" not in across["against_diversity"]
     # Six rows have two sizes, and sizes that are nearly equal one label.
-    assert "Single" in svg and svg.count(">0.46</") == svg.count(">1.84</") == 1
+    (axes,) = drawn["against_parameters"].axes
+    assert axes.get_xticks() == pytest.approx([0.46, 1.84], rel=1e-3)
 
 
 def altered(tmp_path, change, **options):
@@ -270,7 +277,7 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
     report = reports.collect(folder)
     assert report.reference is None and np.isnan(numbers(report, "dee")["oracle"])
     assert report.unreadable[0].startswith("No row has the predictions of a deep ens")
-    assert study_figures.on_reference_curve(report) == ""
+    assert study_figures.on_reference_curve(report).svg == ""
     # Not asked for the calibrated NLL itself, it is a study of churn.
     assert report.headline.name == "churn"
 

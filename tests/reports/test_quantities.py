@@ -12,8 +12,8 @@ from churn_jax.reports.cells import interval
 from churn_jax.reports.compare import compare_with_baseline
 from churn_jax.reports.paper_numbers import paper_numbers
 from churn_jax.reports.quantities import QUANTITIES, recorded_columns
-from churn_jax.reports.study_figures import accuracy_against_churn
-from churn_jax.reports.summary import MethodSummary, summarize
+from churn_jax.reports.study_figures import first_figure
+from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits, write_study
 
@@ -30,14 +30,15 @@ def written(tmp_path_factory):
     return reports.collect(write_study(folder, methods, LABELS, published=key, **facts))
 
 
-def test_every_quantity_is_a_field_of_a_summary():
-    fields = MethodSummary.__dataclass_fields__
-    # Other tests may have registered columns, which are measured.
-    ours = {name for name, quantity in QUANTITIES.items() if quantity.measure is None}
-    assert ours == {n for n, f in fields.items() if f.type is reports.Estimate}
+def test_every_quantity_is_an_attribute_of_a_summary(written):
+    summary = written.rows[0].summary
+    assert {*summary.estimates} <= {*QUANTITIES}
+    assert all(isinstance(getattr(summary, q), reports.Estimate) for q in QUANTITIES)
+    with pytest.raises(AttributeError, match="a MethodSummary has no 'charm'"):
+        _ = summary.charm
 
 
-def test_all_forms_follow_the_columns(written, undrawn):
+def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
     lines = reports.markdown_table(written).splitlines()
     lines = [line for line in lines if line.startswith("|")]
     heads = [head.strip() for head in lines[0].strip("|").split("|")]
@@ -48,7 +49,8 @@ def test_all_forms_follow_the_columns(written, undrawn):
     change = written.rows[1].comparison.prediction_difference
     low, high = interval(change, written.rows[1].change_p)
     assert steady[2] == f"{change.difference:+.4f} ({low:+.4f} to {high:+.4f})"
-    assert "Accuracy against Δ₁ of every method" in accuracy_against_churn(written)
+    monkeypatch.undo()
+    assert "Accuracy against Δ₁ of every method" in first_figure(written).draw().svg
     page = reports.render(written)
     assert '<th scope="col">Δ of Δ₁</th>' in page
     assert "Churn %" in page  # among the facts of each method

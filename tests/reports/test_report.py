@@ -191,7 +191,7 @@ def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5):
 
 
 def with_churn(summary, mean):
-    return dataclasses.replace(summary, churn=Estimate(mean, 0.01, 0.01))
+    return summary.having(churn=Estimate(mean, 0.01, 0.01))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_surrogate_churn_above_one_is_explained(report):
     assert "SChurn is no share" not in report.caption
     base = report.rows[0]
     large = Estimate(13.02, 0.1, 0.1)
-    summary = dataclasses.replace(base.summary, surrogate_churn=large)
+    summary = base.summary.having(surrogate_churn=large)
     row = dataclasses.replace(base, summary=summary)
     found = dataclasses.replace(report, rows=(row,))
     assert "between 0 and 1.5, half the number of classes" in found.caption

@@ -39,20 +39,6 @@ def test_the_table_is_a_data_frame_where_pandas_is_installed(report):
     assert np.isnan(table.loc["baseline", "delta_churn"])
 
 
-def test_figures_are_those_of_the_page_and_leave_nothing_in_pyplot(report):
-    from matplotlib import pyplot
-    from matplotlib.figure import Figure
-
-    figures = reports.figures(report)
-    assert list(figures)[:2] == ["accuracy_against_churn", "pairwise_churn"]
-    assert {"reliability_diagram", "ambiguity_histogram"} <= {*figures}
-    assert "against_parameters" not in figures  # it is empty here
-    assert all(isinstance(figure, Figure) for figure in figures.values())
-    assert figures["reliability_diagram"].axes[0].get_ylabel() == "Accuracy"
-    assert figures["pairwise_churn"]._repr_png_().startswith(b"\x89PNG")
-    assert pyplot.get_fignums() == []
-
-
 def test_predictions_are_read_row_by_row(tmp_path):
     folder = write_three(tmp_path)
     (folder / "methods" / "steady" / "predictions.npz").unlink()

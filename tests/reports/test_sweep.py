@@ -22,9 +22,8 @@ from churn_jax.configuration.record import (
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import Codistillation
 from churn_jax.reports import ReportError
-from churn_jax.reports.selection import CRITERIA, choose
-from churn_jax.reports.sweep_figures import sweep_figures
-from churn_jax.reports.sweep_report import sweep_document
+from churn_jax.reports.sweep import CRITERIA, choose
+from churn_jax.reports.sweep_report import sweep_document, sweep_figures
 from churn_jax.studies import preset
 
 LABELS = np.arange(40) % 4

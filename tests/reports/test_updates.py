@@ -22,8 +22,9 @@ from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.summary import summarize
 from churn_jax.reports.updates import Rates, UpdateResult, Updates, flip_ranks
-from churn_jax.reports.updates_figures import against_setting, curves, find_chains
 from churn_jax.reports.updates_report import (
+    against_setting,
+    curves,
     flip_tables,
     paper_updates,
     updates_csv,
@@ -180,7 +181,7 @@ def test_the_section_on_the_page_in_markdown_and_in_the_terminal(written, undraw
     assert remark in text and remark in page
     for words in (
         *("<h2>Updates</h2>", "Error rate against negative flips"),
-        *("Chains of versions", "Rank of the wrong class", "No treatment"),
+        *("Rank of the wrong class", "No treatment"),
     ):
         assert words in page, words
     out = io.StringIO()
@@ -341,15 +342,6 @@ def updates_of(*results):
     return Updates(tuple(found), names, names, flips, None, ())
 
 
-def test_chains_are_the_longest_sequences():
-    found = find_chains(updates_of("ab", "bc", "ac", "ad", "de", "xy", "ef"))
-    assert ["".join(chain) for chain in found] == ["abc", "adef"]
-    assert find_chains(updates_of("ab", "ac")) == ()
-    # A circle has no first version, but what leads into it has.
-    circle = find_chains(updates_of("za", "ab", "bc", "ca"))
-    assert ["".join(chain) for chain in circle] == ["zabc"]
-
-
 def test_curves_are_read_from_the_labels():
     labels = {
         "ELODI, m=4": 0.2,
@@ -362,14 +354,15 @@ def test_curves_are_read_from_the_labels():
         "m=2 of 8": 0.3,
     }
     updates = updates_of(*(("a", "b", *one) for one in labels.items()))
-    found = {(c.setting, c.label): c for c in curves(updates)}
+    found = curves(updates)
     assert set(found) == {("m", "ELODI"), ("alpha", "")}
-    assert found["m", "ELODI"].values == (1, 4, 16)
-    flips = [r.first.negative_flip_rate.mean for r in found["m", "ELODI"].results]
-    assert flips == [0.4, 0.2, 0.1]
-    svg = against_setting(updates)
-    assert "Networks of the ensemble, m" in svg and "Weight of LDI" in svg
-    assert against_setting(updates_of(("a", "b", "m=1", 0.1))) == ""
+    of = found["m", "ELODI"]
+    flips = [(m, r.first.negative_flip_rate.mean) for m, r in of.items()]
+    assert flips == [(1, 0.4), (4, 0.2), (16, 0.1)]
+    members, weight = (figure.draw().svg for figure in against_setting(updates))
+    assert "Networks of the ensemble, m" in members and "Weight of LDI" in weight
+    none = against_setting(updates_of(("a", "b", "m=1", 0.1)))
+    assert [figure.svg for figure in none] == ["", ""]
 
 
 def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):

@@ -1,18 +1,14 @@
-"""Rows that differ in one setting of their method, or in size, become one curve."""
+"""What the figures of a page show: points, lines, curves of one setting, the map."""
 
+import dataclasses
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
+from churn_compare.documents.plotting import INK, LONGEST_LABEL
 from churn_jax import reports
-from churn_jax.reports import series_figures
-from churn_jax.reports.series_figures import (
-    against_members,
-    against_strength,
-    churn_against_training_size,
-    series_of,
-    size_series,
-)
+from churn_jax.reports.study_figures import first_figure, series_figures, series_of
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import write_study
 
@@ -30,17 +26,14 @@ def study(folder, entries):
 
 def penalized(strength, members=2, **entry):
     method = {"class": "AntiDistillation", "strength": strength, "members": members}
-    return {
-        "label": f"AD, λ = {strength:g}, J = {members}",
-        "method": method,
-        **entry,
-    }
+    label = f"AD, λ = {strength:g}, J = {members}"
+    return {"label": label, "method": method, **entry}
 
 
-def plain(members):
+def plain(members, label="No AD", **entry):
     deploy = "mean_probs" if members > 1 else "member"
     method = {"class": "ERM", "members": members, "deploy": deploy}
-    return {"label": f"No AD, J = {members}", "method": method}
+    return {"label": f"{label}, J = {members}", "method": method} | entry
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +51,11 @@ def strengths(tmp_path_factory):
     return study(tmp_path_factory.mktemp("strengths"), entries)
 
 
+def svgs(report):
+    """Those by size, by strength and by members; empty text for none."""
+    return [figure.draw().svg for figure in series_figures(report)]
+
+
 def test_a_series_is_one_method_with_several_strengths(strengths):
     (found,) = series_of(strengths, "strength")
     assert found.values == (0.0, 0.02, 0.1, 0.5)
@@ -68,7 +66,7 @@ def test_a_series_is_one_method_with_several_strengths(strengths):
 
 
 def test_the_figure_has_delta_and_accuracy_and_the_baseline(strengths, drawn):
-    svg = against_strength(strengths)
+    _, svg, _ = svgs(strengths)
     text = "".join(ElementTree.fromstring(svg).itertext())
     assert "Δ₁" in text and "Accuracy %" in text and "0.02" in text
     lines = [(x, y, options["yerr"]) for (x, y), options in drawn["errorbar"]]
@@ -86,43 +84,38 @@ def test_the_figure_has_delta_and_accuracy_and_the_baseline(strengths, drawn):
 def test_sizes_with_and_without_the_penalty_are_two_curves(tmp_path, drawn):
     entries = {"baseline": plain(2), "one": plain(1), "four": plain(4)}
     entries |= {f"ad_{j}": penalized(0.1, members=j) for j in (2, 4, 6)}
-    entries["wide"] = {**plain(1), "model": {"name": "mlp", "features": [99, 99]}}
-    report = study(tmp_path, entries)
-    assert against_members(report) and not drawn["axhline"]
+    entries["wide"] = plain(1, model={"name": "mlp", "features": [99, 99]})
+    _, strength, members = svgs(study(tmp_path, entries))
+    assert members and not strength and not drawn["axhline"]
     told = [(options["label"], x) for (x, _), options in drawn["errorbar"]]
     assert told == [("No AD", (1, 2, 4)), ("AD, λ = 0.1", (2, 4, 6))] * 2
-    assert against_strength(report) == ""
 
 
-def sized(label, size):
-    return {"label": label, "train_size": size}
+def test_series_by_size_are_of_one_method_whatever_its_length(tmp_path, drawn):
+    def sized(label, size, **entry):
+        return plain(2) | {"label": label, "train_size": size} | entry
 
-
-def test_series_are_grouped_by_label_and_sorted_by_size(tmp_path, drawn):
+    penalty = penalized(0.1)["method"]
     entries = {
         "baseline": sized("Baseline", None),  # the study's own 697
-        "baseline_1000": sized("Baseline, 1,000 examples", 1000),
-        "baseline_500": sized("Baseline, 500 examples", 500),
-        "skl_500": sized("Net (n = 500)", 500),
-        "skl_1000": sized("Net (n = 1,000)", 1000),
-        "again": sized("Net, 500 examples", 500),  # of a size that is there
-        "alone": sized("Entropy, 500 examples", 500),
+        "b1000": sized("Baseline, 1,000 examples", 1000, train=[["epochs", 9]]),
+        "b500": sized("Baseline, 500 examples", 500),
+        "again": sized("Baseline again", 500),  # of a size that is there
+        "ad500": sized("Net (n = 500)", 500, method=penalty),
+        "ad1000": sized("Net (n = 1,000)", 1000, method=penalty),
+        "alone": sized("Entropy, 500 examples", 500, model={"name": "lenet5"}),
     }
     report = study(tmp_path, entries)
-    found = {one.label: one for one in size_series(report)}
+    found = {one.label: one for one in series_of(report, "train_size", 2)}
     assert {k: one.values for k, one in found.items()} == {
         "Baseline": (500, 697, 1000),
         "Net": (500, 1000),
     }
-    names = [r.info.name for r in found["Baseline"].rows]
-    assert names == ["baseline_500", "baseline", "baseline_1000"]
-    text = "".join(
-        ElementTree.fromstring(churn_against_training_size(report)).itertext()
-    )
+    names = [row.info.name for row in found["Baseline"].rows]
+    assert names == ["b500", "baseline", "b1000"]
+    text = "".join(ElementTree.fromstring(svgs(report)[0]).itertext())
     assert "Churn %" in text and "Accuracy %" in text and "1,000" in text
-    calls = [
-        (options["label"], y, options["yerr"]) for (_, y), options in drawn["errorbar"]
-    ]
+    calls = [(o["label"], y, o["yerr"]) for (_, y), o in drawn["errorbar"]]
     assert [label for label, *_ in calls] == ["Baseline", "Net"] * 2
     churn = report.rows[0].summary.churn
     assert calls[0][1][1] == pytest.approx(100 * churn.mean)
@@ -130,21 +123,39 @@ def test_series_are_grouped_by_label_and_sorted_by_size(tmp_path, drawn):
 
 
 def test_a_study_without_such_rows_draws_nothing(report):
-    draws = (against_strength, against_members, churn_against_training_size)
-    assert [draw(report) for draw in draws] == [""] * 3 and size_series(report) == ()
+    assert svgs(report) == [""] * 3 and series_of(report, "train_size", 2) == ()
 
 
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [
-        ("Baseline, 1,000 examples", "Baseline"),
-        ("Baseline, 50 training examples", "Baseline"),
-        ("Baseline 500", "Baseline"),
-        ("Baseline, 1,000 examples, EMA weights", "Baseline, EMA weights"),
-        ("3 peers, 20 examples", "3 peers"),
-        ("Co-distill SKL (n=250)", "Co-distill SKL"),
-        ("2-Ensemble distil.", "2-Ensemble distil."),
-    ],
-)
-def test_a_label_without_its_size(label, expected):
-    assert series_figures._SIZE.sub("", label) == expected
+def test_the_map_holds_the_churn_of_runs_of_different_methods(report, drawn):
+    reports.figures(report)
+    image = np.asarray(drawn["imshow"][0][0][0])
+    assert image.shape == (8, 8)  # 3 + 3 + 2 runs
+    np.testing.assert_allclose(image[0, 1], 30.0)
+    np.testing.assert_allclose(image[0, 3], 20.0)  # wrong at 9 against wrong at 0
+    np.testing.assert_allclose(image[3, 4], 0.0)
+    assert np.isnan(np.diagonal(image)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["_hidden", "$", "日本語", "x" * 80, "a & b"])
+def test_any_label_can_be_drawn(report, label):
+    row = report.rows[0]
+    row = dataclasses.replace(row, info=dataclasses.replace(row.info, label=label))
+    svg = first_figure(dataclasses.replace(report, rows=(row,))).draw().svg
+    text = "".join(ElementTree.fromstring(svg).itertext())
+    assert label.strip("_")[: LONGEST_LABEL - 1] in text
+    assert "currentColor" in svg and INK not in svg
+
+
+def test_figures_are_those_of_the_page_and_leave_nothing_in_pyplot(report):
+    from matplotlib import pyplot
+    from matplotlib.figure import Figure
+
+    figures = reports.figures(report)
+    assert list(figures)[:2] == ["accuracy_against_churn", "pairwise_churn"]
+    assert {"reliability_diagram", "ambiguity_histogram"} <= {*figures}
+    assert "against_parameters" not in figures  # it is empty here
+    assert all(isinstance(figure, Figure) for figure in figures.values())
+    assert figures["reliability_diagram"].axes[0].get_ylabel() == "Accuracy"
+    assert figures["pairwise_churn"]._repr_png_().startswith(b"\x89PNG")
+    assert pyplot.get_fignums() == []

@@ -20,9 +20,8 @@ from churn_compare.store import (
     write_order,
 )
 from churn_jax import metrics, reports
-from churn_jax.reports import estimates, summary_in_blocks
-from churn_jax.reports.summary import summarize
-from churn_jax.reports.summary_in_blocks import ambiguity_in_blocks, summarize_in_blocks
+from churn_jax.reports import summary
+from churn_jax.reports.summary import ambiguity_of, summarize
 from churn_jax.reports.updates_report import updates_markdown
 from experiments.anti_distillation import calibrated
 from experiments.elodi import displacement
@@ -33,10 +32,9 @@ HELD_OUT = 19  # examples of the validation split
 BLOCK = 12  # examples: the last block of 40 is shorter
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def small_blocks(monkeypatch):
-    for module in (summary_in_blocks, estimates):
-        monkeypatch.setattr(module, "BLOCK_NUMBERS", R * C * BLOCK)
+    monkeypatch.setattr(summary, "BLOCK_NUMBERS", R * C * BLOCK)
 
 
 def drawn(seed=6, runs=R, examples=N, unknown=None):
@@ -56,11 +54,12 @@ def mapped(predictions, meta=None):
 
 @pytest.mark.slow  # the report of large shards is a fast test
 @pytest.mark.parametrize("unknown", [None, 2], ids=["all classes", "one unknown"])
-def test_every_number_is_that_of_predictions_in_memory(unknown):
+def test_every_number_is_that_of_predictions_in_memory(unknown, monkeypatch):
     test = drawn(unknown=unknown)
     held_out = drawn(1, examples=HELD_OUT, unknown=unknown)
     expected = numbers_of(summarize(test, validation=held_out))
-    found = numbers_of(summarize_in_blocks(mapped(test), validation=mapped(held_out)))
+    monkeypatch.setattr(summary, "BLOCK_NUMBERS", R * C * BLOCK)
+    found = numbers_of(summarize(mapped(test), validation=mapped(held_out)))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(  # sums in another order, in float32
@@ -70,26 +69,24 @@ def test_every_number_is_that_of_predictions_in_memory(unknown):
             atol=2e-7,
             err_msg=name,
         )
-    assert np.isfinite(expected["temperature.mean"])
+    assert np.isfinite(expected["estimates.temperature.mean"])
 
 
 @pytest.mark.slow
-def test_a_stopped_run_counts_nowhere_and_one_run_has_no_pairs():
+def test_a_stopped_run_counts_nowhere_and_one_run_has_no_pairs(small_blocks):
     test, gone = drawn(), {"stopped": [1]}
     halted = np.insert(test.logits, 1, np.nan, axis=0)
     expected = summarize(test)
-    found = summarize_in_blocks(
-        mapped(Predictions(test.ids, test.labels, halted, gone), gone)
-    )
+    found = summarize(mapped(Predictions(test.ids, test.labels, halted, gone), gone))
     assert found.runs == (0, 2, 3, 4) and found.stopped == (1,)
     np.testing.assert_allclose(found.churn.mean, expected.churn.mean, rtol=1e-6)
     np.testing.assert_allclose(found.nll.mean, expected.nll.mean, rtol=1e-6)
-    alone = summarize_in_blocks(mapped(drawn(runs=1)))
+    alone = summarize(mapped(drawn(runs=1)))
     assert np.isnan(alone.churn.mean) and np.isnan(alone.prediction_difference.mean)
     assert np.isnan(alone.curves.ambiguity).all() and len(alone.curves.ambiguity) == N
 
 
-def test_logits_that_are_not_finite_are_refused_as_in_a_file():
+def test_logits_that_are_not_finite_are_refused_as_in_a_file(small_blocks):
     test = drawn()
     logits = test.logits.copy()
     logits[1, [3, 20]] = np.nan
@@ -97,15 +94,15 @@ def test_logits_that_are_not_finite_are_refused_as_in_a_file():
         Predictions(test.ids, test.labels, logits)
     rows = StoredLogits([logits])
     with pytest.raises(PredictionsError) as in_blocks:
-        summarize_in_blocks(Predictions(test.ids, test.labels, rows))
+        summarize(Predictions(test.ids, test.labels, rows))
     assert str(in_blocks.value) == str(in_memory.value)
     assert "run 1" in str(in_blocks.value) and "2 of 40" in str(in_blocks.value)
 
 
-def test_ambiguity_of_blocks_is_that_of_all():
+def test_ambiguity_of_blocks_is_that_of_all(small_blocks):
     test = drawn()
     np.testing.assert_allclose(
-        ambiguity_in_blocks(mapped(test), range(R)),
+        ambiguity_of(mapped(test), range(R)),
         metrics.ambiguity(jnp.asarray(test.logits)),
         rtol=1e-6,  # JAX 0.7 compiles the division otherwise
     )
@@ -147,7 +144,12 @@ def numbers_of(record):
         if dataclasses.is_dataclass(value):
             value = numbers_of(value)
         if isinstance(value, dict):
-            out |= {f"{field.name}.{key}": v for key, v in value.items()}
+            for key, one in value.items():
+                whole = dataclasses.is_dataclass(one)
+                inner = numbers_of(one) if whole else {"": one}
+                out |= {
+                    f"{field.name}.{key}.{k}".strip("."): v for k, v in inner.items()
+                }
         else:
             out[field.name] = value
     return out
@@ -168,7 +170,9 @@ def write_rows(folder, rows, outside):
     return folder
 
 
-def test_a_report_of_large_shards_is_that_of_files(tmp_path, rows, monkeypatch, capsys):
+def test_a_report_of_large_shards_is_that_of_files(
+    tmp_path, rows, monkeypatch, capsys, small_blocks
+):
     labels, methods, _ = rows
     last_year = tmp_path / "outside" / "methods" / "old"
     order = np.random.default_rng(5).permutation(N)

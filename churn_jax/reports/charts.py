@@ -1,0 +1,268 @@
+"""Charts of a page: numbers in, a figure out, drawn when the page is written.
+
+How they look is in `churn_compare.documents.plotting`. A chart of nothing is an empty
+figure, which no page shows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_compare.documents import Figure
+from churn_compare.documents.plotting import (
+    INK,
+    bars_by_row,
+    colour,
+    dash,
+    drawing,
+    error_line,
+    face,
+    legend,
+    level,
+    line_style,
+    point,
+    short_label,
+)
+
+
+class Chart(NamedTuple):
+    """What is told with a chart, and its size in inches."""
+
+    name: str
+    title: str
+    caption: str
+    words: str  # what it shows, for those who cannot see it
+    size: tuple[float, float] = (5.4, 4.0)
+
+    def of(self, draw: Callable[[Any], Any]) -> Figure:
+        """A figure that `draw` fills; it returns the axes that the legend is of."""
+
+        def svg() -> str:
+            with drawing(*self.size) as (figure, done):
+                legend(figure, draw(figure))
+                return done(self.words)
+
+        return Figure(svg, self.title, self.caption, name=self.name)
+
+
+class Point(NamedTuple):
+    """A point with standard errors, of the row at some place of the study."""
+
+    place: int
+    label: str
+    x: tuple[float, float]
+    y: tuple[float, float]
+    shape: int | None = None  # place whose marker it has, if that is another one
+
+
+class Line(NamedTuple):
+    """A line, with standard errors or, if they are None, without."""
+
+    place: int
+    label: str
+    x: Sequence[float] | np.ndarray
+    y: Sequence[float] | np.ndarray
+    errors: Sequence[float] | None = None
+    style: Mapping[str, Any] = {}
+
+
+class Level(NamedTuple):
+    """A number with its standard error that lies across a panel."""
+
+    label: str
+    y: float
+    error: float
+    style: Mapping[str, Any] = {"linewidth": 1.0, "linestyle": ":", "color": INK}
+    alpha: float = 0.12
+
+
+class Panel(NamedTuple):
+    """Lines over one axis; `limits` are those of y."""
+
+    ylabel: str
+    lines: Sequence[Line]
+    levels: Sequence[Level] = ()
+    title: str = ""
+    limits: tuple[float | None, float | None] | None = None
+
+
+class Across(NamedTuple):
+    """The axis that all panels of a chart share."""
+
+    label: str
+    scale: str = "linear"
+    ticks: Sequence[float] = ()
+    form: Callable[[float], str] = "{:g}".format
+    rotation: float = 0
+    limits: tuple[float, float] | None = None
+    mark: float | None = None  # where a dotted line is
+
+
+def scatter(
+    chart: Chart,
+    points: Sequence[Point],
+    x: str,
+    y: str,
+    *,
+    margins: float = 0.15,
+    behind: Callable[[Any], None] = lambda axes: None,
+) -> Figure:
+    """One point per row; `behind` draws what else is there."""
+    if not points:
+        return Figure()
+
+    def draw(figure):
+        axes = figure.add_subplot()
+        behind(axes)
+        for one in points:
+            point(axes, one.place, one.x, one.y, one.label, one.shape)
+        axes.set(xlabel=x, ylabel=y)
+        axes.margins(margins)
+        return axes
+
+    return chart.of(draw)
+
+
+def set_ticks(axes, across: Across) -> None:
+    """Scale, ticks and label of the axis that panels share."""
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    axes.set(xscale=across.scale, xlabel=across.label)
+    if across.limits is not None:
+        axes.set_xlim(*across.limits)
+    if across.ticks:
+        axes.set_xticks(across.ticks)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: across.form(x)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.tick_params(axis="x", rotation=across.rotation)
+
+
+def lines(
+    chart: Chart, panels: Sequence[Panel], across: Across, columns: int = 1
+) -> Figure:
+    """Panels over one axis, with one legend."""
+    panels = [panel for panel in panels if panel.lines]
+    if not panels:
+        return Figure()
+
+    def draw(figure):
+        rows = -(-len(panels) // columns)
+        every = figure.subplots(rows, columns, sharex=True, squeeze=False)
+        for axes, panel in zip(every.flat, panels):
+            for one in panel.levels:
+                style = dict(one.style)
+                if one.label:
+                    style["label"] = short_label(one.label)
+                level(axes, one.y, one.error, alpha=one.alpha, **style)
+            for i, label, x, y, errors, style in panel.lines:
+                if errors is None:
+                    drawn = line_style(i, label, size=None) | {"linewidth": 1.5}
+                    axes.plot(x, y, **{**drawn, **style})
+                else:
+                    error_line(axes, i, x, y, errors, label, **style)
+            axes.set(ylabel=panel.ylabel)
+            axes.set_title(panel.title, fontsize=10)
+            if across.mark is not None:
+                axes.axvline(across.mark, color=INK, linewidth=1.0, linestyle=":")
+            if panel.limits is not None:
+                axes.set_ylim(*panel.limits)
+        for axes in every[-1]:
+            set_ticks(axes, across)
+        first = {one.label for one in panels[0].lines}
+        for one in (one for panel in panels[1:] for one in panel.lines):
+            if one.label not in first:  # the legend is of the first panel
+                every[0, 0].plot([], [], **line_style(one.place, one.label, size=None))
+                first.add(one.label)
+        return every[0, 0]
+
+    return chart.of(draw)
+
+
+def bars(
+    chart: Chart,
+    rows: Sequence[str],
+    kinds: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    x: str,
+) -> Figure:
+    """Horizontal bars: of each kind the number of every row and its error."""
+    if not np.isfinite([numbers for numbers, _ in kinds.values()]).any():
+        return Figure()
+
+    def draw(figure):
+        axes = figure.add_subplot()
+        bars_by_row(axes, rows, kinds)
+        axes.set_xlabel(x)
+        return axes
+
+    return chart.of(draw)
+
+
+def histogram(
+    chart: Chart,
+    shares: Sequence[tuple[int, str, np.ndarray]],
+    x: str,
+    *,
+    most: float,
+    log: bool = False,
+) -> Figure:
+    """Shares of examples `(place, label, [B])` in equal bins from 0 to `most`."""
+    if not shares:
+        return Figure()
+
+    def draw(figure):
+        from matplotlib.ticker import LogFormatter
+
+        axes = figure.add_subplot()
+        for k, (i, label, values) in enumerate(shares):
+            edges = np.linspace(0.0, most, len(values) + 1)
+            if log:  # many rows, as outlines
+                style = {"color": colour(i), "linestyle": dash(i), "linewidth": 1.8}
+                axes.stairs(100 * values, edges, label=short_label(label), **style)
+                continue
+            width = most / len(values) / (len(shares) + 0.4)
+            middle = (edges[:-1] + edges[1:]) / 2 + (k - (len(shares) - 1) / 2) * width
+            axes.bar(middle, 100 * values, width=width, label=label, **face(i))
+        axes.set(xlabel=x, ylabel="Examples %", xlim=(0, most))
+        if log:
+            axes.set(ylabel="Examples %, log scale", yscale="log")
+            for ticks in (
+                axes.yaxis.set_major_formatter,
+                axes.yaxis.set_minor_formatter,
+            ):
+                ticks(LogFormatter(minor_thresholds=(2, 0.5)))  # 10, not ten to the one
+        return axes
+
+    return chart.of(draw)
+
+
+def blocks_map(
+    chart: Chart,
+    values: Callable[[], np.ndarray],
+    labels: Sequence[str],
+    sizes: Sequence[int],
+    what: str,
+) -> Figure:
+    """A square of numbers whose rows and columns lie in groups of some sizes."""
+
+    def draw(figure):
+        axes, numbers = figure.add_subplot(), values()
+        edges = np.cumsum([0, *sizes])
+        middle = (edges[:-1] + edges[1:] - 1) / 2
+        finite = numbers[np.isfinite(numbers)]
+        low, high = (finite.min(), finite.max()) if finite.size else (0, 1)
+        scale = {"vmin": low, "vmax": high, "cmap": "cividis"}
+        image = axes.imshow(numbers, interpolation="none", **scale)
+        for edge in edges[1:-1] - 0.5:
+            axes.axhline(edge, color="white", linewidth=1.5)
+            axes.axvline(edge, color="white", linewidth=1.5)
+        short = [short_label(label) for label in labels]
+        axes.set_yticks(middle, short)
+        axes.set_xticks(middle, short, rotation=40, ha="right", rotation_mode="anchor")
+        axes.tick_params(length=0)
+        bar = figure.colorbar(image, ax=axes, shrink=0.85)
+        bar.set_label(what)
+        bar.outline.set_visible(False)
+        return axes
+
+    return chart.of(draw)
