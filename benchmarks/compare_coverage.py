@@ -20,7 +20,8 @@ detectable one is found, and one as large as the margin is taken for equivalent.
 `pooled` has the mean change over several benchmarks, and its test on equal versions.
 `labels` has flips by the labels of some of the changed examples (rows: examples, churn,
 shares of it that get worse and better, labels), and `deciding` the median number of
-these that decide a limit.
+these that decide a limit. `size` has how often comparisons decide of the sizes that
+`churn-compare size` names, which promises 80 %; the pilot has 20,000 examples.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from scipy import optimize, special, stats
 from turns import head
 from turns import row as print_row
 
+from churn_compare import sizing
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import Numbers, class_numbers, intervals
 from churn_compare.groups import coded, pool
@@ -704,6 +706,37 @@ def cells_deciding() -> Iterator[Cell]:
         yield f"{N}, {100 * churn:g} %, NFR {100 * nfr:g} %", trial
 
 
+def cells_size() -> Iterator[Cell]:
+    """How often a comparison of the size that is named decides."""
+    every = all_examples(20_000, None, 0.95)
+    for shift, pilot in itertools.product((0.0, 0.1), (1, 20)):
+        model, rng = Runs(shift=shift), np.random.default_rng(0)
+        scanned, labels = model.scanned(rng, 20_000, (pilot, pilot)), every.group
+        values, truth = sizing.values_of_classes(scanned, labels), model.truth()
+        for name, of_share in (("negative_flip_rate", True), ("accuracy_gain", False)):
+            parts = sizing.components(values[name](), pilot, pilot, every, True)
+            limit = 1.3 * truth[name] if of_share else 0.0
+            design = sizing.Design(parts, truth[name], limit, of_share, 0.95, 0.8)
+            for runs in (1,) if pilot == 1 else (2, 3, 5, 10):
+
+                def option(N, design=design, runs=runs):
+                    return design.option(N, runs, runs)
+
+                found = design.least(option, 2, 50_000)
+                if found is None:
+                    continue
+
+                def trial(rng, number, of=found, name=name, limit=limit, model=model):
+                    whole = all_examples(of.examples, None, 0.95)
+                    scanned = model.scanned(rng, of.examples, (of.old, of.new))
+                    numbers = class_numbers(scanned, whole.group)
+                    ends = numbers.intervals(whole)[name].of(0)
+                    return [not ends.low <= limit <= ends.high]
+
+                label = f"{shift}, {pilot} runs, {SHARES[name]}: "
+                yield label + f"{found.examples} x {runs}", trial
+
+
 FLIPS = ("NFR", "PFR", "gain")
 TABLES: dict[str, list[tuple[tuple[str, ...], Callable[[], Iterator[Cell]]]]] = {
     "one": [((*SHARES.values(),), cells_one)],
@@ -723,6 +756,7 @@ TABLES: dict[str, list[tuple[tuple[str, ...], Callable[[], Iterator[Cell]]]]] = 
     "precision": [(("detected", "at margin", "at half", "at 0"), cells_precision)],
     "pooled": [(("classes", "scores", "p"), cells_pooled)],
     "labels": [((*FLIPS, *(f"{n} new" for n in FLIPS), "any time"), cells_labels)],
+    "size": [(("decided",), cells_size)],
     "deciding": [(("changed", "one look", "any time", "% of all"), cells_deciding)],
 }  # fmt: skip
 

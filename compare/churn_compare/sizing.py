@@ -250,7 +250,7 @@ def size(
             f"{name.replace('_', ' ')} is {limit_text(limit, QUANTITIES[name].unit)}, "
             "the limit itself: no number of examples decides on it"
         )
-    judge = _Design(parts, expected, limit, known[name] < 3, level, power)
+    judge = Design(parts, expected, limit, known[name] < 3, level, power)
     return SizeResult(
         *names, name, mean, limit, gate, power, level, parts,
         _options(judge, count, *runs), notes,
@@ -258,8 +258,8 @@ def size(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Design:
-    """What numbers of examples and runs tell."""
+class Design:
+    """What numbers of examples and runs tell: of a share, or of a change."""
 
     parts: Components
     expected: float
@@ -269,6 +269,7 @@ class _Design:
     power: float
 
     def option(self, examples: int, old: int, new: int) -> Option:
+        """So many examples and runs, with the power that comparisons will have."""
         total, known = self.parts.known(examples, old, new)
         half = known.quantile(self.level) * np.sqrt(known.total)
         error, stretch = np.sqrt(total), 1.0
@@ -304,7 +305,7 @@ class _Design:
         return of(high)
 
 
-def _options(design: _Design, N: int, old: int, new: int) -> tuple[Option, ...]:
+def _options(design: Design, N: int, old: int, new: int) -> tuple[Option, ...]:
     """The predictions at hand, more examples, more runs, some of both."""
     now = design.option(N, old, new)
     if now.power >= design.power:
@@ -350,11 +351,13 @@ def _read(old: Any, new: Any, reading: dict[str, Any]):
     scanned = run_by_run(scanned) if pair.old.runs == pair.new.runs else scanned
     names = pair.old.name, pair.new.name
     notes = (*pair.old.notes, *pair.new.notes, *pair.notes)
-    of = _of_classes(scanned, pair.labels)
+    of = values_of_classes(scanned, pair.labels)
     return names, of, scanned.shape, True, notes, pair.examples
 
 
-def _of_classes(scanned: Scanned, labels: np.ndarray | None) -> dict[str, Any]:
+def values_of_classes(scanned: Scanned, labels: np.ndarray | None) -> dict[str, Any]:
+    """By quantity, what every pair of runs has on each example."""
+
     def of(value: Callable[..., np.ndarray]) -> Callable[[], Values]:
         return lambda: (
             value(old, new).astype(float) for _, old, new in scanned.pairs()
