@@ -66,7 +66,8 @@ def compile_step(options):
         steps_per_call=1,
         augmentation=Augmentation(pad_crop=4, flip=True),
     )
-    run = Run(options.method, method, (Group(network, method.members),), config)
+    ensemble = Run(options.method, method, (Group(network, method.members),), config)
+    (run,) = ensemble.as_replicas()
     program, _ = make_program(
         run,
         image,

@@ -13,7 +13,7 @@ from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import fetch, replicate, split
 from churn_jax.training.program import over_cores
 from churn_jax.training.replicas import make_step
-from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.run import Run
 from churn_jax.training.session import open_session
 
 CLASSES = 10
@@ -75,7 +75,7 @@ def untrained(network, dataset, members: int, **train: Any) -> Any:
     """Untrained networks in the form of a trained ensemble, which teaches."""
     method = methods.ERM(members=members, deploy="mean_probs")
     run, session = open_engine(network, dataset, method, **train)
-    pairs = zip(session.state.params, session.state.model_state)
+    pairs = zip(session.best.params, session.best.model_state)
     variables = tuple({**fetch(s), "params": fetch(p)} for p, s in pairs)
     return SimpleNamespace(
         run=run, identity="{}", stopped=(), teacher_variables=lambda: variables
@@ -91,12 +91,12 @@ def stepper(run: Run, session, updates: int, launches: int = 1) -> Measure:
         updates: of every replica.
         launches: how many times in a row, as separate runs would.
     """
-    program = session.program
-    chunks = chunk_count(program, run.config.replicas)
-    states, inputs = split(session.state, chunks), split(session.inputs(0), chunks)
+    (part,) = session.parts
+    program, chunks = part.program, part.chunks
+    states, inputs = split(part.state, chunks), split(part.inputs(0), chunks)
     teachers = split(session.teacher, chunks) if session.teacher else [()] * chunks
     # As training does it: several updates a call, and fewer in the last one.
-    most = session.steps_per_call
+    most = part.steps_per_call
     step = make_step(program, steps_per_call=None if most > 1 else 1)
 
     def measure(updates: int = updates) -> tuple[float, float]:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 SAMPLES = ("all", "bootstrap")
 _FACTORS = ("init", "order", "augment", "sample")
-# Apart from each other by so much are the numbers of a replica's members, so a study
-# has fewer replicas.
-_MEMBER = 2**16
+# The seed numbers of an ensemble's networks are apart by so much, so a study has fewer
+# replicas.
+NETWORK = 2**16
 _SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
 
 _OPTAX = (
@@ -175,8 +175,8 @@ class Seeds:
             alone: network m of replica r as the replica whose seed number is
             `r + 65536 m`. Of a fixed factor each has one draw, the same in all
             replicas. Methods that couple their members always share batches, and so
-            do networks with `member_rates` or `member_algorithms` and the towers of a
-            click stream.
+            do networks of several kinds, networks with `member_rates` or
+            `member_algorithms` and the towers of a click stream.
 
     References:
         [reproducibility] Table 1 -- Bhojanapalli et al., On the Reproducibility of
@@ -197,26 +197,24 @@ class Seeds:
             levels = ("fixed", "varied") + (("off",) if factor == "augment" else ())
             check_choice(f"seeds.{factor}", getattr(self, factor), levels)
 
-    def keys(
-        self, factor: str, replicas: ArrayLike, members: ArrayLike | None = None
-    ) -> jax.Array:
-        """One typed key per replica, `[R]`; equal ones where the factor is fixed.
+    def keys(self, factor: str, numbers: ArrayLike) -> jax.Array:
+        """One typed key per seed number, `[R]`; equal ones where the factor is fixed.
 
         Args:
             factor: `init`, `order`, `augment` or `sample`.
-            replicas: `[R]` replica numbers; replica 3 alone gets the key that it
-                has among ten.
-            members: `[M]` numbers of independent members, for keys `[R, M]`.
+            numbers: `[R]` seed numbers: r of replica r, which has the same key alone
+                and among ten, and `r + 65536 m` of network m of an ensemble. Networks
+                share the `sample`, which is the replica's training set.
         """
         root = jax.random.fold_in(jax.random.key(self.base), _FACTORS.index(factor))
-        numbers = jnp.asarray(replicas, jnp.uint32)
+        numbers = jnp.asarray(numbers, jnp.uint32)
+        replica, network = numbers % NETWORK, numbers // NETWORK
         if getattr(self, factor) != "varied":
-            numbers = jnp.zeros_like(numbers)
-        if members is not None:
-            own = jnp.asarray(members, jnp.uint32)[None] * _MEMBER
-            numbers = numbers[:, None] + own
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(root, numbers.reshape(-1))
-        return keys.reshape(numbers.shape)
+            replica = jnp.zeros_like(replica)
+        if factor == "sample":
+            network = jnp.zeros_like(network)
+        numbers = replica + NETWORK * network
+        return jax.vmap(jax.random.fold_in, (None, 0))(root, numbers)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,9 +20,11 @@ from churn_jax.planning.datasets import Sizes, row_sizes
 from churn_jax.studies.finished import row_run
 from churn_jax.training.examples import example_of
 from churn_jax.training.feed import stream_keys
+from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.replicas import make_step, term_names
 from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.seeds import member_keys
 from churn_jax.training.state import (
     ReplicaInputs,
     TrainState,
@@ -88,9 +90,9 @@ def _feed(run: Run, sizes: Sizes) -> str:
     """How batches are fed, decided as in `churn_jax.training.feed.Feed`."""
     if not sizes.streamed:
         return "resident"
-    words = stream_keys(run.config, 0, drawn=run.config.seeds.augment != "off")
+    words = stream_keys(run.config, drawn=run.config.seeds.augment != "off")
     alike = len(np.unique(np.concatenate(list(words.values()), axis=1), axis=0)) == 1
-    return "shared" if alike and not run.independent else "own"
+    return "shared" if alike else "own"
 
 
 def _first(calls: int, tree: PyTree) -> PyTree:
@@ -108,7 +110,9 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     config = without_weights(config)
     spec = config.spec(name)
     sizes = row_sizes(config.data, spec)
-    run: Run = row_run(config, spec, sizes.classes)
+    deployed: Run = row_run(config, spec, sizes.classes)
+    runs = deployed.as_replicas()
+    run = deployed if len(runs) > 1 else runs[0]  # kinds of networks count together
     steps = sizes.train // run.config.batch_size
     if not steps:
         raise ValueError(
@@ -178,8 +182,8 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
         parts=parts,
         others=others,
         program=program,
-        run=run,
-        network=_network_names(run.groups),
+        run=deployed,
+        network=_network_names(deployed.groups),
         updates=updates,
         calls=calls,
     )
@@ -230,17 +234,11 @@ def abstract_arguments(
         memory = run.method.init_memory(classes)
         state = init_state(program, variables, replicas, terms, memory)
         shared = run.method.member_sample == "shared"
-        order = jnp.zeros((replicas, examples), jnp.int32)
-        keys = config.seeds.keys("augment", numbers)
-        if program.independent:
-            lead = [(replicas, group.size) for group in run.groups]
-            order = tuple(jnp.zeros((*shape, examples), jnp.int32) for shape in lead)
-            keys = tuple(jnp.broadcast_to(keys[:, None], shape) for shape in lead)
         inputs = ReplicaInputs(
-            order,
-            keys,
+            jnp.zeros((replicas, examples), jnp.int32),
+            config.seeds.keys("augment", numbers),
             init_coefficients(run.method, config.optimizer, replicas, mesh),
-            () if shared else config.seeds.keys("sample", numbers),
+            () if shared else member_keys(config.seeds, numbers, run.method.members),
         )
         return state, inputs
 
@@ -250,14 +248,13 @@ def abstract_arguments(
             table = jax.ShapeDtypeStruct((replicas, 1, examples, classes), jnp.float32)
             teacher = ({"logits": table},)
         teacher += _variables(program.teacher.groups, replicas, example)
-    own = (replicas, run.groups[0].size) if program.independent else (replicas,)
-    lead = {"resident": (examples,), "shared": (batch,), "own": (*own, batch)}
+    lead = {"resident": (examples,), "shared": (batch,), "own": (replicas, batch)}
     shape = (math.prod(image),) if program.feed == "resident" else image
     images = jax.ShapeDtypeStruct((*lead[program.feed], *shape), dtype)
     labels = jax.ShapeDtypeStruct(lead[program.feed], jnp.int32)
     specs = (
         TrainState.specs(program.slots),
-        program.input_specs,
+        P(REPLICA),
         program.teacher_spec,
         *program.data_specs,
     )

@@ -240,7 +240,8 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
         mean=inputs.mean,
         std=inputs.std,
     )
-    state = session.state
+    (part,) = session.parts
+    state = part.state
     if launch.perturb is not None:
         params = flip_last_bit(fetch(state.params), launch.perturb)
         state = dataclasses.replace(
@@ -273,14 +274,14 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
 
 def _updates(session: Session, state: TrainState, steps, folder: Path | None):
     """The state after the last of `steps`, all checksums, and the seconds it took."""
-    step, began = make_step(session.program), time.perf_counter()
+    step, began = make_step(session.parts[0].program), time.perf_counter()
     checksums: list[Any] = [checksum(state.params)]
     keep_weights(folder, 0, state)
     inputs = None
     for done in range(steps[-1]):
         epoch, position = divmod(done, session.steps_per_epoch)
         if position == 0 or inputs is None:
-            inputs = session.inputs(epoch)
+            inputs = session.parts[0].inputs(epoch)
         state = step(state, inputs, (), session.images, session.labels)
         checksums.append(checksum(state.params))
         if done == 0:

@@ -22,7 +22,7 @@ from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.identity import difference
 from churn_jax.training.partition import compilation, fetch
 
-_FORMAT = "churn_jax/3"
+_FORMAT = "churn_jax/4"
 _FIRST_SECONDS = 15.0  # of work before the first checkpoint of a launch
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data.pipeline import read_ahead
 from churn_jax.data.records import Reading, StreamedSplit
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, fetch, place
+from churn_jax.training.partition import DATA, REPLICA, fetch, place
 
 # Batches that are on the devices, or on their way there, before their step is called.
 _PLACED = 2
@@ -29,8 +29,7 @@ class Layout:
 
     A global batch is a table of places, S streams by B positions. `sharding` says which
     of them this process's devices need; every other place is left to other processes.
-    `streams`, `[R]` or `[R, M]`, says which stream replica r, or its member m, takes;
-    None is one for all.
+    `streams [R]` says which stream replica r takes; None is one for all.
     """
 
     def __init__(self, sharding: NamedSharding, streams: np.ndarray | None, batch: int):
@@ -47,17 +46,15 @@ class Layout:
     def _lead(self) -> tuple[int, ...]:
         if self.streams is None:
             return (self.batch,)
-        return (*self.streams.shape, self.batch)
+        return (len(self.streams), self.batch)
 
     def _table(self, index):
         if self.streams is None:
             return (0, index[0])
-        axes = self.streams.ndim
-        streams = self.streams[index[:axes]]
-        return streams[..., None], np.arange(self.batch)[index[axes]]
+        return self.streams[index[0]][:, None], np.arange(self.batch)[index[1]]
 
     def place(self, block: np.ndarray) -> jax.Array:
-        """The block read at `places` as a global array `[(R, (M,)) B, ...]`."""
+        """The block read at `places` as a global array `[(R,) B, ...]`."""
 
         def part(index):
             slots = self._slot[self._table(index)]
@@ -114,12 +111,10 @@ def _ahead(arrays: Iterator, count: int) -> Iterator:
     yield from waiting
 
 
-def stream_keys(
-    config: TrainConfig, members: int, *, drawn: bool
-) -> dict[str, np.ndarray]:
-    """What decides the stream of each replica, or independent member, as words.
+def stream_keys(config: TrainConfig, *, drawn: bool) -> dict[str, np.ndarray]:
+    """What decides the stream of each replica, as words `[R, n]` by factor.
 
-    `[R, n]` or `[R x M, n]` by factor; `drawn` says whether images are drawn at random.
+    `drawn` says whether images are drawn at random.
     """
     factors = ["order"]
     if config.sample != "all":
@@ -128,12 +123,8 @@ def stream_keys(
         factors.append("augment")
     words = {}
     for factor in factors:
-        own = np.arange(members) if members and factor != "sample" else None
-        keys = config.seeds.keys(factor, np.asarray(config.numbers), own)
-        data = np.asarray(jax.random.key_data(keys))
-        if members and own is None:
-            data = np.repeat(data, members, axis=0)
-        words[factor] = data.reshape(-1, data.shape[-1])
+        keys = config.seeds.keys(factor, np.asarray(config.numbers))
+        words[factor] = np.asarray(jax.random.key_data(keys))
     return words
 
 
@@ -141,8 +132,7 @@ class Feed:
     """The batches of a streamed training set.
 
     Replicas with equal keys share what is read. If all do, a batch has no replica axis
-    (`kind` is `shared`); otherwise every replica has its own (`own`), or every one of
-    its `members` independent networks, where there are any.
+    (`kind` is `shared`); otherwise every replica has its own (`own`).
     """
 
     def __init__(
@@ -151,24 +141,22 @@ class Feed:
         config: TrainConfig,
         mesh: Mesh,
         reading: Reading,
-        members: int = 0,
     ):
         self.split, self.mesh, self.reading = split, mesh, reading
         self.batch = config.batch_size
         drawn = split.source.draws and config.seeds.augment != "off"
-        words = stream_keys(config, members, drawn=drawn)
+        words = stream_keys(config, drawn=drawn)
         _, self._first, streams = np.unique(
             np.concatenate(list(words.values()), axis=1),
             axis=0,
             return_index=True,
             return_inverse=True,
         )
-        self.kind = "own" if members or len(self._first) > 1 else "shared"
+        self.kind = "own" if len(self._first) > 1 else "shared"
         self._keys = words["augment"][self._first] if drawn else None
-        lead = (config.replicas, members) if members else (config.replicas,)
-        self._streams = None if self.kind == "shared" else streams.reshape(lead)
-        axes = {"shared": (), "own": (REPLICA, MEMBER)[: len(lead)]}[self.kind]
-        self._spec = P(*axes, DATA)
+        self._streams, self._spec = None, P(DATA)
+        if self.kind == "own":
+            self._streams, self._spec = streams.reshape(-1), P(REPLICA, DATA)
         self._layout = Layout(
             NamedSharding(mesh, self._spec), self._streams, self.batch
         )
@@ -186,9 +174,8 @@ class Feed:
         )
 
     def start(self, order: jax.Array, update: int) -> None:
-        """Goes to the batch of `update`, whose epoch has the `order [R, (M,) N]`."""
-        whole = np.asarray(fetch(order))
-        whole = whole.reshape(-1, whole.shape[-1])[self._first]
+        """Goes to the batch of `update`, whose epoch has the `order [R, N]`."""
+        whole = np.asarray(fetch(order))[self._first]
         steps = whole.shape[1] // self.batch
         done = update % steps
         rows = whole[:, done * self.batch : steps * self.batch]
@@ -206,7 +193,7 @@ class Feed:
         self._batches = _ahead(batches(), _PLACED - 1)
 
     def next(self) -> tuple[jax.Array, jax.Array]:
-        """Images and labels of the next update: `[B, ...]`, or `[R, (M,) B, ...]`."""
+        """Images and labels of the next update: `[B, ...]`, or `[R, B, ...]`."""
         return next(self._batches)
 
     def close(self) -> None:

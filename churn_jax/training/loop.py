@@ -1,6 +1,7 @@
 """The one loop: epochs, validation, checkpoints; for every method alike."""
 
 import collections
+import dataclasses
 import functools
 import threading
 import time
@@ -149,7 +150,7 @@ def train(
     return trained_of(
         run,
         session,
-        join(loop.states),
+        loop.joined(),
         loop.best,
         seconds=loop.seconds(),
         compile_seconds=loop.compile_seconds,
@@ -235,16 +236,22 @@ class _Loop(Launch):
         self.earlier_seconds = session.seconds
         self.run, self.session = run, session
         self.total = session.steps_per_epoch * run.config.epochs
-        self.chunks = chunk_count(session.program, run.config.replicas)
-        self.states = split(session.state, self.chunks)
-        self.taught = [()] * self.chunks
+        # Of every part, replicas in chunks one after another; states are donated.
+        self.states = [split(part.state, part.chunks) for part in session.parts]
+        self.taught = [[()] * len(chunks) for chunks in self.states]
         if session.program.teacher is not None:
-            self.taught = split(session.teacher, self.chunks)
+            self.taught = [split(session.teacher, len(self.states[0]))]
         self.best, self.done = session.best, session.done
-        del session.state, session.best  # donated from here on
-        counted = session.steps_per_call > 1
-        self.step = make_step(session.program, steps_per_call=None if counted else 1)
-        mesh = session.program.mesh
+        for part in session.parts:
+            del part.state
+        del session.best
+        self.steps_per_call = min(part.steps_per_call for part in session.parts)
+        counted = self.steps_per_call > 1
+        each = None if counted else 1
+        self.steps = [
+            make_step(part.program, steps_per_call=each) for part in session.parts
+        ]
+        mesh = session.parts[0].program.mesh
         # The last argument of a step that is told how many updates it makes.
         self.count = functools.cache(
             lambda updates: (replicate(np.int32(updates), mesh),) if counted else ()
@@ -286,13 +293,11 @@ class _Loop(Launch):
     def _begin(self, epoch: int) -> list:
         """The inputs of an epoch, or of what is left of it."""
         if self.done % self.session.steps_per_epoch == 0:
-            self.states = [without_sums(state) for state in self.states]
-        whole = self.session.inputs(epoch)
+            self.states = [[without_sums(s) for s in chunks] for chunks in self.states]
+        whole = [part.inputs(epoch) for part in self.session.parts]
         if self.session.feed is not None:
-            own = self.session.program.independent
-            order = whole.order[0] if own else whole.order
-            self.session.feed.start(order, self.done)
-        return split(whole, self.chunks)
+            self.session.feed.start(whole[0].order, self.done)
+        return [split(part, len(chunks)) for part, chunks in zip(whole, self.states)]
 
     def rehearse(self) -> None:
         """One update and one evaluation."""
@@ -338,7 +343,7 @@ class _Loop(Launch):
 
     def _block(self, inputs, left: int) -> None:
         """Dispatches the updates of a block, or those `left`, replica by replica."""
-        per_call = self.session.steps_per_call
+        per_call = self.steps_per_call
         feed = self.session.feed
         updates = max(self.size, self.run.config.steps_per_call)
         if updates > per_call:
@@ -347,54 +352,61 @@ class _Loop(Launch):
         calls = [min(per_call, updates - k) for k in range(0, updates, per_call)]
         # A stream's batch serves all replicas before the next one is taken.
         for turn in [calls] if feed is None else [[one] for one in calls]:
-            data = [(self.session.images, self.session.labels)] * self.chunks
-            if feed is not None:
-                data = self._fed(feed)
-            for i in range(self.chunks):
-                for count in turn:
-                    before = time.perf_counter()
-                    self.states[i] = self.step(
-                        *(self.states[i], inputs[i], self.taught[i], *data[i]),
-                        *self.count(count),
-                    )
-                    if self.compile_seconds == 0.0:
-                        self.looked = time.perf_counter()
-                        self.compile_seconds = self.looked - before
-                        # Compiling is not work that a checkpoint would keep.
-                        self.start_clock(self.run.config.checkpoint_every_seconds)
+            fed = None if feed is None else self._fed(feed)
+            for part, chunks in enumerate(self.states):
+                for i in range(len(chunks)):
+                    data = fed[i] if fed else (self.session.images, self.session.labels)
+                    arguments = inputs[part][i], self.taught[part][i], *data
+                    for count in turn:
+                        self._call(part, i, *arguments, *self.count(count))
             self.done += sum(turn)
         self.unmarked += updates
         if self.unmarked >= self.size:
             self._mark()
+
+    def _call(self, part: int, chunk: int, *arguments) -> None:
+        """Dispatches a step of some replicas; the first call compiles."""
+        before, states = time.perf_counter(), self.states[part]
+        states[chunk] = self.steps[part](states[chunk], *arguments)
+        if self.compile_seconds == 0.0:
+            self.looked = time.perf_counter()
+            self.compile_seconds = self.looked - before
+            # Compiling is not work that a checkpoint would keep.
+            self.start_clock(self.run.config.checkpoint_every_seconds)
+
+    def joined(self) -> list[TrainState]:
+        """The states of the parts, of all their replicas."""
+        return [join(chunks) for chunks in self.states]
 
     def _mark(self) -> None:
         """Ends a block."""
         if not self.unmarked:
             return
         # The states are donated to the next one; copies can be waited for.
-        steps = [jnp.copy(state.step) for state in self.states]
+        steps = [jnp.copy(state.step) for chunks in self.states for state in chunks]
         self.ahead.append((self.unmarked, steps))
         self.unmarked = 0
 
     def _fed(self, feed: Feed) -> list[tuple]:
         """The next batch, per chunk of replicas, once an earlier one is free."""
         # The state is donated to the next update, so a copy is what can be waited for.
-        self.running.append(jnp.copy(self.states[-1].step))
+        (states,) = self.states
+        self.running.append(jnp.copy(states[-1].step))
         if len(self.running) > _RUNNING:
             jax.block_until_ready(self.running.popleft())
         batch = feed.next()
         if feed.kind == "shared":
-            return [batch] * self.chunks
-        return split(batch, self.chunks)
+            return [batch] * len(states)
+        return split(batch, len(states))
 
     def evaluate(self, epoch: int) -> Progress:
         """Scores the validation split, keeps the best weights, writes a line."""
         began = time.perf_counter()
-        scores = self._validate(self.states)
+        state, chunks = self._deployed()
+        scores = self._validate(chunks)
         averaged = ()
         if self.session.program.ema_decay:
-            averaged = self._validate([state.ema for state in self.states])
-        state = join(self.states)
+            averaged = self._validate([chunk.ema for chunk in chunks])
         self.best = _update_best(self.best, state, scores[0], np.int32(epoch))
         small, (accuracy, nll, predicted), averaged = fetch(
             (small_fields(state), scores, averaged)
@@ -428,6 +440,15 @@ class _Loop(Launch):
             self.run.name, epoch, self.run.config.epochs, mean, churn, stopped
         )
 
+    def _deployed(self) -> tuple[TrainState, list[TrainState]]:
+        """The state of what is deployed, whole and in the chunks that predict."""
+        session, states = self.session, self.joined()
+        if session.program is session.parts[0].program:
+            return states[0], self.states[0]
+        lean = [dataclasses.replace(state, opt_state=((),)) for state in states]
+        state = session.gathered(lean)
+        return state, split(state, chunk_count(session.program, len(state.step)))
+
     def _validate(self, chunks):
         """`_scores` of the validation split under the weights of `chunks`."""
         images, labels = self.session.held_out
@@ -444,7 +465,7 @@ class _Loop(Launch):
         self._mark()
         self._wait(0)
         self._report("saving")
-        tree = {"state": join(self.states), "best": self.best}
+        tree = {"state": self.joined(), "best": self.best}
         meta = {"updates_done": self.done, "seconds": self.seconds()}
         with self.clock.saving():
             if self.checkpoints is not None:

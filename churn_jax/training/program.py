@@ -22,7 +22,7 @@ from churn_jax.training.partition import (
     compilation,
     make_mesh,
 )
-from churn_jax.training.state import ReplicaInputs, without_weights
+from churn_jax.training.state import without_weights
 from churn_jax.training.teachers import TeacherProgram, teacher_program
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ class Program:
     mapping: str = "vmap"  # of replicas: vmap, unroll or loop
     at_once: int = 1  # replicas of a device that a call of `loop` takes, vmapped
     member_mapping: str = "vmap"  # of a replica's networks: vmap or unroll
-    independent: bool = False  # every network is trained as it would be alone, ...
-    single: bool = False  # ... and this is the program of one of them
     augmentation: Augmentation | None = None
     mean: float | tuple[float, ...] = 0.0  # of pixels in [0, 1], one per channel or all
     std: float | tuple[float, ...] = 1.0
@@ -95,13 +93,7 @@ class Program:
         So a single network can be on a mesh whose member axis shards other rows, or its
         teachers; the devices along it do the same work.
         """
-        shared = self.mesh.shape[MEMBER] > 1 and sum(g.size for g in self.groups) == 1
-        return self.single or shared
-
-    def alone(self, group: Group) -> "Program":
-        """The program of one network of an independent group as a replica."""
-        one = (Group(group.network, 1),)
-        return dataclasses.replace(self, groups=one, independent=False, single=True)
+        return self.mesh.shape[MEMBER] > 1 and sum(g.size for g in self.groups) == 1
 
     @property
     def compilation(self) -> dict[str, Any] | None:
@@ -127,14 +119,8 @@ class Program:
     @property
     def data_specs(self) -> tuple[P, P]:
         """Placement of the step's images and labels."""
-        own = (REPLICA, MEMBER) if self.independent else (REPLICA,)
-        feeds = {"resident": P(), "shared": P(DATA), "own": P(*own, DATA)}
+        feeds = {"resident": P(), "shared": P(DATA), "own": P(REPLICA, DATA)}
         return (feeds[self.feed],) * 2
-
-    @property
-    def input_specs(self) -> ReplicaInputs:
-        """Placement of a replica's constants."""
-        return ReplicaInputs.specs(self.slots if self.independent else P(REPLICA))
 
     @property
     def teacher_spec(self) -> P | tuple[P, ...]:
@@ -326,7 +312,6 @@ def make_program(
         mapping=mapped.replicas,
         at_once=mapped.at_once,
         member_mapping=mapped.members,
-        independent=run.independent,
         convolutional=mapped.convolutional,
         stale_steps=run.method.stale_steps,
         ema_decay=config.ema_decay,

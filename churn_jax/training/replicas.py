@@ -7,18 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
-from jaxtyping import PyTree
 
-from churn_jax._jax import to_varying, varying_axes
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import LossOutput
-from churn_jax.training.partition import MEMBER, REPLICA
+from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program
 from churn_jax.training.state import (
-    ReplicaInputs,
     TrainState,
-    Weights,
-    small_fields,
 )
 from churn_jax.training.step import (
     loss_and_gradients,
@@ -72,13 +67,9 @@ def _probe(program: Program):
 
     def probe(state, inputs, taught, *data):
         inputs, data = _own_batches(program, inputs, data)
-        of = program
-        if program.independent:  # one network has the terms of all
-            of = program.alone(program.groups[0])
-            state, inputs = _alone(program, 0, slice(1), state, inputs)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
-        loss = loss_function(of, one, given, variables, data)
-        _, out = loss(networks(of, one.params))
+        loss = loss_function(program, one, given, variables, data)
+        _, out = loss(networks(program, one.params))
         return {name: jnp.zeros(1) for name in out.terms}
 
     return jax.jit(
@@ -94,8 +85,7 @@ def _probe(program: Program):
 
 def _specs(program: Program) -> tuple:
     state = TrainState.specs(program.slots)
-    inputs = program.input_specs
-    return (state, inputs, program.teacher_spec, *program.data_specs)
+    return (state, P(REPLICA), program.teacher_spec, *program.data_specs)
 
 
 def _own_batches(program: Program, inputs, data: tuple):
@@ -108,116 +98,6 @@ def _own_batches(program: Program, inputs, data: tuple):
 def _local_steps(program: Program, updates, state, inputs, taught, *data):
     """Some updates of the replicas that live on this device, a number or an array."""
     inputs, data = _own_batches(program, inputs, data)
-    if program.independent:
-        return _each_alone(program, updates, state, inputs, data)
-    return _steps(program, updates, state, inputs, taught, data)
-
-
-def _each_alone(program: Program, updates, state, inputs, data):
-    """The same of independent networks: each is a replica of a smaller program.
-
-    Nothing moves between devices before the end of the call, and then a few numbers.
-    """
-    replicas, groups = state.step.shape[0], []
-    for number, group in enumerate(program.groups):
-        count = group.size // program.member_devices
-        width = 1 if program.member_mapping == "unroll" else count
-        turns = []
-        for start in range(0, count, width):
-            part = slice(start, start + width)
-            own = _alone(program, number, part, state, inputs)
-            moved = _steps(program.alone(group), updates, *own, (), data)
-            turns.append(
-                jax.tree.map(lambda x: x.reshape(replicas, -1, *x.shape[1:]), moved)
-            )
-        groups.append(jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *turns))
-    return _joined(state, groups)
-
-
-def _alone(program: Program, number: int, part: slice, state, inputs):
-    """The networks `part` of group `number` as replicas, `[R x S, 1, ...]`."""
-    group, first = program.groups[number], 0
-    count = group.size // program.member_devices
-    slot = jnp.arange(count)[part]
-    if program.member_axis is not None:
-        slot = slot + jax.lax.axis_index(program.member_axis) * count
-    for other in program.groups[:number]:
-        first += other.members
-    member = first + slot * group.network.heads
-
-    def own(tree):
-        return jax.tree.map(lambda x: x[:, part].reshape(-1, *x.shape[2:]), tree)
-
-    def network(trees):
-        return (jax.tree.map(lambda x: x[:, None], own(trees[number])),)
-
-    def each(tree):
-        return jax.tree.map(lambda x: jnp.repeat(x, len(slot), axis=0), tree)
-
-    def varying(leaf):
-        return leaf if MEMBER in varying_axes(leaf) else to_varying(leaf, MEMBER)
-
-    ema: PyTree = ()
-    if program.ema_decay:
-        ema = Weights(network(state.ema.params), network(state.ema.model_state))
-    alone = dataclasses.replace(
-        each(dataclasses.replace(small_fields(state), sums=jnp.zeros_like(state.sums))),
-        params=network(state.params),
-        model_state=network(state.model_state),
-        opt_state=network(state.opt_state),
-        ema=ema,
-    )
-    return jax.tree.map(varying, alone), ReplicaInputs(
-        order=own(inputs.order[number]),
-        augment_key=own(inputs.augment_key[number]),
-        coefficients=each(inputs.coefficients),
-        sample_key=each(inputs.sample_key),
-        batch=own(inputs.batch),
-        member=jnp.tile(member, state.step.shape[0]),
-    )
-
-
-def _joined(state: TrainState, groups: list[TrainState]) -> TrainState:
-    """The replicas' state after updates of each group's networks, `[R, S, ...]`.
-
-    A replica stops when its first network does; until the call ends the others go on.
-    """
-
-    def every(name):
-        return jnp.concatenate([getattr(group, name) for group in groups], axis=1)
-
-    def networks(of):
-        return tuple(
-            jax.tree.map(lambda x: x[:, :, 0], of(group)[0]) for group in groups
-        )
-
-    never = jnp.iinfo(jnp.int32).max
-    stops = jnp.where(every("stopped_step") < 0, never, every("stopped_step"))
-    stop = jax.lax.pmin(jnp.min(stops, axis=1), MEMBER)
-    first = jnp.where(stops == stop[:, None], every("stopped_term"), -1)
-    sums = jnp.sum(every("sums"), axis=1)
-    ema: PyTree = ()
-    if isinstance(state.ema, Weights):
-        ema = Weights(
-            networks(lambda group: group.ema.params),
-            networks(lambda group: group.ema.model_state),
-        )
-    return TrainState(
-        step=jax.lax.pmin(jnp.min(every("step"), axis=1), MEMBER),
-        params=networks(lambda group: group.params),
-        model_state=networks(lambda group: group.model_state),
-        opt_state=networks(lambda group: group.opt_state),
-        alive=stop == never,
-        stopped_step=jnp.where(stop == never, -1, stop),
-        stopped_term=jax.lax.pmax(jnp.max(first, axis=1), MEMBER),
-        sums=state.sums + jax.lax.psum(sums, MEMBER),
-        updates=jax.lax.pmin(jnp.min(every("updates"), axis=1), MEMBER),
-        ema=ema,
-    )
-
-
-def _steps(program: Program, updates, state, inputs, taught, data):
-    """`_local_steps` of replicas whose networks share their batches."""
     count = state.step.shape[0]
 
     def repeat(step, states):

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from churn_jax.configuration.record import Stopped
-from churn_jax.configuration.training import TrainConfig
+from churn_jax.configuration.training import NETWORK, MeshShape, TrainConfig
 from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
@@ -78,18 +78,61 @@ class Run:
                 )
             )
 
-    @property
-    def independent(self) -> bool:
-        """Whether every network is trained as it would be alone: `Seeds.members`."""
-        summed = getattr(self.method, "over_members", "sum") == "sum"
-        return (
-            self.config.seeds.members == "independent"
-            and self.method.is_independent
-            and summed  # a mean over networks is none of one's own
-            and sum(group.size for group in self.groups) > 1
-            and not self.config.optimizer.member_rates
-            and not self.config.optimizer.member_algorithms
+    def as_replicas(self) -> "tuple[Run, ...]":
+        """A plain ensemble's networks as replicas, a run for each kind of them.
+
+        Network m of replica r has the seed number `r + 65536 m`, and so is what it
+        would be alone (`Seeds.members`). Any other run stays as it is, by itself.
+        """
+        config, optimizer = self.config, self.config.optimizer
+        sizes = [group.size for group in self.groups]
+        coupled = (
+            config.seeds.members == "shared"
+            or not self.method.is_independent
+            # A mean over networks is none of one's own.
+            or getattr(self.method, "over_members", "sum") != "sum"
+            or optimizer.member_rates
+            or optimizer.member_algorithms
         )
+        if coupled or sum(sizes) == 1:
+            return (self,)
+
+        def alone(group: Group, first: int) -> Run:
+            def each(value):
+                return np.repeat(value, group.size) if np.ndim(value) else value
+
+            def rates(value):
+                return tuple(each(value).tolist()) if np.ndim(value) else value
+
+            method = dataclasses.replace(
+                jax.tree.map(each, self.method),
+                members=group.network.heads,
+                deploy="mean_probs",
+                deployed_member=0,
+            )
+            networks = range(first, first + group.size)
+            training = dataclasses.replace(
+                config,
+                replicas=config.replicas * group.size,
+                seed_numbers=tuple(
+                    r + NETWORK * m for r in config.numbers for m in networks
+                ),
+                optimizer=dataclasses.replace(
+                    optimizer,
+                    learning_rate=rates(optimizer.learning_rate),
+                    weight_decay=rates(optimizer.weight_decay),
+                ),
+                mesh=MeshShape(
+                    config.mesh.replica * config.mesh.member, 1, config.mesh.data
+                ),
+            )
+            groups = (Group(group.network),)
+            return dataclasses.replace(
+                self, method=method, groups=groups, config=training
+            )
+
+        firsts = np.cumsum([0, *sizes[:-1]]).tolist()
+        return tuple(map(alone, self.groups, firsts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +157,7 @@ class Trained:
         model_state: the same for the networks' state, such as batch statistics.
         last: the final state.
         best: weights of the best validation epoch.
-        program: compiled structure.
+        program: compiled structure of what is deployed.
         stopped: replicas that were frozen.
         seconds: spent training, over all launches.
         compile_seconds: of them, until the first update had been compiled.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from churn_jax.configuration.training import SAMPLES
+from churn_jax.configuration.training import NETWORK, SAMPLES, Seeds
 from churn_jax.lazy import jax, jnp
 from churn_jax.setting_checks import check_choice
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
 
 # P[k <= 0], P[k <= 1], ... of a Poisson count of mean 1. A float32 uniform is a
 # multiple of 2^-23, about as much as P[k > 9] = 1.1e-7: there is no longer a table.
@@ -26,60 +30,65 @@ def draw_sample(keys: jax.Array, num_examples: int, kind: str) -> jax.Array:
     )(keys)
 
 
-def member_counts(key: jax.Array, members: int, examples: jax.Array) -> jax.Array:
+def member_keys(seeds: Seeds, numbers: ArrayLike, members: int) -> jax.Array:
+    """Keys `[R, M]` of the samples that the members of each seed number have."""
+    slots = np.asarray(numbers)[:, None] // NETWORK * members + np.arange(members)
+    fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)))
+    return fold(seeds.keys("sample", numbers), slots)
+
+
+def member_counts(keys: jax.Array, examples: jax.Array) -> jax.Array:
     """How often each member's own bootstrap holds the examples, `[M, B]`, 0 to 10.
 
     Independent Poisson(1) counts, by inverting the distribution function at one
-    uniform number. A pure function of key, member and example: the same in every
-    epoch, on every mesh and whatever the other examples of the batch are.
+    uniform number. A pure function of a member's key (`keys [M]`) and an example: the
+    same in every epoch, on every mesh and whatever else is in the batch.
     """
     table = jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
-    uniform = _member_uniforms(key, members, examples)
+    uniform = _member_uniforms(keys, examples)
     return jnp.sum(uniform[..., None] >= table, axis=-1).astype(jnp.float32)
 
 
-def member_subsets(
-    key: jax.Array, members: int, examples: jax.Array, share: float
-) -> jax.Array:
+def member_subsets(keys: jax.Array, examples: jax.Array, share: float) -> jax.Array:
     """Weights of the examples in each member's own share of the training set, `[M, B]`.
 
     An example belongs to a member's share with probability `share`, independently of
     other examples and members, and then weighs `1 / share`: 1 on average. A pure
-    function of key, member and example, like `member_counts`.
+    function of a member's key and an example, like `member_counts`.
 
     References:
         [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
         Improving Reproducibility of Deep Networks, 2020.
         https://arxiv.org/abs/2010.09923
     """
-    held = _member_uniforms(key, members, examples) < share
+    held = _member_uniforms(keys, examples) < share
     return jnp.where(held, jnp.float32(1.0 / share), jnp.float32(0.0))
 
 
 def member_weights(
-    kind: str, key: jax.Array, members: int, examples: jax.Array, share: float
+    kind: str, keys: jax.Array, examples: jax.Array, share: float
 ) -> jax.Array | None:
     """`Batch.member_weights [M, B]` for a method's `member_sample`; None is all equal.
 
-    `key` is that of one replica, from `Seeds.keys("sample", ...)`, `examples [B]` are
-    positions in the training set, and `share` is that of a `subset`, in (0, 1].
+    `keys [M]` are those of one replica (`member_keys`), `examples [B]` are positions
+    in the training set, and `share` is that of a `subset`, in (0, 1].
     """
     if kind == "bootstrap":
-        return member_counts(key, members, examples)
+        return member_counts(keys, examples)
     if kind == "subset":
-        return member_subsets(key, members, examples, share)
+        return member_subsets(keys, examples, share)
     if kind == "split":
         # Of the rows of one device, as the network splits them.
+        members = keys.shape[0]
         part = jnp.arange(examples.shape[0]) * members // examples.shape[0]
         own = part[None] == jnp.arange(members)[:, None]
         return jnp.where(own, jnp.float32(members), jnp.float32(0.0))
     return None
 
 
-def _member_uniforms(key: jax.Array, members: int, examples: jax.Array) -> jax.Array:
+def _member_uniforms(keys: jax.Array, examples: jax.Array) -> jax.Array:
     fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
-    own = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(members))
-    return jax.vmap(jax.vmap(jax.random.uniform))(fold(own, examples))
+    return jax.vmap(jax.vmap(jax.random.uniform))(fold(keys, examples))
 
 
 def epoch_order(keys: jax.Array, sample: jax.Array, epoch: jax.Array) -> jax.Array:

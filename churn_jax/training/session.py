@@ -2,9 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,14 +36,16 @@ from churn_jax.training.partition import (
     replicate,
     spreader,
 )
+from churn_jax.training.predictions import placed
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.replicas import term_names
-from churn_jax.training.run import Run, Trained, stopped_replicas
-from churn_jax.training.seeds import draw_sample, epoch_order
+from churn_jax.training.run import Run, Trained, chunk_count, stopped_replicas
+from churn_jax.training.seeds import draw_sample, epoch_order, member_keys
 from churn_jax.training.state import (
     BestState,
     ReplicaInputs,
     TrainState,
+    gathered,
     init_best,
     init_coefficients,
     init_state,
@@ -58,28 +59,53 @@ from churn_jax.training.tuning import tuned
 
 
 @dataclasses.dataclass
+class Part:
+    """What one compiled step trains: all of a run, or a plain ensemble's networks."""
+
+    run: Run
+    program: Program
+    state: TrainState  # where training starts
+    inputs: Callable[[int], ReplicaInputs]  # of an epoch
+    steps_per_call: int  # updates per dispatch; the last of an epoch may make fewer
+
+    @property
+    def chunks(self) -> int:
+        """Number of states into which the replicas are split."""
+        return chunk_count(self.program, self.run.config.replicas)
+
+
+@dataclasses.dataclass
 class Session:
     """One launch of training: constants on the devices and the state to start from."""
 
-    program: Program
+    parts: list[Part]  # several for a plain ensemble of several kinds of networks
+    program: Program  # of predictions, and of the step but for a plain ensemble
     images: jax.Array | jax.ShapeDtypeStruct  # replicated; a batch's shape if streamed
     labels: jax.Array | jax.ShapeDtypeStruct
     feed: Feed | None  # yields the batches of a streamed training set
     held_out: tuple[jax.Array | Stream, jax.Array]  # validation images and labels
-    inputs: Callable[[int], ReplicaInputs]  # of an epoch
     teacher: PyTree  # the teachers' variables on the mesh, or ()
     start: PyTree | None  # weights and state that training starts from, if given
     terms: tuple[str, ...]  # that the method logs
-    state: TrainState  # where training starts
     best: BestState  # weights of the best validation epoch so far
     done: int  # updates before this launch
     seconds: float  # before this launch
     steps_per_epoch: int
-    steps_per_call: int  # updates per dispatch; the last of an epoch may make fewer
     parameters: int  # trained numbers per replica
     identity: str  # what a checkpoint must have been trained as to be continued
     checkpoints: Checkpoints | None
     notes: tuple[str, ...]  # sentences for the user about where weights are from
+
+    @property
+    def states(self) -> list[TrainState]:
+        """Where every part starts."""
+        return [part.state for part in self.parts]
+
+    def gathered(self, states: Sequence[TrainState]) -> TrainState:
+        """The states of the parts as that of the run."""
+        if self.program is self.parts[0].program:
+            return states[0]
+        return gathered(states, self.program)
 
 
 def open_session(
@@ -108,97 +134,117 @@ def open_session(
     check_run(run, dataset)
     if teachers is not None:
         _check_teachers(run, teachers, dataset, shape)
+
+    # Mesh, data and programs -----------------------------------------------------
+    runs = run.as_replicas()
+    taught_by = teachers if runs[0] is run else None  # a plain ensemble asks nobody
+    mesh = make_mesh(runs[0].config.mesh)
     feed = None
     if isinstance(train, StreamedSplit):
-        members = run.groups[0].size if run.independent else 0
-        if members and len(run.groups) > 1:
+        if len(runs) > 1:
             raise ValueError(
                 f"{run.name}: networks of several kinds share the batches of a stream; "
                 "set seeds.members to shared"
             )
-        feed = Feed(train, config, make_mesh(config.mesh), dataset.reading, members)
+        feed = Feed(train, runs[0].config, mesh, dataset.reading)
     program_of = functools.partial(
         make_program,
         image_shape=image_shape,
         steps_per_epoch=steps_per_epoch,
         mean=plain_numbers(mean),
         std=plain_numbers(std),
-        teacher_groups=None if teachers is None else teachers.own_groups(),
-        old_groups=() if teachers is None else teachers.old_groups(),
-        cached=teachers is not None and teachers.cached is not None,
+        teacher_groups=None if taught_by is None else taught_by.own_groups(),
+        old_groups=() if taught_by is None else taught_by.old_groups(),
+        cached=taught_by is not None and taught_by.cached is not None,
         feed=feed.kind if feed else "resident",
         tokens=tokens,
     )
-    program, steps_per_call = program_of(run)
-    mesh, numbers = program.mesh, config.numbers
+    programs = [program_of(part) for part in runs]
+    program = programs[0][0] if runs[0] is run else program_of(run)[0]
     if feed is not None:
         images, labels = feed.shapes()
-        held_out = (
-            Stream(dataset.validation, dataset.reading),
-            replicate(dataset.validation.labels, mesh),
-        )
+        validation = Stream(dataset.validation, dataset.reading)
     else:
-        parts = (train, dataset.validation)
-        (images, labels), held_out = replicate(
-            tuple((flat_examples(p.images, image_shape), p.labels) for p in parts), mesh
+        images, labels = replicate(
+            (flat_examples(train.images, image_shape), train.labels), mesh
         )
+        validation = placed(dataset.validation.images, program)
+    held_out = validation, replicate(dataset.validation.labels, program.mesh)
+
+    # Initial state ---------------------------------------------------------------
     example = jnp.zeros_like(shape)
-    variables = init_variables(
-        run.groups,
-        config.seeds,
-        numbers,
-        example,
-        mesh,
-        stream=run.stream,
-        independent=program.independent,
-        input_scale=run.method.input_scale,
-        slots=program.slots,
-    )
+    drawn = [
+        init_variables(
+            part.groups,
+            config.seeds,
+            part.config.numbers,
+            example,
+            mesh,
+            stream=run.stream,
+            input_scale=part.method.input_scale,
+            slots=of.slots,
+        )
+        for part, (of, _) in zip(runs, programs)
+    ]
     begun: PyTree | None = None
     if start is not None:
-        begun = _start_weights(run, start, variables)  # on the host: kept all along
-        variables = place(joined(*begun), mesh, program.slots)
-    coefficients = init_coefficients(
-        run.method, config.optimizer, config.replicas, mesh
-    )
-    inputs = _epoch_inputs(run, len(train.labels), program, coefficients)
+        begun, given = _start_weights(run, start, drawn)
+        drawn = [
+            place(tuple(next(given) for _ in variables), mesh, of.slots)
+            for variables, (of, _) in zip(drawn, programs)
+        ]
     taught: PyTree = ()
-    if teachers is not None and program.teacher is not None:
-        trees = zip(teachers.variables(), program.teacher.spec, strict=True)
+    if taught_by is not None and program.teacher is not None:
+        trees = zip(taught_by.variables(), program.teacher.spec, strict=True)
         taught = tuple(place(tree, mesh, spec) for tree, spec in trees)
-    memory = _memory(run, variables, example)
-    state = init_state(program, variables, config.replicas, terms=0, memory=memory)
-    terms = term_names(program, state, inputs(0), taught, images, labels)
-    state = with_sums(state, terms, mesh)
-    said = [*(g.network.note for g in run.groups)]
-    said.append(program.optimizer.unread(config.optimizer))
+    parts = []
+    for part, (of, steps_per_call), variables in zip(runs, programs, drawn):
+        replicas = part.config.replicas
+        coefficients = init_coefficients(
+            part.method, part.config.optimizer, replicas, mesh
+        )
+        inputs = _epoch_inputs(part, len(train.labels), of, coefficients)
+        memory = _memory(part, variables, example)
+        state = init_state(of, variables, replicas, terms=0, memory=memory)
+        terms = term_names(of, state, inputs(0), taught, images, labels)
+        state = with_sums(state, terms, mesh)
+        parts.append(Part(part, of, state, inputs, steps_per_call))
+    states = [part.state for part in parts]
+    whole = states[0] if runs[0] is run else gathered(states, program)
     session = Session(
+        parts=parts,
         program=program,
         images=images,
         labels=labels,
         feed=feed,
         held_out=held_out,
-        inputs=inputs,
         teacher=taught,
         start=begun,
         terms=terms,
-        state=state,
-        best=init_best(state, mesh),
+        best=init_best(whole, program.mesh),
         done=0,
         seconds=0.0,
         steps_per_epoch=steps_per_epoch,
-        steps_per_call=steps_per_call,
-        parameters=sum(p.size for p in jax.tree.leaves(state.params))
+        parameters=sum(p.size for p in jax.tree.leaves(whole.params))
         // config.replicas,
         identity=identity_of(run, dataset.fingerprint, teachers, start),
         checkpoints=None,
-        notes=tuple(dict.fromkeys(filter(None, said))),
+        notes=(),
     )
+
+    # Mapping and checkpoint ------------------------------------------------------
+    notes = [*(g.network.note for g in run.groups)]
+    notes.append(program.optimizer.unread(config.optimizer))
     if config.mapping == "tune" and feed is None and jax.process_count() == 1:
-        session.program, session.steps_per_call, note = tuned(session, run, program_of)
-        session.notes = (*session.notes, note)
+        for part in parts:
+            choice = tuned(session, part, program_of)
+            part.program, part.steps_per_call, note = choice
+            notes.append(note)
+        if runs[0] is run:
+            session.program = parts[0].program
     if directory is not None:
-        _restore(session, directory)
+        notes += _restore(session, directory)
+    session.notes = tuple(dict.fromkeys(filter(None, notes)))
     return session
 
 
@@ -220,17 +266,25 @@ def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
 
 
 def _start_weights(
-    run: Run, start: Trained, drawn: tuple[PyTree, ...]
-) -> tuple[tuple[PyTree, ...], tuple[PyTree, ...]]:
-    """`(params, model_state)` of another row, in the form of those that were drawn."""
+    run: Run, start: Trained, drawn: Sequence[tuple[PyTree, ...]]
+) -> tuple[tuple[PyTree, PyTree], Iterator[PyTree]]:
+    """`(params, model_state)` of another row on the host, and its variables by group.
 
-    def form(tree):
-        return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+    The latter in the form of those that were `drawn` for each part.
+    """
+    begun = fetch((start.params, start.model_state))
+    given, wanted = joined(*begun), [tree for part in drawn for tree in part]
 
-    params, state = fetch((start.params, start.model_state))
-    if form(joined(params, state)) != form(drawn):
-        raise ValueError(OTHER_NETWORKS.format(run.name, start.run.name))
-    return params, state
+    def form(tree, *lead):
+        return jax.tree.map(lambda x: (*lead, *x.shape[len(lead) :], x.dtype), tree)
+
+    for group, ours, theirs in zip(run.groups, wanted, given):
+        if form(theirs) != form(ours, run.config.replicas, group.size):
+            raise ValueError(OTHER_NETWORKS.format(run.name, start.run.name))
+    trees = zip(given, wanted)
+    return begun, (
+        jax.tree.map(lambda x, like: x.reshape(like.shape), *pair) for pair in trees
+    )
 
 
 def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTree:
@@ -247,21 +301,18 @@ def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTr
 
 def _epoch_inputs(run: Run, num_examples: int, program: Program, coefficients):
     config = run.config
-    sizes = tuple(g.size for g in run.groups) if program.independent else ()
-    drawn = NamedSharding(program.mesh, program.input_specs.order)
-    sampled = _keys(config.seeds, config.numbers, (), "sample")
-    ordered = _keys(config.seeds, config.numbers, sizes, "order")
-    order_of = _order_of(num_examples, config.sample, drawn)
-    augmenting = _keys(config.seeds, config.numbers, sizes, "augment")
-    augment_keys = spreader(drawn)(augmenting)
-    sample_keys: PyTree = ()
+    numbers = np.asarray(config.numbers)
+    replicas = NamedSharding(program.mesh, P(REPLICA))
+    ordered, sampled, augmenting = (
+        config.seeds.keys(factor, numbers) for factor in ("order", "sample", "augment")
+    )
+    order_of = _order_of(num_examples, config.sample, replicas)
+    members: PyTree = ()
     if run.method.member_sample != "shared":
-        sample_keys = spreader(NamedSharding(program.mesh, P(REPLICA)))(sampled)
+        members = member_keys(config.seeds, numbers, run.method.members)
+    augment_keys, members = spreader(replicas)((augmenting, members))
     return lambda epoch: ReplicaInputs(
-        order_of(ordered, sampled, np.int32(epoch)),
-        augment_keys,
-        coefficients,
-        sample_keys,
+        order_of(ordered, sampled, np.int32(epoch)), augment_keys, coefficients, members
     )
 
 
@@ -269,57 +320,48 @@ def _epoch_inputs(run: Run, num_examples: int, program: Program, coefficients):
 @functools.lru_cache(maxsize=8)
 def _order_of(num_examples, sample, sharding):
     def order_of(ordered, sampled, epoch):
-        drawn = draw_sample(sampled, num_examples, sample)
-        if not isinstance(ordered, tuple):
-            return epoch_order(ordered, drawn, epoch)
-        of_members = jax.vmap(epoch_order, (1, None, None), 1)
-        return tuple(of_members(group, drawn, epoch) for group in ordered)
+        return epoch_order(ordered, draw_sample(sampled, num_examples, sample), epoch)
 
     quick = compilation()
     return jax.jit(order_of, out_shardings=sharding, compiler_options=quick)
 
 
-def _keys(seeds, numbers, sizes, factor) -> Any:
-    """Keys `[R]`; with `sizes` of independent groups, `[R, S]` for each of them."""
-    if not sizes:
-        return seeds.keys(factor, np.asarray(numbers))
-    ends = np.cumsum(sizes)
-    members = [np.arange(end - size, end) for end, size in zip(ends, sizes)]
-    return tuple(seeds.keys(factor, np.asarray(numbers), part) for part in members)
-
-
-def _restore(session: Session, directory: Path) -> None:
+def _restore(session: Session, directory: Path) -> list[str]:
+    """Goes to the last checkpoint; returns a sentence about those that are damaged."""
     checkpoints = Checkpoints(directory / "checkpoints", identity=session.identity)
     session.checkpoints = checkpoints
     try:
-        restored = checkpoints.restore({"state": session.state, "best": session.best})
+        restored = checkpoints.restore({"state": session.states, "best": session.best})
     except BaseException:
         checkpoints.close()
         raise
     if restored is None:
-        return
-    session.state, session.best = restored.tree["state"], restored.tree["best"]
+        return []
+    session.best = restored.tree["best"]
+    for part, state in zip(session.parts, restored.tree["state"]):
+        part.state = state
     session.done = int(restored.meta["updates_done"])
     session.seconds = float(restored.meta["seconds"])
-    if restored.skipped:
-        session.notes = (
-            *session.notes,
-            f"{'; '.join(restored.skipped)}; going on from the checkpoint before, "
-            f"update {session.done}",
-        )
+    if not restored.skipped:
+        return []
+    return [
+        f"{'; '.join(restored.skipped)}; going on from the checkpoint before, "
+        f"update {session.done}"
+    ]
 
 
 def trained_of(
     run: Run,
     session: Session,
-    final: TrainState,
+    final: Sequence[TrainState],
     best: BestState,
     *,
     seconds: float,
     compile_seconds: float = 0.0,
 ) -> Trained:
-    """What came out of a training that is over; `final` is its last state."""
-    chosen: BestState | TrainState = best if run.config.weights == "best" else final
+    """What came out of a training that is over; `final` are its parts' last states."""
+    last = session.gathered(final)
+    chosen: BestState | TrainState = best if run.config.weights == "best" else last
     params, model_state = chosen.params, chosen.model_state
     if run.keep and session.start is not None:
         params, model_state = interpolate_weights(
@@ -329,10 +371,10 @@ def trained_of(
         run=run,
         params=params,
         model_state=model_state,
-        last=final,
+        last=last,
         best=best,
         program=session.program,
-        stopped=stopped_replicas(fetch(small_fields(final)), session.terms),
+        stopped=stopped_replicas(fetch(small_fields(last)), session.terms),
         seconds=seconds,
         compile_seconds=compile_seconds,
         parameters=session.parameters,
@@ -373,5 +415,5 @@ def restore(
             "finished"
         )
     return trained_of(
-        run, session, session.state, session.best, seconds=session.seconds
+        run, session, session.states, session.best, seconds=session.seconds
     )

@@ -120,25 +120,13 @@ class Coefficients:
 class ReplicaInputs:
     """Constants of a replica during one epoch; never donated."""
 
-    # This epoch's data order, [R, N] int32, and typed keys [R]; if members are
-    # independent, one of both for every group, [R, S, N] and [R, S].
-    order: Any
-    augment_key: Any
+    order: jax.Array  # this epoch's, [R, N] int32
+    augment_key: jax.Array  # typed keys [R]
     coefficients: Coefficients  # leaves [R]
-    sample_key: PyTree = ()  # [R], of the members' own samples; () if all share one
+    sample_key: PyTree = ()  # [R, M], of the members' own samples; () if all share one
     # Images [R, B, ...] and labels [R, B] of the next update if each replica is fed its
     # own; otherwise ().
-    batch: tuple = ()
-    member: PyTree = ()  # [R], the first member that a replica is; () if it is all
-
-    @classmethod
-    def specs(cls, drawn: Any) -> "ReplicaInputs":
-        """Placement of every field; `drawn` is that of order and augmentation keys.
-
-        Batches of replicas are put in by the step.
-        """
-        replicas: Any = P(REPLICA)
-        return cls(drawn, drawn, replicas, replicas)
+    batch: tuple = ()  # put in by the step
 
 
 def stopped_term(code: int, terms: tuple[str, ...]) -> str:
@@ -206,7 +194,6 @@ def init_variables(
     mesh,
     *,
     stream: int = 0,
-    independent: bool = False,
     input_scale: ArrayLike = 1.0,
     slots: P = P(REPLICA, MEMBER),
 ) -> tuple[PyTree, ...]:
@@ -227,13 +214,11 @@ def init_variables(
         None if np.all(scale == 1.0) else tuple(scale.tolist()),
         NamedSharding(mesh, slots),
     )
+    root = seeds.keys("init", np.asarray(replicas))  # [R]
     keys, first = [], 0
     for group in groups:
-        number = np.arange(first, first + group.size)
-        # An independent network has what it would have alone, in slot 0.
-        member, slot = (number, 0 * number) if independent else (0 * number, number)
-        root = seeds.keys("init", np.asarray(replicas), member)  # [R, S]
-        keys.append((root, np.full_like(slot, stream), slot))
+        slots_of = np.arange(first, first + group.size)
+        keys.append((root, np.uint32(stream), slots_of))
         first += group.size
     return draw(keys, given, example)
 
@@ -262,10 +247,11 @@ def _draw(groups, scale, sharding):
         return functools.partial(StartingFrom(group.network.init, {}), weights=weights)
 
     def draw(keys, given, example):
-        fold = jax.vmap(jax.vmap(jax.random.fold_in), (0, None))
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
         variables = []
         for group, weights, (root, stream, slots) in zip(groups, given, keys):
-            keys = fold(fold(root, stream), slots)
+            root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
+            keys = fold(root, slots)  # [R, S]
             init = jax.vmap(jax.vmap(one(group, weights), (0, None)), (0, None))
             drawn = init(keys, example)
             if scale is not None and not group.gate:
@@ -416,6 +402,61 @@ def _changes(found: PyTree, wanted: PyTree) -> str:
                 f"{where} is {new.dtype}{[*new.shape]}, not {old.dtype}{[*old.shape]}"
             )
     return ""
+
+
+def gathered(states: Sequence[TrainState], ensemble: "Program") -> TrainState:
+    """The state of an ensemble whose networks were trained as replicas.
+
+    There is one for every group, with leaves `[R x S, 1, ...]` that become
+    `[R, S, ...]`. A replica stops when its first network does; the others go on.
+    """
+    sizes = tuple(group.size for group in ensemble.groups)
+    return _gatherer(sizes, ensemble.mesh, ensemble.slots)(tuple(states))
+
+
+@functools.lru_cache(maxsize=8)
+def _gatherer(sizes: tuple[int, ...], mesh, slots: P):
+    def gather(states):
+        def every(name):
+            """One field of all networks of a replica, `[R, networks, ...]`."""
+            fields = [getattr(state, name) for state in states]
+            rows = [x.reshape(-1, n, *x.shape[1:]) for x, n in zip(fields, sizes)]
+            return jnp.concatenate(rows, axis=1)
+
+        def networks(trees):
+            return tuple(
+                jax.tree.map(lambda x, n=size: x.reshape(-1, n, *x.shape[2:]), tree)
+                for (tree,), size in zip(trees, sizes)
+            )
+
+        def of_first(name):
+            return jnp.take_along_axis(every(name), first, axis=1)[:, 0]
+
+        stops = every("stopped_step")
+        stops = jnp.where(stops < 0, jnp.iinfo(jnp.int32).max, stops)
+        first = jnp.argmin(stops, axis=1)[:, None]
+        trees = ("params", "model_state", "opt_state")
+        ema: PyTree = ()
+        if isinstance(states[0].ema, Weights):
+            averages = [state.ema for state in states]
+            ema = Weights(
+                networks([average.params for average in averages]),
+                networks([average.model_state for average in averages]),
+            )
+        return TrainState(
+            step=jnp.min(every("step"), axis=1),
+            **{name: networks([getattr(s, name) for s in states]) for name in trees},
+            alive=jnp.all(every("alive"), axis=1),
+            stopped_step=of_first("stopped_step"),
+            stopped_term=of_first("stopped_term"),
+            sums=jnp.sum(every("sums"), axis=1),
+            updates=jnp.min(every("updates"), axis=1),
+            ema=ema,
+        )
+
+    specs = TrainState.specs(slots)
+    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+    return jax.jit(gather, out_shardings=shardings)
 
 
 def with_sums(state: TrainState, terms: Sequence[str], mesh) -> TrainState:

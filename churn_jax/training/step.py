@@ -61,11 +61,7 @@ def sample_weights(inputs: Any, examples: jax.Array) -> jax.Array | None:
     """`Batch.member_weights` of the training set's `examples [b]`."""
     method = inputs.coefficients.method
     return member_weights(
-        method.member_sample,
-        inputs.sample_key,
-        method.members,
-        examples,
-        method.member_share,
+        method.member_sample, inputs.sample_key, examples, method.member_share
     )
 
 
@@ -82,10 +78,6 @@ def _batch(
         images = jnp.take(images, rows, axis=0, mode="clip")
         images = shaped_examples(images, program.example_shape)
         labels = jnp.take(labels, rows, axis=0, mode="clip")
-    weights = sample_weights(inputs, rows)
-    if program.single and weights is not None:  # of the ensemble's members its own
-        heads = program.groups[0].network.heads
-        weights = jax.lax.dynamic_slice_in_dim(weights, inputs.member, heads)
     if program.augmentation is not None:
         images = augment(images, draws.examples, program.augmentation)
     return Batch(
@@ -94,7 +86,7 @@ def _batch(
         jnp.ones(share, jnp.float32),
         draws.examples,
         DATA,
-        weights,
+        sample_weights(inputs, rows),
         state.memory,
         pixel_mean=program.mean,
         pixel_std=program.std,

@@ -34,10 +34,8 @@ class Choice(NamedTuple):
     note: str
 
 
-def tuned(
-    session, run: Run, program_of: Callable[[Run], tuple[Program, int]]
-) -> Choice:
-    """The fastest way to train a session's replicas on its devices.
+def tuned(session, part, program_of: Callable[[Run], tuple[Program, int]]) -> Choice:
+    """The fastest way to train a part of a session on its devices.
 
     Copies of the state are trained on the session's data, so nothing that is trained
     depends on what is measured. The result is kept in this process, and in
@@ -46,10 +44,11 @@ def tuned(
     way so far.
 
     Args:
-        session: a `Session` with the program of `auto`.
-        run: what is trained.
+        session: a `Session`.
+        part: one of its parts, with the program of `auto`.
         program_of: makes the program of a run, and its updates per dispatch.
     """
+    run = part.run
     networks = run.config.replicas * sum(group.size for group in run.groups)
     updates = session.steps_per_epoch * run.config.epochs
     longest = run.config.steps_per_call or min(session.steps_per_epoch, LONGEST_CALL)
@@ -59,7 +58,7 @@ def tuned(
         program, chosen = program_of(dataclasses.replace(run, config=config))
         return Choice(program, steps_per_call or chosen, "")
 
-    key = _key(session, run)
+    key = _key(session, part)
     known = _measured.get(key) or _read().get(key)
     if known is not None:
         found = choice(*known)
@@ -77,7 +76,7 @@ def tuned(
             if seconds and spent > updates * min(seconds.values()):
                 break
             if found not in seconds:
-                seconds[found] = _seconds_per_update(session, found, run)
+                seconds[found] = _seconds_per_update(session, part, found)
                 asked[found] = [mapping, found.steps_per_call]
     best = min(seconds, key=lambda found: seconds[found])
     _measured[key] = asked[best]
@@ -92,31 +91,31 @@ def _name(choice: Choice) -> str:
     return f"{choice.program.mapping} ({updates})"
 
 
-def _arguments(session, program: Program, run: Run) -> list[list[Any]]:
+def _arguments(session, part, program: Program) -> list[list[Any]]:
     """State, inputs and teachers of every call that an update of all replicas takes."""
-    chunks = chunk_count(program, run.config.replicas)
+    chunks = chunk_count(program, part.run.config.replicas)
     taught: list[Any] = [()] * chunks
     if program.teacher is not None:
         taught = split(session.teacher, chunks)
-    state = jax.tree.map(jnp.copy, session.state)  # a step reuses its memory
-    parts = split(state, chunks), split(session.inputs(0), chunks), taught
-    return [list(part) for part in zip(*parts)]
+    state = jax.tree.map(jnp.copy, part.state)  # a step reuses its memory
+    calls = zip(split(state, chunks), split(part.inputs(0), chunks), taught)
+    return [list(call) for call in calls]
 
 
-def _seconds_per_update(session, choice: Choice, run: Run) -> float:
+def _seconds_per_update(session, part, choice: Choice) -> float:
     """How long an update of all replicas takes once it has been compiled."""
     program, most, _ = choice
     step = make_step(program, steps_per_call=None if most > 1 else 1)
-    data, calls = (session.images, session.labels), _arguments(session, program, run)
+    data, calls = (session.images, session.labels), _arguments(session, part, program)
 
     def advance(updates: int) -> float:
         counts: list[tuple] = [()] * updates
         if most > 1:
             counts = [(replicate(np.int32(updates), program.mesh),)]
         start = time.perf_counter()
-        for part in calls:
+        for call in calls:
             for count in counts:
-                part[0] = step(*part, *data, *count)
+                call[0] = step(*call, *data, *count)
         jax.block_until_ready(calls)
         return (time.perf_counter() - start) / updates
 
@@ -126,12 +125,12 @@ def _seconds_per_update(session, choice: Choice, run: Run) -> float:
     return min(advance(updates) for _ in range(3))
 
 
-def _key(session, run: Run) -> str:
+def _key(session, part) -> str:
     """What the times depend on: device, version, and the step of `auto`."""
-    program = session.program
+    program, run = part.program, part.run
     step = make_step(program, steps_per_call=1)
-    part = _arguments(session, program, run)[0]
-    traced = str(step.trace(*part, session.images, session.labels).jaxpr)
+    call = _arguments(session, part, program)[0]
+    traced = str(step.trace(*call, session.images, session.labels).jaxpr)
     traced = re.sub(r"0x[0-9a-f]+", "", traced)  # addresses
     device = program.mesh.devices.flat[0].device_kind
     names = ", ".join(f"{group.size} x {group.network.name}" for group in run.groups)

@@ -443,7 +443,7 @@ def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts()
     ((_, momentum, _),) = stepper.advance(1).opt_state
 
     data = tiny.dataset().train
-    rows = np.asarray(stepper.session.inputs(0).order)[0, : tiny.BATCH]
+    rows = np.asarray(stepper.session.parts[0].inputs(0).order)[0, : tiny.BATCH]
     x = (data.images[rows].reshape(tiny.BATCH, -1) / 255 - 0.5) / 0.25
     # Outputs of the loop over members are those of the parts, one after the other.
     logits = reference.batch_ensemble(params["head"], x, np.matmul)

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from churn_jax.configuration.training import MeshShape
-from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
+from churn_jax.methods import Codistillation, EnsembleDistillation
 from churn_jax.planning.hlo import find_collectives
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.replicas import make_step
@@ -17,7 +17,6 @@ from tests.training import tiny
 METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
     "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
-    "plain ensemble": ERM(members=2, deploy="mean_probs"),
     "stale twins": Codistillation(
         beta=0.3, update="independent", refresh_steps=2, member_sample="bootstrap"
     ),
@@ -37,13 +36,13 @@ def step_of(name):
         taught_by=taught_by,
     )
     arguments = (
-        session.state,
-        session.inputs(0),
+        session.parts[0].state,
+        session.parts[0].inputs(0),
         session.teacher,
         session.images,
         session.labels,
     )
-    compiled = make_step(session.program).lower(*arguments).compile()
+    compiled = make_step(session.parts[0].program).lower(*arguments).compile()
     found = find_collectives(compiled.as_text(), session.program.mesh)
     return session, compiled, found
 
@@ -68,9 +67,7 @@ def test_only_logits_and_scalars_move_between_members(name):
     scalars = local_replicas * MEMBERS * 4  # a number of every network
     moved = [c for c in step_of(name)[2] if MEMBER in c.axes]
     gathered = [c for c in moved if c.kind == "all-gather"]
-    # The networks of a plain ensemble see batches of their own and share no logits.
-    wanted = set() if name == "plain ensemble" else {logits}
-    assert {part for c in gathered for part in c.parts} == wanted
+    assert {part for c in gathered for part in c.parts} == {logits}
     others = [c for c in moved if c.kind != "all-gather"]
     assert {c.kind for c in others} <= {"all-reduce"}
     assert all(part <= scalars for c in others for part in c.parts)
@@ -83,7 +80,7 @@ def test_data_shards_only_reduce():
     session = step_of("co-distilled pair")[0]
     kinds = {c.kind for c in found if DATA in c.axes}
     assert kinds == {"all-reduce"}
-    largest = max(x.nbytes for x in jax.tree.leaves(session.state.params))
+    largest = max(x.nbytes for x in jax.tree.leaves(session.parts[0].state.params))
     # A device holds a quarter of the networks; no activation is as small as that.
     assert max(p for c in found if DATA in c.axes for p in c.parts) <= largest // 4
 
@@ -94,5 +91,7 @@ def test_the_state_is_updated_in_place():
     """Donated: every byte of the new state reuses one of the old state."""
     session, compiled, _ = step_of("co-distilled pair")
     memory = compiled.memory_analysis()
-    shards = [x.addressable_shards[0].data for x in jax.tree.leaves(session.state)]
+    shards = [
+        x.addressable_shards[0].data for x in jax.tree.leaves(session.parts[0].state)
+    ]
     assert memory.alias_size_in_bytes == sum(x.nbytes for x in shards)

@@ -50,11 +50,17 @@ def test_the_arguments_are_those_of_a_session_of_the_study(name):
         mean=inputs.mean,
         std=inputs.std,
     )
-    real = (session.state, session.inputs(0), (), session.images, session.labels)
+    real = (
+        session.parts[0].state,
+        session.parts[0].inputs(0),
+        (),
+        session.images,
+        session.labels,
+    )
     assert form(step.arguments) == form(real)
     leaves = jax.tree.leaves(step.arguments)  # none of them is allocated
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
-    assert step.updates == session.steps_per_call
+    assert step.updates == session.parts[0].steps_per_call
     assert step.program.mapping == session.program.mapping
 
 

@@ -94,7 +94,7 @@ def test_both_sets_of_weights_have_a_name(trained):
 @pytest.mark.slow
 def test_without_an_average_there_is_none_to_ask_for(trained):
     result, digits, _ = trained
-    plain = tiny.session_of(tiny.make_run(ERM(), network=tiny.LINEAR)).state
+    plain = tiny.session_of(tiny.make_run(ERM(), network=tiny.LINEAR)).parts[0].state
     assert plain.ema == () and plain.peers == () and result.last.peers == ()
     without = dataclasses.replace(result, last=plain)
     with pytest.raises(ValueError, match="ema_decay 0, so it has no averaged weights"):

@@ -115,7 +115,7 @@ def test_the_state_is_donated(mapped):
     before = jax.tree.leaves(stepper.states[0])
     epoch(stepper, 0)
     assert all(leaf.is_deleted() for leaf in before)
-    kept = jax.tree.leaves((stepper.session.inputs(0), *stepper.data))
+    kept = jax.tree.leaves((stepper.session.parts[0].inputs(0), *stepper.data))
     assert not any(leaf.is_deleted() for leaf in kept)
 
 

@@ -141,7 +141,7 @@ def test_replicas_over_cores_have_the_bits_of_replicas_one_by_one(name):
 
 
 def way_of(session):
-    return session.program.mapping, session.steps_per_call
+    return session.program.mapping, session.parts[0].steps_per_call
 
 
 def test_tune_takes_the_fastest_way_and_remembers_it(monkeypatch, tmp_path):
@@ -152,7 +152,7 @@ def test_tune_takes_the_fastest_way_and_remembers_it(monkeypatch, tmp_path):
     seconds |= {("vmap", 1): 5, ("vmap", 4): 6}
     timed = []
 
-    def time(session, choice, run):
+    def time(session, part, choice):
         timed.append((choice.program.mapping, choice.steps_per_call))
         return seconds[timed[-1]]
 

@@ -140,7 +140,7 @@ def test_fast_weights_and_members_biases_are_not_scaled():
 def test_a_method_scales_the_inputs_of_its_replicas():
     scale = np.float32([1.0, 0.0])
     run = tiny.make_run(ERM(input_scale=scale), network=MLP, replicas=2)
-    state = jax.device_get(tiny.session_of(run).state)
+    state = jax.device_get(tiny.session_of(run).parts[0].state)
     kernel = state.params[0]["dense1"]["kernel"]
     assert np.any(kernel[0]) and not np.any(kernel[1])
 

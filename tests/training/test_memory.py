@@ -78,7 +78,9 @@ def test_every_update_is_given_what_the_last_one_left():
     for t, state in enumerate(states):
         np.testing.assert_allclose(state.memory["frequency"], expected, atol=1e-6)
         assert state.memory["updates"].tolist() == [t, t]
-        order = np.asarray(stepper.session.inputs(t // tiny.STEPS_PER_EPOCH).order)
+        order = np.asarray(
+            stepper.session.parts[0].inputs(t // tiny.STEPS_PER_EPOCH).order
+        )
         start = t % tiny.STEPS_PER_EPOCH * tiny.BATCH
         rows = labels[order[:, start : start + tiny.BATCH]]
         now = np.stack([np.mean(rows == c, axis=1) for c in range(tiny.CLASSES)], 1)
@@ -140,7 +142,7 @@ def test_what_is_not_finite_stops_the_replica_by_name(culprit, name):
 )
 def test_a_memory_of_another_form_is_refused(spoil, message):
     session, state = history("mesh")[0].session, history("mesh")[1][0]
-    inputs = session.inputs(0)
+    inputs = session.parts[0].inputs(0)
     method = dataclasses.replace(inputs.coefficients.method, spoil=spoil)
     coefficients = dataclasses.replace(inputs.coefficients, method=method)
     inputs = dataclasses.replace(inputs, coefficients=coefficients)

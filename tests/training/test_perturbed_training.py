@@ -73,8 +73,8 @@ def test_the_direction_costs_one_image_between_members():
     """The drawn teacher's gradient; all else that members exchange is logits."""
     run = tiny.make_run(ODS, network=STUDENT, mesh=MeshShape(2, 2, 2), replicas=4)
     session = tiny.session_of(run, taught_by=teacher())
-    arguments = (session.state, session.inputs(0), session.teacher)
-    step = make_step(session.program)
+    arguments = (session.parts[0].state, session.parts[0].inputs(0), session.teacher)
+    step = make_step(session.parts[0].program)
     compiled = step.lower(*arguments, session.images, session.labels).compile()
     found = find_collectives(compiled.as_text(), session.program.mesh)
     assert {c.axes for c in found} == {(MEMBER,), (DATA,)}

@@ -17,17 +17,18 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
 from churn_jax.planning.hlo import find_collectives
 from churn_jax.training import seeds as drawing
-from churn_jax.training.partition import DATA, MEMBER
+from churn_jax.training.loop import train
+from churn_jax.training.partition import DATA
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.seeds import draw_sample, epoch_order
+from churn_jax.training.seeds import draw_sample, epoch_order, member_keys
 from churn_jax.training.step import draw
 from tests.training import tiny
 
 ONE = MeshShape()
 LEVELS = ("fixed", "varied")
 PAIR = Codistillation(beta=0.3, alpha=0.1)
-member_counts = jax.jit(drawing.member_counts, static_argnums=1)
-member_subsets = jax.jit(drawing.member_subsets, static_argnums=1)
+member_counts = jax.jit(drawing.member_counts)
+member_subsets = jax.jit(drawing.member_subsets)
 
 
 @struct.dataclass
@@ -64,15 +65,15 @@ def test_a_factor_changes_exactly_what_it_names(factor):
     )
     session = tiny.session_of(run)
     for epoch in (0, 1):
-        inputs = session.inputs(epoch)
+        inputs = session.parts[0].inputs(epoch)
         seen = {
-            "init": session.state.params[0]["kernel"],
+            "init": session.parts[0].state.params[0]["kernel"],
             "order": inputs.order,
             "augment": jax.random.key_data(inputs.augment_key),
         }
         varied = [name for name, value in seen.items() if varies(np.asarray(value))]
         assert varied == [factor]
-    epochs = [np.asarray(session.inputs(e).order)[0] for e in (0, 1)]
+    epochs = [np.asarray(session.parts[0].inputs(e).order)[0] for e in (0, 1)]
     assert not np.array_equal(*epochs)
     assert np.array_equal(np.sort(epochs[0]), np.arange(tiny.EXAMPLES))
 
@@ -122,7 +123,7 @@ def test_replica_3_alone_is_replica_3_among_several():
 
 
 def ensemble(shape=ONE, mapping="loop", method=ERM(members=4), **options):
-    """Two replicas of four independent networks, in two groups."""
+    """Two replicas of four independent networks."""
     run = tiny.make_run(
         method,
         network=tiny.LINEAR,
@@ -133,8 +134,7 @@ def ensemble(shape=ONE, mapping="loop", method=ERM(members=4), **options):
         ema_decay=0.9,
         **options,
     )
-    half = Group(tiny.LINEAR, 2)
-    return tiny.stepper(dataclasses.replace(run, groups=(half, half)))
+    return tiny.stepper(run)
 
 
 @pytest.mark.slow
@@ -168,43 +168,58 @@ def test_a_network_of_an_ensemble_is_what_it_is_alone(
     )
     alone = tiny.stepper(single).advance(6)
     for field in ("params", "opt_state", "ema"):
-        ours, theirs = getattr(state, field), getattr(alone, field)
-        halves = [ours.params, theirs.params] if field == "ema" else [ours, theirs]
-        first, second, one = *halves[0], *halves[1]
-        both = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), first, second)
-        flat = jax.tree.map(lambda x: x.reshape(8, 1, *x.shape[2:]), both)
-        if field == "ema":  # is fused otherwise
-            assert tiny.largest_difference(flat, one) < 1e-6
-        else:
-            assert tiny.bitwise_equal(flat, one), field
+        ours = jax.tree.map(
+            lambda x: x.reshape(8, 1, *x.shape[2:]), getattr(state, field)
+        )
+        assert tiny.bitwise_equal(ours, getattr(alone, field)), field
     np.testing.assert_allclose(
         state.sums, alone.sums.reshape(2, 4, -1).sum(1), rtol=1e-6
     )
     assert state.step.tolist() == [6, 6] and state.alive.all()
 
 
+def test_networks_of_several_kinds_are_what_they_are_alone():
+    """Kinds train one after another and predict together."""
+    run = tiny.make_run(ERM(members=3), network=tiny.LINEAR, replicas=2)
+    groups = (Group(tiny.LINEAR, 2), Group(tiny.SMALL, 1))
+    mixed = dataclasses.replace(run, groups=groups)
+    trained = train(mixed, tiny.dataset(), show_progress=False)
+    kinds = {0: (tiny.LINEAR, (0, 1)), 1: (tiny.SMALL, (2,))}
+    for group, (network, members) in kinds.items():
+        numbers = tuple(r + 65536 * m for r in range(2) for m in members)
+        single = tiny.make_run(
+            ERM(), network=network, replicas=len(numbers), seed_numbers=numbers
+        )
+        alone = train(single, tiny.dataset(), show_progress=False).params[0]
+        ours = jax.tree.map(
+            lambda x: x.reshape(-1, 1, *x.shape[2:]), trained.params[group]
+        )
+        assert tiny.bitwise_equal(ours, alone)
+    images = tiny.dataset().test.images
+    assert trained.predict(images, every_member=True).shape[:2] == (2, 3)
+
+
 @pytest.mark.slow
-def test_between_networks_of_an_ensemble_only_counters_move(fully_optimized):
+def test_between_networks_of_an_ensemble_nothing_moves(fully_optimized):
     stepper = ensemble(MeshShape(2, 2, 2), "vmap")
     arguments = (*stepper.states, *stepper.inputs(0), (), *stepper.data)
     compiled = stepper.step.lower(*arguments).compile()
-    found = find_collectives(compiled.as_text(), stepper.session.program.mesh)
-    assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
-    # Step, updates, what stopped when, and the sums of loss and term.
-    assert sum(c.bytes for c in found if c.axes == (MEMBER,)) == 4 * 4 + 2 * 4
+    mesh = stepper.session.parts[0].program.mesh
+    found = find_collectives(compiled.as_text(), mesh)
+    assert {c.axes for c in found} == {(DATA,)}
 
 
 def test_networks_of_an_ensemble_share_what_they_are_told_to_share():
     """Of a fixed factor each network has a draw, the same in all replicas."""
     fixed = Seeds(3, init="fixed", order="fixed")
     session = ensemble(seeds=fixed).session
-    order = np.concatenate([np.asarray(o) for o in session.inputs(0).order], axis=1)
-    kernels = np.concatenate([p["kernel"] for p in session.state.params], axis=1)
-    for drawn in (order, kernels):
+    (part,) = session.parts
+    order = np.asarray(part.inputs(0).order).reshape(2, 4, -1)
+    for drawn in (order, np.asarray(part.state.params[0]["kernel"]).reshape(2, 4, -1)):
         assert np.array_equal(drawn[0], drawn[1])
         assert len({row.tobytes() for row in drawn[0]}) == 4
     shared = ensemble(seeds=dataclasses.replace(fixed, members="shared"))
-    assert shared.session.inputs(0).order.shape == (2, tiny.EXAMPLES)
+    assert shared.session.parts[0].inputs(0).order.shape == (2, tiny.EXAMPLES)
 
 
 def test_each_network_of_a_bag_has_its_own_counts():
@@ -213,12 +228,13 @@ def test_each_network_of_a_bag_has_its_own_counts():
     stepper = ensemble(
         method=bagged, optimizer=plain, augmentation=Augmentation(), mapping="vmap"
     )
-    inputs, images = stepper.session.inputs(0), tiny.dataset().train.images
+    inputs, images = stepper.session.parts[0].inputs(0), tiny.dataset().train.images
     start = stepper.now()
     state = stepper.advance(1)
-    for group, slot in ((0, 1), (1, 0)):
-        rows = np.asarray(inputs.order[group])[1, slot, : tiny.BATCH]
-        counts = member_counts(inputs.sample_key[1], 4, rows)[2 * group + slot]
+    keys = member_keys(stepper.run.config.seeds, (0, 1), 4)
+    for slot in (1, 2):
+        rows = np.asarray(inputs.order)[4 + slot, : tiny.BATCH]
+        counts = member_counts(keys[1], rows)[slot]
         pixels = ((images[rows] / 255.0 - 0.5) / 0.25).reshape(tiny.BATCH, -1)
 
         def loss(kernel, pixels=pixels, counts=counts, rows=rows):
@@ -226,10 +242,10 @@ def test_each_network_of_a_bag_has_its_own_counts():
             each = -jax.nn.log_softmax(pixels @ kernel)[np.arange(len(rows)), labels]
             return (counts * each).mean()
 
-        before = start.params[group]["kernel"][1, slot]
+        before = start.params[0]["kernel"][1, slot]
         expected = before - 0.1 * jax.grad(loss)(before)
         np.testing.assert_allclose(
-            state.params[group]["kernel"][1, slot], expected, rtol=1e-4, atol=1e-6
+            state.params[0]["kernel"][1, slot], expected, rtol=1e-4, atol=1e-6
         )
 
 
@@ -330,15 +346,15 @@ def test_a_bootstrap_draws_with_replacement_and_every_epoch_from_the_same_sample
 def test_the_sample_is_a_factor_of_its_own(level):
     seeds = Seeds(3, order="fixed", sample=level)
     run = tiny.make_run(ERM(), network=tiny.LINEAR, seeds=seeds, sample="bootstrap")
-    inputs = tiny.session_of(run).inputs(0)
+    inputs = tiny.session_of(run).parts[0].inputs(0)
     assert varies(np.sort(np.asarray(inputs.order))) == (level == "varied")
 
 
 def _counts(level, members=2, examples=20_000, base=3):
     """`[R = 3, M, N]`."""
-    keys = Seeds(base, sample=level).keys("sample", np.arange(3))
+    keys = member_keys(Seeds(base, sample=level), range(3), members)
     rows = np.arange(examples)
-    return np.asarray(jax.vmap(lambda k: member_counts(k, members, rows))(keys))
+    return np.asarray(jax.vmap(lambda own: member_counts(own, rows))(keys))
 
 
 def test_member_counts_are_independent_poisson_draws():
@@ -360,10 +376,10 @@ def test_member_counts_are_independent_poisson_draws():
 
 
 def test_member_counts_depend_on_seed_member_and_example_alone():
-    key = Seeds(3).keys("sample", [0])[0]
-    whole = np.asarray(member_counts(key, 3, np.arange(100)))
+    (keys,) = member_keys(Seeds(3), [0], 3)
+    whole = np.asarray(member_counts(keys, np.arange(100)))
     rows = np.array([70, 3, 3, 99])
-    np.testing.assert_array_equal(member_counts(key, 2, rows), whole[:2, rows])
+    np.testing.assert_array_equal(member_counts(keys[:2], rows), whole[:2, rows])
     fixed, varied = _counts("fixed", examples=100), _counts("varied", examples=100)
     assert not varies(fixed) and varies(varied)
     assert varies(fixed[0])  # the members of a run differ even then
@@ -372,9 +388,9 @@ def test_member_counts_depend_on_seed_member_and_example_alone():
 
 def test_members_shares_are_random_and_independent():
     share, n = 0.3, 20_000
-    keys = Seeds(3, sample="varied").keys("sample", np.arange(2))
+    keys = member_keys(Seeds(3, sample="varied"), range(2), 2)
     rows = np.arange(n)
-    weights = np.stack([member_subsets(key, 2, rows, share) for key in keys])
+    weights = np.stack([member_subsets(own, rows, share) for own in keys])
     assert set(np.unique(weights)) == {np.float32(0), np.float32(1 / share)}
     held = (weights > 0).reshape(4, n)
     within = 4 * (0.25 / n) ** 0.5
@@ -386,9 +402,9 @@ def test_members_shares_are_random_and_independent():
             np.testing.assert_allclose(common, share**2, atol=within)
     some = np.array([70, 3, 3, 99])
     np.testing.assert_array_equal(
-        member_subsets(keys[0], 1, some, share), weights[0, :1, some].T
+        member_subsets(keys[0, :1], some, share), weights[0, :1, some].T
     )
-    assert np.all(np.asarray(member_subsets(keys[0], 2, rows, 1.0)) == 1)
+    assert np.all(np.asarray(member_subsets(keys[0], rows, 1.0)) == 1)
 
 
 def test_a_share_is_a_share():
@@ -428,10 +444,10 @@ def test_the_step_weighs_the_same_sample_in_every_epoch(sample):
     second = stepper.advance(tiny.STEPS_PER_EPOCH).sums[:, columns] - first
     # Another order of the sums, and a difference of two.
     np.testing.assert_allclose(second, first, rtol=1e-4)
-    keys = run.config.seeds.keys("sample", run.config.numbers)
+    keys = member_keys(run.config.seeds, run.config.numbers, 2)
     rows = np.arange(tiny.EXAMPLES)
     weigh = member_counts if sample == "bootstrap" else member_subsets
-    weights = jax.vmap(lambda key: weigh(key, 2, rows, *share.values()))(keys)
+    weights = jax.vmap(lambda own: weigh(own, rows, *share.values()))(keys)
     powers = np.float32(1.7) ** tiny.dataset().train.labels
     expected = np.sum(np.asarray(weights) * powers, axis=-1)
     np.testing.assert_allclose(first, expected, rtol=1e-5)

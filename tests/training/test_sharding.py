@@ -73,7 +73,8 @@ def outcome(name, shape):
     with tiny.compilations() as names:
         third = stepper.advance(2)
     assert not [name for name in names if "steps" in name]
-    state, program = stepper.states[0], stepper.session.program
+    (joined,) = stepper.states
+    state, program = stepper.session.gathered([joined]), stepper.session.program
     logits = predict_split(
         make_predict(program, method),
         [(state.params, state.model_state)],
@@ -128,11 +129,12 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
     method, r = METHODS[name], 1
     one = outcome(name, (1, 1, 1))
     config, session = one.stepper.run.config, one.stepper.session
-    data, inputs = tiny.dataset().train, session.inputs(0)
-    # The batches of a replica: one for both networks, or one for each.
+    data, inputs = tiny.dataset().train, session.parts[0].inputs(0)
+    # The batches of a replica: one for both networks, or one for each of an ensemble.
     batches = [([0, 1], inputs.order, inputs.augment_key)]
-    if session.program.independent:
-        (order,), (key,) = inputs.order, inputs.augment_key
+    if method.is_independent:
+        order, key = inputs.order.reshape(-1, 2, tiny.EXAMPLES), inputs.augment_key
+        key = key.reshape(-1, 2)
         batches = [([m], order[:, m], key[:, m]) for m in range(2)]
     taught = jax.tree.map(np.asarray, session.teacher)
 
@@ -159,7 +161,7 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
         raw, labels = data.images[rows], jnp.asarray(data.labels[rows])
         counts = None
         if method.member_sample == "bootstrap":
-            counts = member_counts(inputs.sample_key[r], 2, jnp.asarray(rows))
+            counts = member_counts(inputs.sample_key[r], jnp.asarray(rows))
         step_key = jax.random.fold_in(augment_key[r], 0)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         keys = fold(jax.random.fold_in(step_key, 0), jnp.arange(tiny.BATCH))

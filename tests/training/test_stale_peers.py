@@ -73,7 +73,7 @@ def test_an_update_follows_the_copies():
     pixels = (part.images / np.float32(255) - np.float32(0.5)) / np.float32(0.25)
     column = 1 + stepper.session.terms.index("skl")
     for t in range(UPDATES):
-        inputs = stepper.session.inputs(t // tiny.STEPS_PER_EPOCH)
+        inputs = stepper.session.parts[0].inputs(t // tiny.STEPS_PER_EPOCH)
         start = t % tiny.STEPS_PER_EPOCH * tiny.BATCH
         for r in range(2):
             rows = np.asarray(inputs.order)[r, start : start + tiny.BATCH]

@@ -26,7 +26,7 @@ from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
 from churn_jax.training.partition import fetch, join, split
 from churn_jax.training.replicas import make_step
-from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.run import Run
 from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState, init_variables
 
@@ -212,7 +212,7 @@ class Stepper:
     run: Run
     session: Session
     step: Any
-    states: list[TrainState]
+    states: list[TrainState]  # chunks of replicas
     teachers: list[Any]
 
     @property
@@ -220,7 +220,7 @@ class Stepper:
         return self.session.images, self.session.labels
 
     def inputs(self, epoch: int):
-        return split(self.session.inputs(epoch), len(self.states))
+        return split(self.session.parts[0].inputs(epoch), len(self.states))
 
     def advance(self, steps: int) -> TrainState:
         """Takes so many steps; returns the state on the host."""
@@ -234,16 +234,19 @@ class Stepper:
         return self.now()
 
     def now(self) -> TrainState:
-        return fetch(join(self.states))
+        """The state as that of the run."""
+        return fetch(self.session.gathered([join(self.states)]))
 
 
 def stepper(run: Run, *, taught_by=None, donate: bool = True) -> Stepper:
     """Sets a run up; equal programs share the compiled step."""
     session = session_of(run, taught_by=taught_by)
-    chunks = chunk_count(session.program, run.config.replicas)
-    teachers = split(session.teacher, chunks) if taught_by else [()] * chunks
-    step = make_step(session.program, donate=donate)
-    return Stepper(run, session, step, split(session.state, chunks), teachers)
+    (part,) = session.parts
+    teachers = [()] * part.chunks
+    if session.program.teacher is not None:
+        teachers = split(session.teacher, part.chunks)
+    step = make_step(part.program, donate=donate)
+    return Stepper(run, session, step, split(part.state, part.chunks), teachers)
 
 
 def weights(state: TrainState):

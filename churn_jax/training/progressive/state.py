@@ -20,6 +20,7 @@ from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, make_mesh, spreader
 from churn_jax.training.program import Program
 from churn_jax.training.progressive.config import StreamRun
+from churn_jax.training.seeds import member_keys
 from churn_jax.training.state import (
     Coefficients,
     TrainState,
@@ -106,7 +107,7 @@ class StreamInputs:
 
     order_key: jax.Array  # of the order inside a window
     augment_key: jax.Array  # of what methods draw
-    sample_key: jax.Array  # of the members' own samples
+    sample_key: jax.Array  # [R, M], of the members' own samples
     # All three of replica number 0, for the warm start.
     warm_keys: tuple[jax.Array, jax.Array, jax.Array]
     coefficients: Coefficients
@@ -162,10 +163,12 @@ def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
         run.method, run.config.optimizer, run.config.replicas, program.mesh
     )
 
-    factors = ("order", "augment", "sample")
     own, warm = spreader(NamedSharding(program.mesh, P(REPLICA)))(
         [
-            tuple(seeds.keys(factor, of) for factor in factors)
+            (
+                *(seeds.keys(factor, of) for factor in ("order", "augment")),
+                member_keys(seeds, of, run.method.members),
+            )
             for of in (numbers, np.zeros_like(numbers))
         ]
     )
