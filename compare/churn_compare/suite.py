@@ -11,7 +11,7 @@ import numpy as np
 
 from churn_compare.array_files import ArrayFileError
 from churn_compare.comparison import compare
-from churn_compare.display import CompareResult, Display
+from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import Gate, GateError, closest, gates_of, read_toml
@@ -22,11 +22,10 @@ from churn_compare.number_text import (
     remark,
     with_range,
 )
-from churn_compare.outcomes import OutcomesResult, compare_outcomes
-from churn_compare.outcomes.compare import judge_measures
-from churn_compare.outcomes.reading import has_outcomes
+from churn_compare.outcome_comparison import compare_outcomes, judge_measures
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.contents import ENDINGS
+from churn_compare.reading.outcomes import has_outcomes
 from churn_compare.report import sections, verdict, what_was_run
 from churn_compare.result import GateOutcome, Measured, state_of
 from churn_compare.significance import holm
