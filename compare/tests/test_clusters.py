@@ -47,20 +47,6 @@ def test_the_variance_equals_the_cluster_robust_one(runs):
         assert known.quantile(0.95) == pytest.approx(stats.t.ppf(0.975, freedom))
 
 
-def test_groups_have_the_intervals_of_the_whole():
-    for runs in ((1, 1), (3, 2)):
-        scanned, labels, clusters = clustered(1, runs)
-        whole = intervals(scanned, labels, clusters=clusters)
-        groups = np.zeros(len(labels), np.int64)
-        found, of_groups = groups_of(scanned, labels, groups, 2, clusters)
-        for name in ("churn", "negative_flip_rate", "accuracy_gain"):
-            ours = found[name]
-            assert vars(ours.of(0)) == pytest.approx(vars(whole[name])), name
-            assert np.isnan(ours.low[1])
-        p = p_of(scanned, labels, clusters)
-        assert of_groups[0] == p and np.isnan(of_groups[1])
-
-
 def test_a_part_of_the_examples_is_as_if_there_were_no_others():
     scanned, labels, clusters = clustered(2)
     inside = np.arange(len(labels)) % 3 == 0
@@ -71,21 +57,6 @@ def test_a_part_of_the_examples_is_as_if_there_were_no_others():
     found, of_groups = groups_of(scanned, labels, groups, 1, clusters)
     assert vars(found["churn"].of(0)) == pytest.approx(vars(alone["churn"]))
     assert of_groups[0] == p_of(Scanned(*sides), labels[inside], kept)
-
-
-def test_clusters_of_one_example_each_change_next_to_nothing():
-    scanned, labels, _ = clustered(3, (2, 3), examples=900)
-    alone = np.random.default_rng(0).permutation(900)
-    with_, without = (intervals(scanned, labels, clusters=c) for c in (alone, None))
-    for name, interval in without.items():
-        assert with_[name].value == pytest.approx(interval.value, rel=1e-12)
-        width = interval.high - interval.low
-        # Few flips leave the variance over clusters few degrees of freedom.
-        assert with_[name].high == pytest.approx(interval.high, abs=0.06 * width)
-    tests = (p_of(scanned, labels, c) for c in (alone, None))
-    assert next(tests) == next(tests)
-    noise = (noise_test(scanned, clusters=c) for c in (alone, None))
-    assert next(noise).p == pytest.approx(next(noise).p, rel=1e-9)
 
 
 def test_copies_of_each_example_are_one_cluster():

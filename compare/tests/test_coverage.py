@@ -14,7 +14,7 @@ from churn_compare import compare
 from churn_compare.example_numbers import intervals
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.sums import bca_ends, partition, resampled_sums
+from churn_compare.sums import bca_ends, partition
 from churn_compare.uncertainty import difference_ends, run_part, share_ends, uncertainty
 from tests.results import groups_of
 
@@ -139,18 +139,6 @@ def test_intervals_hold_the_truth(runs, shift):
         assert 0.93 - 0.02 <= held <= 0.97 + 0.015, held
 
 
-def test_without_the_spread_between_runs_the_truth_is_missed():
-    """So the coverage above can fail."""
-    rng = np.random.default_rng(2)
-    trials = 200
-    scanned, labels, trial = versions(rng, trials, 1000, (3, 3), shift=0.3)
-    gain = groups_of(scanned, labels, trial, trials)[0]["accuracy_gain"]
-    assert np.mean((gain.low <= 0) & (0 <= gain.high)) > 0.91
-    old, new = (side.predicted.mean(axis=0) for side in (scanned.old, scanned.new))
-    of_examples = (old - new).reshape(trials, 1000).std(axis=1) / np.sqrt(1000)
-    assert np.mean(np.abs(gain.value) <= Z * of_examples) < 0.8
-
-
 def test_equal_versions_are_seldom_told_apart_and_others_are():
     rng = np.random.default_rng(3)
     equal, other = [], []
@@ -180,26 +168,6 @@ def test_variances_of_runs_and_examples_add_up():
     assert y.mean(axis=(1, 2)).var() == pytest.approx(expected, rel=0.1)
 
 
-def test_one_run_is_taken_as_it_is():
-    known = uncertainty(np.array(2.0), run_part(np.ones(1), 0.0))
-    assert (known.total, known.freedom) == (2.0, np.inf)
-    assert known.quantile(0.95) == pytest.approx(Z)
-
-
-def test_the_bootstrap_of_a_mean_is_about_normal(rng):
-    values = rng.normal(size=(400, 1))
-    table = np.concatenate([np.ones((400, 1)), values], axis=1)
-    blocks = list(resampled_sums(table, 4000, 0))
-    drawn = np.concatenate(blocks)
-    assert drawn.shape == (4000, 2) and np.all(drawn[:, 0] == 400)
-    means = drawn[:, 1] / 400
-    influence = (values[:, 0] - values.mean()) / 400
-    low, high = bca_ends(float(values.mean()), means, influence, 0.95)
-    half = Z * values.std() / 20
-    assert low == pytest.approx(values.mean() - half, abs=0.1 * half)
-    assert high == pytest.approx(values.mean() + half, abs=0.1 * half)
-
-
 def by_formula(value, resampled, influence, level):
     """Ends of the interval with `math` and order statistics only."""
     ordered = sorted(resampled)
@@ -225,18 +193,6 @@ def test_ends_are_corrected_for_bias_and_skew(seed):
     none = np.array([1.0, -1.0])
     plain = by_formula(float(np.median(resampled)), resampled, none, 0.9)
     assert abs(found[1] - plain[1]) > 0.05  # so the corrections are seen
-
-
-def test_without_bias_and_skew_they_are_plain_quantiles():
-    resampled = np.arange(-500.0, 501.0)
-    low, high = bca_ends(0.0, resampled, np.array([2.0, -2.0]), 0.95)
-    assert (low, high) == pytest.approx((-475.0, 475.0))
-
-
-def test_equal_values_are_half_below():
-    resampled = np.array([1.0] * 40 + [2.0] * 20 + [3.0] * 40)
-    low, high = bca_ends(2.0, resampled, np.array([1.0, -1.0]), 0.5)
-    assert (low, high) == (1.0, 3.0)
 
 
 def test_what_is_not_finite_has_no_interval():

@@ -67,36 +67,8 @@ def test_three_versions_by_hand():
     assert found.relative_negative_flip_rate[0, 1] == 0.5 / (0.75 * 0.5)
 
 
-def test_without_labels_or_errors_there_is_churn_alone():
-    found = version_matrices([np.array([[0, 1]]), np.array([[1, 1]])])
-    assert found.churn[0, 1] == found.churn[1, 0] == 0.5
-    assert found.negative_flip_rate is found.relative_negative_flip_rate is None
-    labels = np.array([0, 1])  # a version that is never wrong has no relative flips
-    found = version_matrices([labels[None], labels[None]], labels)
-    assert np.isnan(found.relative_negative_flip_rate[0, 1])
-    runs = np.array([labels, 1 - labels, [0, 0]])  # of which the first is never wrong
-    found = version_matrices([labels[None], runs], labels)
-    assert found.relative_negative_flip_rate[0, 1] == 1.0
-
-
 def drawn(draw, *runs):
     return [draw.integers(0, 3, (R, 50)) for R in runs], draw.integers(0, 3, 50)
-
-
-@pytest.mark.parametrize("block", [7, 1 << 16])
-def test_counts_are_those_of_a_loop(rng, block, monkeypatch):
-    monkeypatch.setattr(flip_counts, "_BLOCK", block)
-    (old, new), labels = drawn(rng, 3, 2)
-    found = count_flips(old, new, labels)
-    for a, before in enumerate(old):
-        for b, after in enumerate(new):
-            was, now = before == labels, after == labels
-            assert found.changed[a, b] == np.sum(before != after)
-            assert found.negative[a, b] == np.sum(was & ~now)
-            assert found.positive[a, b] == np.sum(~was & now)
-            assert found.both[a, b] == np.sum(was & now)
-            neither = ~was & ~now & (before != after)
-            assert found.neutral[a, b] == np.sum(neither)
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -122,12 +94,3 @@ def test_every_group_is_counted_for_itself(rng, labelled):
         of_group = count_flips(old[:, inside], new[:, inside], own)
         for ours, theirs in zip(found, of_group, strict=True):
             np.testing.assert_array_equal(None if ours is None else ours[g], theirs)
-
-
-def test_paired_runs_are_counted_run_by_run(rng):
-    (old, new), labels = drawn(rng, 3, 3)
-    whole = np.zeros(50, int)
-    found = count_flips_by_group(old, new, labels, whole, 1, paired=True)
-    every = count_flips(old, new, labels)
-    for ours, theirs in zip(found[1:], every[1:], strict=True):
-        np.testing.assert_array_equal(ours[0, :, 0], np.diag(theirs))

@@ -9,7 +9,6 @@ from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.scanning.scan import scan
-from churn_compare.significance import mcnemar_exact
 from tests.results import p_of, pair_of, random_logits
 
 
@@ -119,13 +118,6 @@ def test_ends_hold_the_value_and_stay_within_bounds(runs, examples, scale):
                 assert 0 <= interval.low and interval.high <= most.get(family, np.inf)
 
 
-def test_the_edge_of_a_bin_belongs_to_the_bin_below():
-    confidence = np.array([[0.2, 0.25]], np.float32)  # 0.2 is the upper edge of bin 3
-    side = ScannedSide(np.array([[0, 1]], np.int32), confidence)
-    found = intervals(Scanned(side, side), np.array([0, 0]), resamples=100)
-    assert found["ece_old"].value == pytest.approx((0.8 + 0.25) / 2)
-
-
 def test_one_run_a_side_gives_binomial_intervals(rng):
     old = np.zeros(500, int)
     new = (rng.random(500) < 0.1).astype(int)
@@ -133,17 +125,6 @@ def test_one_run_a_side_gives_binomial_intervals(rng):
     exact = stats.binomtest(int(new.sum()), 500).proportion_ci(method="wilson")
     assert interval.low == pytest.approx(exact.low, abs=1e-12)
     assert interval.high == pytest.approx(exact.high, abs=1e-12)
-
-
-def test_many_examples_in_groups_give_nearly_binomial_intervals(rng):
-    old = np.zeros(50_000, int)
-    new = (rng.random(50_000) < 0.02).astype(int)
-    new.sort()  # files are often sorted; the groups must not follow the order
-    interval = intervals(classes(old, new), old)["churn"]
-    exact = stats.binomtest(int(new.sum()), 50_000).proportion_ci(method="wilson")
-    width = exact.high - exact.low
-    # 4095 degrees of freedom: the width's own standard error is 1.1 %
-    assert interval.high - interval.low == pytest.approx(width, rel=0.05)
 
 
 def test_no_flip_is_not_certain():
@@ -214,14 +195,6 @@ def test_the_seed_decides_and_the_order_of_examples_does_not():
 
 
 SCORES = {n for n, q in QUANTITIES.items() if q.scores}
-
-
-def test_mcnemar_is_of_every_pair_of_runs():
-    labels = np.zeros(9, int)
-    old = [[0, 0, 0, 0, 0, 0, 0, 0, 1]]  # all right but the last
-    new = [[0, 1, 1, 1, 1, 1, 1, 0, 0], [0] * 9, [1] * 9]
-    p = [mcnemar_exact(6, 1), mcnemar_exact(0, 1), mcnemar_exact(8, 0)]
-    assert p_of(classes(old, new), labels) == pytest.approx(np.median(p))
 
 
 # statsmodels 0.15.0:

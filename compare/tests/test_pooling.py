@@ -76,14 +76,6 @@ def test_a_small_benchmark_weighs_as_much_as_a_large_one():
     assert found.pooled.gain.value < 0 and found.pooled.p < 0.05
 
 
-def test_equal_benchmarks_and_one_run_are_the_whole():
-    old, new, task = three(1, (300, 300, 300))
-    found = pooled(old, new, task)
-    gain, whole = found.pooled.gain, found["accuracy_gain"]
-    assert gain.value == pytest.approx(whole.value)
-    assert gain.high - gain.low == pytest.approx(whole.high - whole.low, rel=0.01)
-
-
 def test_clusters_and_runs_widen_the_mean():
     old, new, task = three()
     copies = [np.repeat(x, 4) for x in (old, new, task)]

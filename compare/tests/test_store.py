@@ -12,7 +12,6 @@ import pytest
 
 import churn_compare
 from churn_compare import store
-from churn_compare.array_files import replace_file
 from churn_compare.reading.sides import read_side
 from churn_compare.store import (
     Predictions,
@@ -178,16 +177,6 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_file(rng, tmp_path):
     np.testing.assert_array_equal(load_predictions(path).logits, old.logits)
 
 
-def test_an_interrupt_while_writing_leaves_the_old_file(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), replace_file(path) as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
-    assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -323,17 +312,6 @@ def test_mapped_pages_are_given_back_and_read_again(
         out = reader.read(1, 0, count, np.empty((count, C), reader.wide))
         expected = logits[1] if rows is None else logits[1, rows]
         np.testing.assert_array_equal(out, expected)
-
-
-def test_a_folder_of_versions_may_hold_shards(rng, tmp_path):
-    ids, labels, logits = _drawn(rng, runs=1)
-    _write(tmp_path / "v1", ids, labels, logits, np.array_split(np.arange(N), 2))
-    save_predictions(
-        tmp_path / "v2" / "predictions.npz", Predictions(ids, labels, -logits)
-    )
-    found = compare_versions(tmp_path, resamples=100)
-    expected = np.mean(logits[0].argmax(1) != (-logits[0]).argmax(1))
-    assert found.churn[0, 1] == found.churn[1, 0] == pytest.approx(expected)
 
 
 def test_the_shards_of_one_version_are_no_folder_of_versions(written):
@@ -482,14 +460,6 @@ def test_a_shard_that_fails_leaves_nothing(tmp_path, shape, value, message):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_infinite_logits_of_float16_are_no_overflow(tmp_path):
-    logits = np.array([[[0.0, -np.inf]]], np.float32)
-    found = read_shards(
-        _write(tmp_path, np.arange(1), np.arange(1), logits, [[0]], "float16")
-    )
-    assert found.logits[0, 0].tolist() == [0.0, -np.inf]
-
-
 def _of_ids(folder, *parts):
     for shard, ids in enumerate(parts):
         one = ids, np.zeros(len(ids), int), 1, 2
@@ -528,23 +498,6 @@ def test_an_index_needs_facts_of_json_and_every_shard(rng, written):
     (written / _name("labels", 1)).unlink()
     with pytest.raises(PredictionsError, match="shard 1 of 2: is missing"):
         write_index(written, 2)
-
-
-def test_a_killed_writer_leaves_no_shard(tmp_path):
-    code = textwrap.dedent(
-        f"""
-        import os, signal
-        import numpy as np
-        from churn_compare.store import ShardWriter
-        writer = ShardWriter({str(tmp_path)!r}, 0, 1, np.arange(4), np.arange(4), 1, 3)
-        writer.write(np.zeros((1, 3, 3)))
-        os.kill(os.getpid(), signal.SIGKILL)
-        """
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode < 0
-    assert [path for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
-    with pytest.raises(PredictionsError, match="not there or not finished"):
-        read_shards(tmp_path)
 
 
 def write_shared(folder, of, shards=2):
@@ -595,13 +548,6 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
         store.TooLargeError, match=r"p: this needs all logits .* 2 runs, 23"
     ):
         load_predictions(tmp_path / "p", whole=True)
-
-
-def test_stopped_runs_are_read_from_the_facts():
-    logits = StoredLogits([np.zeros((3, 2, 2), np.float16)])
-    stopped = {"stopped": [{"replica": 2}]}
-    found = Predictions(np.arange(2), np.zeros(2, int), logits, stopped)
-    assert found.stopped == (2,) and found.logits[0].dtype == np.float32
 
 
 def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):

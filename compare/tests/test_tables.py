@@ -19,7 +19,6 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.report import about
 from churn_compare.result import Interval
 from churn_compare.tables import changes_table, singles_table
 from tests.results import NAN, pair_of, random_logits, result_of
@@ -126,10 +125,3 @@ def test_retraining_is_shown_for_the_sides_that_have_runs():
     assert result["excess_churn"] == result.noise.excess
     one, _ = pair_of(*random_logits(0, (1, 2))[1:])
     assert names - {*compare_pair(one, resamples=100).quantities} == {"within_old"}
-
-
-def test_what_was_compared_is_one_line():
-    result = dataclasses.replace(result_of(), examples=1)
-    assert about(result) == "1 example; each: logits, 10 classes, 1 run"
-    version = dataclasses.replace(result.old, name="a\nb")
-    assert str(dataclasses.replace(result, old=version)).startswith("a b -> ")

@@ -245,19 +245,6 @@ def test_without_labels_there_is_churn_alone(tmp_path, made):
     assert found._repr_html_().startswith("<div")
 
 
-def test_labels_of_one_version_serve_those_that_have_none(tmp_path, made):
-    ids, labels, logits = made
-    for v, order in enumerate((slice(None), slice(None, None, -1), slice(None))):
-        holds = {"ids": ids[order], "logits": logits[v][order]}
-        if v == 1:
-            holds["labels"] = labels[order]
-        np.savez(tmp_path / f"v{v}.npz", **holds)
-    assert not compare_versions(tmp_path, order=["v0", "v2"], **QUICK).labelled
-    found = compare_versions(tmp_path, order=["v1", "v0", "v2"], **QUICK)
-    right = logits.argmax(-1) == labels
-    assert [a.value for a in found.accuracy] == [right[v].mean() for v in (1, 0, 2)]
-
-
 @pytest.mark.parametrize(("names", "labels"), [("abc", [0, 1, 2]), ("201", [2, 0, 1])])
 def test_labels_of_one_version_keep_the_names_of_its_classes(tmp_path, names, labels):
     """Places in the names of that version, or the names where these are numbers."""

@@ -59,11 +59,6 @@ def test_the_page_has_every_part_and_links_to_each_update(page):
     assert "<svg" not in page and "color-mix" in page  # matrices are heat maps
 
 
-def test_the_notebook_shows_tables(result):
-    html = result._repr_html_()
-    assert len(Page(html).tables) == html.count("<table") == 5 and "href" not in html
-
-
 def test_the_text_fits_and_says_the_sentences(result, capsys):
     text = str(result)
     lines = text.splitlines()
@@ -76,12 +71,6 @@ def test_the_text_fits_and_says_the_sentences(result, capsys):
         assert " ".join(sentence.split()) in printed
     assert "Relative NFR" in plain_text(result.terminal(full=True))
     assert re.search(r"^1\s+v0\s", text, re.M)  # names are too long for columns
-
-
-def test_a_prompt_shows_one_line(result):
-    assert repr(result).startswith("<VersionsResult of v0, v1, v2, v3, v4")
-    churn = f"churn {result.churn[0, 1]:.4g}>"
-    assert repr(result.steps[0]) == f"<CompareResult v0 -> v1: 80 examples, {churn}"
 
 
 def test_files_hold_what_was_found_the_same_every_time(result, page, tmp_path):

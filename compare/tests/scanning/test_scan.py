@@ -228,22 +228,6 @@ def test_probabilities_of_zero_move_from_the_floor():
     assert_close(found.surrogate, [[[0.5]]])
 
 
-def test_float16_at_its_limits():
-    old = np.array([[[65504, -65504, -np.inf]]], np.float16)
-    _, found = pair_of(old, old, labels=np.array([0]))
-    assert found.old.confidence[0, 0] == 1 and found.old.brier[0, 0] < 1e-30
-    assert found.displacement[0] == 0
-
-
-def test_bfloat16_and_whole_numbers_are_read():
-    values = scores(0, dtype=np.float32)
-    half = np.asarray(jnp.asarray(values, jnp.bfloat16))
-    _, found = pair_of(half, np.round(values).astype(np.int64))
-    rounded = softmax(half.astype(np.float64)).max(-1)
-    assert_close(found.old.confidence, rounded)
-    assert_close(found.new.confidence, softmax(np.round(values)).max(-1))
-
-
 def test_predicted_classes_next_to_scores():
     new = scores(1)
     classes = np.argmax(scores(0), -1)
@@ -366,9 +350,3 @@ def test_the_order_of_reading_changes_nothing(case, rng):
         for name in ("predicted", "confidence", "label_log_prob", "brier"):
             found = getattr(getattr(got, side), name)
             np.testing.assert_array_equal(found, getattr(getattr(want, side), name))
-
-
-def test_rows_in_order_stay_as_they_are(rng):
-    for order in (np.arange(N), np.arange(3, N)):
-        pair = _pair(rng, order, rng.permutation(N))
-        assert in_file_order(pair) == (pair, None)
