@@ -4,8 +4,7 @@
 """
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,52 +70,6 @@ def count_flips(
         return Flips(np.array(examples), changed)
     negative, positive = old_right[:, None] - both, new_right - both
     return Flips(np.array(examples), changed, negative, positive, both)
-
-
-def count_flips_by_group(
-    old: np.ndarray,
-    new: np.ndarray,
-    labels: np.ndarray | None,
-    group: np.ndarray,
-    groups: int,
-    *,
-    paired: bool = False,
-) -> Flips:
-    """The same in every group of examples, `[G, A, B]`."""
-    inside = None if np.all(group >= 0) else np.flatnonzero(group >= 0)
-
-    def kept(values):
-        return values if inside is None else values[inside]
-
-    truth = None if labels is None else kept(labels)
-    outcomes = 2 if truth is None else 5  # same, changed; or as coded below
-    group = kept(group).astype(np.int64)
-    counts = np.zeros((outcomes, groups, len(old), 1 if paired else len(new)), np.int64)
-    for a, b in _pairs(len(old), len(new), paired, new is old):
-        before, after = kept(old[a]), kept(new[b])
-        code = (before != after).view(np.int8)
-        if truth is not None:  # 1 old, 2 new, 3 both right; 0 same, 4 changed and wrong
-            right = (before == truth).view(np.int8)
-            right = right + 2 * (after == truth).view(np.int8)
-            code = np.where(right == 0, 4 * code, right)
-        found = np.bincount(outcomes * group + code, minlength=outcomes * groups)
-        found = found.reshape(groups, outcomes).T
-        counts[:, :, a, 0 if paired else b] = found
-        if new is old and not paired and a < b:
-            counts[:, :, b, a] = found if truth is None else found[[0, 2, 1, 3, 4]]
-    examples = np.bincount(group, minlength=groups)
-    if truth is None:
-        return Flips(examples, counts[1])
-    _, negative, positive, both, neutral = counts
-    return Flips(examples, negative + positive + neutral, negative, positive, both)
-
-
-def _pairs(old: int, new: int, paired: bool, alike: bool) -> Iterator[tuple[int, int]]:
-    if paired:
-        return ((run, run) for run in range(old))
-    if alike:
-        return itertools.combinations_with_replacement(range(old), 2)
-    return itertools.product(range(old), range(new))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

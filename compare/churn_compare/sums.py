@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.pair import Scanned
 from churn_compare.result import Interval
 from churn_compare.uncertainty import Uncertainty, run_part, share_ends, uncertainty
@@ -142,24 +141,33 @@ def difference(old: Statistic, new: Statistic) -> Statistic:
     return Statistic(value, np.full((1, 1, 1), np.nan), new.examples)
 
 
-def chance_sums(scanned: Scanned, group: np.ndarray, groups: int) -> np.ndarray:
-    """Agreement by chance for Cohen's kappa, linear in the examples."""
-    # With f and g the frequencies of the classes that either version predicts, chance
-    # agreement is e = sum_c f(c) g(c). An example predicted as c and d contributes g(c)
-    # + f(d) - e, its derivative with respect to the example's weight; these add up to N
-    # e.
+def _flip_sums(
+    scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
+) -> np.ndarray:
+    """`[K, G, R_old, R_new]`: changed, agreement by chance; negative, positive, both.
+
+    The last three are there with labels alone; "both" are right before and now.
+    """
+    # Chance is for Cohen's kappa, linear in the examples. With f and g the frequencies
+    # of the classes that either version predicts, chance agreement is e = sum_c f(c)
+    # g(c). An example predicted as c and d contributes g(c) + f(d) - e, its derivative
+    # with respect to the example's weight; these add up to N e.
     old, new = scanned.old.predicted, scanned.new.predicted
     classes = int(max(old.max(initial=0), new.max(initial=0))) + 1
-    examples = old.shape[1]
-    sizes = np.bincount(group, minlength=groups)
-    out = np.empty((groups, *scanned.shape))
+    examples, sizes = old.shape[1], np.bincount(group, minlength=groups)
+    out = np.empty((2 if labels is None else 5, groups, *scanned.shape))
     for (a, b), before, after in scanned.pairs():
         of_old, of_new = (
             np.bincount(run, minlength=classes) / examples for run in (before, after)
         )
-        agreement = of_new[before] + of_old[after]
-        chance = of_old @ of_new
-        out[:, a, b] = np.bincount(group, agreement, groups) - chance * sizes
+        agreement = np.bincount(group, of_new[before] + of_old[after], groups)
+        out[1, :, a, b] = agreement - of_old @ of_new * sizes
+        events = {0: before != after}
+        if labels is not None:
+            was, now = before == labels, after == labels
+            events |= {2: was & ~now, 3: now & ~was, 4: was & now}
+        for k, event in events.items():
+            out[k, :, a, b] = np.bincount(group[event], minlength=groups)
     return out
 
 
@@ -167,12 +175,9 @@ def ratios(
     scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
 ) -> dict[str, Interval]:
     """Kappa and shares of a part of the examples, which varies."""
-    sides = scanned.old.predicted, scanned.new.predicted
-    flips = count_flips_by_group(
-        *sides, labels, parts.group, parts.groups, paired=scanned.paired
-    )
-    size, changed = flips.examples[:, None, None], flips.changed
-    chance = chance_sums(scanned, parts.group, parts.groups)
+    size = np.bincount(parts.group, minlength=parts.groups)[:, None, None]
+    of_flips = _flip_sums(scanned, labels, parts.group, parts.groups)
+    changed, chance = of_flips[:2]
     beyond_chance = ratio(changed, size - chance, np.nan)  # 1 - kappa
     most = float(size.sum() / max(np.mean(np.sum(size - chance, axis=0)), 1e-9))
     examples = float(size.sum())
@@ -180,7 +185,7 @@ def ratios(
     found = {"kappa": Interval(1 - lost.value, 1 - lost.high, 1 - lost.low)}
     if labels is None:
         return found
-    negative, positive, both = flips.negative, flips.positive, flips.both
+    negative, positive, both = of_flips[2:]
     right, wrong = both + negative, size - both - positive
     most = float(size.sum() / max(right.sum(axis=0).mean(), 1.0))
     parts_of = {
@@ -188,7 +193,7 @@ def ratios(
         "backward_error_compatibility": ratio(wrong - negative, wrong, 1.0),
         "good_churn": ratio(positive, changed, np.nan),
         "bad_churn": ratio(negative, changed, np.nan),
-        "neutral_churn": ratio(flips.neutral, changed, np.nan),
+        "neutral_churn": ratio(changed - negative - positive, changed, np.nan),
     }
     found |= {name: _part(part, level, parts) for name, part in parts_of.items()}
     found["relative_negative_flip_rate"] = _part(

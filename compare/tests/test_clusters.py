@@ -7,11 +7,10 @@ from scipy import stats
 import churn_compare
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import intervals
-from churn_compare.flip_counts import count_flips_by_group
 from churn_compare.noise import noise_test, retraining_p
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
-from churn_compare.sums import partition, ratio
+from churn_compare.sums import partition, ratio, value_sums
 from churn_compare.versions import compare_versions
 from tests.results import groups_of, p_of
 
@@ -31,9 +30,10 @@ def clustered(seed, runs=(1, 1), clusters=30, examples=400):
 def test_the_variance_equals_the_cluster_robust_one(runs):
     scanned, labels, clusters = clustered(0, runs)
     parts = partition(len(labels), 1, 0, clusters)
-    sides = scanned.old.predicted, scanned.new.predicted
-    flips = count_flips_by_group(*sides, labels, parts.group, parts.groups)
-    found = ratio(flips.changed, flips.examples[:, None, None], np.nan)
+    changes = np.array([a != b for _, a, b in scanned.pairs()])
+    sums = value_sums(changes.reshape(*runs, -1), parts.group, parts.groups)
+    size = np.bincount(parts.group, minlength=parts.groups)[:, None, None]
+    found = ratio(sums, size, np.nan)
     known = found.uncertainty(parts.clusters)
     changed = np.mean([a != b for _, a, b in scanned.pairs()], axis=0)
     left = changed - changed.mean()

@@ -6,7 +6,6 @@ import pytest
 from churn_compare import flip_counts
 from churn_compare.flip_counts import (
     count_flips,
-    count_flips_by_group,
     version_matrices,
 )
 
@@ -65,32 +64,3 @@ def test_three_versions_by_hand():
     # Two of four are lost on the way to the second, one of them comes back.
     assert found.negative_flip_rate[off].tolist() == [0.5, 0.25, 0.25, 0.25, 0.0, 0.25]
     assert found.relative_negative_flip_rate[0, 1] == 0.5 / (0.75 * 0.5)
-
-
-def drawn(draw, *runs):
-    return [draw.integers(0, 3, (R, 50)) for R in runs], draw.integers(0, 3, 50)
-
-
-@pytest.mark.parametrize("labelled", [True, False])
-def test_runs_against_themselves_are_counted_as_against_a_copy(rng, labelled):
-    (runs,), labels = drawn(rng, 4)
-    truth = labels if labelled else None
-    group = rng.integers(0, 5, 50)
-    for count, rest in ((count_flips, ()), (count_flips_by_group, (group, 5))):
-        ours, theirs = (count(runs, of, truth, *rest) for of in (runs, runs.copy()))
-        for a, b in zip(ours, theirs, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("labelled", [True, False])
-def test_every_group_is_counted_for_itself(rng, labelled):
-    (old, new), labels = drawn(rng, 2, 3)
-    truth = labels if labelled else None
-    group = rng.integers(-1, 4, 50)  # -1 counts nowhere, and group 4 is empty
-    found = count_flips_by_group(old, new, truth, group, 5)
-    for g in range(5):
-        inside = group == g
-        own = None if truth is None else truth[inside]
-        of_group = count_flips(old[:, inside], new[:, inside], own)
-        for ours, theirs in zip(found, of_group, strict=True):
-            np.testing.assert_array_equal(None if ours is None else ours[g], theirs)
