@@ -58,7 +58,7 @@ def sentences(found: Measured) -> tuple[str, ...]:
     if found.clusters is not None:
         said.append(_clusters(found))
     if found.noise is not None:
-        said += _retraining(found, found.noise)
+        said.append(_retraining(found, found.noise))
         if found.noise.of_runs > 0.5:
             said.append(
                 "Runs differ by more than the examples explain: intervals of churn "
@@ -81,19 +81,19 @@ def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
     if not gates:
         return ""
     if unclear and not failed:
-        what = "the gate is" if gates == 1 else f"{unclear} of {gates} gates are"
-        what = what.replace("gates are", "gates is") if unclear == 1 else what
+        verb = "is" if unclear == 1 else "are"
+        what = (
+            f"the gate {verb}" if gates == 1 else f"{unclear} of {gates} gates {verb}"
+        )
         return f"INCONCLUSIVE: {what} neither kept nor broken by the whole interval."
-    if gates == 1:
-        return f"{'FAILED' if failed else 'PASSED'}: the gate {_holds(failed)}."
-    if failed:
-        left = f", {unclear} more inconclusive" if unclear else ""
-        return f"FAILED: {failed} of {gates} gates {_holds(failed)}{left}."
-    return f"PASSED: all {gates} gates hold."
-
-
-def _holds(failed: int) -> str:
-    return ("holds", "does not hold")[failed] if failed < 2 else "do not hold"
+    if not failed:
+        return (
+            f"PASSED: {'the gate holds' if gates == 1 else f'all {gates} gates hold'}."
+        )
+    holds = "does not hold" if failed == 1 else "do not hold"
+    left = f", {unclear} more inconclusive" if unclear else ""
+    what = "the gate" if gates == 1 else f"{failed} of {gates} gates"
+    return f"FAILED: {what} {holds}{left}."
 
 
 def _floor(found: Any) -> tuple[str, ...]:
@@ -238,21 +238,19 @@ def _precision(found: Measured) -> list[str]:
             f"({level_text(2 * found.level - 1)} interval "
             f"{range_text(found.within, unit)})."
         )
-    if found.detectable != found.detectable:  # NaN
-        return said
     units = "examples" if found.clusters is None else "clusters"
     if unit == "points" and found.detectable >= 1:
-        return [
-            *said,
+        said.append(
             f"These {units} are too few to detect a change of {what}: one of less than "
-            "100 points may go unseen.",
-        ]
-    return [
-        *said,
-        f"These {units} detect a change of {what} of "
-        f"{size_text(found.detectable, unit)} in 80 % of cases; a smaller one may go "
-        "unseen.",
-    ]
+            "100 points may go unseen."
+        )
+    elif found.detectable == found.detectable:  # not NaN
+        said.append(
+            f"These {units} detect a change of {what} of "
+            f"{size_text(found.detectable, unit)} in 80 % of cases; a smaller one may "
+            "go unseen."
+        )
+    return said
 
 
 def _probabilities(found: Measured) -> list[str]:
@@ -280,54 +278,47 @@ def _probabilities(found: Measured) -> list[str]:
     return said
 
 
-def _retraining(found: Measured, noise: Noise) -> list[str]:
+def _retraining(found: Measured, noise: Noise) -> str:
     """Compares churn with that of retraining; p decides, not the interval."""
     # A side's only run is given for the interval, but one of many for p.
-    runs = dict(zip(("old", "new"), found.runs, strict=True))
+    runs, excess = dict(zip(("old", "new"), found.runs, strict=True)), noise.excess
     several = [version for version in runs if runs[version] > 1]
-    which = f"the {several[0]} version" if len(several) == 1 else "the same version"
+    one = len(several) == 1
     start = (
-        f"Retraining {which} alone changes {with_range(noise.expected, 'share')} of "
-        "predictions"
+        f"Retraining {f'the {several[0]}' if one else 'the same'} version alone "
+        f"changes {with_range(noise.expected, 'share')} of predictions"
     )
-    excess = noise.excess
     if found.paired:
-        return [
-            f"{start}; the update is compared run by run and is not tested against "
-            "that."
-        ]
+        why = "the update is compared run by run and is not tested against that"
+        return f"{start}; {why}."
     if noise.p != noise.p:  # NaN
+        why = "runs disagree on too few examples to test the update against that"
         if sum(runs.values()) < TESTED_RUNS:
-            return [f"{start}; there are too few runs to test the update against that."]
-        if noise.one_run:
-            return [
-                f"{start}; one run decides how much more the update changes, so that "
-                "it is not tested against that."
-            ]
-        return [
-            f"{start}; runs disagree on too few examples to test the update against "
-            "that."
-        ]
-    only = " for this run" if len(several) == 1 else ""
-    ends = f"{range_text(excess, 'points')}{only}; " if has_range(excess) else ""
-    brackets = f"{ends}{equals_text(noise.p, least_p(*runs.values()))}"
+            why = "there are too few runs to test the update against that"
+        elif noise.one_run:
+            why = (
+                "one run decides how much more the update changes, so that it is not "
+                "tested against that"
+            )
+        return f"{start}; {why}."
+    ends = ""
+    if has_range(excess):
+        ends = f"{range_text(excess, 'points')}{' for this run' * one}; "
+    brackets = f"({ends}{equals_text(noise.p, least_p(*runs.values()))})"
     size = value_text(excess, "points")
     if noise.p > 1 - found.level:
-        other = "different from" if len(several) == 1 else "more than"
-        return [
-            f"{start}: the update's churn is not detectably {other} that, {size} "
-            f"({brackets})."
-        ]
-    word = "more" if excess.value > 0 else "less"
-    size = size.lstrip("+-")
-    return [f"{start}: the update's churn is {size} {word} than that ({brackets})."]
+        other = "different from" if one else "more than"
+        said = f"not detectably {other} that, {size}"
+    else:
+        said = f"{size.lstrip('+-')} {'more' if excess.value > 0 else 'less'} than that"
+    return f"{start}: the update's churn is {said} {brackets}."
 
 
 def _excess(found: Measured) -> str:
     """Compares churn with that of runs which have nothing to do with each other."""
     within = [
-        f"{value_text(found[name], 'share')} ({side})"
-        for name, side in (("within_old", "old"), ("within_new", "new"))
+        f"{value_text(found[name], 'share')} ({name.removeprefix('within_')})"
+        for name in ("within_old", "within_new")
         if name in found.quantities
     ]
     said = f"Runs of one version differ on {' and '.join(within)} of examples"
@@ -409,8 +400,26 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
     """The finding in plain words; of two versions what `compare` says."""
     if len(result.steps) == 1:
         return sentences(result.whole)
-    out = [_accuracy(result)] if result.labelled else []
-    out.append(_changes(result))
+    out, whole = [], result.whole
+    if result.labelled:
+        gain = whole["accuracy_gain"]
+        old, new = (
+            value_text(Interval(whole[name].value, gain.low, gain.high), "share")
+            for name in ("accuracy_old", "accuracy_new")
+        )
+        out.append(
+            f"Accuracy goes from {old} ({result.names[0]}) to {new} "
+            f"({result.names[-1]}), {with_range(gain, 'points', result.level)}."
+        )
+    ordered = sorted(result.steps, key=lambda step: step["churn"].value)
+    least, most = (
+        f"{with_range(step['churn'], 'share')} in {step.title}"
+        for step in (ordered[0], ordered[-1])
+    )
+    out.append(
+        f"Of {count_text(len(ordered))} updates the smallest changes {least}, the "
+        f"largest {most}."
+    )
     out.append(_added(result, "churn", "Changes", "change more than once"))
     if result.labelled:
         flips, back = "Negative flips", "also change for the better on the way"
@@ -428,32 +437,6 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
             "so much changes by training again alone."
         )
     return tuple(out)
-
-
-def _accuracy(result: VersionsResult) -> str:
-    """Accuracy of the first and the last version."""
-    whole, gain = result.whole, result.whole["accuracy_gain"]
-    old, new = (
-        value_text(Interval(whole[name].value, gain.low, gain.high), "share")
-        for name in ("accuracy_old", "accuracy_new")
-    )
-    return (
-        f"Accuracy goes from {old} ({result.names[0]}) to {new} ({result.names[-1]}), "
-        f"{with_range(gain, 'points', result.level)}."
-    )
-
-
-def _changes(result: VersionsResult) -> str:
-    """The updates that change least and most."""
-    ordered = sorted(result.steps, key=lambda step: step["churn"].value)
-    least, most = (
-        f"{with_range(step['churn'], 'share')} in {step.title}"
-        for step in (ordered[0], ordered[-1])
-    )
-    return (
-        f"Of {count_text(len(ordered))} updates the smallest changes {least}, the "
-        f"largest {most}."
-    )
 
 
 def _added(result: VersionsResult, name: str, what: str, back: str) -> str:
