@@ -3,13 +3,11 @@
 `load` reads a set into memory by its name, `from_source` takes Python objects, to which
 `named` gives a name; `augment` and `normalize` run inside the jitted step;
 `load_streaming` and `grain_batches` read what does not fit into memory; `prepare`
-converts a TFDS set and `write_npz` writes one file; `corrupted_sets` corrupts test
-images.
+converts a TFDS set and `write_npz` writes one file.
 TensorFlow Datasets and Grain are imported only when asked for.
 """
 
 from churn_jax.data.augment import Augmentation, augment, normalize
-from churn_jax.data.corrupted import CorruptedSet, CorruptedSets, corrupted_sets
 from churn_jax.data.digits import load_digits
 from churn_jax.data.loading import load, narrow
 from churn_jax.data.object_names import DATASETS, find_dataset, named
@@ -38,8 +36,6 @@ __all__ = [
     "IMAGENET_STATISTICS",
     "Augmentation",
     "ChannelStatistics",
-    "CorruptedSet",
-    "CorruptedSets",
     "DataError",
     "Dataset",
     "Prepared",
@@ -50,7 +46,6 @@ __all__ = [
     "TextOptions",
     "augment",
     "channel_statistics",
-    "corrupted_sets",
     "epoch_positions",
     "find_dataset",
     "from_source",

@@ -35,7 +35,6 @@ MODULES = (
             "configuration",
             "planning",
             "data",
-            "data.corruptions",
             "data.tables",
             "models",
             "ensembles",

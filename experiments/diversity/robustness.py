@@ -9,6 +9,7 @@ import numpy as np
 from churn_jax import data
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import DataError
+from experiments.diversity.corrupted_images import corrupted_sets
 from experiments.diversity.corruption import QUANTITIES, corruption_summary
 from experiments.diversity.foreign_examples import out_of_distribution
 from experiments.diversity.networks import deployed_logits, over_chunks, to_pixels
@@ -78,13 +79,12 @@ def _entropies(
 def corruption_parts(analysed: AnalysedStudy) -> list[Part]:
     """One part per corrupted test set and row; a set is made once for all rows."""
     config, options = analysed.study.config.data, analysed.options
-    sets = data.corrupted_sets(
+    sets = corrupted_sets(
         config.name,
-        data_dir=config.data_dir,
+        analysed.test(),
         manual_dir=config.manual_dir,
-        corruptions=options.types or None,
-        severities=options.severities or None,
-        test=analysed.test(),
+        kinds=options.types,
+        severities=options.severities,
     )
     own = analysed.dataset.test.images
 

@@ -26,7 +26,7 @@ FEW = DiversityOptions(
     jacobian_examples=6,
     batch=8,
     draws=4,
-    types=("fog",),
+    types=("brightness",),
     severities=(1, 5),
 )
 
@@ -97,7 +97,7 @@ def test_the_command_computes_every_section_and_goes_on(run, capsys):
     foreign = str(run.parent / "noise.npz")
     words = [str(run), "--examples", "40", "--jacobian-examples", "6"]
     words += ["--batch", "8", "--draws", "4", "--ood", foreign, "--corruptions"]
-    words += ["--types", "fog", "--severities", "1", "5"]
+    words += ["--types", "brightness", "--severities", "1", "5"]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert (

@@ -78,7 +78,7 @@ ROWS = tuple(MethodSpec(name, name, ERM()) for name in ("a", "stopped"))
 
 def parts_of(manual_dir=None, examples=3):
     """The parts of two rows, all of whose replicas have stopped in the second."""
-    options = DiversityOptions(examples=examples, types=("fog",), severities=(2,))
+    options = DiversityOptions(examples=examples, types=("contrast",), severities=(2,))
     opened = SimpleNamespace(
         study=SimpleNamespace(
             config=SimpleNamespace(data=DataConfig(manual_dir=manual_dir))
@@ -98,20 +98,20 @@ def published(folder):
     (folder / "digits-C").mkdir()
     levels = np.repeat(np.arange(1, 6, dtype=np.uint8), 9)
     images = np.broadcast_to(levels[:, None, None, None], (45, 8, 8, 1))
-    np.save(folder / "digits-C" / "fog.npy", images)
+    np.save(folder / "digits-C" / "contrast.npy", images)
     np.save(folder / "digits-C" / "labels.npy", np.tile(np.arange(9), 5))
     return folder
 
 
 def test_a_row_whose_runs_have_all_stopped_has_no_part():
-    assert [part.key for part in parts_of()] == ["a/fog/2"]
+    assert [part.key for part in parts_of()] == ["a/contrast/2"]
 
 
 def test_published_images_are_spaced_evenly_and_are_another_part(tmp_path):
     (own,), (theirs,) = parts_of(), parts_of(str(published(tmp_path)))
     assert own.key == theirs.key and own.stamp != theirs.stamp
     for part in (own, theirs):
-        images, labels = part.compute.args[2]("fog", 2)
+        images, labels = part.compute.args[2]("contrast", 2)
         np.testing.assert_array_equal(labels, [0, 4, 8])
         assert images.shape == (3, 8, 8, 1)
     assert (images == 2).all()
