@@ -23,7 +23,7 @@ PROGRAM = "churn-compare"
 DESCRIPTION = """\
 Compares the predictions of two versions of a model on the same examples.
   files      .csv, .tsv, .parquet, .feather, .json, .jsonl, .npz, .npy, folders
-             of Spark; logs of lm-eval, Inspect, lighteval, OpenAI, NeMo Gym
+             of Spark; logs of lm-eval, Inspect, lighteval, promptfoo and more
   columns    id; label; prediction, or logit_<class>, or prob_<class>; run
   of others  correct, score, answer, value, set or ranking, perhaps with target
   exit code  0 all limits hold, 1 one fails, 4 one is inconclusive, 2 bad input
@@ -60,6 +60,7 @@ Answers = Optional[Literal["text", "squad", "none"]]  # noqa: UP045
 Equal = Annotated[Answers, _shown("HOW")]
 Missing = Annotated[Literal["error", "intersect"], _shown("intersect")]
 Inconclusive = Annotated[Literal["exit", "pass", "fail"], _shown("HOW")]
+Errors = Optional[Literal["wrong", "drop", "refuse"]]  # noqa: UP045
 File = Annotated[Optional[Path], _shown("FILE")]  # noqa: UP045
 Map = Annotated[Optional[str], _shown("FILE")]  # noqa: UP045
 Limit = Annotated[Optional[str], _shown("X")]  # noqa: UP045
@@ -105,6 +106,7 @@ class Data:
     class_map: Map = None  # new class of each old one, or "identity"
     on_missing: Missing = "error"  # comparison of the examples that both have
     strip: Flag = False  # no space around ids and names of classes
+    errors: Annotated[Errors, _shown("HOW")] = None  # wrong, drop or refuse
     confirm: Names = _Several()  # names of doubts, as refusals give them
     order: Names = _Several()  # versions of a folder, oldest first
 
@@ -121,7 +123,6 @@ class Gates:
     max_excess_churn: Limit = None  # most churn beyond retraining; needs runs
     max_share_worse: Limit = None  # most outcomes that get worse
     min_score_change: Limit = None  # least new mean minus old
-    max_score_change: Limit = None  # most new mean minus old, where less is better
     inconclusive: Inconclusive = "exit"  # pass or fail in place of exit code 4
 
 
@@ -252,7 +253,7 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"  # a file, as GitHub's runners name it
 
 _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
-_OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance")
+_OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
 # What is compared, options that would be without effect, and why.
 _REFUSED = (
     (
@@ -267,6 +268,7 @@ _REFUSED = (
             "pool",
             "equivalent",
             "lower_is_better",
+            "errors",
         ),
         "is for OLD and NEW, not for --noise",
     ),
@@ -594,7 +596,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     if what == "noise":
         return noise_floor(*given["noise"], **shared)
     names = ("slices", "by", "pool", "lower_is_better", "on_missing", "strip")
-    names += ("labels", "any_time")
+    names += ("labels", "any_time", "errors")
     margin = None if margin is None else gates.limit_of(margin, "--equivalent")
     shared |= judged | {name: given[name] for name in names}
     return compare_outcomes(old, new, **shared, equivalent=margin)

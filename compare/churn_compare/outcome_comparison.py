@@ -27,7 +27,12 @@ from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.contents import read_contents
 from churn_compare.reading.labels import read_ids
-from churn_compare.reading.outcome_join import Joined, directions, join_outcomes
+from churn_compare.reading.outcome_join import (
+    Errors,
+    Joined,
+    directions,
+    join_outcomes,
+)
 from churn_compare.reading.outcomes import Outcomes, read_outcomes
 from churn_compare.reading.sides import same_file, side_names
 from churn_compare.result import Change, GateOutcome, MeasureFindings, Waiver
@@ -62,6 +67,7 @@ def compare_outcomes(
     level: float = 0.95,
     labels: Any = None,
     any_time: bool = False,
+    errors: Errors | None = None,
 ) -> OutcomesResult:
     """What changes in the outcomes of examples when `new` replaces `old`.
 
@@ -98,6 +104,10 @@ def compare_outcomes(
         labels: a queue of `label_queue` whose column `better` says, for some of the
             answers that change, which of the two is better.
         any_time: whether intervals hold at every number of these, as in `compare`.
+        errors: what is done with examples that a tool could not evaluate: "wrong"
+            counts them as wrong, "drop" leaves them out of both sides, "refuse" stops;
+            None refuses if the sides have unequal numbers of them, else counts them as
+            wrong.
 
     Returns:
         The `OutcomesResult`; `result.passed` says whether all gates hold.
@@ -141,6 +151,7 @@ def compare_outcomes(
         confirm=confirm,
         strip=strip,
         id_column=id_column,
+        errors=errors,
     )
     used = dict.fromkeys(by, "slices")
     used |= {clusters: "clusters"} if isinstance(clusters, str) else {}

@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 from churn_compare.array_files import ArrayFileError, check_memory
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.reading.contents import column_names
-from churn_compare.reading.objects import is_inspect, json_lines, table_of
+from churn_compare.reading.objects import (
+    is_inspect,
+    is_promptfoo,
+    json_lines,
+    read_rows,
+    table_of,
+)
 
+ERROR = "error"  # column of the rows that a tool could not evaluate
+_SCORED = "/score"  # at the end of MLflow's columns
 _ZSTANDARD = 93  # compression method of an archive
 
 
@@ -33,7 +41,7 @@ class Log(NamedTuple):
 class _Row(NamedTuple):
     """A row of a log."""
 
-    facts: dict[str, Any]  # id, run, hash of the input, ...
+    facts: dict[str, Any]  # id, run, hash of the input, whether it errored, ...
     scores: dict[str, Any]  # numbers and grades; None for what is neither
     answers: dict[str, str]
 
@@ -67,11 +75,13 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
         return _inspect_archive
     if is_inspect(path):
         return _inspect_json
+    if is_promptfoo(path):
+        return _promptfoo
     keys = {*column_names(path)}
     for wanted, read in _BY_KEYS.items():
         if {*wanted} <= keys:
             return read
-    return None
+    return _mlflow if any(key.endswith(_SCORED) for key in keys) else None
 
 
 def _log(
@@ -331,7 +341,7 @@ def _inspect_row(sample: dict[str, Any], scorer: str) -> _Row:
     if isinstance(asked, list):  # messages, whose own ids are drawn anew
         asked = [[of.get("role"), of.get("content")] for of in asked]
     facts = {"id": str(sample["id"]), "epoch": sample.get("epoch", 1)}
-    facts["input_hash"] = _hash(asked)
+    facts |= {"input_hash": _hash(asked), ERROR: bool(sample.get("error"))}
     scores = sample.get("scores") or {}
     if sample.get("score"):  # of version 1
         scores = {scorer: sample["score"]}
@@ -447,10 +457,75 @@ def _lighteval(path: Path) -> Log:
     return _log(rows, ["details of lighteval"])
 
 
+def _promptfoo(path: Path) -> Log:
+    """Results of promptfoo: a row per test, prompt and provider."""
+    if path.name.lower().endswith(".json"):
+        check_memory(path.stat().st_size)
+        found = json.loads(path.read_bytes())["results"]["results"]
+    else:
+        found = list(json_lines(path))
+    systems = {
+        json.dumps([(row.get("provider") or {}).get("id"), row.get("promptIdx")])
+        for row in found
+    }
+    if len(systems) > 1:
+        raise PredictionsError(
+            f"holds {len(systems)} pairs of a prompt and a provider; write the results "
+            "of one, by --filter-providers and --filter-prompts"
+        )
+    rows = []
+    for row in found:
+        facts = {"id": row["testIdx"], "input_hash": _hash(row.get("vars") or {})}
+        # A failed assertion is told in `error` as well; then there is a grade.
+        failed = bool(row.get("error")) and not row.get("gradingResult")
+        said = (row.get("response") or {}).get("output")
+        answers = {"answer": said} if isinstance(said, str) else {}
+        scores = {"success": row["success"], "score": row.get("score")}
+        scores |= row.get("namedScores") or {}
+        rows.append(_Row(facts | {ERROR: failed}, _scores(scores), answers))
+    return _log(rows, ["results of promptfoo"])
+
+
+def _mlflow(path: Path) -> Log:
+    """Evaluation table of MLflow: columns METRIC/VERSION/score, perhaps inputs."""
+    rows = []
+    for number, row in enumerate(read_rows(path)):
+        scores = {
+            name.removesuffix(_SCORED).rpartition("/")[0] or name: value
+            for name, value in row.items()
+            if name.endswith(_SCORED)
+        }
+        facts = {"id": row.get("id", row.get("request_id", number))}
+        facts["input_hash"] = _hash(row.get("inputs", row.get("request")))
+        said = row.get("outputs", row.get("prediction"))
+        answers = {"answer": said} if isinstance(said, str) else {}
+        rows.append(_Row(facts, _scores(scores), answers))
+    return _log(rows, ["evaluation table of MLflow"])
+
+
+def _every_eval(path: Path) -> Log:
+    """Every Eval Ever: a line per sample, with a score and whether it is right."""
+
+    def rows() -> Iterator[_Row]:
+        for row in json_lines(path):
+            facts = {"id": row["sample_id"], "task": row["evaluation_name"]}
+            facts["input_hash"] = row.get("sample_hash") or _hash(row["input"]["raw"])
+            facts[ERROR] = bool(row.get("error"))
+            found = row["evaluation"]
+            last = [of for of in row["answer_attribution"] if of["is_terminal"]]
+            answers = {"answer": last[-1]["extracted_value"]} if last else {}
+            scores = {"is_correct": found["is_correct"], "score": found["score"]}
+            yield _Row(facts, _scores(scores), answers)
+
+    return _log(rows(), ["instances of Every Eval Ever"])
+
+
 _BY_KEYS: dict[tuple[str, ...], Callable[[Path], Log]] = {
     ("doc_id", "filtered_resps"): _harness_file,
     ("_ng_task_index", "_ng_rollout_index", "reward"): _gym,
     ("spec",): _openai,
     ("__doc__", "__metric__"): _lighteval,
     ("doc", "metric", "model_response"): _lighteval,
+    ("testIdx", "promptIdx", "success"): _promptfoo,
+    ("sample_id", "evaluation_name", "answer_attribution"): _every_eval,
 }

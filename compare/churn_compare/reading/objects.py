@@ -68,13 +68,31 @@ def _whole(path: Path) -> list[dict[str, Any]]:
 
 
 def is_inspect(path: Path) -> bool:
-    """Whether a file begins like a log of Inspect in JSON."""
-    if not path.name.lower().endswith(".json") or not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        head = file.read(1 << 16)
+    """Return True if a file begins like a log of Inspect in JSON."""
+    head = _head(path)
     first = re.match(rb'\s*{\s*"(version|status|eval|samples)"', head)
     return bool(first and re.search(rb'"eval"\s*:\s*{', head))
+
+
+def is_promptfoo(path: Path) -> bool:
+    """Return True if a file begins like the results of promptfoo in JSON."""
+    return bool(
+        re.match(rb'\s*{\s*"evalId"\s*:.*?"results"\s*:\s*{', _head(path), re.S)
+    )
+
+
+def _head(path: Path) -> bytes:
+    """The start of a JSON file; nothing of any other."""
+    if not path.name.lower().endswith(".json") or not path.is_file():
+        return b""
+    with open(path, "rb") as file:
+        return file.read(1 << 16)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table in JSON."""
+    table = read_json(path)
+    return table if isinstance(table, list) else table.to_pylist()
 
 
 def read_json(path: Path) -> Any:

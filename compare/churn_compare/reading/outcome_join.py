@@ -33,6 +33,7 @@ from churn_compare.reading.outcomes import (
 )
 from churn_compare.reading.rows import Rows
 
+Errors = Literal["wrong", "drop", "refuse"]
 _FEW = 10  # examples of which none may be right by chance
 _MOST_ITEMS = 1000  # of a set or a ranking
 # Lists, tuples and sets of Python and arrays of NumPy, as texts.
@@ -92,6 +93,7 @@ def join_outcomes(
     confirm: Sequence[str] = (),
     strip: bool = False,
     id_column: str | None = None,
+    errors: Errors | None = None,
 ) -> Joined:
     """Joins two versions example by example."""
     if normalize not in NORMALIZATIONS:
@@ -118,6 +120,16 @@ def join_outcomes(
     if slices is not None:
         groupings = rows.values_of(read_slices(slices, id_column))
     groupings |= {column: _column(column, notes, *sides) for column in by}
+    failed = [of.failed[at] for of, at in ((old, rows_old), (new, rows_new))]
+    notes += _errors(errors, [int(of.sum()) for of in failed], old, new)
+    keep = np.ones(len(ids), bool)
+    if errors == "drop":
+        keep = ~(failed[0] | failed[1])
+    else:
+        old, new = old.errors_as_wrong(), new.errors_as_wrong()
+    rows_old, rows_new, ids = rows_old[keep], rows_new[keep], ids[keep]
+    groupings = {name: values[keep] for name, values in groupings.items()}
+    belonging = None if belonging is None else belonging[keep]
     keep = old.known[rows_old] & new.known[rows_new]
     if lacking := int((~keep).sum()):
         lost = [int((~of).sum()) for of in (old.known[rows_old], new.known[rows_new])]
@@ -174,6 +186,22 @@ def join_outcomes(
     groupings = {name: values[keep] for name, values in groupings.items()}
     named = clusters if column else ""
     return Joined(tuple(measures), ids, belonging, groupings, tuple(notes), named)
+
+
+def _errors(
+    policy: Errors | None, counts: Sequence[int], old: Outcomes, new: Outcomes
+) -> list[str]:
+    """What is done with examples that a tool could not evaluate."""
+    if not any(counts):
+        return []
+    said = f"{counts[0]:,} examples errored in {old.name}, {counts[1]:,} in {new.name}"
+    if policy == "refuse" or (policy is None and counts[0] != counts[1]):
+        raise PredictionsError(
+            f"{said}; --errors wrong counts them as wrong, --errors drop leaves them "
+            "out of both"
+        )
+    done = "are left out of both" if policy == "drop" else "count as wrong"
+    return [f"Warning: {said}, and {done}."]
 
 
 def _never_right(measures, old, new, normalize) -> list[Doubt]:

@@ -22,7 +22,7 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.contents import as_table, column_names, read_contents
 from churn_compare.reading.ids import as_ids, counts_rows, index_ids
-from churn_compare.reading.logs import Log, read_log, reader_of
+from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
 from churn_compare.reading.tables import of_classifier
 
 COLUMNS: Mapping[str, Kind] = {
@@ -70,6 +70,8 @@ class Outcomes:
         rest: Arrow columns `[N]`, by name, that are neither.
         less: score to whether less is better, as far as anything says so.
         account: what was read of the file; None where nothing has a name.
+        errored: `[R, N]` rows that a tool could not evaluate; None where it says
+            nothing of errors.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Outcomes:
     rest: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     less: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     account: Account | None = None
+    errored: np.ndarray | None = None
     index = False  # of a data frame, which are ids where it says more than a row
     repeats = True  # an id may stand in several rows, which are its runs
 
@@ -100,6 +103,38 @@ class Outcomes:
     def others(self) -> Mapping[str, Any]:
         """The columns that are neither outcomes nor ids, by name."""
         return self.rest
+
+    @property
+    def failed(self) -> np.ndarray:
+        """`[N]` examples of which a run could not be evaluated."""
+        if self.errored is None:
+            return np.zeros(self.examples, bool)
+        return self.errored.any(axis=0)
+
+    def errors_as_wrong(self) -> "Outcomes":
+        """The same with 0 or an empty answer where a tool could not evaluate."""
+        import pyarrow as pa
+
+        if self.errored is None or not self.errored.any():
+            return self
+        columns = dict(self.columns)
+        for name, kind in self.kinds.items():
+            values = columns[name]
+            if kind == "answer":
+                blank = pa.array(self.errored.reshape(-1))
+                columns[name] = arrow_compute().if_else(blank, "", values)
+                continue
+            if kind != "correct" and (
+                kind != "score" or self.less.get(name) or np.nanmin(values) < 0
+            ):
+                raise PredictionsError(
+                    f"{name} has no value that stands for wrong; --errors drop leaves "
+                    "out what could not be evaluated"
+                )
+            columns[name] = np.where(self.errored, 0.0, values)
+        return dataclasses.replace(
+            self, columns=columns, known=self.known | self.failed
+        )
 
     def at(self, rows: np.ndarray, column: str) -> Any:
         """A column of outcomes on some examples, run by run."""
@@ -291,7 +326,10 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column,
         of_runs = isinstance(values, np.ndarray)
         columns[column] = values.reshape(runs, examples) if of_runs else values
     first = table.slice(0, examples)
-    special = {id_name, run_name, *chosen}
+    special, errored = {id_name, run_name, *chosen}, None
+    if log and ERROR in names:
+        special.add(ERROR)
+        errored = table.column(ERROR).to_numpy().reshape(runs, examples)
     others = {n: _one(first.column(n)) for n in names if n not in special}
     judged = {*chosen.values()} - {"correct", "score"}  # by the target
     roles = {"id": id_name, "run": run_name if runs > 1 or not log else None}
@@ -312,6 +350,7 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column,
         target=None if target_name is None else _one(first.column(target_name)),
         inputs=None if input_name is None else text_of(_one(first.column(input_name))),
         rest=others,
+        errored=errored,
         account=Account(tuple(read), tuple(left)),
     )
 

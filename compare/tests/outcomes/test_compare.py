@@ -159,7 +159,9 @@ def test_less_of_a_score_is_better_by_its_name_or_by_the_option(tmp_path, capsys
     rows = [[dict(zip(of, row)) for row in zip(*of.values())] for of in (old, new)]
     paths = [jsonl(tmp_path / f"{i}.jsonl", of) for i, of in enumerate(rows)]
     words = [*map(str, paths), "--score-column", "wer"]
-    assert main([*words, "--max-score-change", "0.01"]) == 1
+    gates = tmp_path / "wer.toml"
+    gates.write_text("max-score-change = 0.01")
+    assert main([*words, "--gates", str(gates)]) == 1
     assert main([*words, "--min-score-change", "-1"]) == 2
     assert "less is better in wer; write max-score-change" in capsys.readouterr().err
     full = ["--min-score-change", "0.1", "--full"]

@@ -1,0 +1,156 @@
+"""Results of evaluation tools, written as the tools write them, and what errored."""
+
+import json
+
+import numpy as np
+import pytest
+
+from churn_compare import compare_outcomes
+from churn_compare.cli import main
+from churn_compare.example_ids import PredictionsError
+from churn_compare.reading.outcomes import read_outcomes
+
+RIGHT = [True, False, True, True, False, True]
+
+
+def promptfoo(path, right, errors=(), provider="openai:chat:a"):
+    """The JSON of `promptfoo eval --output`."""
+    rows = [
+        {
+            "id": f"row-{i}",
+            "promptIdx": 0,
+            "testIdx": i,
+            "testCase": {"vars": {"city": f"c{i}"}, "assert": [{"type": "equals"}]},
+            "promptId": "p",
+            "provider": {"id": provider, "label": ""},
+            "prompt": {"raw": f"Where is c{i}?", "label": "Where is {{city}}?"},
+            "vars": {"city": f"c{i}"},
+            "response": None if i in errors else {"output": "here", "cached": False},
+            "error": "API error: 500" if i in errors else None if ok else "Expected x",
+            "success": ok and i not in errors,
+            "score": float(ok and i not in errors),
+            "namedScores": {} if i in errors else {"tone": 0.25 * (i % 4)},
+            "gradingResult": None if i in errors else {"pass": ok, "score": float(ok)},
+            "latencyMs": 12,
+        }
+        for i, ok in enumerate(right)
+    ]
+    results = {"version": 3, "timestamp": "2026-01-31T12:00:00Z", "prompts": []}
+    found = {"evalId": "eval-1", "results": results | {"results": rows, "stats": {}}}
+    path.write_text(json.dumps(found | {"config": {}, "shareableUrl": None}))
+    return path
+
+
+def mlflow(path, right):
+    """`eval_results_table.json`, as pandas writes a table in two parts."""
+    columns = ["inputs", "targets", "outputs", "exact_match/v1/score", "latency"]
+    data = [[f"q{i}", "Paris", "Rome", float(ok), 0.1] for i, ok in enumerate(right)]
+    path.write_text(json.dumps({"columns": columns, "data": data}))
+    return path
+
+
+def every_eval(path, right, errors=()):
+    """Lines of the instance-level schema 0.2.1."""
+    lines = [
+        {
+            "schema_version": "instance_level_eval_0.2.1",
+            "evaluation_id": "gsm8k/m/1",
+            "model_id": "a/m",
+            "evaluation_name": "gsm8k",
+            "sample_id": f"gsm8k_{i}",
+            "sample_hash": f"h{i}",
+            "interaction_type": "single_turn",
+            "input": {"raw": f"q{i}", "reference": ["4"]},
+            "output": {"raw": ["it is 4"]},
+            "messages": None,
+            "answer_attribution": [
+                {
+                    "turn_idx": 0,
+                    "source": "output.raw",
+                    "extracted_value": "4" if ok else "5",
+                    "extraction_method": "regex",
+                    "is_terminal": True,
+                }
+            ],
+            "evaluation": {"score": float(ok), "is_correct": ok},
+            "error": "timeout" if i in errors else None,
+        }
+        for i, ok in enumerate(right)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "measure", "kinds"),
+    [
+        (
+            promptfoo,
+            "out.json",
+            "success",
+            {"success": "correct", "score": "correct", "tone": "score"},
+        ),
+        (mlflow, "eval_results_table.json", "exact_match", {"exact_match": "correct"}),
+        (
+            every_eval,
+            "m_samples.jsonl",
+            "is_correct",
+            {"is_correct": "correct", "score": "correct"},
+        ),
+    ],
+)
+def test_a_tool_is_read(write, name, measure, kinds, tmp_path):
+    (tmp_path / "old").mkdir()
+    old = write(tmp_path / "old" / name, RIGHT)
+    new = write(tmp_path / name, [*RIGHT[:3], False, True, True])
+    read = read_outcomes(old)
+    assert {k: v for k, v in read.kinds.items() if v != "answer"} == kinds
+    assert read.columns[measure].tolist() == [[float(of) for of in RIGHT]]
+    found = compare_outcomes(old, new)[measure]
+    assert found["negative_flip_rate"].value == pytest.approx(1 / 6)
+    assert found["positive_flip_rate"].value == pytest.approx(1 / 6)
+
+
+def test_results_of_several_providers_are_refused(tmp_path):
+    both = json.loads(promptfoo(tmp_path / "a.json", RIGHT).read_text())
+    more = json.loads(promptfoo(tmp_path / "b.json", RIGHT, provider="b").read_text())
+    both["results"]["results"] += more["results"]["results"]
+    path = tmp_path / "both.json"
+    path.write_text(json.dumps(both))
+    with pytest.raises(PredictionsError, match="2 pairs of a prompt and a provider"):
+        read_outcomes(path)
+
+
+@pytest.mark.parametrize("write", [promptfoo, every_eval])
+def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
+    ending = "json" if write is promptfoo else "jsonl"
+    name = "success" if write is promptfoo else "is_correct"
+    old = write(tmp_path / f"old.{ending}", RIGHT)
+    new = write(tmp_path / f"new.{ending}", RIGHT, errors=[0, 1])
+    said = "0 examples errored in old.*, 2 in new.*; --errors wrong counts them"
+    with pytest.raises(PredictionsError, match=said):
+        compare_outcomes(old, new)
+    wrong = compare_outcomes(old, new, errors="wrong")
+    assert wrong[name]["negative_flip_rate"].value == pytest.approx(1 / 6)
+    assert any("count as wrong" in note for note in wrong.notes)
+    dropped = compare_outcomes(old, new, errors="drop")
+    assert dropped.examples == 4 and dropped[name]["negative_flip_rate"].value == 0
+    same = write(tmp_path / f"same.{ending}", RIGHT, errors=[2, 3])
+    equal = compare_outcomes(new, same)  # as many on both sides: wrong
+    assert equal.examples == 6 and equal[name]["accuracy_gain"].value < 0
+    with pytest.raises(PredictionsError, match="2 examples errored in new"):
+        compare_outcomes(new, same, errors="refuse")
+    assert main([str(old), str(new)]) == 2
+    assert "--errors drop leaves them out of both" in capsys.readouterr().err
+    assert main([str(old), str(new), "--errors", "drop"]) == 0
+
+
+def test_a_score_without_a_worst_value_is_not_made_wrong(tmp_path):
+    old = promptfoo(tmp_path / "old.json", RIGHT)
+    new = promptfoo(tmp_path / "new.json", RIGHT, errors=[0])
+    for path in (old, new):
+        path.write_text(path.read_text().replace('"tone": ', '"tone": -1'))
+    with pytest.raises(PredictionsError, match="tone has no value that stands for"):
+        compare_outcomes(old, new, errors="wrong")
+    found = compare_outcomes(old, new, errors="drop")["tone"]
+    assert (found["score_change"].value == 0 and np.isnan(found.p)) or found.p == 1
