@@ -27,10 +27,8 @@ Compares the predictions of two versions of a model on the same examples.
   columns    id; label; prediction, or logit_<class>, or prob_<class>; run
   of others  correct, score, answer, value, set or ranking, perhaps with target
   exit code  0 all limits hold, 1 one fails, 4 one is inconclusive, 2 bad input
-  no labels  label OLD NEW --out queue.csv draws changed examples to label
-  it fails   repair OLD NEW --validation OLD_V NEW_V serves both versions together
-  releases   suite OLD_DIR NEW_DIR compares all benchmarks of two folders
-  how many   size OLD NEW --max-nfr 1% tells the examples and runs that decide"""
+  commands   label draws examples to label, repair serves both versions, size
+             tells how many decide, suite takes two folders; size -h, ..."""
 _LABEL = """\
 Draws examples that an update changes, for people or judges to label. Labels of a part
 of these alone give the rate of negative flips, with an interval."""
