@@ -18,6 +18,7 @@ import tyro
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import churn_jax
 from churn_compare import read_gates
 from churn_compare.gates import read_waivers
 from churn_compare.verdict import sentences
@@ -43,8 +44,7 @@ TEXTS = [
     *sorted((ROOT / "experiments").rglob("*.md")),
 ]
 SLOW = {"start/compare", "start/train"} | {
-    f"how_to/{name}"
-    for name in "own_loop updates own_method own_networks studies training".split()
+    f"how_to/{name}" for name in "own_loop updates own_method studies".split()
 }  # they train, or draw a report
 
 
@@ -115,7 +115,7 @@ def the_gate_fails(names, folder):
 
 def clusters_are_compared(names, folder):
     """The update is worse only as long as questions count as independent."""
-    page = (ROOT / "docs/how_to/clusters.md").read_text()
+    page = (ROOT / "docs/how_to/grouped_examples.md").read_text()
     result = names["result"]
     assert str(result.clusters.count) in page and "for new clusters" in str(result)
     for sentence in sentences(result)[2:5]:
@@ -146,19 +146,18 @@ def data_are_split(names, folder):
     assert sizes == (360, 40, 100)
 
 
-def networks_train(names, folder):
-    assert names["result"].predictions["co-distilled"].shape == (5, 897, 10)
-    assert names["trained"].predict(names["digits"].test.images).shape == (2, 897, 10)
-    assert len(names["shapes"]["params"]) > 3 and "vgg13" in names["available"]()
-
-
 def study_reports(names, folder):
+    dataset, logits = names["dataset"], names["logits"]
+    assert logits.shape == (10, len(dataset.test), dataset.num_classes)
     assert {"table.md", "table.csv", "report.html"} <= {
         path.name for path in names["folder"].iterdir()
     }
 
 
 def own_methods_train_and_columns_measure(names, folder):
+    of_networks = churn_jax.StudyResult("runs/own-network").predictions
+    assert of_networks["co-distilled"].shape == (5, 897, 10)
+    assert names["trained"].predict(names["digits"].test.images).shape == (2, 897, 10)
     logits = names["result"].predictions["squeezed"]
     assert logits.shape == (5, 897, 10)
     baseline = names["result"].predictions["baseline"]
@@ -186,11 +185,8 @@ def shards_are_compared(names, folder):
     assert main(["compare", "old", "new", "--max-nfr", "5%"]) == 1
 
 
-def training_trains_ten_pairs(names, folder):
-    dataset, logits = names["dataset"], names["logits"]
-    assert logits.shape == (10, len(dataset.test), dataset.num_classes)
-    assert (np.asarray(logits).argmax(-1) == dataset.test.labels).mean() > 0.85
-    assert list(folder.iterdir()) == []  # nothing is written without a folder
+def study_trains_pairs(names, folder):
+    assert names["logits"].shape == (5, 897, 10)
 
 
 def updates_are_trained(names, folder):
@@ -207,7 +203,7 @@ def old_logits_count(names, folder):
 CHECKS = {
     "README": readme_measures,
     "index": readme_measures,
-    "start/train": training_trains_ten_pairs,
+    "start/train": study_trains_pairs,
     "start/compare": comparison_passes,
     "how_to/data": data_are_split,
     "how_to/gate_in_ci": the_gate_fails,
@@ -216,15 +212,13 @@ CHECKS = {
     "how_to/own_method": own_methods_train_and_columns_measure,
     "concepts/determinism": lambda names, folder: None,
     "how_to/own_loop": own_loops_train,
-    "how_to/own_networks": networks_train,
     "reference/faq": accuracy_tests_depend_on_churn,
     "reference/file_formats": predictions_are_read,
-    "how_to/clusters": clusters_are_compared,
+    "how_to/grouped_examples": clusters_are_compared,
     "how_to/repair": old_logits_count,
     "how_to/slices": slices_are_compared,
     "how_to/streams": clicks_are_a_stream,
     "how_to/studies": study_reports,
-    "how_to/training": training_trains_ten_pairs,
     "how_to/updates": updates_are_trained,
 }
 
@@ -301,6 +295,15 @@ def test_steps_of_the_loops_on_four_devices_are_those_of_one(loop, kind):
     four = stepped(*(jax.device_put(part, rows) for part in (x, y)))
     assert len(jax.tree.leaves(four)[0].sharding.device_set) == 4
     chex.assert_trees_all_close(four, stepped(x, y), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_is_as_wide_as_the_site_shows(page):
+    code = [
+        b for language in ("python", "py", "sh", "toml") for b in blocks(page, language)
+    ]
+    wide = [line for block in code for line in block.split("\n") if len(line) > 72]
+    assert [line for line in wide if "pip install" not in line] == []
 
 
 class Parsed(BaseException):

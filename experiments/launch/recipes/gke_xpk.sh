@@ -19,6 +19,7 @@ REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=8,data=8}"
 OUT="${OUT:-/mnt/shared/runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
+own=(${DATA:+--data "$DATA"} ${MODEL:+--model "$MODEL"}) # with PRESET=own: DATA=mine.npz, MODEL=nets.py:Net
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true
@@ -40,5 +41,5 @@ run docker build --file Containerfile --build-arg EXTRA=tpu --tag "$IMAGE" .
 run docker push "$IMAGE"
 run xpk workload create --cluster "$CLUSTER" --zone "$ZONE" --project "$PROJECT" \
   --workload "$WORKLOAD" --tpu-type "$TPU_TYPE" --docker-image "$IMAGE" \
-  --max-restarts 20 --command "cd /opt/churn_jax && $(show churn-jax study "$PRESET" --data-dir "$DATA_DIR" \
+  --max-restarts 20 --command "cd /opt/churn_jax && $(show churn-jax study "$PRESET" ${own[@]+"${own[@]}"} --data-dir "$DATA_DIR" \
     --replicas "$REPLICAS" --mesh "$MESH" --launch.coordinator auto --out "$OUT")"

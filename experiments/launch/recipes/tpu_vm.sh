@@ -21,6 +21,7 @@ REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=4}"
 OUT="${OUT:-/mnt/shared/runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
+own=(${DATA:+--data "$DATA"} ${MODEL:+--model "$MODEL"}) # with PRESET=own: DATA=mine.npz, MODEL=nets.py:Net
 SOURCE="${SOURCE:-}" # a wheel that `make dist` built, next to that of churn-compare, or a requirement for pip
 CREATE="${CREATE:-yes}" # no: it is there already
 
@@ -82,6 +83,11 @@ fi
 if [[ "$PRESET" == experiments/* ]]; then # of a paper, from the clone where this runs
   run gcloud compute tpus tpu-vm scp --recurse experiments "$NAME:" --zone "$ZONE" --worker=all
 fi
+for file in "${DATA:-}" "${MODEL:-}"; do # functions and networks of yours, in the current folder
+  if [[ "$file" == *.py:* ]]; then
+    run gcloud compute tpus tpu-vm scp "${file%%:*}" "$NAME:" --zone "$ZONE" --worker=all
+  fi
+done
 on_all() { run gcloud compute tpus tpu-vm ssh "$NAME" --zone "$ZONE" --worker=all --command "$1"; }
 if [[ "$SOURCE" == *.whl ]]; then # installed from a copy on every host
   run gcloud compute tpus tpu-vm scp "${needs[0]}" "$SOURCE" "$NAME:" --zone "$ZONE" --worker=all
@@ -92,5 +98,5 @@ on_all "python3 -m pip install --quiet --user uv && ~/.local/bin/uv venv --quiet
 --allow-existing --python 3.12 ~/churn && ~/.local/bin/uv pip install --quiet \
 --python ~/churn/bin/python $(show "${needs[@]}" "$SOURCE")"
 # shellcheck disable=SC2088 # the home folder of the host
-on_all "$(show '~/churn/bin/churn-jax' study "$PRESET" --data-dir "$DATA_DIR" \
+on_all "$(show '~/churn/bin/churn-jax' study "$PRESET" ${own[@]+"${own[@]}"} --data-dir "$DATA_DIR" \
   --replicas "$REPLICAS" --mesh "$MESH" --launch.coordinator auto --out "$OUT")"

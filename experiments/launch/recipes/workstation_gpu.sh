@@ -9,6 +9,7 @@ set -euo pipefail
 PRESET="${PRESET:-experiments/reproducibility/presets.py:cifar10_resnet32}"
 OUT="${OUT:-runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-$HOME/tensorflow_datasets}"
+own=(${DATA:+--data "$DATA"} ${MODEL:+--model "$MODEL"}) # with PRESET=own: DATA=mine.npz, MODEL=nets.py:Net
 ENVIRONMENT="${ENVIRONMENT:-$HOME/churn}"
 SOURCE="${SOURCE:-}" # a clone, a wheel, or a requirement for pip: /path/to/churn_jax[cuda]
 
@@ -45,4 +46,4 @@ if $dry || [[ ! -x "$ENVIRONMENT/bin/churn-jax" ]]; then
 fi
 # JAX takes memory as it needs it, so that a desktop can share the GPU.
 export XLA_PYTHON_CLIENT_PREALLOCATE=false
-run "$ENVIRONMENT/bin/churn-jax" study "$PRESET" --data-dir "$DATA_DIR" --launch.coordinator none --out "$OUT"
+run "$ENVIRONMENT/bin/churn-jax" study "$PRESET" ${own[@]+"${own[@]}"} --data-dir "$DATA_DIR" --launch.coordinator none --out "$OUT"
