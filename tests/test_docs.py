@@ -196,6 +196,10 @@ def updates_are_trained(names, folder):
     assert 0 < sum(names["rates"]) / 10 < 0.05
 
 
+def few_labels_decide(names, folder):
+    assert names["bought"] == 28 and names["found"]["negative_flip_rate"].low > 0.008
+
+
 def old_logits_count(names, folder):
     assert names["log_probs"].argmax(-1).tolist() == [1]  # 0.8 of 1 and 0.2 of -2
 
@@ -215,6 +219,7 @@ CHECKS = {
     "reference/faq": accuracy_tests_depend_on_churn,
     "reference/file_formats": predictions_are_read,
     "how_to/grouped_examples": clusters_are_compared,
+    "how_to/labels": few_labels_decide,
     "how_to/repair": old_logits_count,
     "how_to/slices": slices_are_compared,
     "how_to/streams": clicks_are_a_stream,
