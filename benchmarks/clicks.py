@@ -7,8 +7,7 @@ Two questions, each a table:
 1. How many examples a second do R replicas of three towers learn, each example scored
    before it is learned, against PyTorch (`clicks_torch.py`, in its own environment):
    the same network, batches, loss and AdaGrad, with sparse gradients of an `Embedding`
-   or of an `EmbeddingBag`? The engine's time includes the metrics over replicas;
-   PyTorch's does not.
+   or of an `EmbeddingBag`?
 2. Does an update cost more with more rows in the tables?
 
 Without `--torch-python` the peer is left out.
@@ -28,15 +27,19 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 from turns import Measure, head, machine, peak_mebibytes, rates, row, take_turns
 
-from churn_jax.configuration.streams import StreamConfig
-from churn_jax.data.tables import Window, synthetic_clicks
+from churn_jax.configuration.training import (
+    OnePass,
+    OptimizerConfig,
+    Seeds,
+    TrainConfig,
+)
+from churn_jax.data.clicks import Window, as_clicks, synthetic_clicks
 from churn_jax.methods import AntiDistillation
 from churn_jax.models.click import ClickModel
-from churn_jax.training.partition import fetch, place, replicate
-from churn_jax.training.progressive import StreamRun
-from churn_jax.training.progressive.metrics import StreamMetrics
-from churn_jax.training.progressive.state import init_inputs, init_stream, make_program
-from churn_jax.training.progressive.step import Examples, make_step, term_names
+from churn_jax.training.partition import place, replicate
+from churn_jax.training.progressive import ClickRun
+from churn_jax.training.progressive.state import init_clicks, init_inputs, make_program
+from churn_jax.training.progressive.step import make_step, term_names
 
 _WINDOWS = 4  # different ones, in turns
 _STRENGTH = 0.5
@@ -44,42 +47,49 @@ _EMBEDDINGS = ("Embedding", "EmbeddingBag")
 _PEER_BATCHES = 8  # of a window; the seconds are scaled
 
 
-def make_run(args: argparse.Namespace, rows: int, replicas: int) -> StreamRun:
+def make_run(args: argparse.Namespace, rows: int, replicas: int) -> ClickRun:
     """Three towers on tables that hold `rows` rows together."""
     sizes = (rows // args.fields,) * args.fields
-    return StreamRun(
+    return ClickRun(
         "benchmark",
         AntiDistillation(members=3, strength=_STRENGTH),
         ClickModel(sizes, args.numeric),
-        StreamConfig(replicas=replicas, batch_size=args.batch, window=args.window),
+        TrainConfig(
+            replicas=replicas,
+            epochs=1,
+            batch_size=args.batch,
+            optimizer=OptimizerConfig(
+                "adagrad", 0.02, momentum=0.0, nesterov=False, weight_decay=0.0
+            ),
+            seeds=Seeds(init="fixed"),
+            one_pass=OnePass(args.window),
+        ),
     )
 
 
-def windows_of(args: argparse.Namespace, run: StreamRun) -> list[Window]:
+def windows_of(args: argparse.Namespace, run: ClickRun) -> list[Window]:
     """Zipf's law in every field."""
     fields = args.fields, run.model.sizes
-    stream = synthetic_clicks(_WINDOWS * args.window, *fields, numeric=args.numeric)
-    return list(stream.windows(args.window))
+    arrays = synthetic_clicks(_WINDOWS * args.window, *fields, numeric=args.numeric)
+    return list(as_clicks("synthetic", arrays).train.windows(args.window))
 
 
-def engine(run: StreamRun, windows: list[Window]) -> Measure:
+def engine(run: ClickRun, windows: list[Window]) -> Measure:
     """Compiles; returns what learns one window and says how many seconds it took."""
-    program = make_program(run)
+    program = make_program(run, _WINDOWS * run.one_pass.window)
     inputs = init_inputs(run, program)
-    state = init_stream(run, program, inputs)
+    state = init_clicks(run, program, inputs)
     terms = term_names(program, state, inputs)
     sums = np.zeros((run.config.replicas, 1 + len(terms)), np.float32)
     sums = place(sums, program.mesh, P("replica"))
     state = state.replace(dense=state.dense.replace(sums=sums))
-    empty = fetch(StreamMetrics.empty(run.config.replicas))
-    metrics = replicate(empty, program.mesh)
     step, number = make_step(program), 0
 
     def measure() -> float:
-        nonlocal state, metrics, number
+        nonlocal state, number
         start = time.perf_counter()
-        given = replicate(Examples.of(windows[number % _WINDOWS]), program.mesh)
-        state, metrics, scores = step(state, metrics, inputs, given, np.int32(number))
+        given = replicate(windows[number % _WINDOWS], program.mesh)
+        state, scores = step(state, inputs, given, np.int32(number))
         jax.block_until_ready((state, scores))
         number += 1
         return time.perf_counter() - start

@@ -14,7 +14,6 @@ from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.methods import ERM, METHODS
 from churn_jax.models import MLP, MODELS
 from churn_jax.studies import PRESETS
-from churn_jax.studies.streams import STREAM_PRESETS
 from churn_jax.training.loggers import LOGGERS
 
 
@@ -201,7 +200,7 @@ def test_studies_methods_and_networks_are_listed_one_a_line(capsys, monkeypatch)
     assert main(["study", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = {line.split()[0]: line for line in lines if line.startswith("    ")}
-    registries = (PRESETS, STREAM_PRESETS, METHODS, MODELS, OPTIMIZERS, LOGGERS)
+    registries = (PRESETS, METHODS, MODELS, OPTIMIZERS, LOGGERS)
     assert set(listed) == {"own", *itertools.chain(*registries)}
     assert listed["digits"].endswith("Churn on the UCI hand-written digits")
     assert listed["my_method"].endswith("What I train.")
@@ -215,7 +214,7 @@ def test_studies_methods_and_networks_are_listed_one_a_line(capsys, monkeypatch)
     [
         ("study digits:tiny", "codistill_skl"),
         ("sweep elodi-digits", "elodi"),
-        ("stream clicks:gated", "covariance_1_s1"),
+        ("study clicks:tiny", "covariance_1_s1"),
         ("study own", "codistill_ce"),
         ("study digits --method MinimumEntropy", "minimum_entropy"),
     ],

@@ -26,7 +26,7 @@ from churn_jax import losses
 from churn_jax.cli import main
 from churn_jax.command import COMMANDS
 from churn_jax.configuration import to_json
-from churn_jax.data.tables.schema import TableSchema
+from churn_jax.data.clicks import load_clicks
 from churn_jax.reports import QUANTITIES
 from churn_jax.studies import preset
 
@@ -177,8 +177,9 @@ def accuracy_tests_depend_on_churn(names, folder):
 
 
 def clicks_are_a_stream(names, folder):
-    rows = (folder / "ads.csv").read_text().splitlines()
-    assert (len(rows), rows[0]) == (20_001, "shown_at,site,age,clicked")
+    found = load_clicks(str(folder / "ads.npz"))
+    assert len(found.train) + len(found.validation) == 20_000
+    assert found.sizes == (200,) and found.train.numeric.shape[1] == 1
 
 
 def shards_are_compared(names, folder):
@@ -344,9 +345,6 @@ def test_the_toml_of_the_pages_is_read(tmp_path):
             path.write_text(gates)
             assert len(read_gates(path)) == count
     assert [waiver.id for waiver in read_waivers(path)] == ["1118"]
-    (schema,) = blocks(DOCS / "how_to" / "streams.md", "toml")
-    (tmp_path / "schema.toml").write_text(schema)
-    assert TableSchema.load(tmp_path / "schema.toml").label == "clicked"
 
 
 @pytest.fixture

@@ -46,12 +46,12 @@ def test_the_package_losses_and_metrics_are_light():
 
 ASKED = (
     "-h",
-    *(f"{name} -h" for name in ("study", "sweep", "stream", "plan", "report")),
+    *(f"{name} -h" for name in ("study", "sweep", "plan", "report")),
     *(f"{name} -h" for name in ("compare", "doctor")),
     "study --list",
     "study own -h",
     "study elodi-digits:tiny -h",
-    "stream clicks:gated -h",
+    "study clicks:tiny -h",
     "study digits --epochs 3 --set entropy.alpha=0.1 --print-config",
     "study --help-all",
     "studdy",
@@ -62,7 +62,7 @@ ASKED = (
     "sweep digits baselin.beta",
     "plan digits --row baselin",
     "doctor digit",
-    "stream click",
+    "study click",
 )
 
 
@@ -89,12 +89,9 @@ def test_help_lists_and_mistakes_load_no_jax():
 def test_presets_are_made_without_jax_and_their_methods_are_pytrees():
     run(
         "from churn_jax.studies import PRESETS, preset\n"
-        "from churn_jax.studies.streams import STREAM_PRESETS, stream_preset\n"
         "for name in PRESETS: preset(name), preset(f'{name}:tiny')\n"
-        "for name in STREAM_PRESETS: stream_preset(name)\n"
-        "from tests.experiments.presets import STUDIES, stream, study\n"
+        "from tests.experiments.presets import STUDIES, study\n"
         "for name in STUDIES: study(name)\n"
-        "stream('ad-table3')\n"
         "config = preset('digits')\n"
         "method = config.spec('codistill_skl').method\n"
         "assert not {'jax', 'flax', 'optax'} & set(sys.modules)\n"

@@ -32,7 +32,6 @@ from churn_jax.reports.own_columns import with_columns
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import parted
-from churn_jax.studies.streams import is_stream, stream_preset
 from tests.reports.fake_study import write_study
 
 
@@ -252,9 +251,8 @@ def three():
 def test_studies_of_a_file_are_found_and_listed(tmp_path, monkeypatch, capsys):
     source = """
 from churn_jax.studies import StudyConfig, preset
-from churn_jax.studies.streams import StreamStudyConfig, stream_preset
 def study() -> StudyConfig: return preset("digits")
-def stream() -> StreamStudyConfig: return stream_preset("clicks")
+def clicks() -> StudyConfig: return preset("clicks")
 def other(of: int) -> StudyConfig: ...
 def _private() -> StudyConfig: ...
 """
@@ -266,18 +264,16 @@ def _private() -> StudyConfig: ...
     assert parted(f"{file}:study:tiny") == (f"{file}:study", "tiny")
     for form in ("", ":tiny"):
         assert preset(f"{file}:study{form}") == preset(f"digits{form}")
-        assert stream_preset(f"{file}:stream{form}") == stream_preset(f"clicks{form}")
-        assert is_stream(f"{file}:stream{form}") > is_stream(f"{file}:study{form}")
+        assert preset(f"{file}:clicks{form}") == preset(f"clicks{form}")
     assert preset(f"{tmp_path / file}:study") == preset("digits")
     assert main(["study", file, "--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed == [f"{file}:study", f"{file}:stream"]
+    assert listed == [f"{file}:study", f"{file}:clicks"]
     Path("optax.py").write_text(source)
     for find, name, said in (
         (preset, file, f"{file} --list names its studies"),
-        (preset, f"{file}:streem", "has no streem; did you mean stream"),
+        (preset, f"{file}:click", "has no click; did you mean clicks"),
         (preset, "optax.py:study", r"optax is the module .*; rename the file"),
-        (stream_preset, f"{file}:study:tiny", "must make a StreamStudyConfig; got St"),
     ):
         with pytest.raises(ValueError, match=said):
             find(name)

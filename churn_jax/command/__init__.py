@@ -8,7 +8,6 @@ __all__ = ["COMMANDS", "command_named"]
 COMMANDS = {
     "study": "train the methods of a preset on some data and report",
     "sweep": "train a grid of coefficients, draw it and pick the best value",
-    "stream": "train click models in one pass over a stream and report",
     "plan": "what a study would take on a TPU slice, by the compiler, without a TPU",
     "report": "write table and report of a study's folder again",
     "compare": "decide on an update by two versions' predictions, of any framework",

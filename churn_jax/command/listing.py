@@ -30,10 +30,7 @@ def rows_of(command: str, name: str) -> Sequence[Any]:
         ValueError: there is no such preset.
     """
     from churn_jax.studies.presets import preset
-    from churn_jax.studies.streams import is_stream, stream_preset
 
-    if command == "stream" or is_stream(name):
-        return stream_preset(name).methods
     if name == OWN:
         from churn_jax.studies.own_data import unknown
 
@@ -42,12 +39,11 @@ def rows_of(command: str, name: str) -> Sequence[Any]:
 
 
 def studies_in(file: str) -> dict[str, Any]:
-    """The studies and streams that a Python file makes, by `FILE.py:name`.
+    """The studies that a Python file makes, by `FILE.py:name`.
 
     They are those of its own public functions whose annotation says so.
     """
     from churn_jax.studies import StudyConfig
-    from churn_jax.studies.streams import StreamStudyConfig
 
     module = module_of_file(file)
     return {
@@ -56,8 +52,7 @@ def studies_in(file: str) -> dict[str, Any]:
         if inspect.isfunction(made)
         and made.__module__ == module.__name__
         and not name.startswith("_")
-        and made.__annotations__
-        in ({"return": StudyConfig}, {"return": StreamStudyConfig})
+        and made.__annotations__ == {"return": StudyConfig}
     }
 
 
@@ -66,7 +61,6 @@ def _everything() -> Iterator[str]:
     from churn_jax.methods.base import METHODS
     from churn_jax.models.names import MODELS, NETWORKS
     from churn_jax.studies.presets import PRESETS
-    from churn_jax.studies.streams import STREAM_PRESETS
     from churn_jax.training.loggers import LOGGERS
 
     def others(kind: Registry, known: Mapping[str, str]) -> dict[str, str]:
@@ -78,9 +72,6 @@ def _everything() -> Iterator[str]:
         "Studies: churn-jax study NAME (small: NAME:tiny; its rows: NAME --list)": {
             **{name: PRESETS[name]().title for name in PRESETS},
             OWN: "a recipe for your own data, their kind and size (--data)",
-        },
-        "Streams of clicks: churn-jax stream NAME": {
-            name: make().title for name, make in STREAM_PRESETS.items()
         },
         "Methods: --method NAME adds a row to a study, unless it needs a teacher": dict(
             described(METHODS, METHODS)

@@ -170,7 +170,7 @@ class Report:
     """Writes the tables and the report of a study's folder again.
 
     Attributes:
-        folder: folder of a study or a stream, `runs/<study>`.
+        folder: folder of a study, `runs/<study>`.
     """
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
@@ -180,11 +180,7 @@ def report(argv: Sequence[str]) -> int:
     """Writes a finished study's report again; 2 if a row's file is damaged."""
     parsed = read_options(Report, argv, command="churn-jax report")
     began = time.perf_counter()
-    from churn_jax import reports
-    from churn_jax.command import stream
-
-    show = stream.show if reports.is_stream(parsed.folder) else _show
-    written = show(parsed.folder, time.perf_counter() - began)
+    written = _show(parsed.folder, time.perf_counter() - began)
     damaged = [
         f"the report lacks {missing.info.label}: {missing.reason}"
         for missing in written.missing

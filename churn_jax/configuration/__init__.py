@@ -11,7 +11,7 @@ from churn_jax.lazy import load_on_use
 if TYPE_CHECKING:
     from churn_jax.configuration.codec import from_json, replaced, to_json
     from churn_jax.configuration.difference import differences
-    from churn_jax.configuration.network import ModelConfig, Sharing
+    from churn_jax.configuration.network import ModelConfig, Sharing, Towers
     from churn_jax.configuration.record import StudyRecord, read_record
     from churn_jax.configuration.rows import MethodSpec, Teaching
     from churn_jax.configuration.study import (
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from churn_jax.configuration.training import (
         MeshShape,
+        OnePass,
         OptimizerConfig,
         Seeds,
         TrainConfig,
@@ -33,12 +34,14 @@ __all__ = [
     "MeshShape",
     "MethodSpec",
     "ModelConfig",
+    "OnePass",
     "OptimizerConfig",
     "Seeds",
     "Sharing",
     "StudyConfig",
     "StudyRecord",
     "Teaching",
+    "Towers",
     "TrainConfig",
     "Update",
     "differences",

@@ -13,7 +13,7 @@ FREE = frozenset(
         *("checkpoint_every_seconds", "data_dir", "manual_dir", "threads", "workers"),
         # How it is shown, and how its predictions are kept.
         *("title", "label", "equation", "published", "columns", "updates", "notes"),
-        *("evaluation", "hint"),
+        "evaluation",
     )
 )
 """Settings that do not change results: they may differ between two launches."""

@@ -17,9 +17,12 @@ _DATA_NAMES = {
     "i_naturalist2017": "iNaturalist 2017",
     "i_naturalist2018": "iNaturalist 2018",
     "ag_news_subset": "AG News",
+    "clicks": "synthetic clicks",
+    "clicks-tiny": "a few synthetic clicks",
 }
 _NETWORK_NAMES = {
     "mlp": "MLP",
+    "click": "a click model",
     "lenet5": "LeNet5",
     "swin_tiny": "Swin-T",
     "bert_base": "BERT base",

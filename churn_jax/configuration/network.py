@@ -9,6 +9,7 @@ from typing import Any
 
 from churn_jax import ensembles, models
 from churn_jax.lazy import jnp
+from churn_jax.methods.base import Method
 from churn_jax.setting_checks import check_choice, check_least
 
 SHARINGS = ("batch_ensemble", "mimo")
@@ -88,15 +89,34 @@ _WORDS = {"bias": "bias_{}", "norm_of": "norm_{}", "repetition": "repeat_{:g}"}
 
 
 @dataclasses.dataclass(frozen=True)
+class Towers:
+    """What a click model, the network `click`, has in addition to `features`.
+
+    Attributes:
+        embedding_dim: length of a field's embedding.
+        shared_embeddings: all towers read the same tables.
+        wide: add a linear part to every tower.
+        component_fields: fields that each component sees, by position; empty is all.
+    """
+
+    embedding_dim: int = 8
+    shared_embeddings: bool = False
+    wide: bool = False
+    component_fields: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """Which network.
 
     Attributes:
-        name: one of `churn_jax.models.available()`, or `package.module:name` of a
-            network of your own in any form that `churn_jax.ensembles.as_network` takes.
+        name: one of `churn_jax.models.available()`; `click` of a study in one pass
+            (`TrainConfig.one_pass`); or `package.module:name` of a network of your own
+            in any form that `churn_jax.ensembles.as_network` takes.
             The other settings are fields of a Linen module's class with `num_classes`;
             all other forms take `inputs` alone.
-        features: hidden widths of the MLP; empty keeps the network's own.
+        features: hidden widths of the MLP, or of a click model's towers; empty keeps
+            the network's own.
         dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
         remat: recompute activations in the backward pass (ResNets).
         init: how the MLP's kernels start, `he`, `uniform` or `truncated_normal`; empty
@@ -112,6 +132,7 @@ class ModelConfig:
         pretrained: local Hugging Face folder whose weights every network starts from,
             see `churn_jax.models.load_pretrained`; replicas then differ in the last
             layer only, where the folder's is of another number of classes.
+        towers: of a click model; None for all other networks.
     """
 
     name: str = "mlp"
@@ -124,6 +145,7 @@ class ModelConfig:
     dropout: float = 0.0
     vocabulary_size: int = 0
     pretrained: str = ""
+    towers: Towers | None = None
 
     def heads(self, members: int) -> int:
         """How many of a method's members one network yields.
@@ -159,6 +181,11 @@ class ModelConfig:
         if self.dtype not in ("float32", "bfloat16"):
             raise ValueError(
                 f"model dtype must be float32 or bfloat16; got {self.dtype!r}"
+            )
+        if self.name == "click":
+            raise ValueError(
+                "a click model learns in one pass over clicks, by `churn-jax study` or "
+                "churn_jax.training.progressive"
             )
         if self.inputs and self.name != "mlp":
             raise ValueError(
@@ -200,6 +227,32 @@ class ModelConfig:
         else:
             network = ensembles.as_network(own, num_classes, name=self.name)
         return ensembles.with_inputs(network, self.inputs) if self.inputs else network
+
+    def click_model(
+        self, sizes: tuple[int, ...], numeric: int, method: Method
+    ) -> models.ClickModel:
+        """The `ClickModel` of clicks; a gate where the method deploys one.
+
+        Args:
+            sizes: rows of each field's table.
+            numeric: how many numeric features there are.
+            method: whose members are the towers.
+
+        Raises:
+            ValueError: the numbers do not fit each other.
+
+        Example:
+            >>> from churn_jax.methods import ERM
+            >>> ModelConfig("click", features=(8,)).click_model((10, 4), 2, ERM()).rows
+            14
+        """
+        own: dict[str, Any] = dataclasses.asdict(self.towers or Towers())
+        if self.features:
+            own["features"] = self.features
+        gate = method.deploy == "gate"
+        return models.ClickModel(
+            sizes, numeric, components=method.members, gate=gate, **own
+        )
 
 
 # Equal networks are one object, so that what is traced of one is known of all.

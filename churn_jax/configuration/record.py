@@ -6,14 +6,13 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from churn_compare.array_files import write_file
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.rows import MethodSpec
-from churn_jax.configuration.streams import StreamSpec, StreamStudyConfig
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods.base import Method
 
@@ -35,7 +34,7 @@ class Stopped:
 
 @dataclasses.dataclass(frozen=True)
 class DataRecord:
-    """The examples of a study; `examples` of a stream are known once it was read."""
+    """The examples of a study."""
 
     name: str = ""
     title: str = ""
@@ -44,7 +43,6 @@ class DataRecord:
     train: int | None = None
     validation: int | None = None
     test: int | None = None
-    examples: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,15 +131,6 @@ class RowRecord:
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamRowRecord(RowRecord):
-    """A row of a study of click streams; `examples` are those of the stream."""
-
-    spec: StreamSpec  # pyrefly: ignore[bad-override]
-    dependencies: tuple[StreamSpec, ...] = ()  # pyrefly: ignore[bad-override]
-    examples: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class StudyRecord:
     """`study.json`.
 
@@ -153,8 +142,6 @@ class StudyRecord:
         methods: the finished rows.
         kind: of record.
     """
-
-    Row: ClassVar = RowRecord
 
     config: StudyConfig
     data: DataRecord = DataRecord()
@@ -180,7 +167,7 @@ class StudyRecord:
         """Rows of the plan, finished or not, then finished ones that are not in it."""
         names = [spec.name for spec in self.config.methods]
         planned = (
-            self.row(spec.name) or self.Row(spec.name, spec.label, spec, trained=False)
+            self.row(spec.name) or RowRecord(spec.name, spec.label, spec, trained=False)
             for spec in self.config.methods
         )
         return (*planned, *(row for row in self.methods if row.name not in names))
@@ -200,17 +187,6 @@ class StudyRecord:
         kept = (row for row in self.methods if row.name not in new)
         found = tuple(sorted((*kept, *rows), key=place))
         return dataclasses.replace(self, methods=found)
-
-
-@dataclasses.dataclass(frozen=True)
-class StreamRecord(StudyRecord):
-    """`study.json` of a study of click streams."""
-
-    Row: ClassVar = StreamRowRecord
-
-    config: StreamStudyConfig  # pyrefly: ignore[bad-override]
-    methods: tuple[StreamRowRecord, ...] = ()
-    kind: str = "stream"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,11 +260,11 @@ class SweepRecord:
         return f"{self.config.title}: sweep"
 
 
-_KINDS = {"study": StudyRecord, "stream": StreamRecord, "sweep": SweepRecord}
+_KINDS = {"study": StudyRecord, "sweep": SweepRecord}
 
 
 def read_record(path: Path) -> Any:
-    """The record in a file: a study's, a stream's or a sweep's.
+    """The record in a file: a study's or a sweep's.
 
     Args:
         path: `study.json` or `sweep.json`.

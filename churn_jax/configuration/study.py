@@ -24,7 +24,8 @@ class DataConfig:
     Attributes:
         name: `digits` (embedded), a TFDS name, a path to an `.npz`, a folder with
             `train.csv` and `test.csv` of texts, or `package.module:function` of your
-            own function that returns a data set.
+            own function that returns a data set. For a click model `clicks`, a path or
+            a function, as for `churn_jax.data.clicks.load_clicks`.
         data_dir: where TFDS keeps prepared sets.
         manual_dir: where TFDS looks for files downloaded by hand.
         train_size: cut the training set to so many examples; None keeps all.
@@ -165,6 +166,12 @@ class StudyConfig(StudyRows):
         names = self.check_names()
         for spec in self.methods:
             train = spec.config(self.train)
+            clicks = (spec.model or self.model).name == "click"
+            if clicks != (train.one_pass is not None):
+                raise ValueError(
+                    f"{spec.name}: a click model learns in one pass, and nothing else "
+                    "does; set both model.name to click and train.one_pass, or neither"
+                )
             if train.ema_decay and averaged_name(spec.name) in names:
                 raise ValueError(
                     f"{averaged_name(spec.name)} is the row of {spec.name}'s averaged "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from churn_compare.suggestions import did_you_mean
 from churn_jax.data.augment import Augmentation
@@ -259,25 +259,32 @@ class MeshShape:
             ) from error
 
 
-def check_replicas(config: Any, *counts: str) -> None:
-    """Checks what all configurations of replicas have in common, and `counts`."""
-    for field in ("replicas", "batch_size", *counts):
-        check_least(field, getattr(config, field), 1)
-    if config.seed_numbers and len(config.seed_numbers) != config.replicas:
-        raise ValueError(
-            f"seed_numbers must be empty or {config.replicas} numbers, one per "
-            f"replica; got {len(config.seed_numbers)}"
-        )
-    if config.replicas % config.mesh.replica:
-        raise ValueError(
-            f"{config.replicas} replicas cannot be sharded over a replica axis of "
-            f"{config.mesh.replica} devices"
-        )
-    if config.batch_size % config.mesh.data:
-        raise ValueError(
-            f"batch_size {config.batch_size} is not divisible by the mesh's data "
-            f"axis, {config.mesh.data}"
-        )
+@dataclasses.dataclass(frozen=True)
+class OnePass:
+    """One pass over clicks: every example is scored, then learned.
+
+    Attributes:
+        window: W, examples inside which replicas differ in order; a multiple of
+            `batch_size`. Scores are compared window by window.
+        warm_examples: the first examples, rounded up to whole windows, in which all
+            replicas are replica number 0; only the scores after them count.
+        warm_share: the same as a share of the examples, if that is more.
+    """
+
+    window: int = 8192
+    warm_examples: int = 0
+    warm_share: float = 0.0
+
+    def __post_init__(self):
+        """Checks ranges."""
+        check_least("window", self.window, 1)
+        check_least("warm_examples", self.warm_examples, 0)
+        check_share("warm_share", self.warm_share)
+
+    def warm_windows(self, examples: int) -> int:
+        """Windows of the shared start of a stream of so many examples."""
+        warm = max(self.warm_examples, int(self.warm_share * examples))
+        return -(-warm // self.window)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -311,6 +318,10 @@ class TrainConfig:
             statistics, which is evaluated next to the weights; 0 keeps none.
         checkpoint_every_seconds: time between checkpoints; a killed run loses at most
             so much work.
+        one_pass: of a click model, which learns in one pass; None for all other
+            networks. The optimiser is then `adagrad`, or `sgd` without momentum, at a
+            constant rate: what else there is would touch every row of every embedding
+            table at every update. Weight decay is of the towers' kernels.
     """
 
     replicas: int = 10
@@ -329,17 +340,90 @@ class TrainConfig:
     weights: str = "last"
     ema_decay: float = 0.0
     checkpoint_every_seconds: float = 60.0
+    one_pass: OnePass | None = None
 
     def __post_init__(self):
         """Checks what needs no data."""
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(f"optimizer must be an OptimizerConfig; {_OPTAX}")
-        check_replicas(self, "epochs", "eval_batch_size", "eval_every_epochs")
+        counts = ("epochs", "eval_batch_size", "eval_every_epochs")
+        for field in ("replicas", "batch_size", *counts):
+            check_least(field, getattr(self, field), 1)
+        if self.seed_numbers and len(self.seed_numbers) != self.replicas:
+            raise ValueError(
+                f"seed_numbers must be empty or {self.replicas} numbers, one per "
+                f"replica; got {len(self.seed_numbers)}"
+            )
+        if self.replicas % self.mesh.replica:
+            raise ValueError(
+                f"{self.replicas} replicas cannot be sharded over a replica axis of "
+                f"{self.mesh.replica} devices"
+            )
+        if self.batch_size % self.mesh.data:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not divisible by the mesh's data "
+                f"axis, {self.mesh.data}"
+            )
         check_choice("mapping", self.mapping, MAPPINGS)
         check_choice("sample", self.sample, SAMPLES)
         if self.weights not in ("last", "best"):
             raise ValueError(f"weights must be last or best; got {self.weights!r}")
         check_share("ema_decay", self.ema_decay)
+        if self.one_pass is not None:
+            self._check_one_pass(self.one_pass)
+
+    def _check_one_pass(self, one_pass: OnePass) -> None:
+        """Only what leaves rows of the tables that are not in the batch as they are."""
+        optimizer = self.optimizer
+        plain = optimizer.name == "sgd" and optimizer.momentum == 0.0
+        warm = one_pass.warm_examples or one_pass.warm_share
+        for wrong, message in (
+            (
+                one_pass.window % self.batch_size,
+                f"window {one_pass.window} is not a multiple of batch_size "
+                f"{self.batch_size}",
+            ),
+            (
+                warm and self.seeds.init == "varied",
+                f"the first {warm} examples are a warm start of one model, so "
+                "seeds.init='varied' would change nothing; set seeds.init to 'fixed'",
+            ),
+            (
+                optimizer.name != "adagrad" and not plain,
+                "one pass is trained by adagrad, or by sgd with momentum 0, which "
+                "leave rows that are not in the batch as they are; got "
+                f"{optimizer.name} with momentum {optimizer.momentum}",
+            ),
+            (
+                optimizer.member_algorithms,
+                "a click model's components are trained by one algorithm; got "
+                f"member_algorithms {', '.join(optimizer.member_algorithms)}",
+            ),
+            (
+                optimizer.schedule != "constant" or optimizer.warmup_epochs,
+                "one pass has no epochs, so its learning rate is constant; got "
+                f"{optimizer.schedule} with warmup_epochs {optimizer.warmup_epochs}",
+            ),
+            (
+                optimizer.clip_norm is not None,
+                "gradients of one pass are not clipped; got clip_norm "
+                f"{optimizer.clip_norm}",
+            ),
+            (
+                self.mesh.member * self.mesh.data != 1,
+                "a click model's mesh has the replica axis alone, over which replicas "
+                f"and their tables are shared out; got {self.mesh}",
+            ),
+            (
+                self.epochs != 1
+                or self.sample != "all"
+                or self.ema_decay
+                or self.weights != "last",
+                "one pass deploys the last weights after 1 epoch over all examples",
+            ),
+        ):
+            if wrong:
+                raise ValueError(message)
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ TensorFlow Datasets and Grain are imported only when asked for.
 """
 
 from churn_jax.data.augment import Augmentation, augment, normalize
+from churn_jax.data.clicks import Clicks, as_clicks, load_clicks, synthetic_clicks
 from churn_jax.data.digits import load_digits
 from churn_jax.data.loading import load, narrow
 from churn_jax.data.object_names import DATASETS, find_dataset, named
@@ -36,6 +37,7 @@ __all__ = [
     "IMAGENET_STATISTICS",
     "Augmentation",
     "ChannelStatistics",
+    "Clicks",
     "DataError",
     "Dataset",
     "Prepared",
@@ -44,6 +46,7 @@ __all__ = [
     "StreamedSplit",
     "StreamingDataset",
     "TextOptions",
+    "as_clicks",
     "augment",
     "channel_statistics",
     "epoch_positions",
@@ -53,6 +56,7 @@ __all__ = [
     "is_streaming",
     "is_tokens",
     "load",
+    "load_clicks",
     "load_digits",
     "load_streaming",
     "named",
@@ -61,6 +65,7 @@ __all__ = [
     "prepare",
     "read_ahead",
     "stream",
+    "synthetic_clicks",
     "write_npz",
 ]
 

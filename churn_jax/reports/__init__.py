@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from churn_jax.reports.quantities import DEFAULT_COLUMNS, QUANTITIES, column
     from churn_jax.reports.report import Missing, Report, Row, collect
     from churn_jax.reports.results import StoredLogits, figures, predictions, table
-    from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
-    from churn_jax.reports.stream_report import print_stream, write_stream
     from churn_jax.reports.study_report import (
         csv_table,
         html_table,
@@ -44,28 +42,23 @@ __all__ = [
     "ReportError",
     "Row",
     "StoredLogits",
-    "StreamReport",
     "SweepResult",
     "collect",
-    "collect_stream",
     "collect_sweep",
     "column",
     "compare_with_baseline",
     "csv_table",
     "figures",
     "html_table",
-    "is_stream",
     "markdown_table",
     "predictions",
     "print_report",
-    "print_stream",
     "print_sweep",
     "render",
     "summarize",
     "table",
     "write",
     "write_report",
-    "write_stream",
     "write_sweep",
 ]
 
@@ -75,8 +68,6 @@ _FILES = (
     "estimates",
     "quantities",
     "report",
-    "stream",
-    "stream_report",
     "study_report",
     "summary",
     "sweep",

@@ -43,7 +43,7 @@ class Study:
 
     @property
     def config(self) -> Any:
-        """What the study was launched with last, a study of images or streams."""
+        """What the study was launched with last, a `StudyConfig`."""
         return self.record.config
 
     @property

@@ -29,6 +29,12 @@ def rate(estimate: Estimate) -> str:
     return _plus_minus(100 * estimate.mean, 100 * estimate.stderr, 2)
 
 
+def signed_rate(estimate: Estimate) -> str:
+    """`-12.10 ± 0.05`, both times 100: a change and its standard error."""
+    text = rate(estimate)
+    return text if text == ABSENT or text.startswith("-") else f"+{text}"
+
+
 def number(estimate: Estimate) -> str:
     """`0.213 ± 0.004`."""
     return _plus_minus(estimate.mean, estimate.std, 3)

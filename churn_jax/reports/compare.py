@@ -8,11 +8,13 @@ import numpy as np
 from churn_compare.significance import holm
 from churn_jax.analysis.significance import (
     Difference,
+    jackknife_stderr,
     paired_jackknife_test,
     paired_leave_one_out_test,
     paired_t_test,
 )
 from churn_jax.reports.cells import SIGNIFICANT, ends, interval, p_text
+from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.summary import MethodSummary
 
 UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
@@ -137,6 +139,33 @@ def paired(
     if quantity not in a.run_values or quantity not in b.run_values:
         return UNTESTED  # without validation predictions nothing is calibrated
     return paired_t_test(a.run_values[quantity][ours], b.run_values[quantity][theirs])
+
+
+def change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimate:
+    """A number as a share of the baseline's, minus one; paired by run.
+
+    Of numbers of all runs together the standard error is the jackknife's, which leaves
+    a run out of both sides at once.
+    """
+    if summary is base:
+        return Estimate(0.0, np.nan, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if name in summary.set_values:
+            ratio = getattr(summary, name).mean / getattr(base, name).mean
+            error = np.nan
+            # [jackknife] pp. 586-596.
+            if summary.runs == base.runs and len(summary.runs) > 2:
+                each = summary.set_values[name] / base.set_values[name]
+                error = jackknife_stderr(each)
+            return Estimate(ratio - 1.0, np.nan, error)
+        shared = [run for run in summary.runs if run in base.runs]
+        if not shared:
+            return Estimate(np.nan, np.nan, np.nan)
+        ours, theirs = (
+            of.run_values[name][[of.runs.index(run) for run in shared]]
+            for of in (summary, base)
+        )
+        return over_runs(ours / theirs - 1.0)
 
 
 def effect(difference: Difference, p: float) -> int | None:

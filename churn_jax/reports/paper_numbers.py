@@ -109,11 +109,12 @@ def paper_numbers(report: Report) -> PaperNumbers | None:
 
 
 def published_table(study: Study) -> PublishedTable | None:
-    """The table that a study names, if both are of one data set, or its file's name."""
+    """The table that a study names, if its data are the study's or are private."""
     found = published(study.config.published)
     if found is None:
         return None  # `Report.remarks` says so
-    return found if data_stem(study.record.data.name) == found.data else None
+    own = data_stem(study.record.data.name)
+    return found if found.data in ("", own) else None
 
 
 def _departures(study: Study, found: PublishedTable, infos: Sequence[RowRecord]) -> str:
@@ -174,8 +175,10 @@ def paper_caption(
     ours = study.record.data.name
     spread = any(n.std is not None for row in found.rows.values() for n in row.values())
     runs = f"over {found.runs} runs" if found.runs else "over runs it does not count"
+    private = "The paper's data are private: only the direction and the rough size of "
+    private = "" if found.data else f"{private}an effect can be compared. "
     return (
-        f"{_departures(study, found, infos)}"
+        f"{private}{_departures(study, found, infos)}"
         f"Paper: {found.citation}, {_where(found, metrics)}, {found.title}, "
         f"{'mean ± standard deviation ' if spread else ''}{runs}. "
         f"Measured: this study{f', on {ours}' if ours else ''}. Published numbers are "

@@ -15,6 +15,7 @@ from churn_jax.reports.cells import (
     number,
     of_set,
     percent,
+    signed_rate,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Quantity:
     # field of a `MethodSummary`
     measure: Callable[[np.ndarray, np.ndarray], Any] | None = None
     of_runs: bool = False  # whether `measure` takes all runs, `logits [R, N, C]`
+    of: str = ""  # the quantity whose share against the baseline it is, minus one
 
     @property
     def __wrapped__(self) -> Any:
@@ -48,6 +50,40 @@ class Quantity:
         return 100.0 if self.write is percent else 1.0
 
 
+# The module that computes is imported when a column is measured.
+
+
+def _rank_loss(logits: Any, labels: Any) -> Any:
+    from churn_jax.metrics import roc_auc
+
+    return [1.0 - float(roc_auc(run, labels)) for run in logits]
+
+
+def _calibration(logits: Any, labels: Any) -> Any:
+    from churn_jax.metrics import calibration_ratio
+
+    return [float(calibration_ratio(run, labels)) for run in logits]
+
+
+def _positive(logits: Any, labels: Any) -> Any:
+    from churn_jax.metrics import positive_prediction_difference
+
+    del labels
+    return positive_prediction_difference(logits)
+
+
+def _on_request(name: str, heading: str, write: Any, measure: Any) -> Quantity:
+    """Of all runs, for studies with such a column."""
+    return Quantity(name, heading, write, False, True, measure, of_runs=True)
+
+
+def _change(name: str, heading: str, of: str) -> Quantity:
+    """Of a number against the baseline's, for studies with such a column."""
+    narrow = of != "rank_loss"
+    return Quantity(name, f"{heading} change %", signed_rate, narrow, True, of=of)
+
+
+_POSITIVE = "positive_prediction_difference"
 _QUANTITIES = (
     Quantity("accuracy", "Accuracy %", percent, narrow=True),
     Quantity("churn", "Churn %", percent, narrow=True),
@@ -75,6 +111,12 @@ _QUANTITIES = (
     Quantity("member_kl", "KL of members", on_request=True),
     Quantity("member_disagreement", "Churn of members %", percent, on_request=True),
     Quantity("parameters", "Parameters", millions, on_request=True),
+    _on_request("rank_loss", "Rank loss", mean_error, _rank_loss),
+    _on_request("calibration", "Calibration", mean_error, _calibration),
+    _on_request(_POSITIVE, "Δʳ₁", of_set, _positive),
+    _change("log_loss_change", "Log loss", "nll"),
+    _change("rank_loss_change", "Rank loss", "rank_loss"),
+    _change(f"{_POSITIVE}_change", "Δʳ₁", _POSITIVE),
 )
 
 QUANTITIES = Registry(

@@ -1,5 +1,7 @@
 """A study's report as data: which methods finished, with which numbers."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Collection
 
@@ -29,6 +31,7 @@ from churn_jax.reports.compare import (
     ENOUGH_RUNS,
     FEWEST_RUNS,
     Comparison,
+    change_of,
     compare_with_baseline,
     effect,
 )
@@ -193,6 +196,7 @@ class Report:
         versions: of logits that no study made, every row compared with the baseline as
             `churn_jax.compare` does; else None.
         class_names: `C` names, where they are known.
+        held_out: of clicks, the same on the examples that are never learned.
     """
 
     study: Study
@@ -209,6 +213,7 @@ class Report:
     updates: Updates | None = None
     versions: VersionsResult | None = None
     class_names: tuple[str, ...] | None = None
+    held_out: Report | None = None
 
     def class_name(self, number: int) -> str:
         """What the page calls a class."""
@@ -244,11 +249,11 @@ class Report:
         own columns only those that are.
         """
         shown = self.columns
-        asked = any(q.on_request and q.measure is None for q in shown)
+        asked = any(q.on_request and not (q.measure or q.of) for q in shown)
         return tuple(
             q
             for q in QUANTITIES.values()
-            if (q in shown if q.measure else asked or not q.on_request)
+            if (q in shown if q.measure or q.of else asked or not q.on_request)
         )
 
     @property
@@ -487,14 +492,23 @@ def collect(run_dir) -> Report:
         no/such/run/study.json does not exist; is no/such/run the folder of a study?
     """
     study = read_study(run_dir)
+    report = _collected(study, TEST)
+    if getattr(study.config.train, "one_pass", None) and study.record.data.validation:
+        return dataclasses.replace(report, held_out=_collected(study, VALIDATION))
+    return report
+
+
+def _collected(study: Study, file: str) -> Report:
+    """The numbers of one file of predictions of every row."""
     plain = Report(study, (), ())
-    reading = _Reading(study, {quantity.name for quantity in plain.columns})
+    reading = _Reading(study, {quantity.name for quantity in plain.columns}, file)
     first = sorted(
         study.methods, key=lambda method: method.name != study.config.baseline
     )
     for info in first:  # the baseline first; the order of the study otherwise
         reading.read(info)
     curve = reading.place_on_reference()
+    reading.compare_shares()
     summaries, examples = reading.summaries, reading.examples
     comparisons = compare_with_baseline(summaries, study.config.baseline)
     rows, missing = [], []
@@ -524,8 +538,11 @@ def collect(run_dir) -> Report:
 class _Reading:
     """What has been read of a study so far."""
 
-    def __init__(self, study: Study, columns: Collection[str]):
-        self.study, self.columns = study, frozenset(columns)
+    def __init__(self, study: Study, columns: Collection[str], file: str = TEST):
+        known = (QUANTITIES[name] for name in columns)
+        self.changes = {q.name: q.of for q in known if q.of}
+        self.study, self.file = study, file
+        self.columns = frozenset((*columns, *self.changes.values()))
         # Who all rows are evaluated on, from the first row that was read.
         self.examples: Predictions | None = None
         self.summaries: dict[str, MethodSummary] = {}  # by row
@@ -537,7 +554,7 @@ class _Reading:
 
     def read(self, info: RowRecord) -> None:
         """A row's numbers, or the reason why there are none."""
-        path = self.study.method_folder(info.name) / TEST
+        path = self.study.method_folder(info.name) / self.file
         if not is_stored(path):
             self.reasons[info.name] = "it has no predictions yet"
             if info.trained:
@@ -630,6 +647,15 @@ class _Reading:
             for name, summary in self.summaries.items()
         }
         return curve
+
+    def compare_shares(self) -> None:
+        """Gives every row its changes against the baseline, where the study has any."""
+        base = self.summaries.get(self.study.config.baseline)
+        for name, summary in self.summaries.items():
+            if base is not None:
+                of = self.changes.items()
+                own = {change: change_of(summary, base, name) for change, name in of}
+                self.summaries[name] = summary.having(**own)
 
     def _damage(self, what: str, error: PredictionsError) -> None:
         self._complain(what, error)

@@ -15,27 +15,25 @@ from churn_compare.documents.plotting import page_figures
 from churn_compare.store import is_stored, load_predictions
 from churn_jax.reports.artefacts import TEST, VALIDATION, read_study
 from churn_jax.reports.report import Report, collect
-from churn_jax.reports.stream import StreamReport, collect_stream, is_stream
-from churn_jax.reports.stream_report import stream_document
 from churn_jax.reports.study_report import study_document, table_fields
 from churn_jax.reports.sweep import SweepResult, collect_sweep
 from churn_jax.reports.sweep_report import sweep_document
 
-Source = str | os.PathLike | Report | StreamReport | SweepResult
+Source = str | os.PathLike | Report | SweepResult
 
 
 def table(source: Source) -> Any:
-    """The table of a study, a sweep or a study of click streams, as numbers.
+    """The table of a study or a sweep, as numbers.
 
     One row per method, with the numbers that the report shows, shares as fractions. A
     quantity has its mean in a column of its name and the standard error in another, as
     in `churn`, `churn_stderr`; differences from the baseline are in `delta_churn`,
     `delta_churn_stderr` and `delta_churn_p_holm`. Sweeps (one row per point and split)
-    and studies of click streams have the columns of their `table.csv`.
+    have the columns of their `table.csv`.
 
     Args:
-        source: the folder, or what `collect`, `collect_sweep`, `collect_stream` or a
-            function that writes a report returned.
+        source: the folder, or what `collect`, `collect_sweep` or a function that
+            writes a report returned.
 
     Returns:
         A `pandas.DataFrame` whose index is the name of the row, where pandas is
@@ -145,19 +143,17 @@ def predictions(
     return StoredLogits({name: path / files[split] for name, path in rows.items()})
 
 
-def _collected(source: Source) -> Report | StreamReport | SweepResult:
+def _collected(source: Source) -> Report | SweepResult:
     if not isinstance(source, str | os.PathLike):
         return source
     if (Path(source) / "sweep.json").is_file():
         return collect_sweep(source)
-    return collect_stream(source) if is_stream(source) else collect(source)
+    return collect(source)
 
 
-def _document(report: Report | StreamReport | SweepResult) -> Document:
+def _document(report: Report | SweepResult) -> Document:
     if isinstance(report, SweepResult):
         return sweep_document(report)
-    if isinstance(report, StreamReport):
-        return stream_document(report)
     return study_document(report)
 
 

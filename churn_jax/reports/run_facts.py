@@ -41,10 +41,13 @@ def run_facts(record: StudyRecord) -> tuple[str, ...]:
     """Data, network, length and runs of a study in words."""
     data, config = record.data, record.config
     model = dataclasses.replace(config.model, name=network_name(config.model.name))
+    length = f"{config.train.epochs} epochs"
+    if (one_pass := config.train.one_pass) is not None:
+        length = f"one pass in windows of {one_pass.window:,}"
     found = (
         ": ".join(filter(None, (data.title or data.name, ", ".join(size_list(data))))),
         network_words(model),
-        f"{config.train.epochs} epochs",
+        length,
         f"{config.train.replicas} runs per method",
     )
     return tuple(filter(None, found))

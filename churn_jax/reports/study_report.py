@@ -129,6 +129,8 @@ def write(run_dir) -> Report:
     if report.updates is not None:
         contents["updates.md"] = updates_markdown(report)
         contents["updates.csv"] = updates_csv(report)
+    if report.held_out is not None:
+        contents["held_out.csv"] = csv_table(report.held_out)
     report.files.update(write_files(report.study.folder, contents))
     return report
 
@@ -235,6 +237,7 @@ def study_document(report: Report) -> Document:
     glossary = glossary if trained else logits_glossary(report, glossary)
     sections = [
         Section("Results", results),
+        _held_out(report),
         Section("What the rows differ in", _training(report), detail="summary"),
         updates_section(report),
         *version_sections(report),
@@ -254,6 +257,13 @@ def study_document(report: Report) -> Document:
         [best, Grid([first_figure(report), verdicts], kind="first"), *sections],
         data=_records(report),
     )
+
+
+def _held_out(report: Report) -> Section:
+    """Of clicks, what the rows say of examples that are never learned."""
+    found = report.held_out
+    tables = [_table(found)] if found is not None and found.rows else []
+    return Section("Examples held out of the stream", tables)
 
 
 def _verdicts(report: Report) -> list[Text]:

@@ -224,7 +224,8 @@ class StudyFolder:
         if spec.config(self.config.train).ema_decay:
             names.append(averaged_name(spec.name))
         folders = [self.method_dir(name) for name in names]
-        paths = [folder / file for folder in folders for file in (VALIDATION, TEST)]
+        files = (VALIDATION, TEST) if self.record.data.validation else (TEST,)
+        paths = [folder / file for folder in folders for file in files]
         if not all(is_stored(path) for path in paths):
             return False
         for path in paths:

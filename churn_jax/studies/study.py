@@ -13,6 +13,7 @@ import jax
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.studies.clicks import run_click_study
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.folder import (
     StudyFolder,
@@ -155,6 +156,19 @@ def run_study(
         Interrupted: `stop` was set.
     """
     config, logging = importable(config), as_loggers(loggers)
+    if config.train.one_pass is not None:
+        return run_click_study(
+            config,
+            out,
+            only=only,
+            command=command,
+            loggers=logging,
+            on_start=on_start,
+            on_progress=on_progress,
+            on_work=on_work,
+            on_note=on_note,
+            stop=stop,
+        )
     inputs = StudyInputs(config)
     config = inputs.described()
     dataset, selected = inputs.dataset, config.select(only)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from churn_jax.configuration.training import (
         OPTIMIZERS,
         MeshShape,
+        OnePass,
         OptimizerConfig,
         Seeds,
         TrainConfig,
@@ -45,6 +46,7 @@ __all__ = [
     "Logger",
     "MeshShape",
     "MlflowLogger",
+    "OnePass",
     "OptimizerConfig",
     "Progress",
     "Run",

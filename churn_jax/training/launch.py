@@ -18,7 +18,7 @@ from churn_jax.training.writers import MetricsWriter
 
 
 class Launch:
-    """One launch of `train` or `run_stream`; its loop says when to look and to save."""
+    """One launch of `train` or `train_clicks`, whose loop looks and saves."""
 
     unit = "updates"  # what `Work` counts
 

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from churn_jax.command.listing import described, studies_in
-from churn_jax.configuration.streams import StreamStudyConfig
 from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.methods.base import METHODS
 from churn_jax.models.names import MODELS, NETWORKS
 from churn_jax.studies.presets import PRESETS
-from churn_jax.studies.streams import STREAM_PRESETS
 from churn_jax.training.loggers import LOGGERS
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +18,7 @@ SHOWN_ROWS = 12
 
 
 def of_paper(paper: str) -> dict[str, Any]:
-    """The studies and streams in the folder of a paper, by name; all if it is empty."""
+    """The studies in the folder of a paper, by name; all if it is empty."""
     with contextlib.chdir(ROOT):
         files = Path("experiments").glob(f"{paper or '*'}/*.py")
         found = sorted(str(path) for path in files if path.name in FILES)
@@ -28,10 +26,8 @@ def of_paper(paper: str) -> dict[str, Any]:
 
 
 def built_in() -> dict[str, Any]:
-    """The studies and streams of the package, by name."""
-    return {name: PRESETS[name]() for name in PRESETS} | {
-        name: STREAM_PRESETS[name]() for name in STREAM_PRESETS
-    }
+    """The studies of the package, by name."""
+    return {name: PRESETS[name]() for name in PRESETS}
 
 
 def studies(paper: str) -> str:
@@ -64,23 +60,14 @@ def _of_study(config: Any) -> list[str]:
         f"data `{data.name}`{size}",
         f"{'network' if len(networks) < 2 else 'networks'} {shown}",
         _count(train.replicas, "run"),
-        _count(train.epochs, "epoch"),
-    ]
-
-
-def _of_stream(config: Any) -> list[str]:
-    data = config.data
-    source = data.source or "a file (`--data`)"
-    return [
-        f"stream {source}" + (f", schema `{data.schema}`" if data.schema else ""),
-        _count(config.train.replicas, "run"),
-        f"windows of {config.train.window:,}",
+        _count(train.epochs, "epoch")
+        if train.one_pass is None
+        else f"one pass in windows of {train.one_pass.window:,}",
     ]
 
 
 def _entry(name: str, config: Any) -> str:
-    streamed = isinstance(config, StreamStudyConfig)
-    facts = _of_stream(config) if streamed else _of_study(config)
+    facts = _of_study(config)
     rows = [f"`{row.name}`" for row in config.methods]
     more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
     lines = [f"{config.title}.{_published(config)}", f"{'; '.join(facts)}."]

@@ -1,30 +1,27 @@
-"""Table 3 of anti-distillation: streams of clicks, for `churn-jax stream`.
+"""Table 3 of anti-distillation: clicks, learned in one pass.
 
-DOC
+Names say what differs from `churn_jax.studies.presets.clicks`:
+
+* `summed`: the label loss is summed over the mini-batch; lambdas are those of the
+  paper, and weigh one part in 256;
+* `init`: replicas differ by their initial weights, the order is common;
+* `warm`: replicas share weights and order over the first half of the stream, and differ
+  by order after it, as models that are trained on from a converged one.
 """
 
 import dataclasses
 
-from churn_jax.configuration.streams import (
-    StreamData,
-    StreamSpec,
-    StreamStudyConfig,
-    TowerConfig,
-)
-from churn_jax.studies.streams.presets import (
-    penalised_row,
-    plain_row,
-    stream_training,
-)
+from churn_jax.configuration.codec import replaced
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import Seeds
+from churn_jax.methods.anti_distillation import AntiDistillation
+from churn_jax.studies.presets.clicks import click_study, penalised_row, plain_row
 
 TABLE = "experiments/anti_distillation/published.csv:table3/clicks"
-_PREPARE = (
-    "python experiments/anti_distillation/prepare.py {name} RAW OUT.csv writes it from "
-    "the files that the UCI repository hands out"
-)
 
 
-def _table3_rows() -> tuple[StreamSpec, ...]:
+def _table3_rows() -> tuple[MethodSpec, ...]:
     """The paper's rows, and what s does without a penalty, which it leaves out."""
     scales, weights = (1.0, 5.0, 10.0), (0.5, 1.0, 5.0)
     return (
@@ -40,47 +37,110 @@ def _table3_rows() -> tuple[StreamSpec, ...]:
     )
 
 
-def table3() -> StreamStudyConfig:
-    """The paper's Table 3 on a table of the user's own."""
-    return StreamStudyConfig(
-        name="ad-table3",
-        title="Anti-distillation, Table 3: a click model in one pass over a stream",
-        data=StreamData(
-            source="",
-            hint="a .csv, .csv.gz or .parquet file in time order, with --schema FILE."
-            "toml that says what its columns mean; --data synthetic --examples N needs "
-            "no file",
-        ),
-        model=TowerConfig(),
-        train=stream_training(replicas=10, window=8192),
-        methods=_table3_rows(),
+def _table3(name: str, title: str, data: str, share: float, window: int) -> StudyConfig:
+    return click_study(
+        name,
+        f"Anti-distillation, Table 3: {title}",
+        DataConfig(data, validation=share),
+        _table3_rows(),
+        window=window,
         published=TABLE,
     )
 
 
-def _named(name: str, what: str, window: int) -> StreamStudyConfig:
-    study = table3()
-    return dataclasses.replace(
-        study,
-        name=f"ad-table3-{name}",
-        title=f"Anti-distillation, Table 3: {what}",
-        data=StreamData(
-            source="", schema=name, holdout=0.1, hint=_PREPARE.format(name=name)
-        ),
-        train=stream_training(replicas=10, window=window),
-    )
+def table3() -> StudyConfig:
+    """The paper's Table 3; `--data FILE.npz` takes clicks of your own."""
+    return _table3("ad-table3", "a click model in one pass", "clicks.npz", 0.0, 8192)
 
 
-def adult() -> StreamStudyConfig:
+def adult() -> StudyConfig:
     """Census income of 48,842 people, in the order of the files."""
-    return _named("adult", "Adult, income above 50,000 dollars", 4096)
+    title = "Adult, income above 50,000 dollars"
+    return _table3("ad-table3-adult", title, "adult.npz", 0.1, 4096)
 
 
-def diabetes130() -> StreamStudyConfig:
+def diabetes130() -> StudyConfig:
     """101,766 hospital stays in the order of their ids, held out by patient."""
-    return _named("diabetes130", "Diabetes 130, readmitted within 30 days", 8192)
+    title = "Diabetes 130, readmitted within 30 days"
+    return _table3("ad-table3-diabetes130", title, "diabetes130.npz", 0.1, 8192)
 
 
-def kddcup99() -> StreamStudyConfig:
+def kddcup99() -> StudyConfig:
     """Connections of the 10 % file, in its order."""
-    return _named("kddcup99", "KDD Cup 1999, a connection that is an attack", 8192)
+    title = "KDD Cup 1999, a connection that is an attack"
+    return _table3("ad-table3-kddcup99", title, "kddcup99.npz", 0.1, 8192)
+
+
+def diabetes130_summed() -> StudyConfig:
+    """The label loss summed."""
+    return summed(diabetes130())
+
+
+def adult_summed() -> StudyConfig:
+    """The label loss summed."""
+    return summed(adult())
+
+
+def diabetes130_summed_init() -> StudyConfig:
+    """What two models differ in: their initial weights."""
+    return init(diabetes130_summed())
+
+
+def diabetes130_summed_warm() -> StudyConfig:
+    """What two models differ in: the order of the second half."""
+    return warm(diabetes130_summed())
+
+
+def summed(config: StudyConfig) -> StudyConfig:
+    """Lambda weighs against the label loss of the whole batch."""
+
+    def row(spec: MethodSpec) -> MethodSpec:
+        if not isinstance(spec.method, AntiDistillation):
+            return spec
+        method = dataclasses.replace(spec.method, label_reduction="sum")
+        return dataclasses.replace(spec, method=method)
+
+    rows = tuple(map(row, config.methods))
+    title = f"{config.title}; label loss summed over the batch"
+    return _changed(config, "summed", title, [("methods", rows)])
+
+
+def init(config: StudyConfig) -> StudyConfig:
+    """Replicas start from other weights and see the same order."""
+    # A common window would be one of common weights.
+    seeds = Seeds(init="varied", order="fixed")
+    changes = [("train.one_pass.warm_examples", 0), ("train.seeds", seeds)]
+    return _changed(config, "init", f"{config.title}; other initial weights", changes)
+
+
+def warm(config: StudyConfig) -> StudyConfig:
+    """Replicas are one model for half the stream, and differ by order after it."""
+    changes = [
+        ("train.one_pass.warm_examples", 0),
+        ("train.one_pass.warm_share", 0.5),
+    ]
+    return _changed(config, "warm", f"{config.title}; from a converged model", changes)
+
+
+def gated(config: StudyConfig) -> StudyConfig:
+    """A learned gate is deployed; it is trained in the row without a penalty too."""
+
+    def row(spec: MethodSpec) -> MethodSpec:
+        method = spec.method
+        if method.gate:
+            method = dataclasses.replace(method, deploy="gate")
+        else:
+            scale, members = method.input_scale, method.members
+            method = AntiDistillation(
+                members=members, deploy="gate", strength=0.0, input_scale=scale
+            )
+        return dataclasses.replace(spec, method=method)
+
+    rows = tuple(map(row, config.methods))
+    title = f"{config.title}; a learned gate"
+    return _changed(config, "gated", title, [("methods", rows)])
+
+
+def _changed(config: StudyConfig, form: str, title: str, changes) -> StudyConfig:
+    named = [("name", f"{config.name}-{form}"), ("title", title)]
+    return replaced(config, [*named, *changes])

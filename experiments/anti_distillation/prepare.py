@@ -1,6 +1,6 @@
-"""Turns the original files of three public tables into CSV files in time order.
+"""Turns the original files of three public tables into clicks in time order.
 
-    python experiments/anti_distillation/prepare.py diabetes130 RAW OUT.csv
+    python experiments/anti_distillation/prepare.py diabetes130 RAW OUT.npz
 
 RAW is what the UCI Machine Learning Repository offers:
 
@@ -8,24 +8,28 @@ RAW is what the UCI Machine Learning Repository offers:
     diabetes130  the .zip, or diabetic_data.csv from it; sorted by encounter_id
     kddcup99     kddcup.data or its 10 % sample, perhaps .gz; as it is
 
-The result fits the packaged schema of the same name (`TableSchema.load`). These schemas
-were written by `--schema OUT.toml`: vocabularies, means and standard deviations come
-from the first tenth of the stream, since a stream cannot look ahead. No standard
-deviation is below 0.25, or 1 for logarithms: what hardly varies at first may later.
+OUT has the arrays of `churn_jax.data.clicks`. Vocabularies, means and standard
+deviations come from the first tenth of the stream, since a stream cannot look ahead. A
+word that is not among them is row 0 of its column's table; columns of many words are
+hashed. No standard deviation is below 0.25, or 1 for logarithms: what hardly varies at
+first may later. A missing number is the mean.
 """
 
 import argparse
 import csv
+import functools
 import gzip
+import hashlib
 import io
-import itertools
-import math
 import os
 import pathlib
-import statistics
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import numpy as np
+
+from churn_jax.data.clicks import mix, uniform
 
 Rows = Iterator[list[str]]
 
@@ -59,7 +63,7 @@ class RawError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """What the schema of a table needs to be told."""
+    """What the columns of a table mean."""
 
     label: str
     positive: str
@@ -67,8 +71,7 @@ class Table:
     amounts: tuple[str, ...] = ()  # numeric, of many orders of magnitude
     hashed: dict[str, int] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
-    time: str | None = None
-    group: str | None = None
+    group: str | None = None  # whose rows are held out together
 
 
 TABLES = {
@@ -88,7 +91,7 @@ TABLES = {
         ),
         amounts=("number_outpatient", "number_emergency", "number_inpatient"),
         hashed={"medical_specialty": 500} | dict.fromkeys(_CODES, 5000),
-        time="encounter_id",
+        dropped=("encounter_id",),
         group="patient_nbr",
     ),
     "kddcup99": Table(
@@ -143,73 +146,106 @@ def _opened(path: pathlib.Path, member: str = "") -> io.TextIOBase:
     return opened(path, "rt", encoding="utf-8", newline="")
 
 
-def write(rows: Rows, out: pathlib.Path) -> int:
-    """Writes the file whole or not at all; returns the number of examples."""
+def encoded(name: str, rows: Rows) -> dict[str, np.ndarray]:
+    """The arrays of a table whose header comes first."""
+    header, *examples = _known(rows)
+    if not examples:
+        raise RawError("the raw files hold no examples")
+    table, first = TABLES[name], max(len(examples) // 10, 1)
+    columns = dict(zip(header, map(np.array, zip(*examples, strict=True)), strict=True))
+    columns = {name: np.char.strip(column) for name, column in columns.items()}
+    numbers = (*table.numeric, *table.amounts)
+    apart = {table.label, table.group, *table.dropped, *numbers}
+    ids, sizes = [], []
+    for column in (c for c in header if c not in apart):
+        words = columns[column]
+        if size := table.hashed.get(column, 0):
+            hashed = functools.partial(_bucket, column, size)
+            ids.append(_by_word(words, hashed))
+        else:
+            known = sorted(set(words[:first].tolist()) - set(_MISSING))
+            if len(known) > _LARGEST_VOCABULARY:
+                raise RawError(f"{column} has {len(known)} words, to be hashed")
+            row = {word: i for i, word in enumerate(known, start=1)}
+            ids.append(_by_word(words, functools.partial(_row, row)))
+            size = max(len(known), 1) + 1
+        sizes.append(size)
+    return {
+        "ids": np.stack(ids, axis=1).astype(np.int32),
+        "numeric": np.stack(
+            [
+                _standardised(columns[c], first, c in table.amounts)
+                for c in header
+                if c in numbers
+            ],
+            axis=1,
+        ),
+        "labels": (columns[table.label] == table.positive).astype(np.int32),
+        "sizes": np.array(sizes),
+        "draw": _draw(columns.get(table.group or ""), len(examples)),
+    }
+
+
+def _known(rows: Rows) -> Rows:
+    """The rows, of one width, with equal words as one object."""
+    words: dict[str, str] = {}
+    width = 0
+    for number, row in enumerate(rows):
+        width = width or len(row)
+        if len(row) != width:
+            raise RawError(f"example {number} has {len(row)} fields instead of {width}")
+        yield [words.setdefault(word, word) for word in row]
+
+
+def _by_word(words: np.ndarray, number) -> np.ndarray:
+    """`number` of every word, a missing one as the empty text."""
+    different, places = np.unique(words, return_inverse=True)
+    plain = ("" if word in _MISSING else word for word in different.tolist())
+    return np.array([number(word) for word in plain])[places]
+
+
+def _row(rows: dict[str, int], word: str) -> int:
+    return rows.get(word, 0)
+
+
+def _bucket(field: str, buckets: int, word: str) -> int:
+    return _hash(field, word) % buckets
+
+
+def _hash(field: str, word: str) -> int:
+    """64 bits; the name is hashed too, so that fields have other collisions."""
+    digest = hashlib.blake2b(f"{field}\0{word}".encode(), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def _standardised(words: np.ndarray, first: int, amount: bool) -> np.ndarray:
+    """Numbers with the mean 0 and the deviation 1 in the first tenth."""
+    numbers = np.where(np.isin(words, _MISSING), "nan", words).astype(np.float64)
+    numbers = np.log1p(numbers) if amount else numbers
+    some = numbers[:first]
+    mean, std = (float(f"{of(some):.6g}") for of in (np.nanmean, np.nanstd))
+    scaled = (numbers - mean) / max(std, _LEAST_STD[amount])
+    return np.nan_to_num(scaled).astype(np.float32)
+
+
+def _draw(groups: np.ndarray | None, count: int) -> np.ndarray:
+    """By which number an example is held out: its group's, or its own."""
+    alone = uniform(mix(np.arange(count)))
+    if groups is None:
+        return alone
+    own = uniform(_by_word(groups, lambda w: np.uint64(_hash("held out", w))))
+    return np.where(np.isin(groups, _MISSING), alone, own)
+
+
+def write(arrays: dict[str, np.ndarray], out: pathlib.Path) -> None:
+    """Writes the file whole or not at all."""
     part = out.with_name(out.name + ".part")
     try:
-        count = _write(rows, part)
+        with part.open("wb") as file:
+            np.savez_compressed(file, **arrays)
         os.replace(part, out)
     finally:
         part.unlink(missing_ok=True)
-    return count
-
-
-def _write(rows: Rows, part: pathlib.Path) -> int:
-    count, width = -1, None
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for row in rows:
-            width = width or len(row)
-            if len(row) != width:
-                raise RawError(
-                    f"example {count + 1} has {len(row)} fields instead of {width}"
-                )
-            writer.writerow(row)
-            count += 1
-    if count < 1:
-        raise RawError("the raw files hold no examples")
-    return count
-
-
-def schema_of(name: str, prepared: pathlib.Path, count: int) -> str:
-    """The schema as TOML, from the first tenth of a prepared file."""
-    table = TABLES[name]
-    with prepared.open(encoding="utf-8", newline="") as file:
-        rows = list(itertools.islice(csv.DictReader(file), count // 10))
-    lines = [
-        f"# {name}: written by experiments/anti_distillation/prepare.py --schema;",
-        f"# vocabularies and moments of the first {len(rows):,} of {count:,} rows.",
-        f'label = "{table.label}"',
-        f'positive = ["{table.positive}"]',
-    ]
-    lines += [f'time = "{table.time}"'] if table.time else []
-    lines += [f'group = "{table.group}"'] if table.group else []
-    numeric = (*table.numeric, *table.amounts)
-    apart = {table.label, table.time, table.group, *table.dropped, *numeric}
-    for column in (c for c in rows[0] if c not in apart):
-        lines += ["", "[[categorical]]", f'name = "{column}"']
-        if column in table.hashed:
-            lines += [f"buckets = {table.hashed[column]}"]
-            continue
-        words = sorted({row[column] for row in rows} - set(_MISSING))
-        if len(words) > _LARGEST_VOCABULARY:
-            raise RawError(f"{column} has {len(words)} words, to be hashed")
-        lines += _list("vocabulary", words or ["no value in the first tenth"])
-    for column in (c for c in rows[0] if c in numeric):
-        amount = column in table.amounts
-        values = [float(row[column]) for row in rows if row[column] not in _MISSING]
-        values = [math.log1p(v) for v in values] if amount else values
-        lines += ["", "[[numeric]]", f'name = "{column}"']
-        lines += ['transform = "log1p"'] if amount else []
-        lines += [
-            f"mean = {statistics.fmean(values):.6g}",
-            f"std = {max(statistics.pstdev(values), _LEAST_STD[amount]):.6g}",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _list(key: str, words: Iterable[str]) -> list[str]:
-    return [f"{key} = [", *(f'    "{word}",' for word in words), "]"]
 
 
 def main() -> None:
@@ -217,17 +253,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("raw", type=pathlib.Path, help="original file or folder")
-    parser.add_argument("out", type=pathlib.Path, help="CSV file to write")
-    parser.add_argument("--schema", type=pathlib.Path, help="TOML file to write too")
+    parser.add_argument("out", type=pathlib.Path, help=".npz file to write")
     args = parser.parse_args()
     read = {"adult": adult, "diabetes130": diabetes130, "kddcup99": kddcup99}
     try:
-        count = write(read[args.table](args.raw), args.out)
-        if args.schema:
-            args.schema.write_text(schema_of(args.table, args.out, count), "utf-8")
+        arrays = encoded(args.table, read[args.table](args.raw))
+        write(arrays, args.out)
     except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
         parser.error(str(error))
-    print(f"{args.out}: {count:,} examples")
+    print(f"{args.out}: {len(arrays['labels']):,} examples")
 
 
 if __name__ == "__main__":

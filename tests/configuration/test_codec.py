@@ -13,17 +13,16 @@ from churn_jax.configuration.difference import differences, in_words, without
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM, Codistillation, MinimumEntropy
-from tests.experiments.presets import STREAMS, STUDIES, stream, study
+from tests.experiments.presets import STUDIES, study
 
 
 def through_text(value):
     return json.loads(json.dumps(to_json(value)))
 
 
-@pytest.mark.parametrize("name", [*STUDIES, *STREAMS])
+@pytest.mark.parametrize("name", STUDIES)
 def test_every_preset_is_read_back(name):
-    find = study if name in STUDIES else stream
-    for config in (find(name), find(f"{name}:tiny")):
+    for config in (study(name), study(f"{name}:tiny")):
         assert from_json(type(config), through_text(config)) == config
 
 

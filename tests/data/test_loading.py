@@ -9,7 +9,6 @@ import pytest
 
 from churn_jax.cli import main
 from churn_jax.data import DataError, load, load_digits, prepare
-from churn_jax.data.tables import Categorical, TableSchema, open_table
 
 
 def _arrays(rng, count, shape=(4, 4, 1)):
@@ -334,11 +333,6 @@ def test_only_tfds_names_need_tensorflow_datasets(name, monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "churn_jax.data.tfds_source", raising=False)
     monkeypatch.setitem(sys.modules, name, None)  # as if it could not be installed
     assert load("digits").num_classes == 10
-    for read in (load, prepare, open_tfds_table):
+    for read in (load, prepare):
         with pytest.raises(DataError, match=f"need {name}: pip install {name} "):
             read("mnist", data_dir=tmp_path)
-
-
-def open_tfds_table(name, data_dir):
-    schema = TableSchema("y", ("1",), (Categorical("x", 5),))
-    return open_table(f"tfds:{name}/train", schema, data_dir=data_dir)

@@ -11,17 +11,16 @@ import json
 from pathlib import Path
 
 from churn_jax import methods
-from churn_jax.configuration import network, rows, streams, study, training
+from churn_jax.configuration import network, rows, study, training
 from churn_jax.configuration.codec import to_json
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods.base import Method, Ramp
-from tests.experiments.presets import STREAMS, STUDIES, stream
+from tests.experiments.presets import STUDIES
 from tests.experiments.presets import study as study_of
 
 FOLDER = Path(__file__).parent
 FILES = {f"preset_{name}.json": (study_of, name) for name in STUDIES}
-FILES |= {f"stream_{name}.json": (stream, name) for name in STREAMS}
-MODULES = (network, rows, streams, study, training)
+MODULES = (network, rows, study, training)
 
 
 def default_of(field: dataclasses.Field):
@@ -77,8 +76,7 @@ def text_of(file: str) -> str:
 
 def kept() -> set[str]:
     """Names of the golden files that are there."""
-    kinds = ("preset", "stream")
-    return {path.name for kind in kinds for path in FOLDER.glob(f"{kind}_*.json")}
+    return {path.name for path in FOLDER.glob("preset_*.json")}
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.registry import Registry
+from churn_jax.studies.presets.clicks import tiny_clicks
 
 __all__ = ["PRESETS", "derived", "parted", "preset", "tiny"]
 
@@ -22,6 +23,7 @@ PRESETS = Registry(
         "ad-digits": f"{__name__}.anti_distillation:ad_digits",
         "dm-digits": f"{__name__}.diversity:dm_digits",
         "elodi-digits": f"{__name__}.elodi:elodi_digits",
+        "clicks": f"{__name__}.clicks:clicks",
     },
 )
 """Functions without arguments that make a `StudyConfig`, by name.
@@ -65,7 +67,10 @@ def tiny(config: StudyConfig) -> StudyConfig:
 
     Sets other than the embedded digits are cut to 64 examples and batches
     to 32, and the network is the smallest of its family; `--data` names another set.
+    Clicks are cut to four windows.
     """
+    if config.train.one_pass is not None:
+        return tiny_clicks(config)
     train = dataclasses.replace(config.train, replicas=2, epochs=2, eval_every_epochs=1)
     data, model = config.data, config.model
     cut = data.name != "digits"

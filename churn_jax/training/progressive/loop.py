@@ -1,128 +1,89 @@
-"""The loop over a stream: windows, lines of metrics, checkpoints; one pass."""
+"""The loop over clicks: windows, lines of metrics, checkpoints; one pass."""
 
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 
+from churn_jax import metrics
 from churn_jax.configuration.record import Stopped
+from churn_jax.data.clicks import Clicks, ClickSplit
+from churn_jax.losses import binary_logits
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.identity import identity
 from churn_jax.training.launch import Launch
 from churn_jax.training.loggers import Logger, as_loggers, logged_settings
 from churn_jax.training.partition import fetch, replicate
 from churn_jax.training.progress import COMPILING, Work
-from churn_jax.training.progressive.config import (
-    StreamRun,
-    check_schema,
-    check_window,
-    stream_identity,
-)
-from churn_jax.training.progressive.metrics import (
-    StreamMetrics,
-    StreamResult,
-    curve_entry,
-    empty_metrics,
-    save_result,
-    without_stopped,
-)
 from churn_jax.training.progressive.state import (
-    StreamInputs,
-    StreamState,
+    ClickRun,
+    init_clicks,
     init_inputs,
-    init_stream,
     make_program,
     parameter_count,
 )
-from churn_jax.training.progressive.step import (
-    Examples,
-    make_score,
-    make_step,
-    term_names,
-)
-from churn_jax.training.run import stopped_replicas
+from churn_jax.training.progressive.step import make_score, make_step, term_names
+from churn_jax.training.run import Progress, stopped_replicas
 from churn_jax.training.state import (
     small_fields,
     term_means,
     with_sums,
     without_sums,
 )
-from churn_jax.training.writers import read_metrics
 
-# Lines of metrics to each doubling of the stream; twice as many at its beginning.
-_LINES = 256
-
-_compute = jax.jit(StreamMetrics.compute)
-_merge = jax.jit(StreamMetrics.merge)
-
-
-class Stream(Protocol):
-    """What is learned from, such as `churn_jax.data.tables.TableStream`."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Names the stream's contents."""
-        ...
-
-    def windows(self, size: int, *, start: int = 0, part: str = "train") -> Iterator:
-        """Windows of constant shape, the last one padded."""
-        ...
+_LINES = 512  # of metrics, at most
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamProgress:
-    """What the loop reports after a segment of the stream.
+class ClickScores:
+    """What R replicas said of every example; a score is the log-odds of a click.
 
     Attributes:
-        name: of the run.
-        examples: learned so far.
+        stream: scores `[R, N]` of the examples `first` to the end, each given before
+            it was learned.
+        first: how many examples at the beginning are the warm start, which is common
+            to all replicas and does not count.
+        held_out: scores `[R, M]` of the held-out examples at the end.
         seconds: over all launches.
-        log_loss: of the segment, mean over living replicas; nan in the warm start.
-        relative_pd: of the segment.
-        stopped: replicas frozen so far.
+        parameters: trained numbers per replica.
+        stopped: replicas frozen because something was not finite; their scores from
+            there on say nothing.
+        identity: what it was trained as.
     """
 
-    name: str
-    examples: int
+    stream: np.ndarray
+    first: int
+    held_out: np.ndarray
     seconds: float
-    log_loss: float
-    relative_pd: float
+    parameters: int
     stopped: tuple[Stopped, ...]
+    identity: str = ""
 
 
-def segment_length(windows: int, shortest: int) -> int:
-    """Windows covered by the line of metrics that begins after `windows` windows.
-
-    `shortest` for the first 512 lines; after that it doubles whenever the stream has
-    become twice as long, so that n windows give about `512 + 256 log2(n / 512)` lines.
-    """
-    longer = max(windows // (_LINES * shortest), 1)
-    return shortest << (longer.bit_length() - 1)
-
-
-def run_stream(
-    run: StreamRun,
-    stream: Stream,
+def train_clicks(
+    run: ClickRun,
+    data: Clicks,
     directory: Path | None = None,
     *,
     loggers: Sequence[str | Logger] = ("tensorboard",),
     group: str = "",
-    on_progress: Callable[[StreamProgress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,
-) -> StreamResult:
+) -> ClickScores:
     """Trains R replicas in one pass; continues from `directory` where it can.
 
     Args:
         run: what to train.
-        stream: where examples come from, in time order.
-        directory: for checkpoints, `metrics.jsonl` and `result.json`; None keeps
+        data: examples in time order.
+        directory: for checkpoints, `metrics.jsonl` and `scores.npy`; None keeps
             nothing.
         loggers: where metrics go in addition, as for `train`.
         group: name under which loggers group runs.
@@ -132,203 +93,195 @@ def run_stream(
         stop: when set, the loop saves a checkpoint after the window and raises.
 
     Returns:
-        A `StreamResult`.
+        A `ClickScores`.
 
     Raises:
         Interrupted: `stop` was set; the checkpoint is written.
         CheckpointError: `directory` holds something else.
-        ValueError: model and stream do not fit, or the stream holds no example.
+        ValueError: model and data do not fit, or all examples are the warm start.
     """
     logging = as_loggers(loggers)
-    with lock_folder(directory):
-        with _Loop(run, stream, directory, on_progress, on_work, on_note) as loop:
-            loop.start_loggers(
-                logging,
-                on_note,
-                directory,
-                group=group,
-                settings=logged_settings(
-                    network=run.model, method=run.method, train=run.config
-                ),
-                identity=loop.identity,
-            )
-            loop.learn(stop or threading.Event())
-            result = loop.result()
-        if directory is not None and jax.process_index() == 0:
-            save_result(Path(directory) / "result.json", result)
-    return result
+    with (
+        lock_folder(directory),
+        _Loop(run, data, directory, on_progress, on_work, on_note) as loop,
+    ):
+        loop.start_loggers(
+            logging,
+            on_note,
+            directory,
+            group=group,
+            settings=logged_settings(
+                data=data.name, network=run.model, method=run.method, train=run.config
+            ),
+            identity=loop.identity,
+        )
+        loop.learn(stop or threading.Event())
+        return loop.result()
 
 
-@dataclasses.dataclass
-class _Place:
-    """How far the stream is learned; a checkpoint has it next to the state."""
-
-    windows: int = 0
-    examples: int = 0
-    counted: int = 0  # examples after the warm start
-    lines: int = 0  # of metrics
-    segment_start: int = 0  # windows before the current line
-    segment_counted: int = 0  # and examples that counted before it
+@jax.jit
+def _figures(scores, labels, mask):
+    """Numbers of each run, and of all of them where there are several."""
+    logits = binary_logits(scores)
+    of_one = {
+        "nll": metrics.log_loss,
+        "auc": metrics.roc_auc,
+        "accuracy": metrics.accuracy,
+    }
+    found = {
+        name: jax.vmap(metric, (0, None, None))(logits, labels, mask)
+        for name, metric in of_one.items()
+    }
+    if len(scores) < 2:
+        return found
+    return found | {
+        "churn": metrics.hamming_prediction_difference(logits, mask),
+        "prediction_difference": metrics.prediction_difference(logits, mask=mask),
+        "positive_prediction_difference": metrics.positive_prediction_difference(
+            logits, mask
+        ),
+    }
 
 
 class _Loop(Launch):
-    """Windows of a stream, several of which share a line of metrics (a segment)."""
+    """Windows of a stream, several of which may share a line of metrics."""
 
     unit = "examples"
 
     def __init__(
-        self, run: StreamRun, stream: Stream, directory, on_progress, on_work, on_note
+        self, run: ClickRun, data: Clicks, directory, on_progress, on_work, on_note
     ):
         super().__init__(run.name, on_work)
-        self.run, self.stream = run, stream
+        self.run, self.data = run, data
         self.on_progress, self.on_note = on_progress, on_note
-        check_schema(run, stream)
-        self.program = make_program(run)
-        self.mesh = self.program.mesh
-        self.inputs: StreamInputs = init_inputs(run, self.program)
-        state = init_stream(run, self.program, self.inputs)
+        model, count = run.model, len(data.train)
+        numeric = data.train.numeric.shape[1]
+        if data.sizes != model.sizes or numeric != model.numeric:
+            raise ValueError(
+                f"{run.name}: the model has tables of {model.sizes} rows and "
+                f"{model.numeric} numeric features, the data {data.sizes} and {numeric}"
+            )
+        self.program = make_program(run, count)
+        self.mesh, self.window = self.program.mesh, run.one_pass.window
+        self.first = self.program.warm_windows * self.window
+        if self.first >= count:
+            raise ValueError(
+                f"{run.name}: all {count:,} examples are in the warm start of "
+                f"{self.first:,}, which does not count; use a smaller window, a "
+                "shorter warm start or more examples"
+            )
+        self.total = -(-count // self.window)
+        self.every = -(-self.total // _LINES)  # windows to a line
+        self.inputs = init_inputs(run, self.program)
+        state = init_clicks(run, self.program, self.inputs)
         self.terms = term_names(self.program, state, self.inputs)
         dense = with_sums(state.dense, self.terms, self.mesh)
-        self.state: StreamState = dataclasses.replace(state, dense=dense)
+        self.state = dataclasses.replace(state, dense=dense)
         self.parameters = parameter_count(run, state)
-        self.total, self.segment = self._nothing(), self._nothing()
-        self.at = _Place()
-        self.identity = stream_identity(run, stream.fingerprint)
-        self.curve: list[dict[str, Any]] = []
-        self.path = None if directory is None else Path(directory)
-        if self.path is not None:
-            self._restore(self.path)
+        self.done = 0  # windows
+        self.identity = identity(
+            run.config, data=data.fingerprint, method=run.method, model=run.model
+        )
+        self.scores = np.zeros((run.config.replicas, count), np.float32)
+        if directory is not None:
+            self._restore(Path(directory))
         self.step = make_step(self.program)
-        self.window_seconds = 0.0
         self.start_clock(run.config.checkpoint_every_seconds)
 
-    def _nothing(self) -> StreamMetrics:
-        return empty_metrics(self.run.config.replicas, self.mesh)
+    @property
+    def examples(self) -> int:
+        """How many are learned."""
+        return min(self.done * self.window, len(self.data.train))
 
-    def _tree(self) -> dict[str, Any]:
-        return {"state": self.state, "total": self.total, "segment": self.segment}
+    @property
+    def lines(self) -> int:
+        """How many lines of metrics what is learned makes."""
+        return -(-self.done // self.every)
 
     def _restore(self, path: Path) -> None:
         self.checkpoints = Checkpoints(path / "checkpoints", identity=self.identity)
         try:
-            restored = self.checkpoints.restore(self._tree())
+            restored = self.checkpoints.restore({"state": self.state})
             if restored is not None:
-                self.state, self.total, self.segment = (
-                    restored.tree[name] for name in ("state", "total", "segment")
-                )
-                self.at = _Place(**restored.meta["place"])
+                self.state, self.done = restored.tree["state"], restored.step
                 self.earlier_seconds = restored.meta["seconds"]
                 if restored.skipped:
                     self.on_note(
                         f"{'; '.join(restored.skipped)}; going on from the checkpoint "
-                        f"before, example {self.at.examples}"
+                        f"before, example {self.examples}"
                     )
-            self.open_writer(path, self.at.lines)
+            self._open_scores(path / "scores.npy", new=restored is None)
+            whole = self.done // self.every
+            self.open_writer(path, self.lines if self.done == self.total else whole)
             if self.note:
                 self.on_note(self.note)
         except BaseException:
             self.close()
             raise
 
+    def _open_scores(self, path: Path, new: bool) -> None:
+        """Scores in a file, which a checkpoint of a long stream need not hold."""
+        primary = jax.process_index() == 0
+        if new and primary:
+            shape = self.scores.shape
+            self.scores = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+        elif not new:
+            self.scores = np.load(path, mmap_mode="r+" if primary else "c")
+
     def learn(self, stop: threading.Event) -> None:
         """Learns what is left of the stream."""
-        at, config = self.at, self.run.config
-        self.tell(COMPILING, at.examples)
-        began, running = time.perf_counter(), None
-        # What is dispatched runs while the next window is read; two are in memory.
-        for window in self._windows():
-            given = replicate(Examples.of(window), self.mesh)
-            if running is not None:
-                jax.block_until_ready(running)
-                self.tell("training", at.examples)
-                self.window_seconds = time.perf_counter() - began
-                if not self._between_windows(stop):
-                    break
-                began = time.perf_counter()
-            self.state, self.segment, running = self.step(
-                self.state, self.segment, self.inputs, given, np.int32(at.windows)
+        self.tell(COMPILING, self.examples, len(self.data.train))
+        start = self.done * self.window
+        placed = (
+            replicate(window, self.mesh)
+            for window in self.data.train.windows(self.window, start)
+        )
+        given, began = next(placed, None), time.perf_counter()
+        while given is not None:
+            self.state, scores = self.step(
+                self.state, self.inputs, given, np.int32(self.done)
             )
-            learned = int(np.sum(window.mask > 0))
-            if at.windows >= config.warm_windows:
-                at.counted += learned
-            at.examples += learned
-            at.windows += 1
-        if not at.examples:
-            raise ValueError(f"{self.run.name}: the stream holds no example")
-        self.save()
-        if at.windows > at.segment_start:
-            self._report()
-        if not at.counted:
-            raise ValueError(
-                f"{self.run.name}: all {at.examples:,} examples are in the warm start "
-                f"of {config.warm_windows * config.window:,}, which is not scored; use "
-                "a smaller window, fewer warm_examples or a longer stream"
-            )
-
-    def _windows(self) -> Iterator:
-        """What is left of the stream; what was learned is saved if it breaks off."""
-        windows = self.stream.windows(self.run.config.window, start=self.at.examples)
-        try:
-            for window in windows:
-                check_window(self.run, window)
-                yield window
-        except (ValueError, OSError):
-            if self.at.examples:
-                self._report_if_due()
+            given = next(placed, None)  # while the devices learn the last one
+            here = slice(self.examples, self.examples + self.window)
+            kept = self.scores[:, here]
+            kept[:] = fetch(scores)[:, : kept.shape[1]]
+            self.done += 1
+            self.tell("training", self.examples, len(self.data.train))
+            last = given is None
+            if (last or self.done % self.every == 0) and not self._report():
+                last = True
+            took, began = time.perf_counter() - began, time.perf_counter()
+            stopping, due, _ = self.look(stop, took)
+            if due or stopping or last:
                 self.save()
-            raise
-
-    def _between_windows(self, stop: threading.Event) -> bool:
-        """Reports and saves if it is time to; whether any replica lives."""
-        goes_on = self._report_if_due()
-        stopping, due, _ = self.look(stop, self.window_seconds)
-        if stopping or due:
-            self.save()
-        if stopping:
-            self.interrupt(f"{self.at.examples:,} examples")
-        return goes_on
-
-    def _report_if_due(self) -> bool:
-        """Writes a line of metrics if it is full; whether any replica lives."""
-        every = self.run.config.report_every_windows
-        length = segment_length(self.at.segment_start, every)
-        return self.at.windows - self.at.segment_start < length or self._report()
+            if last:
+                return
+            if stopping:
+                self.interrupt(f"{self.examples:,} examples")
 
     def _report(self) -> bool:
         """Writes a line of metrics and begins the next; whether any replica lives."""
-        at = self.at
-        at.lines += 1
         small = fetch(small_fields(self.state.dense))
         alive = np.asarray(small.alive)
-        figures = without_stopped(fetch(_compute(self.segment)), alive)
+        names = ("loss", *(f"term/{name}" for name in self.terms))
+        found = self._figures_of_line(alive)
         record = {
-            "epoch": at.lines,
-            "step": at.windows,
+            "epoch": self.lines,
+            "step": self.done,
             "seconds": round(self.seconds(), 3),
-            "examples": at.examples,
-            "counted": at.counted - at.segment_counted,
-            "train": term_means(small, ("loss", *(f"term/{n}" for n in self.terms))),
-            "validation": figures,
+            "examples": self.examples,
+            "train": term_means(small, names),
+            "validation": found,
         }
         self.write(record)
-        if self.path is None:
-            self.curve.append(curve_entry(record))
-        self.total = _merge(self.total, self.segment)
-        self.segment = self._nothing()
         dense = without_sums(self.state.dense)
         self.state = dataclasses.replace(self.state, dense=dense)
-        at.segment_start, at.segment_counted = at.windows, at.counted
         stopped = stopped_replicas(small, self.terms)
-        log_loss = np.mean(figures["log_loss"][alive]) if alive.any() else np.nan
+        accuracy = float(np.nanmean(found["accuracy"])) if found else np.nan
+        churn = float(found.get("churn", np.nan))
+        lines = -(-self.total // self.every)
         self.on_progress(
-            StreamProgress(
-                self.run.name,
-                at.examples,
-                self.seconds(),
-                float(log_loss),
-                float(figures["relative_pd"]),
-                stopped,
-            )
+            Progress(self.run.name, self.lines, lines, accuracy, churn, stopped)
         )
         if not alive.any():
             self.on_note(
@@ -337,49 +290,54 @@ class _Loop(Launch):
             )
         return bool(alive.any())
 
-    def result(self) -> StreamResult:
-        """The figures of the whole stream, then those of the held-out part."""
-        small = fetch(small_fields(self.state.dense))
-        alive = np.asarray(small.alive)
-        curve = self.curve
-        if self.path is not None:
-            lines = read_metrics(self.path / "metrics.jsonl")
-            curve = [curve_entry(line) for line in lines]
-        return StreamResult(
-            examples=self.at.examples,
-            counted=self.at.counted,
+    def _figures_of_line(self, alive: np.ndarray) -> dict[str, Any]:
+        """Of the scores that count since the last line; nan for stopped replicas."""
+        length = self.every * self.window
+        low = max((self.lines - 1) * length, self.first)
+        count = self.examples - low
+        if count <= 0 or not alive.any():
+            return {}
+        part, rest = slice(low, self.examples), (0, length - count)
+        scores = np.pad(self.scores[alive, part], ((0, 0), rest))
+        labels = np.pad(self.data.train.labels[part], rest)
+        found: dict[str, Any] = {}
+        of = _figures(scores, labels, np.arange(length) < count)
+        for name, value in fetch(of).items():
+            found[name] = np.full(alive.shape, np.nan) if value.ndim else float(value)
+            if value.ndim:
+                found[name][alive] = value
+        return found
+
+    def result(self) -> ClickScores:
+        """The scores of the stream, and those of the held-out part."""
+        return ClickScores(
+            stream=np.asarray(self.scores)[:, self.first :],
+            first=self.first,
+            held_out=self._held_out(self.data.validation),
             seconds=self.seconds(),
             parameters=self.parameters,
-            stopped=stopped_replicas(small, self.terms),
-            totals=without_stopped(fetch(_compute(self.total)), alive),
-            curve=curve,
-            holdout=self._held_out(alive),
+            stopped=stopped_replicas(fetch(small_fields(self.state.dense)), self.terms),
             identity=self.identity,
         )
 
-    def _held_out(self, alive: np.ndarray) -> dict[str, Any]:
-        metrics, running, examples = self._nothing(), None, 0
-        score = None
-        for window in self.stream.windows(self.run.config.window, part="holdout"):
-            check_window(self.run, window)
-            score = score or make_score(self.program)
-            given = replicate(Examples.of(window), self.mesh)
-            if running is not None:
-                jax.block_until_ready(running)
-                self.tell("scoring the held-out part", examples)
-            metrics, running = score(self.state, metrics, self.inputs, given)
-            examples += int(np.sum(window.mask > 0))
-        if not examples:
-            return {}
-        figures = without_stopped(fetch(_compute(metrics)), alive)
-        return {"examples": examples, **figures}
+    def _held_out(self, part: ClickSplit) -> np.ndarray:
+        parts = [np.zeros((self.run.config.replicas, 0), np.float32)]
+        for window in part.windows(self.window):
+            self.tell("scoring the held-out part", self.examples)
+            given = replicate(window, self.mesh)
+            parts.append(
+                fetch(make_score(self.program)(self.state, self.inputs, given))
+            )
+        return np.concatenate(parts, axis=1)[:, : len(part)]
 
     def save(self) -> None:
         """Writes a checkpoint and returns when it is on the disk."""
         if self.checkpoints is None:
             return
-        jax.block_until_ready(self._tree())
-        self.tell("saving", self.at.examples)
-        meta = {"place": dataclasses.asdict(self.at), "seconds": self.seconds()}
+        self.tell("saving", self.examples)
         with self.clock.saving():
-            self.checkpoints.save(self.at.windows, self._tree(), meta)
+            if isinstance(self.scores, np.memmap):
+                self.scores.flush()
+            self.checkpoints.save(
+                self.done, {"state": self.state}, {"seconds": self.seconds()}
+            )

@@ -1,8 +1,7 @@
-"""The program, the state and the inputs of a stream's step."""
+"""What is trained in one pass: the run, its program, its state and its inputs."""
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,12 +13,13 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
+from churn_jax.configuration.training import OnePass, TrainConfig
 from churn_jax.ensembles import Group, from_function
+from churn_jax.methods import Method
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, make_mesh, spreader
 from churn_jax.training.program import Program
-from churn_jax.training.progressive.config import StreamRun
 from churn_jax.training.seeds import member_keys
 from churn_jax.training.state import (
     Coefficients,
@@ -35,8 +35,79 @@ _PADDED_FROM = 57
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamProgram:
-    """Everything about a run on a stream that is compiled."""
+class ClickRun:
+    """What to train: a method and its click model.
+
+    Attributes:
+        name: folder and messages.
+        method: with coefficients as numbers or one per replica; its `input_scale`
+            scales the variance of the initial embeddings. What the method remembers
+            between updates is kept over the whole stream.
+        model: its components must be the method's members.
+        config: see `TrainConfig`; with `one_pass`.
+
+    Raises:
+        ValueError: the model's components are not the method's members, the method
+            needs a teacher, or one of model and method has a gate and the other not.
+    """
+
+    name: str
+    method: Method
+    model: ClickModel
+    config: TrainConfig
+
+    def __post_init__(self):
+        """Checks that the model suits the method."""
+        method, model = self.method, self.model
+        scale = np.asarray(method.input_scale)
+        gated = method.deploy == "gate"
+        for wrong, message in (
+            (self.config.one_pass is None, "the training has no one_pass"),
+            (
+                model.components != method.members,
+                f"the method has {method.members} members, the click model "
+                f"{model.components} components",
+            ),
+            (
+                method.needs_teacher or method.stale_steps,
+                f"{type(method).__name__} follows another set of weights, which one "
+                "pass does not keep",
+            ),
+            (
+                not np.all(np.isfinite(scale)) or np.any(scale < 0),
+                f"input_scale must be finite and not negative; got {scale}",
+            ),
+            (
+                model.shared_embeddings and self.config.optimizer.member_rates,
+                "components that share their embeddings cannot learn at rates of their "
+                "own (member_rates)",
+            ),
+            (
+                model.gate and not gated,
+                "the click model has a gate that nothing reads; the method deploys "
+                f"{method.deploy!r}, not 'gate'",
+            ),
+            (
+                gated and not model.gate,
+                "the method deploys a gate, the click model has none; set gate=True",
+            ),
+            (
+                gated and method.gate == "constant",
+                "the gate of a click model reads the input; it cannot be constant",
+            ),
+        ):
+            if wrong:
+                raise ValueError(f"{self.name}: {message}")
+
+    @property
+    def one_pass(self) -> OnePass:
+        """Its settings."""
+        return self.config.one_pass or OnePass()
+
+
+@dataclasses.dataclass(frozen=True)
+class ClickProgram:
+    """Everything about a run that is compiled."""
 
     model: ClickModel
     engine: Program  # of the towers' update; towers come first, then the gate
@@ -73,7 +144,7 @@ class StreamProgram:
 
 
 @struct.dataclass
-class StreamState:
+class ClickState:
     """Everything that is learned; checkpointed whole."""
 
     # The towers [R, K, ...] and, as a second group [R, 1, ...], the gate, with
@@ -83,7 +154,7 @@ class StreamState:
     accumulators: PyTree  # AdaGrad's, in the same form; () for plain gradient descent
 
     @classmethod
-    def specs(cls) -> "StreamState":
+    def specs(cls) -> "ClickState":
         """Placement of every field."""
         tables: Any = P(REPLICA)
         return cls(dense=TrainState.specs(), tables=tables, accumulators=tables)
@@ -102,7 +173,7 @@ def table_placement(mesh: Mesh, width: int) -> Any:
 
 
 @struct.dataclass
-class StreamInputs:
+class ClickInputs:
     """Constants of a replica; leaves `[R]`, never donated."""
 
     order_key: jax.Array  # of the order inside a window
@@ -112,7 +183,7 @@ class StreamInputs:
     warm_keys: tuple[jax.Array, jax.Array, jax.Array]
     coefficients: Coefficients
 
-    def of_window(self, warm: Array) -> "StreamInputs":
+    def of_window(self, warm: Array) -> "ClickInputs":
         """These inputs for one window, which may belong to the warm start."""
         own = (self.order_key, self.augment_key, self.sample_key)
         order, augment, sample = (
@@ -130,33 +201,35 @@ def _counted(model: ClickModel) -> tuple[Group, ...]:
     return (towers, Group(network, 1, gate=True)) if model.gate else (towers,)
 
 
-def make_program(run: StreamRun, devices: Sequence[Any] | None = None) -> StreamProgram:
-    """The program of a run; the same one for runs that differ only in coefficients."""
-    config = run.config
+def make_program(run: ClickRun, examples: int) -> ClickProgram:
+    """The program of a run on so many examples.
+
+    It is the same one for runs that differ only in coefficients.
+    """
+    config, one_pass = run.config, run.one_pass
     return _program(
         run.model,
         Optimizer.of(config.optimizer, steps_per_epoch=1, total_steps=1),
         config.batch_size,
-        config.window,
-        config.warm_windows,
+        one_pass.window,
+        one_pass.warm_windows(examples),
         config.mesh,
-        None if devices is None else tuple(devices),
     )
 
 
 @functools.lru_cache(maxsize=16)
-def _program(model, optimizer, batch_size, window, warm_windows, mesh, devices):
+def _program(model, optimizer, batch_size, window, warm_windows, mesh):
     engine = Program(
         groups=_counted(model),
         optimizer=optimizer,
         batch_size=batch_size,
-        mesh=make_mesh(mesh, devices),
+        mesh=make_mesh(mesh),
         convolutional=False,
     )
-    return StreamProgram(model, engine, window, warm_windows)
+    return ClickProgram(model, engine, window, warm_windows)
 
 
-def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
+def init_inputs(run: ClickRun, program: ClickProgram) -> ClickInputs:
     """Keys and coefficients of every replica on the mesh."""
     seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
     coefficients = init_coefficients(
@@ -172,16 +245,16 @@ def init_inputs(run: StreamRun, program: StreamProgram) -> StreamInputs:
             for of in (numbers, np.zeros_like(numbers))
         ]
     )
-    return StreamInputs(*own, warm_keys=warm, coefficients=coefficients)
+    return ClickInputs(*own, warm_keys=warm, coefficients=coefficients)
 
 
-def init_stream(
-    run: StreamRun, program: StreamProgram, inputs: StreamInputs
-) -> StreamState:
+def init_clicks(
+    run: ClickRun, program: ClickProgram, inputs: ClickInputs
+) -> ClickState:
     """The state before the first update, with its sharding; `sums` has no terms yet."""
     config = run.config
     numbers = np.asarray(config.numbers)
-    if config.warm_windows:
+    if program.warm_windows:
         # All replicas are one until the warm start ends.
         numbers = np.zeros_like(numbers)
     keys = config.seeds.keys("init", numbers)
@@ -200,11 +273,11 @@ def init_stream(
         terms=0,
         memory=run.method.init_memory(2),
     )
-    return StreamState(dense, table, squares)
+    return ClickState(dense, table, squares)
 
 
 @functools.lru_cache(maxsize=16)
-def _makers(program: StreamProgram):
+def _makers(program: ClickProgram):
     """Compiled functions that make towers, tables and AdaGrad's accumulators."""
     model = program.model
     row = jnp.zeros((1, len(model.sizes), model.width))
@@ -241,7 +314,7 @@ def _makers(program: StreamProgram):
     )
 
 
-def parameter_count(run: StreamRun, state: StreamState) -> int:
+def parameter_count(run: ClickRun, state: ClickState) -> int:
     """Trained numbers of one replica."""
     leaves = jax.tree.leaves(state.dense.params)
     dense = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)

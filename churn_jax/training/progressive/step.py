@@ -1,4 +1,4 @@
-"""One window of a stream in one program: score every batch, then learn it.
+"""One window of clicks in one program: score every batch, then learn it.
 
 Written for the replicas of one device inside one `shard_map`. The forward pass that
 scores a batch is the one whose gradient is taken. Draws, guard and optimiser are those
@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax._jax import all_gather_replicated, to_varying
+from churn_jax.data.clicks import Window
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import Batch, LossOutput, deploy
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.progressive.embeddings import look_up, sum_by_row, update_rows
 from churn_jax.training.progressive.state import (
-    StreamInputs,
-    StreamProgram,
-    StreamState,
+    ClickInputs,
+    ClickProgram,
+    ClickState,
     table_placement,
 )
 from churn_jax.training.step import (
@@ -34,23 +34,6 @@ from churn_jax.training.step import (
     update,
 )
 from churn_jax.typing import Array
-
-
-class Examples(NamedTuple):
-    """A window of the stream as the step takes it, the same on every device."""
-
-    ids: Array  # [W, F] int32, rows within each field's own table
-    numeric: Array  # [W, D] float32
-    labels: Array  # [W] int32 in {0, 1}
-    mask: Array  # [W] float32, 0 for padding
-    first: Array  # uint32, place of the first example in the stream
-
-    @classmethod
-    def of(cls, window) -> "Examples":
-        """From a `Window` of `churn_jax.data.tables`, still on the host."""
-        # Beyond 2^32 examples the number that draws members' samples starts again.
-        first: Any = np.uint32(window.first % 2**32)
-        return cls(window.ids, window.numeric, window.labels, window.mask, first)
 
 
 class _Batch(NamedTuple):
@@ -73,7 +56,7 @@ def window_order(key: Array, number: Array, mask: Array) -> Array:
     return jnp.argsort(bits).astype(jnp.int32)
 
 
-def _take(program: StreamProgram, window: Examples, order: Array, number: Array):
+def _take(program: ClickProgram, window: Window, order: Array, number: Array):
     """Batch `number` of every replica."""
     size = program.batch_size
     place = jax.lax.dynamic_slice_in_dim(order, number * size, size, axis=1)
@@ -86,13 +69,13 @@ def _take(program: StreamProgram, window: Examples, order: Array, number: Array)
     )
 
 
-def _rows(program: StreamProgram, state, ids: Array) -> Array:
+def _rows(program: ClickProgram, state, ids: Array) -> Array:
     """Table rows of the batch, `[R, B, F, width]`."""
     offsets = jnp.asarray(program.model.offsets, jnp.int32)
     return look_up(state.tables, ids + offsets[None, None])
 
 
-def _forward(program: StreamProgram, params, rows, numeric) -> Outputs:
+def _forward(program: ClickProgram, params, rows, numeric) -> Outputs:
     """All components on a batch."""
     given = program.model.split_rows(rows)
     variables = {"params": program.as_params(params)}
@@ -112,7 +95,7 @@ def _score(method, outputs: Outputs) -> Array:
     return deployed[..., 1] - deployed[..., 0]
 
 
-def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
+def _learn(program: ClickProgram, state, inputs, rows, batch: _Batch, place):
     """Scores, loss, gradients of towers and rows, and whether those are finite.
 
     Of one replica, like `training.step.loss_and_gradients`; `place` counts from the
@@ -161,7 +144,7 @@ def _learn(program: StreamProgram, state, inputs, rows, batch: _Batch, place):
     return scores, out, dense, sparse, finite
 
 
-def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive):
+def _update_tables(program: ClickProgram, state, inputs, ids, gradients, alive):
     """`(tables, accumulators)` with new rows for the batch of living replicas."""
     summed = sum_by_row(gradients, ids, alive, sizes=program.model.sizes)
     rate = inputs.coefficients.learning_rate
@@ -171,7 +154,7 @@ def _update_tables(program: StreamProgram, state, inputs, ids, gradients, alive)
     return update_rows(state.tables, state.accumulators, summed, rate)
 
 
-def _over_batches(program: StreamProgram, window: Examples, order: Array, body, carry):
+def _over_batches(program: ClickProgram, window: Window, order: Array, body, carry):
     """`body(batch, carry) -> (scores [R, B], carry)` over all batches with an example.
 
     Returns the last carry, and the scores `[R, W]` of all replicas at their places.
@@ -193,8 +176,8 @@ def _over_batches(program: StreamProgram, window: Examples, order: Array, body, 
     return carry, all_gather_replicated(placed, REPLICA)
 
 
-def _local_window(program: StreamProgram, state, metrics, inputs, window, number):
-    """Learns a window; `(state, metrics, scores [R, W])`."""
+def _local_window(program: ClickProgram, state, inputs, window, number):
+    """Learns a window; `(state, scores [R, W])`."""
     warm = number < program.warm_windows
     inputs = inputs.of_window(warm)
     order = jax.vmap(window_order, (0, None, None))(
@@ -216,16 +199,13 @@ def _local_window(program: StreamProgram, state, metrics, inputs, window, number
         )
         # Tables are not selected from: a stopped replica's rows are not written.
         tables = _update_tables(program, state, inputs, batch.ids, sparse, moved.alive)
-        return scored, StreamState(moved, *tables)
+        return scored, ClickState(moved, *tables)
 
-    state, scores = _over_batches(program, window, order, body, state)
-    counted = jnp.where(warm, jnp.zeros_like(window.mask), window.mask)
-    alive = all_gather_replicated(state.dense.alive, REPLICA)
-    return state, metrics.update(scores, window.labels, counted, alive), scores
+    return _over_batches(program, window, order, body, state)
 
 
-def _local_scores(program: StreamProgram, state, metrics, inputs, window):
-    """Scores a window and learns nothing; `(metrics, scores [R, W])`."""
+def _local_scores(program: ClickProgram, state, inputs, window):
+    """Scores a window and learns nothing; `scores [R, W]`."""
     replicas = state.dense.alive.shape[0]
     order = jnp.broadcast_to(
         jnp.arange(program.window, dtype=jnp.int32), (replicas, program.window)
@@ -239,23 +219,21 @@ def _local_scores(program: StreamProgram, state, metrics, inputs, window):
         method = inputs.coefficients.method
         return jax.vmap(one)(state.dense, method, rows, batch.numeric), carry
 
-    _, scores = _over_batches(program, window, order, body, ())
-    alive = all_gather_replicated(state.dense.alive, REPLICA)
-    return metrics.update(scores, window.labels, window.mask, alive), scores
+    return _over_batches(program, window, order, body, ())[1]
 
 
 @functools.lru_cache(maxsize=16)
-def make_step(program: StreamProgram, *, donate: bool = True):
+def make_step(program: ClickProgram, *, donate: bool = True):
     """Compiles the step of a window.
 
-    `step(state, metrics, inputs, window, number) -> (state, metrics, scores)`, where
-    `window` is `Examples`, `number` (int32) counts windows from 0, and `scores [R, W]`
-    are those given before learning, at the examples' places. `donate` updates the
-    tables in place; the state and metrics passed in are gone.
+    `step(state, inputs, window, number) -> (state, scores)`, where `window` is a
+    `Window`, `number` (int32) counts windows from 0, and `scores [R, W]` are those
+    given before learning, at the examples' places. `donate` updates the tables in
+    place; the state passed in is gone.
     """
-    mesh, state = program.mesh, StreamState.specs()
-    given = (state, P(), P(REPLICA), P(), P())
-    returned = (state, P(), P())
+    mesh, state = program.mesh, ClickState.specs()
+    given = (state, P(REPLICA), P(), P())
+    returned = (state, P())
     sharded = jax.shard_map(
         functools.partial(_local_window, program),
         mesh=mesh,
@@ -274,25 +252,25 @@ def make_step(program: StreamProgram, *, donate: bool = True):
         sharded,
         in_shardings=placed(given),
         out_shardings=placed(returned),
-        donate_argnums=(0, 1) if donate else (),
+        donate_argnums=(0,) if donate else (),
     )
 
 
 @functools.lru_cache(maxsize=16)
-def make_score(program: StreamProgram):
-    """Compiles `score(state, metrics, inputs, window) -> (metrics, scores [R, W])`."""
+def make_score(program: ClickProgram):
+    """Compiles `score(state, inputs, window) -> scores [R, W]`."""
     sharded = jax.shard_map(
         functools.partial(_local_scores, program),
         mesh=program.mesh,
-        in_specs=(StreamState.specs(), P(), P(REPLICA), P()),
-        out_specs=(P(), P()),
+        in_specs=(ClickState.specs(), P(REPLICA), P()),
+        out_specs=P(),
         check_vma=True,
     )
     return jax.jit(sharded)
 
 
 def term_names(
-    program: StreamProgram, state: StreamState, inputs: StreamInputs
+    program: ClickProgram, state: ClickState, inputs: ClickInputs
 ) -> tuple[str, ...]:
     """Names of the method's terms, in the order of `TrainState.sums[:, 1:]`."""
     size, model = program.batch_size, program.model
@@ -315,7 +293,7 @@ def term_names(
     sharded = jax.shard_map(
         probe,
         mesh=program.mesh,
-        in_specs=(StreamState.specs().dense, P(REPLICA)),
+        in_specs=(ClickState.specs().dense, P(REPLICA)),
         out_specs=P(REPLICA),
         check_vma=True,
     )

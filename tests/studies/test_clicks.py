@@ -1,0 +1,171 @@
+"""A study of clicks, from its settings to its report."""
+
+import csv
+import dataclasses
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from churn_compare.store import load_predictions
+from churn_jax import metrics, reports
+from churn_jax.cli import main
+from churn_jax.configuration.codec import replaced
+from churn_jax.data import DataError
+from churn_jax.methods import EnsembleDistillation
+from churn_jax.studies import MethodSpec, StudyError, preset, run_study
+from churn_jax.training import Interrupted
+from tests.experiments.presets import study as study_of
+
+ROWS = ("baseline", "correlation_0_02_s1", "covariance_1_s1")
+
+
+@pytest.fixture(scope="module")
+def study():
+    three = [("train.replicas", 3), ("published", study_of("ad-table3").published)]
+    return replaced(preset("clicks:tiny"), three)
+
+
+@pytest.fixture(scope="module")
+def folder(study, tmp_path_factory):
+    """Stopped before the second row, then finished."""
+    out, stop, starts = tmp_path_factory.mktemp("clicks"), threading.Event(), []
+
+    def on_start(spec, finished):
+        starts.append((spec.name, finished))
+        if spec.name == ROWS[1] and len(starts) == 2:
+            stop.set()
+
+    options = {"only": ROWS, "loggers": (), "on_start": on_start}
+    with pytest.raises(Interrupted):
+        run_study(study, out, stop=stop, **options)
+    run_study(study, out, **options)
+    run_study(study, out, **options)
+    before = [(ROWS[0], False), (ROWS[1], False), (ROWS[0], True)]
+    assert starts[:3] == before and starts[-3:] == [(name, True) for name in ROWS]
+    return out
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    return reports.write(folder)
+
+
+def test_scores_are_predictions_of_the_stream_and_of_what_is_held_out(folder):
+    record = json.loads((folder / "study.json").read_text())
+    assert record["kind"] == "study" and record["data"]["train"] == 233
+    assert [row["name"] for row in record["methods"]] == list(ROWS)
+    row = folder / "methods" / "baseline"
+    found = load_predictions(row / "predictions.npz")
+    assert found.shape == (3, 169, 2)  # without the first window
+    assert load_predictions(row / "predictions-validation.npz").shape == (3, 23, 2)
+    np.testing.assert_array_equal(found.logits[..., 0], 0.0)
+    scores = np.load(row / "scores.npy")
+    np.testing.assert_array_equal(found.logits[..., 1], scores[:, 64:])
+
+
+def test_the_report_has_the_numbers_of_the_metrics(folder, report):
+    def logits(name):
+        return load_predictions(folder / "methods" / name / "predictions.npz")
+
+    base, other = logits("baseline"), logits(ROWS[1])
+    summary = report.rows[1].summary
+    relative = [metrics.positive_prediction_difference(p.logits) for p in (base, other)]
+    np.testing.assert_allclose(
+        summary.positive_prediction_difference.mean, relative[1], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        summary.positive_prediction_difference_change.mean,
+        relative[1] / relative[0] - 1,
+        rtol=1e-4,
+    )
+    ratios = [
+        float(metrics.log_loss(a, base.labels) / metrics.log_loss(b, base.labels)) - 1
+        for a, b in zip(other.logits, base.logits, strict=True)
+    ]
+    np.testing.assert_allclose(summary.log_loss_change.mean, np.mean(ratios), rtol=1e-4)
+    error = np.std(ratios, ddof=1) / np.sqrt(3)
+    np.testing.assert_allclose(summary.log_loss_change.stderr, error, atol=1e-7)
+    auc = [metrics.roc_auc(run, other.labels) for run in other.logits]
+    np.testing.assert_allclose(summary.rank_loss.mean, 1 - np.mean(auc), rtol=1e-6)
+    ratio = [metrics.calibration_ratio(run, other.labels) for run in other.logits]
+    np.testing.assert_allclose(summary.calibration.mean, np.mean(ratio), rtol=1e-6)
+    # A number of all runs is compared where both sides have the same runs.
+    assert np.isfinite(summary.positive_prediction_difference_change.stderr)
+    assert report.rows[0].summary.log_loss_change.mean == 0.0
+
+
+def test_the_report_has_two_tables_and_the_papers_numbers(folder, report):
+    assert sorted(report.files) == [
+        "held_out.csv",
+        "report.html",
+        "table.csv",
+        "table.md",
+    ]
+    page = (folder / "report.html").read_text()
+    assert "Examples held out of the stream" in page
+    assert "one pass in windows of 64" in page
+    assert "data are private: only the direction" in page
+    with (folder / "held_out.csv").open() as file:
+        lines = {line["method"]: line for line in csv.DictReader(file)}
+    assert list(lines) == list(ROWS) and lines["baseline"]["examples"] == "23"
+    assert [row.summary.examples for row in report.rows] == [169] * 3
+
+
+def test_a_row_with_a_new_coefficient_is_trained_again(study, folder, tmp_path):
+    notes = []
+    options = {"only": (ROWS[1],), "loggers": (), "on_note": notes.append}
+    run_study(study, tmp_path, **options)
+    other = study.with_coefficient(f"{ROWS[1]}.strength", 3.0)
+    run_study(other, tmp_path, **options)
+    assert "trained again, because its settings changed" in notes[0]
+    with pytest.raises(StudyError, match=r"one_pass\.window: 64 there, 32 here"):
+        run_study(replaced(study, [("train.one_pass.window", 32)]), tmp_path)
+    with pytest.raises(StudyError, match="holds a study of other data"):
+        run_study(replaced(study, [("data.train_size", 200)]), tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_a_warm_start_is_a_share_of_what_is_learned(study, tmp_path, share):
+    """Or the study's own number of examples, if that is more."""
+    warm = replaced(study, [("train.one_pass.warm_share", share)])
+    run_study(warm, tmp_path, only=("baseline",), loggers=())
+    found = load_predictions(tmp_path / "methods" / "baseline" / "predictions.npz")
+    assert found.shape[1] == 233 - 64 * (1 if share == 0.1 else 3)
+
+
+def test_without_held_out_examples_there_is_one_table(study, tmp_path):
+    whole = replaced(study, [("data.validation", 0.0)])
+    for _ in range(2):
+        run_study(whole, tmp_path, only=("baseline",), loggers=())
+    report = reports.write(tmp_path)
+    assert report.held_out is None and "held_out.csv" not in report.files
+
+
+def test_rows_that_one_pass_cannot_train_are_named(study, tmp_path):
+    row = MethodSpec("kd", "KD", EnsembleDistillation(), teacher="baseline")
+    taught = dataclasses.replace(study, methods=(*study.methods, row))
+    with pytest.raises(ValueError, match="a row of a study of clicks has no taught"):
+        run_study(taught, tmp_path)
+    train = dataclasses.replace(study.train, one_pass=None)
+    for change in ({"train": train}, {"model": preset("digits").model}):
+        with pytest.raises(ValueError, match="a click model learns in one pass, and"):
+            dataclasses.replace(study, **change)
+    with pytest.raises(DataError, match=r"adult\.npz does not exist"):
+        run_study(study_of("ad-table3-adult"), tmp_path / "adult")
+    with pytest.raises(ValueError, match="a click model learns in one pass over clic"):
+        study.methods[0].groups(study.model, 2)
+
+
+@pytest.mark.slow
+def test_clicks_from_the_first_command_to_the_report(tmp_path, capsys):
+    out = tmp_path / "clicks"
+    words = ["study", "clicks:tiny", "--only", *ROWS[:2], "--out", str(out)]
+    assert main([*words, "--minutes", "1e-9"]) == 3
+    assert "To go on: churn-jax study clicks:tiny" in capsys.readouterr().out
+    assert main([*words, "--quiet"]) == 0
+    assert "Examples held out of the stream" in capsys.readouterr().out
+    assert main(["report", str(out)]) == 0
+    assert main([*words, "--set", "train.one_pass.window=100"]) == 2
+    assert "not a multiple of batch_size" in capsys.readouterr().err
