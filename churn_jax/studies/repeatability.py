@@ -1,20 +1,22 @@
-"""One launch of a training run whose every seed is fixed, recorded weight by weight.
+"""Whether this machine repeats a training: one run in several processes, compared.
 
-    python -m churn_jax.studies.repeatability UPDATES
-    python -m churn_jax.studies.repeatability LAUNCH.json FOLDER
-
-Prints a fingerprint of the final weights. Run it twice: equal fingerprints mean that
-this machine repeats a run bit by bit. What the hardware adds must be measured across
-launches, because slots of one launch share kernels. `churn_jax.studies.launches` starts
-several and compares what they leave in their folders.
+The everything-fixed cell of the reproducibility paper's Table 6: initialisation, order
+and data are the same, so what differs between launches is the machine. Each launch is a
+process of its own that compiles for itself, because slots of one launch share kernels.
 """
 
 import dataclasses
+import datetime
 import hashlib
 import io
+import itertools
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +25,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from churn_compare.array_files import replace_file, write_file
-from churn_jax.configuration.rows import MethodSpec
+from churn_compare.array_files import write_file
+from churn_jax import metrics
+from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds
 from churn_jax.data import Dataset, StreamingDataset
+from churn_jax.metrics import PairSummary, pairwise, summarize_pairs
 from churn_jax.setting_checks import check_least
+from churn_jax.studies.folder import hardware, versions
 from churn_jax.studies.inputs import Inputs, load_inputs
-from churn_jax.studies.presets import preset
-from churn_jax.training.partition import fetch, place
+from churn_jax.training.partition import fetch
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
-from churn_jax.training.session import Session, open_session
-from churn_jax.training.state import TrainState
+from churn_jax.training.session import open_session
 
-
-def digest(tree: PyTree) -> str:
-    """sha256 over the bytes of every leaf, as 64 hexadecimal digits."""
-    total = hashlib.sha256()
-    for leaf in jax.tree.leaves(jax.device_get(tree)):
-        total.update(np.ascontiguousarray(leaf).tobytes())
-    return total.hexdigest()
+# XLA's own description: run-to-run determinism; excludes operations that are not
+# deterministic and switches autotuning off, which picks kernels by their speed.
+_DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+# Updates dispatched before the loop waits for the last of them.
+_IN_FLIGHT = 256
 
 
 @jax.jit
@@ -64,92 +65,34 @@ def checksum(tree: PyTree) -> jax.Array:
     return total
 
 
-def flip_last_bit(tree: PyTree, seed: int) -> PyTree:
-    """Host arrays like `tree` with the last bit of one non-zero weight flipped.
-
-    A change of one unit in the last place, about 1e-7 of that weight: what another
-    order of summation does to a number on its way. Zeros (biases before training) are
-    left out, since their neighbours are denormal and rounded away.
-    """
-    leaves, treedef = jax.tree.flatten(jax.device_get(tree))
-    candidates = [np.flatnonzero(leaf) for leaf in leaves]
-    total = sum(map(len, candidates))
-    if total == 0:
-        raise ValueError("no weight differs from zero, so none can be perturbed")
-    chosen = int(np.random.default_rng(seed).integers(total))
-    for i, places in enumerate(candidates):
-        if chosen < len(places):
-            bits = np.array(leaves[i], np.float32)  # a copy
-            bits.reshape(-1).view(np.uint32)[places[chosen]] ^= 1
-            leaves[i] = bits
-            break
-        chosen -= len(places)
-    return treedef.unflatten(leaves)
-
-
-# Updates dispatched before the loop waits for the last of them.
-_IN_FLIGHT = 256
-
-
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """What one launch trains: one run of one row of a preset, every seed fixed.
+    """What one launch trains: one run of one row of a study, every seed fixed.
 
     Attributes:
-        preset: see `churn_jax.studies.preset`.
-        method: name of the row; empty is the preset's baseline.
-        updates: how many are made. A run longer than the preset's own stretches the
-            preset's schedule, so that the learning rate does not end at zero early.
-        data: a TFDS name or a path to an `.npz` instead of the preset's data.
-        data_dir: where TFDS keeps prepared sets.
-        model: instead of the preset's network.
-        batch_size: instead of the preset's; 0 keeps it.
-        perturb: None, or the number that draws which single weight has its last bit
-            flipped before the first update.
+        config: the study.
+        row: name of the row; empty is the study's baseline.
+        updates: how many are made. A run longer than the study's own stretches its
+            schedule, so that the learning rate does not end at zero early.
     """
 
-    preset: str = "digits"
-    method: str = ""
+    config: StudyConfig
+    row: str = ""
     updates: int = 100
-    data: str = ""
-    data_dir: str | None = None
-    model: str = ""
-    batch_size: int = 0
-    perturb: int | None = None
 
     def __post_init__(self):
-        """Checks what needs no preset."""
+        """Refuses rows with a teacher, which is another training."""
         check_least("updates", self.updates, 1)
-        if self.batch_size < 0:
-            raise ValueError(f"batch_size must be at least 1; got {self.batch_size}")
-
-    def study(self) -> tuple[StudyConfig, MethodSpec]:
-        """The preset with what the launch replaces, and the row that is trained."""
-        config = preset(self.preset)
-        source, network, train = config.data, config.model, config.train
-        if self.data:
-            source = dataclasses.replace(source, name=self.data)
-        if self.data_dir:
-            source = dataclasses.replace(source, data_dir=self.data_dir)
-        if self.model and self.model != network.name:
-            network = dataclasses.replace(
-                network, name=self.model, features=(), init=""
-            )
-        if self.batch_size:
-            train = dataclasses.replace(train, batch_size=self.batch_size)
-        config = dataclasses.replace(config, data=source, model=network, train=train)
-        spec = config.spec(self.method or config.baseline)
+        spec = self.config.spec(self.row or self.config.baseline)
         if spec.method.needs_teacher:
             raise ValueError(
                 f"{spec.name} learns from a teacher; launches compare rows without one"
             )
-        spec.groups(network, num_classes=2)  # complains about an unknown network
-        return config, spec
 
     def run(self, dataset: Dataset) -> Run:
-        """The engine's run: one replica, as long as the preset's or as `updates`."""
-        config, spec = self.study()
-        train = spec.config(config.train)
+        """The engine's run: one replica, as long as the study's or as `updates`."""
+        spec = self.config.spec(self.row or self.config.baseline)
+        train = spec.config(self.config.train)
         per_epoch = max(len(dataset.train) // train.batch_size, 1)
         augment = "off" if train.seeds.augment == "off" else "fixed"
         train = dataclasses.replace(
@@ -159,12 +102,12 @@ class Launch:
             epochs=max(train.epochs, -(-self.updates // per_epoch)),
             seeds=Seeds(train.seeds.base, "fixed", "fixed", augment, "fixed"),
         )
-        groups = spec.groups(config.model, dataset.num_classes)
+        groups = spec.groups(self.config.model, dataset.num_classes)
         return Run(spec.name, spec.method, groups, train)
 
     def load(self) -> Dataset:
-        """The data of the preset, or what replaces it."""
-        source = self.study()[0].data
+        """The study's data."""
+        source = self.config.data
         dataset = load_inputs(source, source.train_size).dataset
         if isinstance(dataset, StreamingDataset):
             raise ValueError(
@@ -178,79 +121,55 @@ class Launch:
 class Recording:
     """What one launch did."""
 
-    steps: tuple[int, ...]  # updates after which weights were kept; the first is 0
     checksums: np.ndarray  # [updates + 1] uint32, of the weights after every update
-    digest: str  # sha256 of the final weights
+    weights: np.ndarray  # all final weights in one vector
     logits: np.ndarray  # [N, C] on the test split, from the final weights
     labels: np.ndarray
     seconds: float  # of the updates after the first, which compiles
 
-    def save(self, folder: Path) -> None:
-        """Writes everything but the weights, which `record` has written."""
-        with replace_file(folder / "launch.npz") as file:
-            np.savez(file, **dataclasses.asdict(self))
+    def save(self, path: Path) -> None:
+        """Writes one file of arrays."""
+        # Not straight into the file: NumPy would not say why it could not be written.
+        whole = io.BytesIO()
+        np.savez(whole, **dataclasses.asdict(self))
+        write_file(path, whole.getvalue())
 
     @classmethod
-    def load(cls, folder: Path) -> "Recording":
+    def load(cls, path: Path) -> "Recording":
         """Reads what `save` wrote."""
-        with np.load(folder / "launch.npz") as found:
-            return cls(
-                steps=tuple(int(s) for s in found["steps"]),
-                checksums=found["checksums"],
-                digest=str(found["digest"]),
-                logits=found["logits"],
-                labels=found["labels"],
-                seconds=float(found["seconds"]),
-            )
+        with np.load(path) as found:
+            return cls(**{name: found[name] for name in found.files})
 
 
-def log_spaced(updates: int) -> tuple[int, ...]:
-    """0, then 1, 2, 5, 10, 20, 50, ... up to `updates`, which is always the last.
-
-    Example:
-        >>> log_spaced(30)
-        (0, 1, 2, 5, 10, 20, 30)
-    """
-    steps, decade = [0], 1
-    while decade <= updates:
-        steps += [k * decade for k in (1, 2, 5) if k * decade <= updates]
-        decade *= 10
-    return tuple(sorted({*steps, updates}))
-
-
-def weights_file(folder: Path, step: int) -> Path:
-    """Where `record` keeps the weights after `step` updates."""
-    return folder / f"{step:09d}.npy"
-
-
-def record(launch: Launch, folder: Path | None = None) -> Recording:
-    """Trains as `launch` says and keeps the weights after log-spaced updates.
+def record(launch: Launch) -> Recording:
+    """Trains as `launch` says.
 
     The engine's compiled step is called once per update, from the engine's own initial
     state and inputs: the weights are those of `churn_jax.training.train`.
     """
     dataset = launch.load()
-    run = launch.run(dataset)
-    inputs = Inputs.of(dataset)
+    run, moments = launch.run(dataset), Inputs.of(dataset)
     session = open_session(
-        run,
-        dataset,
-        directory=None,
-        teacher=None,
-        mean=inputs.mean,
-        std=inputs.std,
+        run, dataset, directory=None, teacher=None, mean=moments.mean, std=moments.std
     )
     (part,) = session.parts
-    state = part.state
-    if launch.perturb is not None:
-        params = flip_last_bit(fetch(state.params), launch.perturb)
-        state = dataclasses.replace(
-            state, params=place(params, session.program.mesh, session.program.slots)
-        )
-    steps = log_spaced(launch.updates)
-    state, checksums, seconds = _updates(session, state, steps, folder)
-    stopped = int(fetch(state.stopped_step)[0])
-    if stopped >= 0:
+    step, state = make_step(part.program), part.state
+    checksums: list[Any] = [checksum(state.params)]
+    began, inputs = time.perf_counter(), None
+    for done in range(launch.updates):
+        epoch, position = divmod(done, session.steps_per_epoch)
+        if position == 0 or inputs is None:
+            inputs = part.inputs(epoch)
+        state = step(state, inputs, (), session.images, session.labels)
+        checksums.append(checksum(state.params))
+        if done == 0:
+            jax.block_until_ready(state)
+            began = time.perf_counter()
+        if done % _IN_FLIGHT == 0:
+            jax.block_until_ready(checksums[-1])
+    numbers = np.array(jax.device_get(checksums), np.uint32)
+    seconds = time.perf_counter() - began
+    if (stopped := int(fetch(state.stopped_step)[0])) >= 0:
         raise ValueError(f"training diverged at update {stopped}; nothing to compare")
     logits = predict_split(
         make_predict(session.program, run.method),
@@ -259,62 +178,148 @@ def record(launch: Launch, folder: Path | None = None) -> Recording:
         session.program.mesh,
         batch_size=run.config.eval_batch_size,
     )
-    recording = Recording(
-        steps=steps,
-        checksums=checksums,
-        digest=digest(fetch(state.params)),
+    leaves = jax.tree.leaves(fetch(state.params))
+    return Recording(
+        checksums=numbers,
+        weights=np.concatenate([np.ravel(x).astype(np.float32) for x in leaves]),
         logits=np.asarray(fetch(logits))[0],
         labels=dataset.test.labels,
         seconds=seconds,
     )
-    if folder is not None:
-        recording.save(folder)
-    return recording
 
 
-def _updates(session: Session, state: TrainState, steps, folder: Path | None):
-    """The state after the last of `steps`, all checksums, and the seconds it took."""
-    step, began = make_step(session.parts[0].program), time.perf_counter()
-    checksums: list[Any] = [checksum(state.params)]
-    keep_weights(folder, 0, state)
-    inputs = None
-    for done in range(steps[-1]):
-        epoch, position = divmod(done, session.steps_per_epoch)
-        if position == 0 or inputs is None:
-            inputs = session.parts[0].inputs(epoch)
-        state = step(state, inputs, (), session.images, session.labels)
-        checksums.append(checksum(state.params))
-        if done == 0:
-            jax.block_until_ready(state)
-            began = time.perf_counter()
-        if done % _IN_FLIGHT == 0:
-            jax.block_until_ready(checksums[-1])
-        if done + 1 in steps:
-            keep_weights(folder, done + 1, state)
-    numbers = np.array(jax.device_get(checksums), np.uint32)
-    return state, numbers, time.perf_counter() - began
+@dataclasses.dataclass(frozen=True)
+class Repetition:
+    """How the launches of one run differ.
+
+    Attributes:
+        first_difference: the first update after which the weights of two launches
+            differ (0: they began differently), or None.
+        digests: sha256 of each launch's final weights.
+        distance: the largest `||w_a - w_b||_2 / ||w_a||_2` of two launches' final
+            weights; 0.0 only where all bits agree but for the sign of zeros.
+        churn: over all pairs, on the test split.
+        surrogate_churn: the same with alpha = 1.
+        accuracy: of each launch.
+        updates_per_second: of each launch, without compilation.
+
+    References:
+        [reproducibility] Table 6 -- Bhojanapalli et al., On the Reproducibility of
+        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+    """
+
+    first_difference: int | None
+    digests: tuple[str, ...]
+    distance: float
+    churn: PairSummary
+    surrogate_churn: PairSummary
+    accuracy: tuple[float, ...]
+    updates_per_second: tuple[float, ...]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether all launches agree bit by bit, after every update and in the end."""
+        return self.first_difference is None and len(set(self.digests)) == 1
 
 
-def keep_weights(folder: Path | None, step: int, state: TrainState) -> None:
-    """Writes all weights after `step` updates as one vector; no folder, no file."""
-    if folder is None:
-        return
-    leaves = jax.tree.leaves(fetch(state.params))
-    vector = np.concatenate([np.ravel(leaf).astype(np.float32) for leaf in leaves])
-    # Not straight into the file: NumPy would not say why it could not be written.
-    whole = io.BytesIO()
-    np.save(whole, vector)
-    write_file(weights_file(folder, step), whole.getvalue())
+def measure(
+    launch: Launch,
+    count: int,
+    *,
+    deterministic: bool = False,
+    on_launch: Callable[[int], None] = lambda number: None,
+) -> Repetition:
+    """Runs `count` launches one after the other, each in a process of its own."""
+    if count < 2:
+        raise ValueError(f"at least two launches can be compared; got {count}")
+    with tempfile.TemporaryDirectory(prefix="launches-") as name:
+        paths = [Path(name) / f"{number}.npz" for number in range(count)]
+        for number, path in enumerate(paths):
+            on_launch(number)
+            _start(launch, path, environment(deterministic=deterministic))
+        return compare([Recording.load(path) for path in paths])
 
 
-def _main(arguments: list[str]) -> None:
-    first, *rest = arguments
-    if not rest:
-        print(record(Launch(updates=int(first))).digest)
-        return
-    launch = Launch(**json.loads(Path(first).read_text()))
-    print(record(launch, Path(rest[0])).digest)
+def environment(
+    *, deterministic: bool, base: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The environment of a launch.
+
+    No compiled program is shared through the persistent cache: on a GPU the second
+    launch would be handed the kernels that the first one picked. GPU memory is taken
+    as it is needed, so that a parent that holds some does not stop its launches.
+
+    Example:
+        >>> environment(deterministic=True, base={"XLA_FLAGS": "--a=1"})["XLA_FLAGS"]
+        '--a=1 --xla_gpu_deterministic_ops=true'
+    """
+    changed = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **base}
+    changed["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    if deterministic:
+        flags = [base.get("XLA_FLAGS", ""), _DETERMINISTIC]
+        changed["XLA_FLAGS"] = " ".join(flags).strip()
+    return changed
+
+
+def _start(launch: Launch, path: Path, env: dict[str, str]) -> None:
+    """Trains in a process of its own, which leaves its recording in a file."""
+    command = [sys.executable, "-m", "churn_jax.studies.repeatability", str(path)]
+    done = subprocess.run(
+        command,
+        input=json.dumps(to_json(launch)),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    )
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        # `package.module.DataError: sentence` is a sentence of ours.
+        kind, colon, sentence = last[0].partition(": ")
+        said = sentence if colon and " " not in kind else last[0]
+        raise ValueError(f"a launch could not train: {said}")
+
+
+def compare(found: Sequence[Recording]) -> Repetition:
+    """What two or more launches recorded, pair by pair."""
+    checksums = np.stack([one.checksums for one in found])
+    differ = np.flatnonzero(np.any(checksums != checksums[0], axis=0))
+    pairs = itertools.combinations([f.weights.astype(np.float64) for f in found], 2)
+    norm, labels = np.linalg.norm, jnp.asarray(found[0].labels)
+    logits = jnp.stack([one.logits for one in found])
+    return Repetition(
+        first_difference=int(differ[0]) if len(differ) else None,
+        digests=tuple(hashlib.sha256(f.weights.tobytes()).hexdigest() for f in found),
+        distance=max(float(norm(a - b) / norm(a)) for a, b in pairs),
+        churn=summarize_pairs(pairwise(metrics.churn, logits)),
+        surrogate_churn=summarize_pairs(pairwise(metrics.surrogate_churn, logits)),
+        accuracy=tuple(float(metrics.accuracy(run, labels)) for run in logits),
+        updates_per_second=tuple(
+            float((len(f.checksums) - 2) / f.seconds) for f in found
+        ),
+    )
+
+
+def write(found: Repetition, launch: Launch, folder: Path) -> Path:
+    """Writes everything with what the numbers depend on; returns the file."""
+    record = {
+        "repeats": found.repeats,
+        **dataclasses.asdict(found),
+        "row": launch.row or launch.config.baseline,
+        "updates": launch.updates,
+        "study": launch.config,
+        "hardware": hardware(),
+        "versions": versions(),
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+    for name in ("churn", "surrogate_churn"):
+        numbers = {k: np.asarray(v).item() for k, v in record[name]._asdict().items()}
+        record[name] = {k: None if np.isnan(v) else v for k, v in numbers.items()}
+    path = folder / "repeatability.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(path, json.dumps(to_json(record), indent=2) + "\n")
+    return path
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    record(from_json(Launch, json.load(sys.stdin))).save(Path(sys.argv[1]))

@@ -4,16 +4,18 @@ import os
 
 import pytest
 
-from churn_jax.studies.launches import measure
-from churn_jax.studies.repeatability import Launch
+from churn_jax.configuration import replaced
+from churn_jax.studies import preset
+from churn_jax.studies.repeatability import Launch, measure
 
 pytestmark = pytest.mark.accelerator
 
 
 @pytest.mark.parametrize("model", ["mlp", "resnet20"])
-def test_launches_with_deterministic_kernels_agree_bit_by_bit(tmp_path, model):
+def test_launches_with_deterministic_kernels_agree_bit_by_bit(model):
     # The launches see the devices that this process sees, not conftest.py's default.
     assert os.environ.get("JAX_PLATFORMS") != "cpu"
-    launch = Launch("digits:tiny", model=model, updates=20)
-    drift = measure(launch, 2, deterministic=True, folder=tmp_path)
+    network = [("model.name", model), ("model.features", ())]
+    config = replaced(preset("digits:tiny"), network)
+    drift = measure(Launch(config, updates=20), 2, deterministic=True)
     assert drift.repeats, drift.first_difference

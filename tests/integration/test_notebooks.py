@@ -223,8 +223,6 @@ def causes_are_told_apart(outputs, folder):
     assert all(float(c) > 0 for label, c in churn.items() if label != "nothing")
 
     assert "equal weights, bit by bit" in text_of(outputs["machine"])
-    apart = re.findall(r"up to ([\d.e+-]+) apart", text_of(outputs["bit"]))
-    assert 0 < float(apart[0]) < 1e-8  # one bit of one weight
     ambiguity, mean = re.search(
         r"mean ambiguity ([\d.]+), churn ([\d.]+)", text_of(outputs["images"])
     ).groups()

@@ -1,33 +1,90 @@
-"""One launch is the engine's own training, recorded; one flipped bit is one bit."""
+"""Launches are compared bit by bit; one is the engine's own training; the command."""
 
 import dataclasses
+import json
 import resource
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.cli import main
 from churn_jax.data import channel_statistics
-from churn_jax.studies import repeatability
+from churn_jax.studies import preset, repeatability
 from churn_jax.studies.repeatability import (
     Launch,
     Recording,
     checksum,
-    digest,
-    flip_last_bit,
-    keep_weights,
-    log_spaced,
+    compare,
+    environment,
+    measure,
     record,
-    weights_file,
+    write,
 )
 from churn_jax.training import train
+from tests.environment import QUICK
 
-TREE = {
-    "bias": np.zeros(3, np.float32),
-    "kernel": np.array([[0.5, -1.25], [3.0, 0.0]], np.float32),
-}
+TINY = preset("digits:tiny")
+
+
+def recorded(weights, logits, checksums):
+    """A launch of two updates."""
+    return Recording(
+        checksums=np.array(checksums, np.uint32),
+        weights=np.array(weights, np.float32),
+        logits=np.array(logits, np.float32),
+        labels=np.array([0, 1]),
+        seconds=0.5,
+    )
+
+
+SAME = recorded([3, 4], [[2, 0], [0, 2]], [1, 2, 3])
+OTHER = recorded([3, 4.5], [[2, 0], [2, 0]], [1, 2, 4])
+
+
+def test_equal_launches_are_exactly_zero_apart():
+    found = compare([SAME, SAME])
+    assert found.repeats and found.first_difference is None
+    assert found.distance == 0.0
+    assert (float(found.churn.mean), float(found.surrogate_churn.mean)) == (0.0, 0.0)
+    assert found.accuracy == (1.0, 1.0)
+    assert found.updates_per_second == (2.0, 2.0)  # the first one compiles
+
+
+def test_different_launches_are_measured_from_where_they_part(tmp_path):
+    found = compare([SAME, SAME, OTHER])
+    assert (found.repeats, found.first_difference) == (False, 2)
+    assert found.distance == pytest.approx(0.1)
+    assert float(found.churn.mean) == pytest.approx((0 + 0.5 + 0.5) / 3)
+    assert found.accuracy == (1.0, 1.0, 0.5)
+    between = dataclasses.replace(SAME, checksums=np.array([1, 9, 3], np.uint32))
+    assert compare([SAME, between]).first_difference == 1
+    path = write(compare([SAME, OTHER]), Launch(TINY, updates=2), tmp_path / "out")
+    written = json.loads(path.read_text())
+    assert (written["repeats"], written["first_difference"]) == (False, 2)
+    churn = written["churn"]
+    assert (churn["mean"], churn["stderr"], churn["num_runs"]) == (0.5, None, 2)
+    assert written["study"]["name"] == "digits-tiny"
+    assert {"hardware", "versions", "date"} <= written.keys()
+
+
+def test_launches_share_no_compiled_programs_and_ask_for_determinism_on_request():
+    base = {"XLA_FLAGS": "--xla_a=1", "HOME": "h"}
+    plain, asked = (environment(deterministic=d, base=base) for d in (False, True))
+    assert plain["XLA_FLAGS"] == "--xla_a=1"
+    assert asked["XLA_FLAGS"] == "--xla_a=1 --xla_gpu_deterministic_ops=true"
+    for changed in (plain, asked):
+        assert changed["HOME"] == "h"
+        assert changed["JAX_ENABLE_COMPILATION_CACHE"] == "false"
+
+
+@pytest.mark.slow
+def test_a_launch_that_cannot_train_says_why():
+    train = dataclasses.replace(TINY.train, batch_size=999)
+    config = dataclasses.replace(TINY, train=train)
+    with pytest.raises(ValueError, match=r"could not train: batch_size 999 is larger"):
+        measure(Launch(config), 2)
 
 
 def bits(tree):
@@ -35,80 +92,48 @@ def bits(tree):
     return np.concatenate(parts).view(np.uint32)
 
 
-@pytest.mark.parametrize(
-    ("updates", "steps"),
-    [(1, (0, 1)), (7, (0, 1, 2, 5, 7)), (100, (0, 1, 2, 5, 10, 20, 50, 100))],
-)
-def test_steps_are_log_spaced_and_end_with_the_last(updates, steps):
-    assert log_spaced(updates) == steps
-
-
 def test_checksum_is_the_weighted_sum_of_all_bits():
-    values = bits(TREE).astype(np.uint64)
+    kernel = np.array([[0.5, -1.25], [3.0, 0.0]], np.float32)
+    tree = {"bias": np.zeros(3, np.float32), "kernel": kernel}
+    values = bits(tree).astype(np.uint64)
     odd = 2 * np.arange(len(values), dtype=np.uint64) + 1
-    before = int(checksum(TREE))
+    before = int(checksum(tree))
     assert before == int(np.sum(values * odd) % 2**32)
     # Any single bit and an exchange change it.
     for place in range(7):
         for bit in (0, 12, 31):
-            changed = bits(TREE)
+            changed = bits(tree)
             changed[place] ^= np.uint32(1 << bit)
             assert int(checksum([jnp.asarray(changed.view(np.float32))])) != before
-    assert int(checksum({**TREE, "kernel": TREE["kernel"].T})) != before
-
-
-def test_one_weight_that_is_not_zero_moves_to_a_neighbouring_number():
-    before, places = bits(TREE), set()
-    for seed in range(40):
-        after = bits(flip_last_bit(TREE, seed))
-        (place,) = np.flatnonzero(before != after)
-        assert before[place] ^ after[place] == 1
-        places.add(int(place))
-    assert places == {3, 4, 5}
-    assert digest(TREE) == digest({k: v.copy() for k, v in TREE.items()})
-
-
-def test_weights_that_are_all_zero_cannot_be_perturbed():
-    with pytest.raises(ValueError, match="no weight differs from zero"):
-        flip_last_bit({"bias": np.zeros(2, np.float32)}, 0)
+    assert int(checksum({**tree, "kernel": kernel.T})) != before
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"updates": 0}, "updates must be at least 1; got 0"),
-        ({"batch_size": -1}, "batch_size must be at least 1"),
-        ({"preset": "digist"}, "did you mean digits"),
-        ({"method": "baselin"}, "did you mean baseline"),
-        ({"method": "distillation"}, "learns from a teacher"),
+        ({"row": "baselin"}, "did you mean baseline"),
+        ({"row": "distillation"}, "learns from a teacher"),
     ],
 )
 def test_a_launch_that_cannot_be_is_refused(options, words):
     with pytest.raises(ValueError, match=words):
-        Launch(**options).study()
+        Launch(TINY, **options)
 
 
 def test_every_seed_is_fixed_and_a_longer_run_stretches_the_schedule():
-    launch = Launch("digits:tiny", updates=8)
+    launch = Launch(TINY, updates=8)
     config = launch.run(launch.load()).config
     assert (config.replicas, config.epochs) == (1, 3)  # 3 updates per epoch
     seeds = config.seeds
     assert (seeds.init, seeds.order, seeds.augment) == ("fixed",) * 3
-    assert Launch("digits", updates=8).run(launch.load()).config.epochs == 80
-
-
-@pytest.fixture(scope="module")
-def launches(tmp_path_factory):
-    """Two equal launches of 12 updates and one with a flipped bit, in one process."""
-    folders = [tmp_path_factory.mktemp(name) for name in ("a", "b", "flipped")]
-    for folder, perturb in zip(folders, (None, None, 2), strict=True):
-        record(Launch("digits:tiny", updates=12, perturb=perturb), folder)
-    return folders
+    whole = Launch(preset("digits"), updates=8)
+    assert whole.run(launch.load()).config.epochs == 80
 
 
 @pytest.mark.slow
-def test_recorded_weights_are_those_of_the_training_loop(launches):
-    launch = Launch("digits:tiny", updates=12)
+def test_recorded_weights_are_those_of_the_training_loop(tmp_path):
+    launch = Launch(TINY, updates=12)
     dataset = launch.load()
     run = launch.run(dataset)
     run = dataclasses.replace(
@@ -118,56 +143,87 @@ def test_recorded_weights_are_those_of_the_training_loop(launches):
     trained = train(
         run, dataset, mean=float(moments.mean[0]), std=float(moments.std[0])
     )
-    recording = Recording.load(launches[0])
-    assert recording.digest == digest(trained.last.params)
-    np.testing.assert_array_equal(
-        np.load(weights_file(launches[0], 12)).view(np.uint32),
-        bits(jax.device_get(trained.last.params)),
-    )
-    np.testing.assert_allclose(
-        recording.logits, trained.predict(dataset.test.images)[0], rtol=1e-5, atol=1e-5
-    )
-
-
-@pytest.mark.slow
-def test_equal_launches_are_equal_in_everything_but_time(launches):
-    a, b = (Recording.load(folder) for folder in launches[:2])
-    assert a.steps == b.steps == (0, 1, 2, 5, 10, 12)
-    assert len(a.checksums) == 13
-    assert a.checksums[0] == a.checksums[1]  # the warm-up begins at zero
-    assert len(set(a.checksums.tolist())) == 12
-    np.testing.assert_array_equal(a.checksums, b.checksums)
-    assert a.digest == b.digest
-    np.testing.assert_array_equal(a.logits, b.logits)
-
-
-@pytest.mark.slow
-def test_a_flipped_bit_is_one_weight_at_first_and_spreads(launches):
-    def differing(step):
-        a, b = (np.load(weights_file(f, step)) for f in (launches[0], launches[2]))
-        return int(np.sum(a.view(np.uint32) != b.view(np.uint32)))
-
-    assert differing(0) == 1
-    assert differing(12) > 1
-
-
-def test_a_number_of_updates_prints_the_fingerprint(monkeypatch, capsys):
-    """`python -m churn_jax.studies.repeatability 20`."""
-    monkeypatch.setattr(
-        repeatability, "record", lambda launch: SimpleNamespace(digest=str(launch))
-    )
-    repeatability._main(["20"])
-    assert capsys.readouterr().out == f"{Launch(updates=20)}\n"
+    record(launch).save(tmp_path / "a.npz")
+    found, again = Recording.load(tmp_path / "a.npz"), record(launch)
+    weights = found.weights.view(np.uint32)
+    np.testing.assert_array_equal(weights, bits(jax.device_get(trained.last.params)))
+    logits = trained.predict(dataset.test.images)[0]
+    np.testing.assert_allclose(found.logits, logits, rtol=1e-5, atol=1e-5)
+    # A second launch is equal in everything but time.
+    assert len(found.checksums) == 13
+    assert found.checksums[0] == found.checksums[1]  # the warm-up begins at zero
+    assert len(set(found.checksums.tolist())) == 12
+    assert compare([found, again]).repeats
+    np.testing.assert_array_equal(found.logits, again.logits)
 
 
 def test_a_full_disk_is_named(tmp_path):
     """Else `doctor` says "85002 requested and 2016 written", and no more."""
-    state = SimpleNamespace(params={"kernel": jnp.zeros(10_000)})
+    large = dataclasses.replace(SAME, weights=np.zeros(10_000, np.float32))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            keep_weights(tmp_path, 0, state)
+            large.save(tmp_path / "a.npz")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "sentence"),
+    [
+        (SAME, 0, "yes, 2 launches of 2 updates gave equal weights"),
+        (OTHER, 1, "no, 2 launches of 2 updates gave 2 different sets of weights"),
+    ],
+)
+def test_the_command_says_whether_launches_agree(
+    tmp_path, capsys, monkeypatch, second, code, sentence
+):
+    flags = []
+
+    def start(launch, path, env):
+        flags.append(env["XLA_FLAGS"])
+        (SAME if path.stem == "0" else second).save(path)
+
+    monkeypatch.setattr(repeatability, "_start", start)
+    words = ["doctor", "digits:tiny", "--updates", "2", "--deterministic"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == code
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"repeats itself: {sentence}" in said and "jaxlib" in said
+    churn = "0.00" if code == 0 else "50.00"
+    assert f"Final churn {churn} %" in said
+    assert code == 0 or "apart from update 2 on, in the end by 0.1 of" in said
+    assert all("xla_gpu_deterministic_ops=true" in found for found in flags)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["repeatability.json"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--launches", "1"], "at least two launches"),
+        (["--updates", "0"], "one update"),
+        (["--steps", "5"], "--steps"),
+        (["digist"], "did you mean digits"),
+        (["--row", "baselin"], "did you mean baseline"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_2(capsys, options, words):
+    assert main(["doctor", *options]) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_this_machine_repeats_itself_in_launches_of_its_own(
+    tmp_path, capsys, monkeypatch
+):
+    """The preset's own program, optimised: two processes, the same bits."""
+    for name in QUICK:
+        monkeypatch.delenv(name, raising=False)
+    command = ["doctor", "digits", "--updates", "20", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    found = json.loads((tmp_path / "out" / "repeatability.json").read_text())
+    assert found["repeats"] and found["distance"] == 0.0
+    assert len(set(found["digests"])) == 1 and len(found["digests"][0]) == 64
+    assert found["accuracy"][0] > 0.5
