@@ -8,10 +8,8 @@ heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
 """
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from churn_jax._plugins import misfits as _misfits
 from churn_jax.lazy import load_on_use as _load_on_use
 
 if TYPE_CHECKING:
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
     from churn_jax.studies.own import StudyResult, study
 
     __version__: str
-
-for _sentence in _misfits():
-    warnings.warn(_sentence, stacklevel=2)
 
 __all__ = ["StudyResult", "__version__", "compare", "report", "study"]
 

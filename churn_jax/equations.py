@@ -1,30 +1,28 @@
 """The index from equations to code, read from the `References:` lines of docstrings.
 
-The source tree is parsed, not imported, so this needs nothing but the standard library:
-
-    python -m churn_jax.equations          # a table, in Markdown
-    python -m churn_jax.equations --write docs/reference/equations.md  # refreshes it
+    python -m churn_jax.equations docs/reference/equations.md  # refreshes the page
 
 The page has the equations themselves too, from the file `formulas.toml` next to it.
 """
 
-import argparse
 import ast
 import dataclasses
-import importlib.util
+import importlib
+import inspect
 import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 BEGIN = "<!-- equations:begin -->"
 END = "<!-- equations:end -->"
 
 PACKAGES = ("losses", "metrics", "perturbations", "methods", "analysis")
-_BASES = ("base.py", "batch.py", "fields.py")  # of methods, without references
 PAPERS = ("reproducibility", "anti-distillation", "diversity", "elodi")
 
+_ROOT = Path(__file__).resolve().parents[1]
 _TAG = re.compile(
     r"\[(?P<paper>[a-z0-9][a-z0-9-]*)\] (?P<label>.+?) -- (?P<citation>.+?) "
     r"(?P<url>https?://\S+)"
@@ -68,116 +66,40 @@ class Formula:
 Formulas = Mapping[tuple[str, str], Formula]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Public:
-    """A public function or class, where it is defined."""
-
-    package: str
-    name: str
-    path: Path
-    node: ast.FunctionDef | ast.ClassDef
-
-    @property
-    def qualified(self) -> str:
-        top = "" if self.package.startswith("experiments.") else "churn_jax."
-        return f"{top}{self.package}.{self.name}"
-
-
-def _package_root(root: Path | None) -> Path:
-    return Path(__file__).resolve().parent if root is None else Path(root)
-
-
-def _module_path(root: Path, module: str) -> Path:
-    top, *rest = module.split(".")
-    if top == "churn_compare":
-        spec = importlib.util.find_spec(top)  # which finds it, and imports nothing
-        places = spec.submodule_search_locations if spec else None
-        root = Path(*(places or ()))
-    path = root.joinpath(*rest)
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def _file(root: Path, path: Path) -> str:
-    """The path from the root of the repository."""
-    if path.is_relative_to(root.parent / "experiments") or path.is_relative_to(root):
-        return path.relative_to(root.parent).as_posix()
-    parts = path.parts
-    return "/".join(("compare", *parts[parts.index("churn_compare") :]))
-
-
-def _imported_from(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """Local name to (module, name there), also under `if TYPE_CHECKING:`."""
-    lazy = [node for of in tree.body if isinstance(of, ast.If) for node in of.body]
-    return {
-        alias.asname or alias.name: (node.module, alias.name)
-        for node in (*tree.body, *lazy)
-        if isinstance(node, ast.ImportFrom)
-        and node.module is not None
-        and node.module.split(".")[0] in ("churn_jax", "churn_compare")
-        for alias in node.names
-    }
-
-
-def _assigned(tree: ast.Module) -> set[str]:
-    """Names that a module assigns: constants and aliases."""
-    return {
-        target.id
-        for node in tree.body
-        if isinstance(node, (ast.Assign, ast.AnnAssign))
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name)
-    }
-
-
-def _definition(
-    root: Path, module: str, name: str
-) -> tuple[Path, ast.FunctionDef | ast.ClassDef] | None:
-    """Path and node of `module.name`, through re-exports; None for an assignment."""
-    path = _module_path(root, module)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
-            return path, node
-    if name in (imported := _imported_from(tree)):
-        module, there = imported[name]
-        return _definition(root, module, there)
-    if name in _assigned(tree):
-        return None
-    raise ValueError(
-        f"{path.relative_to(root.parent).as_posix()}: {name!r} is exported, but "
-        "neither defined nor imported by its absolute name"
-    )
-
-
-def exported_names(path: Path) -> list[str]:
-    """`__all__` of a package, which has to be a literal list."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "__all__"
-            for target in node.targets
-        ):
-            return list(ast.literal_eval(node.value))
-    return []
-
-
-def _public_objects(root: Path) -> Iterator[_Public]:
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """Public functions and classes of `PACKAGES` with their full names."""
     for package in PACKAGES:
-        init = root / package / "__init__.py"
-        if not init.exists():
-            continue
-        for name in exported_names(init):
-            found = _definition(root, f"churn_jax.{package}", name)
-            if found is not None:  # aliases and constants have no docstring to read
-                path, node = found
-                yield _Public(package, name, path, node)
-    for path in sorted(root.parent.glob("experiments/*/*.py")):
-        parts = path.relative_to(root.parent).with_suffix("").parts
+        module = importlib.import_module(f"churn_jax.{package}")
+        for name in module.__all__:
+            value = inspect.unwrap(getattr(module, name))
+            if inspect.isfunction(value) or inspect.isclass(value):
+                yield f"{module.__name__}.{name}", value
+
+
+def _of_experiments() -> Iterator[tuple[str, str, int, str | None]]:
+    """Name, file, line and docstring of what a clone's experiments define."""
+    for path in sorted(_ROOT.glob("experiments/*/*.py")):
+        file = path.relative_to(_ROOT)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                yield _Public(".".join(parts), node.name, path, node)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                name = ".".join((*file.with_suffix("").parts, node.name))
+                yield name, file.as_posix(), node.lineno, ast.get_docstring(node)
 
 
-def _references(docstring: str | None) -> list[str]:
+def _entries() -> Iterator[tuple[str, str, int, str | None]]:
+    for name, value in public_objects():
+        path = Path(inspect.getsourcefile(value) or "")
+        at = path.parts.index(value.__module__.partition(".")[0])
+        own = "compare/" if path.parts[at] == "churn_compare" else ""
+        if docstring := inspect.getdoc(value) if value.__doc__ else None:
+            lines, first = inspect.getsourcelines(value)
+            words = (f"def {value.__name__}", f"class {value.__name__}")
+            line = first + next(i for i, s in enumerate(lines) if s.startswith(words))
+            yield name, own + "/".join(path.parts[at:]), line, docstring
+    yield from _of_experiments()
+
+
+def references(docstring: str | None) -> list[str]:
     """The tagged entries of a docstring's `References:` block, one line each."""
     entries: list[str] = []
     inside = False
@@ -193,10 +115,10 @@ def _references(docstring: str | None) -> list[str]:
     return entries
 
 
-def references(docstring: str | None) -> list[dict[str, str]]:
-    """`paper`, `label`, `citation` and `url` of what a docstring refers to."""
-    tags = [_TAG.fullmatch(text) for text in _references(docstring)]
-    return [tag.groupdict() for tag in tags if tag is not None]
+def tag(reference: str) -> dict[str, str] | None:
+    """`paper`, `label`, `citation` and `url` of a reference; None of another form."""
+    found = _TAG.fullmatch(reference)
+    return found.groupdict() if found else None
 
 
 def places(label: str) -> list[str]:
@@ -212,9 +134,7 @@ def places(label: str) -> list[str]:
 
 
 def read_formulas(path: Path) -> dict[tuple[str, str], Formula]:
-    """The formulas of a file by paper and label; none where there is no file."""
-    if not path.exists():
-        return {}
+    """The formulas of a file by paper and label."""
     papers = tomllib.loads(path.read_text(encoding="utf-8"))
     return {
         (paper, label): Formula(paper, label, name, tex.strip())
@@ -224,25 +144,21 @@ def read_formulas(path: Path) -> dict[tuple[str, str], Formula]:
     }
 
 
-def _number(label: str) -> int:
+def _place(label: str) -> tuple[int, int, str]:
+    """Equations before lemmas, sections and tables, then by number."""
+    kinds = (i for i, kind in enumerate(_KINDS) if label.startswith(kind))
     digits = re.search(r"\d+", label)
-    return int(digits.group()) if digits else sys.maxsize
-
-
-def _kind(label: str) -> int:
-    return next(
-        (i for i, kind in enumerate(_KINDS) if label.startswith(kind)), len(_KINDS)
-    )
+    number = int(digits.group()) if digits else sys.maxsize
+    return next(kinds, len(_KINDS)), number, label
 
 
 def _order(entry: Equation):
-    """The four papers first; equations before lemmas, sections and tables."""
+    """The four papers first."""
     paper = PAPERS.index(entry.paper) if entry.paper in PAPERS else len(PAPERS)
-    place = _kind(entry.label), _number(entry.label), entry.label
-    return paper, entry.paper, *place, entry.name
+    return paper, entry.paper, *_place(entry.label), entry.name
 
 
-def equation_index(root: Path | None = None) -> list[Equation]:
+def equation_index() -> list[Equation]:
     """Every reference of every public loss, metric, perturbation and method.
 
     In a clone those of `experiments` are among them.
@@ -253,77 +169,34 @@ def equation_index(root: Path | None = None) -> list[Equation]:
         >>> [e.name for e in equation_index() if e.label == "Eq. 9"][0]
         'churn_jax.losses.symmetric_kl'
     """
-    root = _package_root(root)
     entries = []
-    for public in _public_objects(root):
-        file = _file(root, public.path)
-        for text in _references(ast.get_docstring(public.node)):
-            tag = _TAG.fullmatch(text)
-            if tag is None:
+    for name, file, line, docstring in _entries():
+        for reference in references(docstring):
+            if (found := tag(reference)) is None:
                 raise ValueError(
-                    f"{file}:{public.node.lineno} {public.name}: a reference must read "
-                    "'[key] Eq. N -- Author et al., Title, venue year. https://...'; "
-                    f"got {text!r}"
+                    f"{file}:{line} {name}: a reference must read '[key] Eq. N -- "
+                    "Author et al., Title, venue year. https://...'; got "
+                    f"{reference!r}"
                 )
-            entries.append(
-                Equation(
-                    name=public.qualified,
-                    file=file,
-                    line=public.node.lineno,
-                    **tag.groupdict(),
-                )
-            )
+            entries.append(Equation(name=name, file=file, line=line, **found))
     return sorted(entries, key=_order)
 
 
-def untagged(root: Path | None = None) -> list[str]:
-    """Qualified names of public objects that should have a reference and have none."""
-    # Functions of losses, metrics and perturbations, and classes of methods outside
-    # `methods/base.py`. States and result types belong to a function with a reference.
-    return [
-        public.qualified
-        for public in _public_objects(_package_root(root))
-        # Not our statistics, and not what one analysis of a paper is made of.
-        if public.package != "analysis"
-        and "." not in public.package
-        and (
-            isinstance(public.node, ast.ClassDef) and public.path.name not in _BASES
-            if public.package == "methods"
-            else isinstance(public.node, ast.FunctionDef)
-        )
-        and not _references(ast.get_docstring(public.node))
-    ]
-
-
-def markdown_table(entries: Sequence[Equation] | None = None, *, root: str = "") -> str:
-    """The index as a Markdown table; `root` is put before its links to files."""
-    # Without lines, so that the table changes only when an equation does.
-    rows = ["| Paper | Where | Function | File |", "|---|---|---|---|"]
-    rows += [
-        f"| [{e.paper}]({e.url}) | {e.label} | `{e.name}` | "
-        f"[{e.file}]({root}{e.file}) |"
-        for e in (equation_index() if entries is None else entries)
-    ]
-    return "\n".join(rows) + "\n"
-
-
 def markdown_page(
-    entries: Sequence[Equation] | None = None,
+    entries: Sequence[Equation],
     *,
-    formulas: Formulas | None = None,
-    notes: Mapping[str, str] | None = None,
+    formulas: Formulas,
+    notes: Mapping[str, str],
     root: str = "",
 ) -> str:
     """The index as a page: a section per paper, a heading per equation, its functions.
 
     Args:
-        entries: of `equation_index`, which is read if they are not given.
+        entries: of `equation_index`.
         formulas: of `read_formulas`. What has none is in a table after the others.
         notes: a sentence below the title of a paper, by paper.
         root: put before links to files.
     """
-    entries = equation_index() if entries is None else entries
-    formulas, notes = formulas or {}, notes or {}
     papers: dict[str, dict[str, list[Equation]]] = {}
     for entry in entries:
         places_here = papers.setdefault(entry.paper, {})
@@ -336,7 +209,7 @@ def markdown_page(
         if paper in notes:
             out += [notes[paper], ""]
         known = [place for place in found if (paper, place) in formulas]
-        for place in sorted(known, key=lambda p: (_kind(p), _number(p), p)):
+        for place in sorted(known, key=_place):
             formula = formulas[paper, place]
             out += [f"### {formula.heading}", "", "$$", formula.tex, "$$", ""]
             unique = {e.name: e.file for e in found[place]}
@@ -352,29 +225,20 @@ def markdown_page(
     return "\n".join(out)
 
 
-def _page_in(folder: Path) -> str:
-    """The index as a page of a folder, with the formulas that stand there."""
-    repository, file = _package_root(None).parent, folder / "formulas.toml"
-    inside = folder.is_relative_to(repository)
-    depth = len(folder.relative_to(repository).parts) if inside else 0
-    notes = tomllib.loads(file.read_text("utf-8"))["notes"] if file.exists() else {}
-    return markdown_page(formulas=read_formulas(file), notes=notes, root="../" * depth)
-
-
-def write_table(path: Path, table: str | None = None) -> bool:
-    """Writes the index between the markers of a file; whether that changed it."""
-    path = Path(path)
-    text = path.read_text(encoding="utf-8")
+def page_text(path: Path) -> str:
+    """The text of a page with the index between its markers."""
+    text, file = path.read_text(encoding="utf-8"), path.parent / "formulas.toml"
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{path} must have the lines {BEGIN} and, after it, {END}")
-    if table is None:
-        table = _page_in(path.resolve().parent)
-    updated = f"{head}{BEGIN}\n{table}{END}{tail}"
-    if updated != text:
-        path.write_text(updated, encoding="utf-8")
-    return updated != text
+    index = markdown_page(
+        equation_index(),
+        formulas=read_formulas(file),
+        notes=tomllib.loads(file.read_text("utf-8"))["notes"],
+        root="../" * len(path.resolve().parent.relative_to(_ROOT).parts),
+    )
+    return f"{head}{BEGIN}\n{index}{END}{tail}"
 
 
 def print_equations(console=None) -> None:
@@ -394,27 +258,6 @@ def print_equations(console=None) -> None:
     console.print(table, markup=False)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table, or write it into a file; 2 for a file that has no markers."""
-    parser = argparse.ArgumentParser(
-        prog="python -m churn_jax.equations",
-        description="Index from the papers' equations to functions.",
-    )
-    parser.add_argument(
-        "--write", type=Path, metavar="FILE", help="refresh the index in this file"
-    )
-    arguments = parser.parse_args(argv)
-    if arguments.write is None:
-        print(markdown_table(), end="")
-        return 0
-    try:
-        changed = write_table(arguments.write)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{arguments.write}: {'updated' if changed else 'already up to date'}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    page = Path(sys.argv[1])
+    page.write_text(page_text(page), encoding="utf-8")

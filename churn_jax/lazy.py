@@ -42,25 +42,10 @@ if not TYPE_CHECKING:
 
 
 class _Module(types.ModuleType):
-    """A package or one of its files; a call says which functions it has."""
+    """A package whose public functions come before files of the same names."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from churn_compare.suggestions import one_of
-
-        package = self.__name__.rpartition(".")[0]
-        public = getattr(sys.modules.get(package), "__all__", ())
-        own = {n: vars(self)[n] for n in public if callable(vars(self).get(n))}
-        names = [n for n, v in own.items() if v.__module__ == self.__name__]
-        message = f"{self.__name__} is a module, not a function"
-        if names:
-            meant = one_of([f"{package}.{name}" for name in names])
-            message = f"{message}; did you mean {meant}?"
-        raise TypeError(message)
-
-    # Python sets a file as an attribute of its package, whoever imports it; a public
-    # function of the same name comes first.
+    # Python sets a file as an attribute of its package, whoever imports it.
     def __setattr__(self, name: str, value: Any) -> None:
-        _explain_calls(value, self.__name__)
         if isinstance(value, types.ModuleType) and name in vars(self).get(
             "__all__", ()
         ):
@@ -72,18 +57,12 @@ class _Module(types.ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-def _explain_calls(value: Any, package: str) -> None:
-    if type(value) is types.ModuleType and value.__name__.startswith(f"{package}."):
-        value.__class__ = _Module
-
-
 def load_on_use(
     package: str, names: Sequence[str], files: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's `__getattr__` and `__dir__`; a name's file is imported on first use.
 
-    A name that is not there leads to the one that is meant, and so does a call of a
-    file, as in `losses.codistillation(...)`.
+    The message about a name that is not there has the closest ones.
 
     Args:
         package: its `__name__`.
@@ -92,10 +71,7 @@ def load_on_use(
             package is named relative to this one (`.other.file`), one of
             `churn_compare` in full. Empty if the package has imported everything.
     """
-    module = sys.modules[package]
-    module.__class__ = _Module
-    for value in list(vars(module).values()):
-        _explain_calls(value, package)
+    sys.modules[package].__class__ = _Module
 
     def find(name: str) -> Any:
         if name in names:
@@ -109,9 +85,10 @@ def load_on_use(
         # `from package import file` asks for the attribute first.
         if not name.startswith("_") and find_spec(f"{package}.{name}"):
             return importlib.import_module(f".{name}", package)
-        from churn_jax.other_names import name_hint
+        from churn_compare.suggestions import did_you_mean
 
-        hint = name_hint(package, name)
+        known = [n for n in (*names, *files) if not name.startswith("_") and "." not in n]
+        hint = did_you_mean(name, known, cutoff=0.7)
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     return find, lambda: sorted({*vars(sys.modules[package]), *names})

@@ -15,14 +15,12 @@ PACKAGE = Path(churn_jax.__file__).resolve().parent
 BELOW = {
     "typing": (),
     "_jax": (),
-    "_plugins": (),
     "_checks": ("typing",),
     "setting_checks": (),
     "divergences": ("typing", "_checks"),
-    "equations": (),
+    "equations": ("losses", "metrics", "perturbations", "methods", "analysis"),
     "registry": (),
-    "other_names": ("equations", "registry"),
-    "lazy": ("other_names",),  # when a name is not found
+    "lazy": (),
     "losses": ("lazy", "setting_checks", "divergences"),
     "metrics": ("lazy", "divergences"),
     "perturbations": ("lazy", "divergences"),
@@ -88,12 +86,11 @@ BELOW = {
         "studies",
         "planning",
         "equations",
-        "_plugins",
     ),  # the parts of the command line
     "cli": ("command",),
     "__main__": ("cli",),
     # three lazily
-    "__init__": ("reports", "studies", "lazy", "_plugins"),
+    "__init__": ("reports", "studies", "lazy"),
 }
 
 # Heavy libraries and the only places that may import them, even lazily.
@@ -114,7 +111,6 @@ HEAVY = {
 JAX_FREE = (
     "data/",
     "registry.py",
-    "other_names.py",
     "setting_checks.py",
     "equations.py",
 )

@@ -302,7 +302,7 @@ def compare(found: Sequence[Recording]) -> Repetition:
 
 def write(found: Repetition, launch: Launch, folder: Path) -> Path:
     """Writes everything with what the numbers depend on; returns the file."""
-    record = {
+    record: dict[str, Any] = {
         "repeats": found.repeats,
         **dataclasses.asdict(found),
         "row": launch.row or launch.config.baseline,

@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
-from churn_jax.equations import Formula, places, read_formulas
+from churn_jax.equations import Formula, places, read_formulas, tag
 from churn_jax.equations import references as _references
 
 FORMULAS = Path(__file__).resolve().parents[1] / "reference" / "formulas.toml"
@@ -21,7 +21,8 @@ class Reference(NamedTuple):
 
 def references(docstring: str) -> list[Reference]:
     """The references of a docstring, in its order."""
-    return [Reference(**found) for found in _references(docstring)]
+    found = map(tag, _references(docstring))
+    return [Reference(**one) for one in found if one is not None]
 
 
 @functools.cache
