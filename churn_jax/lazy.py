@@ -87,7 +87,8 @@ def load_on_use(
             return importlib.import_module(f".{name}", package)
         from churn_compare.suggestions import did_you_mean
 
-        known = [n for n in (*names, *files) if not name.startswith("_") and "." not in n]
+        private = name.startswith("_")  # Python and its tools look for these
+        known = () if private else (*names, *(f for f in files if f.isidentifier()))
         hint = did_you_mean(name, known, cutoff=0.7)
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
