@@ -40,9 +40,8 @@ from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
 from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
-from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
-from churn_compare.reading.labels import read_slices
+from churn_compare.reading.labels import read_clusters, read_slices, without_clusters
 from churn_compare.reading.sides import read_side, same_file, side_names
 from churn_compare.result import Version, Waiver
 from churn_compare.scanning.scan import scan

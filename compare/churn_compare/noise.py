@@ -23,7 +23,7 @@ from churn_compare.flip_counts import count_flips
 from churn_compare.measures import Measure, Normalization
 from churn_compare.pair import Scanned, Side, class_order
 from churn_compare.reading.account import account_lines
-from churn_compare.reading.clusters import NO_CLUSTER, read_clusters
+from churn_compare.reading.labels import NO_CLUSTER, read_clusters
 from churn_compare.reading.outcome_join import (
     Joined,
     equal,
@@ -377,9 +377,9 @@ def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Outcomes:
     rows = np.arange(side.examples)
     if side.ids is not None and of.ids is not None:
         rows = rows_of(side.ids, of.ids)
-    elif len(of.numbers) != side.examples:
+    elif of.count != side.examples:
         raise PredictionsError(f"{side.name}: clusters of several runs need ids")
-    known = pa.array(of.numbers[rows], mask=of.numbers[rows] == NO_CLUSTER)
+    known = pa.array(of.clusters[rows], mask=of.clusters[rows] == NO_CLUSTER)
     return dataclasses.replace(found, rest={clusters: known})
 
 

@@ -18,9 +18,14 @@ from churn_compare.flip_counts import version_matrices
 from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.pair import Kind, Pair, Side
 from churn_compare.reading.class_values import NO_LABEL, all_numbers
-from churn_compare.reading.clusters import read_clusters, without_clusters
 from churn_compare.reading.join import join
-from churn_compare.reading.labels import read_ids, read_labels, read_slices
+from churn_compare.reading.labels import (
+    read_clusters,
+    read_ids,
+    read_labels,
+    read_slices,
+    without_clusters,
+)
 from churn_compare.reading.sides import read_side
 from churn_compare.result import Interval, Waiver
 from churn_compare.scanning.scan import scan

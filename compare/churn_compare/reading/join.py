@@ -12,9 +12,14 @@ from churn_compare.pair import Pair, Side
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import Alignment, align_classes
 from churn_compare.reading.class_values import NO_LABEL, ClassValues, without_space
-from churn_compare.reading.clusters import from_zero, read_clusters
 from churn_compare.reading.ids import ids_without_space
-from churn_compare.reading.labels import DRAWN_FROM, read_labels, read_slices
+from churn_compare.reading.labels import (
+    DRAWN_FROM,
+    from_zero,
+    read_clusters,
+    read_labels,
+    read_slices,
+)
 from churn_compare.reading.rows import Rows
 from churn_compare.reading.spelling import similar_classes, stripped
 from churn_compare.store import sample_rows, sampled
@@ -86,8 +91,7 @@ def join(
         truth = separate.labels
         truth = without_space(truth, "labels") if strip else truth
         drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
-        count = len(truth.numbers)
-        of = rows.rows_in(separate, count, "labels", drop=drop, allow=not drop)
+        of = rows.rows_in(separate, "labels", drop=drop)
         numbers = np.append(truth.numbers, NO_LABEL)[of]
         separate_labels = ClassValues(numbers, truth.names)
         drawn = read_drawn(labels, separate.others, of)

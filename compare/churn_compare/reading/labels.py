@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
+from churn_compare.pair import Side
 from churn_compare.reading.arrays import array_class_names
 from churn_compare.reading.class_values import (
     CLASS,
@@ -27,21 +28,31 @@ from churn_compare.reading.class_values import (
 from churn_compare.reading.contents import Contents, as_array, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
 
+NO_CLUSTER = -1
 DRAWN_FROM = "drawn_from"  # a column of queues of examples to label
 _MOST_VALUES = 200  # of a grouping
 
 
 class ExampleValues(NamedTuple):
-    """Ids, labels or slices from a file of their own."""
+    """Labels, slices or clusters from a file of their own."""
 
     ids: np.ndarray | None  # `[N]`, or None where values are in row order
     labels: ClassValues | None = None  # class of every example, or None
     slices: Mapping[str, np.ndarray] = {}  # name of a grouping to `[N]` strings
+    clusters: np.ndarray | None = None  # `[N]` from 0; -1 for an example without one
+    column: str = ""  # of the clusters
     # columns that are no groupings, since they are called like predictions
     left_out: tuple[str, ...] = ()
     # whether the ids are only the index of a data frame, as in `Side`
     index: bool = False
     others: Mapping[str, Any] = {}  # the columns of the file of labels
+
+    @property
+    def count(self) -> int:
+        """N."""
+        of_slices = next(iter(self.slices.values()), ())
+        of = self.clusters if self.labels is None else self.labels.numbers
+        return len(of_slices if of is None else of)
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
@@ -64,7 +75,7 @@ def read_labels(
     if isinstance(given, ExampleValues):
         return given
     with errors_of(where(given, "labels")):
-        contents = read_contents(by_id(given, "label"), id_column=id_column)
+        contents = read_contents(_by_id(given, "label"), id_column=id_column)
         columns, values, named = contents.columns, contents.array, None
         id_name = id_name_in(columns, id_column)
         if values is None:
@@ -73,16 +84,13 @@ def read_labels(
             given_name = label_column if label_column in others else None
             name = _only(others, known, given_name, "label")
             values, named = columns[name], _names_of_scores(columns)
-        ids = ids_in(contents, id_name)
+        ids = _ids_in(contents, id_name)
         if not hasattr(values, "null_count") and np.ndim(values) != 1:
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
             )
         labels = with_missing(values, "labels", DRAWN_FROM in columns)
-        if ids is not None and len(ids) != len(labels.numbers):
-            raise PredictionsError(
-                f"there are {len(ids)} ids and {len(labels.numbers)} labels"
-            )
+        _check_lengths(ids, labels=len(labels.numbers))
         if named and labels.names is None and not all_numbers(named):
             # Places in the file's own names.
             if labels.numbers.max(initial=0) >= len(named):
@@ -113,7 +121,7 @@ def read_slices(
             raise PredictionsError("slices must be columns with names")
         columns = contents.columns
         id_name = id_name_in(columns, id_column)
-        ids = ids_in(contents, id_name, unique=False)
+        ids = _ids_in(contents, id_name, unique=False)
         predictions = _prediction_columns(columns)
         for name in only:
             if name in predictions:
@@ -130,16 +138,102 @@ def read_slices(
         }
         if not slices and without not in columns:
             raise PredictionsError("there is no column to group by")
-        lengths = {len(values) for values in slices.values()}
-        lengths |= set() if ids is None else {len(ids)}
-        if len(lengths) > 1:
-            raise PredictionsError(
-                f"columns have different lengths, {some([*lengths])}"
-            )
-        if ids is not None:
-            ids, slices = once(ids, slices)
+        _check_lengths(ids, **{name: len(values) for name, values in slices.items()})
+        ids, slices = _once(ids, slices)
     left = () if only else tuple(name for name in columns if name in predictions)
-    return ExampleValues(ids, None, slices, left, id_name is None)
+    return ExampleValues(ids, slices=slices, left_out=left, index=id_name is None)
+
+
+def read_clusters(
+    given: Any, sources: tuple[Any, ...] = (), id_column: str | None = None
+) -> ExampleValues:
+    """Clusters from a column of `sources`, if `given` is a name; else its values."""
+    if isinstance(given, ExampleValues):
+        return given
+    if isinstance(given, str):
+        return _clusters_of_column(given, sources, id_column)
+    with errors_of(where(given, "clusters")):
+        contents = read_contents(_by_id(given, "cluster"), id_column=id_column)
+        if contents.array is not None:
+            numbers = cluster_numbers(contents.array, "clusters")
+            return ExampleValues(_ids_in(contents, None), clusters=numbers, index=True)
+        names = list(contents.columns)
+        others = [n for n in names if n != id_name_in(names, id_column)]
+        if len(others) != 1:
+            raise PredictionsError(
+                f"clusters must be one column; it has {some(others) or 'none'}"
+            )
+        return _clusters(contents, others[0], id_column)
+
+
+def _clusters_of_column(column: str, sources: tuple[Any, ...], id_column: str | None):
+    """The column of the first source that has it."""
+    seen: list[str] = []
+
+    def wanted(names: list[str]) -> list[str]:
+        name = id_name_in(names, id_column)
+        return [n for n in names if n in (column, name)] or names[:1]
+
+    for given in sources:
+        if given is None or isinstance(given, Side | np.ndarray):
+            continue
+        with errors_of(where(given, "the predictions")):
+            contents = read_contents(given, wanted=wanted, id_column=id_column)
+            if contents.array is None and column in contents.columns:
+                return _clusters(contents, column, id_column)
+        if contents.array is None and isinstance(given, str | os.PathLike):
+            seen.append(str(given))
+    there = some(seen) if seen else "the predictions and the slices"
+    raise PredictionsError(f"there is no column {column!r} of clusters in {there}")
+
+
+def _clusters(contents: Contents, column: str, id_column: str | None) -> ExampleValues:
+    columns = contents.columns
+    numbers = cluster_numbers(columns[column], f"column {column}")
+    id_name = id_name_in(columns, id_column)
+    ids = _ids_in(contents, id_name, unique=False)
+    _check_lengths(ids, clusters=len(numbers))
+    ids, kept = _once(ids, {column: numbers})
+    index = ids is not None and id_name is None
+    return ExampleValues(ids, clusters=kept[column], column=column, index=index)
+
+
+def cluster_numbers(values: Any, what: str) -> np.ndarray:
+    """A number for each different value, -1 for none."""
+    import pyarrow as pa
+
+    text = pa.chunked_array([as_text(values, what)])
+    coded = text.combine_chunks().dictionary_encode()
+    numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    names = coded.dictionary.to_pylist()
+    if "" in names:
+        numbers[numbers == names.index("")] = NO_CLUSTER
+    return numbers
+
+
+def from_zero(numbers: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Clusters without gaps in their numbers, and a note about examples of none."""
+    numbers, notes = numbers.copy(), ()
+    alone = np.flatnonzero(numbers == NO_CLUSTER)
+    if len(alone):
+        notes = (
+            f"{len(alone):,} of {len(numbers):,} examples have no cluster: each is one "
+            "of its own.",
+        )
+    numbers[alone] = numbers.max(initial=NO_CLUSTER) + 1 + np.arange(len(alone))
+    names, numbers = np.unique(numbers, return_inverse=True)
+    if len(names) < 2:
+        raise PredictionsError(
+            "all examples are in one cluster; an interval needs several clusters"
+        )
+    return numbers, notes
+
+
+def without_clusters(slices: Any, clusters: ExampleValues, id_column: str | None):
+    """The slices less the column that says which examples belong together."""
+    if slices is None or not clusters.column:
+        return slices
+    return read_slices(slices, id_column, without=clusters.column)
 
 
 def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
@@ -163,7 +257,7 @@ def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) ->
     return found
 
 
-def ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any:
+def _ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any:
     """The column of ids `[N]`, or else the index, or None."""
     if id_name is None:
         return index_ids(contents.index)
@@ -171,10 +265,20 @@ def ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any:
     return check_unique(ids) if unique else ids
 
 
-def once(
-    ids: np.ndarray, columns: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _check_lengths(ids: np.ndarray | None, **lengths: int) -> None:
+    """Refuses columns and ids of different lengths."""
+    lengths |= {} if ids is None else {"ids": len(ids)}
+    if len(set(lengths.values())) > 1:
+        said = some([f"{name} {length}" for name, length in lengths.items()])
+        raise PredictionsError(f"columns have different lengths, {said}")
+
+
+def _once(
+    ids: np.ndarray | None, columns: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
     """One row of each id, whose rows (several runs) must agree."""
+    if ids is None:
+        return ids, dict(columns)
     unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
     if len(unique) == len(ids):
         return ids, dict(columns)
@@ -187,7 +291,7 @@ def once(
     return unique, {name: values[first] for name, values in columns.items()}
 
 
-def by_id(given: Any, what: str) -> Any:
+def _by_id(given: Any, what: str) -> Any:
     """Two columns, if it maps ids to values and not names to columns."""
     if not isinstance(given, Mapping) or any(np.ndim(v) > 0 for v in given.values()):
         return given

@@ -19,10 +19,14 @@ from churn_compare.measures import (
 )
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_values import arrow_compute
-from churn_compare.reading.clusters import from_zero, read_clusters, without_clusters
-from churn_compare.reading.clusters import numbers_of as numbers_of_clusters
 from churn_compare.reading.ids import counts_rows, ids_without_space
-from churn_compare.reading.labels import read_slices
+from churn_compare.reading.labels import (
+    cluster_numbers,
+    from_zero,
+    read_clusters,
+    read_slices,
+    without_clusters,
+)
 from churn_compare.reading.outcomes import (
     ITEM,
     Outcomes,
@@ -111,7 +115,7 @@ def join_outcomes(
     sides = ((old, rows_old), (new, rows_new))
     belonging, column = None, isinstance(clusters, str)
     if column and (slices is None or clusters in {**old.rest, **new.rest}):
-        belonging = numbers_of_clusters(_column(clusters, notes, *sides), clusters)
+        belonging = cluster_numbers(_column(clusters, notes, *sides), clusters)
     elif clusters is not None:
         found = read_clusters(clusters, (slices,), id_column)
         slices = without_clusters(slices, found, id_column)

@@ -7,9 +7,8 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of, some
 from churn_compare.reading.account import settle
-from churn_compare.reading.clusters import NO_CLUSTER, ClusterValues
 from churn_compare.reading.ids import counts_rows
-from churn_compare.reading.labels import ExampleValues
+from churn_compare.reading.labels import NO_CLUSTER, ExampleValues
 from churn_compare.reading.row_order import row_order_doubts
 from churn_compare.reading.spelling import similar_ids
 
@@ -86,10 +85,9 @@ class Rows:
 
     def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
         """Slices of the examples; the value is "" where the file lacks an example."""
-        count = len(next(iter(separate.slices.values()), ()))
-        if not count:  # its only column is that of the clusters
+        if not separate.slices:  # its only column is that of the clusters
             return {}
-        rows = self.rows_in(separate, count, "slices")
+        rows = self.rows_in(separate, "slices")
         if separate.left_out:
             self.notes.append(
                 f"{len(separate.left_out)} of the slices' columns are called like "
@@ -100,27 +98,24 @@ class Rows:
             for name, values in separate.slices.items()
         }
 
-    def clusters_of(self, separate: ClusterValues) -> np.ndarray:
+    def clusters_of(self, separate: ExampleValues) -> np.ndarray:
         """The number of each example's cluster; `NO_CLUSTER` without a value."""
-        rows = self.rows_in(separate, len(separate.numbers), "clusters")
-        return np.where(rows < 0, NO_CLUSTER, separate.numbers[rows])
+        assert separate.clusters is not None
+        return np.append(separate.clusters, NO_CLUSTER)[
+            self.rows_in(separate, "clusters")
+        ]
 
     def rows_in(
-        self,
-        separate: ExampleValues | ClusterValues,
-        count: int,
-        what: str,
-        drop: bool = False,
-        allow: bool = False,
+        self, separate: ExampleValues, what: str, *, drop: bool = False
     ) -> np.ndarray:
         """The row of each example in a separate file; one it lacks has -1, or goes."""
         ids = self._ids_of(separate)
         if ids is None:
-            named = isinstance(separate, ExampleValues)
-            others = (separate.slices or separate.others) if named else {}
-            return self._in_row_order(count, what, others)
+            others = separate.slices or separate.others
+            return self._in_row_order(separate.count, what, others)
         rows = self._found(ids, what)
         kept = rows >= 0
+        allow = separate.labels is not None and not drop  # labels of some are enough
         if not kept.all() and not (allow and kept.any()):
             lacking = self.ids[~kept]
             if drop:
@@ -133,7 +128,7 @@ class Rows:
             )
         return rows
 
-    def _ids_of(self, separate: ExampleValues | ClusterValues) -> np.ndarray | None:
+    def _ids_of(self, separate: ExampleValues) -> np.ndarray | None:
         """Ids of a separate file; None if its index does not identify examples."""
         if separate.ids is None or not separate.index:
             return separate.ids
