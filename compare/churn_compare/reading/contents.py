@@ -46,18 +46,6 @@ _ARROW = (".feather", ".arrow")
 _TABLES = (".parquet", *_ARROW, *_TEXT, *_LINES)
 ENDINGS = (".npz", ".npy", *_TABLES)
 _JSON = (".json", ".json.gz")  # also reports and settings: no versions in a folder
-_OTHERS = {
-    (".xls", ".xlsx", ".xlsm", ".ods"): "a workbook; save its sheet as CSV UTF-8",
-    (".pkl", ".pickle", ".joblib", ".pt", ".pth"): (
-        "a pickle, which may run code when it is read; write .npz or .parquet"
-    ),
-    (".orc", ".avro", ".h5", ".hdf5", ".rds", ".mat", ".tfrecord", ".safetensors"): (
-        "of a kind that is not read; write .parquet, .csv or .npz"
-    ),
-    (".zip", ".tar", ".tgz", ".7z", ".bz2", ".xz", ".zst", ".lz4", ".snappy"): (
-        "packed; unpack it, or pack a .csv or .jsonl with gzip"
-    ),
-}
 _IN_FOLDER = "predictions.npz"
 # Of Spark, Dask, DuckDB, Hugging Face and BigQuery.
 _PART = re.compile(r"part[-._]?\d+.*|.+-\d{5}-of-\d{5}\..+|.+[-_]\d{12}\..+")
@@ -302,10 +290,7 @@ def _read_file(
         return Contents(table=found)
     if name.endswith(_TABLES):
         return _read_table(path, numeric, wanted, id_column)
-    for endings, what in _OTHERS.items():
-        if name.endswith(endings):
-            raise PredictionsError(f"is {what}")
-    raise PredictionsError(f"files of this kind are not read; {', '.join(ENDINGS)} are")
+    raise PredictionsError(f"files of this kind are not read, only {', '.join(ENDINGS)}")
 
 
 def _read_table(

@@ -38,35 +38,10 @@ def _visible(text: str) -> str:
     return "".join(c for c in text if unicodedata.category(c) != "Cf")
 
 
-def _unspaced(text: str) -> str:
-    return "".join(text.split())
-
-
-def _without_separators(text: str) -> str:
-    return _THOUSANDS.sub("", text)
-
-
-def _without_zeros(text: str) -> str:
-    return _ZEROS.sub("", _WHOLE.sub(r"\1", text))
-
-
-_DIFFERENCES: dict[str, Callable[[str], str]] = {
-    "outer space": stripped,
-    "spaces": _unspaced,
-    "capitals": str.casefold,
-    "zeros": _without_zeros,
-    "the Unicode form": _visible,
-    "separators of thousands": _without_separators,
-    "spaces, hyphens or underscores": lambda text: _JOINTS.sub("", text),
-}
-
-
-def difference(a: str, b: str) -> str:
-    """In what two texts that look alike differ."""
-    for name, plain in _DIFFERENCES.items():
-        if plain(a) == plain(b):
-            return name
-    return "the way they are written"
+def _difference(pairs: Sequence[tuple[str, str]]) -> str:
+    """In what texts that look alike differ."""
+    space = all(stripped(a) == stripped(b) for a, b in pairs)
+    return "outer space" if space else "spelling"
 
 
 def _plain(text: str) -> str:
@@ -91,19 +66,12 @@ def similar_classes(
         found += [(names[first], names[other]) for other in others]
     if not found:
         return []
-    kinds = [difference(*pair) for pair in found]
-    repair = (
-        "write them in one way, or give --class-map FILE.csv with the line old,new and "
-        f"one for each class, such as {found[0][1]},{found[0][0]}"
-    )
-    if set(kinds) == {"outer space"}:
-        repair = "--strip removes it"
-    said = "; ".join(
-        f"{a!r} and {b!r} differ only in {kind}"
-        for (a, b), kind in zip(found[:3], kinds)
-    )
-    more = f" (and {len(found) - 3} further pairs)" if len(found) > 3 else ""
-    return [Doubt("similar-classes", f"classes {said}{more}: {repair}")]
+    repair = "--strip removes it"
+    if _difference(found) == "spelling":
+        repair = "write them in one way, or give --class-map FILE.csv with lines old,new"
+    shown = some([f"{a!r} and {b!r}" for a, b in found])
+    said = f"classes {shown} differ only in {_difference(found)}: {repair}"
+    return [Doubt("similar-classes", said)]
 
 
 def similar_ids(only_a: np.ndarray, only_b: np.ndarray) -> str:
@@ -112,22 +80,14 @@ def similar_ids(only_a: np.ndarray, only_b: np.ndarray) -> str:
         return ""
 
     def plain(text: str) -> str:
-        text = _without_separators(_unspaced(_visible(text)))
-        return _without_zeros(text).casefold()
+        text = _THOUSANDS.sub("", "".join(_visible(text).split()))
+        return _ZEROS.sub("", _WHOLE.sub(r"\1", text)).casefold()
 
     there = {plain(text): text for text in only_a.astype(str).tolist()}
-    pairs = [
-        (there[key], text)
-        for text in only_b.astype(str).tolist()
-        if (key := plain(text)) in there
-    ]
+    others = ((plain(text), text) for text in only_b.astype(str).tolist())
+    pairs = [(there[key], text) for key, text in others if key in there]
     if not pairs:
         return ""
-    counts = collections.Counter(difference(*pair) for pair in pairs)
-    kind, count = counts.most_common(1)[0]
-    example = next(pair for pair in pairs if difference(*pair) == kind)
+    kind, (a, b) = _difference(pairs), map(ascii, pairs[0])
     repair = "add --strip" if kind == "outer space" else "write them in one way"
-    return (
-        f"; {count:,} of them differ only in {kind} ({some([*map(ascii, example)])}): "
-        f"{repair}"
-    )
+    return f"; {len(pairs):,} of them differ only in {kind} ({a}, {b}): {repair}"
