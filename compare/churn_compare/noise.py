@@ -377,9 +377,11 @@ def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Outcomes:
     rows = np.arange(side.examples)
     if side.ids is not None and of.ids is not None:
         rows = rows_of(side.ids, of.ids)
-    elif of.count != side.examples:
+    elif of.size != side.examples:
         raise PredictionsError(f"{side.name}: clusters of several runs need ids")
-    known = pa.array(of.clusters[rows], mask=of.clusters[rows] == NO_CLUSTER)
+    assert of.clusters is not None
+    numbers = of.clusters[rows]
+    known = pa.array(numbers, mask=numbers == NO_CLUSTER)
     return dataclasses.replace(found, rest={clusters: known})
 
 

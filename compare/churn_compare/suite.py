@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.array_files import ArrayFileError
-from churn_compare.comparison import compare
+from churn_compare.comparison import compare, compare_outcomes, judge_measures
 from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
 from churn_compare.example_ids import PredictionsError
@@ -22,7 +22,6 @@ from churn_compare.number_text import (
     remark,
     with_range,
 )
-from churn_compare.outcome_comparison import compare_outcomes, judge_measures
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.contents import ENDINGS
 from churn_compare.reading.outcomes import has_outcomes

@@ -1,10 +1,10 @@
 """Two versions by the outcomes of their examples: scores, texts, values, rankings."""
 
+from churn_compare.comparison import compare_outcomes
 from churn_compare.display import OutcomesResult
 from churn_compare.example_numbers import Estimates, estimate
 from churn_compare.measures import Measure
 from churn_compare.noise import noise_floor
-from churn_compare.outcome_comparison import compare_outcomes
 from churn_compare.reading.outcomes import Outcomes, read_outcomes
 from churn_compare.result import Change, MeasureFindings
 

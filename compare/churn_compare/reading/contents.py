@@ -290,7 +290,9 @@ def _read_file(
         return Contents(table=found)
     if name.endswith(_TABLES):
         return _read_table(path, numeric, wanted, id_column)
-    raise PredictionsError(f"files of this kind are not read, only {', '.join(ENDINGS)}")
+    raise PredictionsError(
+        f"files of this kind are not read, only {', '.join(ENDINGS)}"
+    )
 
 
 def _read_table(

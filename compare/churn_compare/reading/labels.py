@@ -48,7 +48,7 @@ class ExampleValues(NamedTuple):
     others: Mapping[str, Any] = {}  # the columns of the file of labels
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """N."""
         of_slices = next(iter(self.slices.values()), ())
         of = self.clusters if self.labels is None else self.labels.numbers

@@ -112,7 +112,7 @@ class Rows:
         ids = self._ids_of(separate)
         if ids is None:
             others = separate.slices or separate.others
-            return self._in_row_order(separate.count, what, others)
+            return self._in_row_order(separate.size, what, others)
         rows = self._found(ids, what)
         kept = rows >= 0
         allow = separate.labels is not None and not drop  # labels of some are enough

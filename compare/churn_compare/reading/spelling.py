@@ -3,7 +3,7 @@
 import collections
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def similar_classes(
         return []
     repair = "--strip removes it"
     if _difference(found) == "spelling":
-        repair = "write them in one way, or give --class-map FILE.csv with lines old,new"
+        repair = "write them in one way, or give a --class-map with lines old,new"
     shown = some([f"{a!r} and {b!r}" for a, b in found])
     said = f"classes {shown} differ only in {_difference(found)}: {repair}"
     return [Doubt("similar-classes", said)]
