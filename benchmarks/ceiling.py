@@ -82,19 +82,12 @@ def _fastest(function, x) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One update of one network.
+    """One update of one network."""
 
-    Attributes:
-        products: operations and bytes of every product.
-        norm_bytes: what separate batch norms read and write.
-        weight_bytes: what the optimiser reads and writes.
-        dtype: of the products.
-    """
-
-    products: tuple[tuple[float, float], ...]
-    norm_bytes: float
-    weight_bytes: float
-    dtype: Any
+    products: tuple[tuple[float, float], ...]  # operations and bytes of each
+    norm_bytes: float  # read and written by separate batch norms
+    weight_bytes: float  # read and written by the optimiser
+    dtype: Any  # of the products
 
     def rate(self, peak: Peak) -> float:
         """Operations per second of a device in this precision."""

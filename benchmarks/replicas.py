@@ -40,19 +40,12 @@ _MAPPINGS = ("vmap", "unroll", "loop", "auto", "study")
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What is measured for one model.
+    """Sizes of one model's measurement."""
 
-    Attributes:
-        image: `[H, W, C]`.
-        replicas: R.
-        updates: per replica and measurement.
-        batch: examples per update and replica.
-    """
-
-    image: tuple[int, int, int]
+    image: tuple[int, int, int]  # height, width, channels
     replicas: int
-    updates: int
-    batch: int = 128
+    updates: int  # per replica and measurement
+    batch: int = 128  # examples per update and replica
 
 
 _WORKLOADS = {

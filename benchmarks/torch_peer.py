@@ -5,10 +5,10 @@ for each network, index a uint8 tensor, convert and normalise, forward, backward
 `SGD.step`. It runs in an environment of its own (PyTorch is no dependency of
 churn_jax) and imports nothing but PyTorch:
 
-    python benchmarks/torch_peer.py --model lenet5 --slots 10 --memory-format both
+    python benchmarks/torch_peer.py --model lenet5 --slots 10
 
-One JSON line per memory format goes to standard output; `images_per_s` is the median
-over steps, one step being one batch for each of the slots.
+A JSON line goes to standard output; `images_per_s` is the median over steps, one step
+being one batch for each of the slots.
 """
 
 import argparse
@@ -115,8 +115,8 @@ _MODELS = {
 }
 
 
-def seconds_per_step(args: argparse.Namespace, memory_format: str) -> list[float]:
-    channels_last = memory_format == "channels_last"
+def seconds_per_step(args: argparse.Namespace) -> list[float]:
+    channels_last = args.memory_format == "channels_last"
     layout = torch.channels_last if channels_last else torch.contiguous_format
     size, channels = args.image_size, args.channels
     device = torch.device(args.device)
@@ -163,11 +163,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128, help="images per network")
     parser.add_argument("--steps", type=int, default=15, help="timed steps")
     parser.add_argument("--warmup", type=int, default=2, help="steps not timed")
-    parser.add_argument(
-        "--memory-format",
-        choices=["default", "channels_last", "both"],
-        default="default",
-    )
+    layouts = ["default", "channels_last"]
+    parser.add_argument("--memory-format", choices=layouts, default="default")
     parser.add_argument("--threads", type=int, default=0, help="0: PyTorch's choice")
     parser.add_argument("--image-size", type=int, help="pixels per side")
     parser.add_argument("--channels", type=int)
@@ -189,30 +186,16 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     if args.threads:
         torch.set_num_threads(args.threads)
-    formats = (
-        ["default", "channels_last"]
-        if args.memory_format == "both"
-        else [args.memory_format]
-    )
-    for memory_format in formats:
-        seconds = seconds_per_step(args, memory_format)
-        line = {
-            "peer": "pytorch",
-            "version": torch.__version__,
-            "model": args.model,
-            "device": args.device,
-            "memory_format": memory_format,
-            "dtype": args.dtype,
-            "compiled": args.compile,
-            "slots": args.slots,
-            "batch": args.batch,
-            "image": [args.image_size, args.image_size, args.channels],
-            "steps": args.steps,
-            "threads": torch.get_num_threads(),
-            "images_per_s": args.slots * args.batch / statistics.median(seconds),
-            "images_per_s_best": args.slots * args.batch / min(seconds),
-        }
-        print(json.dumps(line), flush=True)
+    seconds = seconds_per_step(args)
+    images = args.slots * args.batch
+    line = {
+        "version": torch.__version__,
+        **vars(args),
+        "threads": torch.get_num_threads(),
+        "images_per_s": images / statistics.median(seconds),
+        "images_per_s_best": images / min(seconds),
+    }
+    print(json.dumps(line))
 
 
 if __name__ == "__main__":
