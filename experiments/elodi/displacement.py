@@ -8,23 +8,314 @@ writes tables and figures.
 """
 
 import dataclasses
+import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
 
 from churn_compare.command_line import run, words_of
-from churn_compare.documents import print_document
+from churn_compare.documents import (
+    Document,
+    Figure,
+    Grid,
+    Section,
+    Table,
+    Text,
+    html_page,
+    markdown,
+    plain_values,
+    print_document,
+    write_files,
+)
 from churn_compare.option_list import read_options
+from churn_jax.analysis import UpdatesBySize
+from churn_jax.reports.artefacts import Study, read_study
+from churn_jax.reports.run_facts import page_facts, run_section
 from churn_jax.studies.finished import FinishedStudy
-from experiments.elodi import displacement_report as report
+from experiments.elodi import displacement_figures as figures
 from experiments.elodi.displacement_features import feature_space
-from experiments.elodi.displacement_numbers import DisplacementOptions
+from experiments.elodi.displacement_numbers import (
+    FEWEST_NETWORKS,
+    Comparison,
+    DisplacementOptions,
+    FeatureNumbers,
+    FeatureSpace,
+    Norms,
+    compare_features,
+    compare_rows,
+    read_networks,
+    updates_of_mixture,
+)
 
 PROGRAM = "python -m experiments.elodi.displacement"
+FIT_HEADS = (
+    "Members",
+    "Mean norm",
+    "Simulated",
+    "KS distance",
+    "If normal",
+    "p",
+    "Images with p ≤ 0.05",
+)
+AGREEMENT_HEADS = ("Row", "Same class as mean logits %", "Relative distance")
+RATE_HEADS = ("Members", "ER old %", "ER new %", "NFR %", "Relative NFR %")
+CLEAR = 0.05
+MIXTURE = "Heterogeneous"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DisplacementReport:
+    """Everything that is printed, drawn and written."""
+
+    study: Study  # whose predictions they are
+    options: DisplacementOptions  # what was computed
+    # of the old row with itself, and with the new one
+    comparisons: tuple[Comparison, ...]
+    # updates between heterogeneous ensembles; None if not asked for
+    mixture: UpdatesBySize | None
+    mixed: tuple[str, ...]  # labels of their rows
+    features: FeatureNumbers | None  # displacements of features; None if not asked for
+    classes: int  # how many of the classes all rows know
+    examples: int  # how many were compared
+    pictures: tuple[Figure, ...]  # figures; empty if none were drawn
+
+    @property
+    def updates(self) -> dict[str, UpdatesBySize]:
+        """Label to error and flip rates, the mixture last."""
+        found = {c.label: c.updates for c in self.comparisons}
+        return found if self.mixture is None else found | {MIXTURE: self.mixture}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader must know before the numbers."""
+        fewest, found = min(min(c.norms.networks) for c in self.comparisons), []
+        if fewest < FEWEST_NETWORKS:
+            found.append(
+                f"{fewest} networks of a kind are few: a test on fewer than "
+                f"{FEWEST_NETWORKS} finds only coarse departures from normal logits."
+            )
+        if self.features is not None and not self.features.one_reference:
+            found.append(
+                f"{self.features.reference} has replicas that differ, so the features "
+                "of other rows live in several spaces; fix its seeds."
+            )
+        return tuple(found)
+
+
+def displacement_report(
+    run_dir,
+    old: str,
+    new: str,
+    options: DisplacementOptions,
+    *,
+    heterogeneous: Sequence[str] = (),
+    space: FeatureSpace | None = None,
+    draw: bool = True,
+    on_part: Callable[[str], None] = lambda part: None,
+) -> DisplacementReport:
+    """Compares the networks of two rows; `on_part` is called after every part."""
+    study = read_study(run_dir)
+    networks = read_networks(study, list(dict.fromkeys([old, new, *heterogeneous])))
+    others = [None] if old == new else [None, networks[new]]
+    mixture = None
+    if heterogeneous:  # before the long part, which a wrong row would spoil
+        mixture = updates_of_mixture([networks[r] for r in heterogeneous], options)
+    found = tuple(compare_rows(networks[old], x, options, on_part) for x in others)
+    features = None
+    if space is not None:
+        features = compare_features(space, networks, old, new, options)
+    report = DisplacementReport(
+        study=study,
+        options=options,
+        comparisons=found,
+        mixture=mixture,
+        mixed=tuple(networks[row].label for row in heterogeneous),
+        features=features,
+        classes=len(networks[old].classes),
+        examples=len(networks[old].labels),
+        pictures=(),
+    )
+    if not draw:
+        return report
+    pictures = [figures.errors_and_flips(report.updates)]
+    draws = {"draws": options.draws, "seed": options.seed}
+    for letter, other, comparison in zip("ab", others, found, strict=False):
+        plane = figures.two_classes(networks[old], other)
+        name, label = f"figure3{letter}", comparison.label
+        pictures += [
+            figures.plane_figure(plane, name=name, label=label, **draws),
+            figures.flip_ranks(comparison, f"figure4{letter}"),
+            figures.norm_histograms(comparison.norms, f"figure5{letter}"),
+            figures.top_shares(comparison, f"top-classes-{letter}"),
+        ]
+    if space is not None and len(space.kernel) == 2:
+        plane, label = figures.two_features(space, networks, old, new), found[-1].label
+        pictures.append(
+            figures.plane_figure(plane, name="figure11", label=label, **draws)
+        )
+    for letter, norms in zip("ab", features.norms if features else (), strict=False):
+        name = f"figure12{letter}"
+        pictures.append(figures.norm_histograms(norms, name, "features"))
+    return dataclasses.replace(report, pictures=tuple(pictures))
+
+
+def displacement_document(report: DisplacementReport, command: str = "") -> Document:
+    """The report: remarks, what the numbers are, tables and figures."""
+    title = f"{report.study.config.title}: how far logits move"
+    study, runs = report.study, f"{report.study.config.train.replicas} runs per method"
+    notes = [Text(remark, "note") for remark in report.remarks]
+    about = [Text(text, "soft") for text in _texts(report)]
+    numbers = [*notes, Section("", about, detail="summary"), *_tables(report)]
+    return Document(
+        title,
+        page_facts(study.record, runs),
+        [
+            Section("Numbers", numbers),
+            Section("Figures", [Grid(report.pictures)]),
+            run_section(study.record, {"Runs per method": study.config.train.replicas}),
+        ],
+        command,
+        data=_record(report),
+    )
+
+
+def write_displacement(report: DisplacementReport, out, *, command: str = "") -> Path:
+    """Writes the page, its text as Markdown, the numbers as JSON, and all figures."""
+    document = displacement_document(report, command)
+    files: dict[str, str | bytes] = {
+        "displacement.html": html_page(document),
+        "displacement.md": markdown(document.at("summary")),
+        "displacement.json": json.dumps(plain_values(document.data), indent=1),
+    }
+    for picture in report.pictures:
+        files[f"{picture.name}.svg"] = str(picture.svg).replace(
+            "currentColor", "#1c1e21"
+        )
+        files[f"{picture.name}.png"] = picture.png
+    return write_files(out, files)["displacement.html"]
+
+
+def _tables(report: DisplacementReport) -> list[Table]:
+    out = []
+    for found in report.comparisons:
+        out.append(_fits(f"How far logits move, {_networks(found.norms)}", found.norms))
+    if (features := report.features) is not None:
+        for norms in features.norms:
+            out.append(_fits(f"How far features move, {_networks(norms)}", norms))
+        title = f"Mean features under the last layer of {features.reference}"
+        rows = [
+            (label, f"{100 * x.agreement:.2f}", f"{x.relative_distance:.3f}")
+            for label, x in features.agreement.items()
+        ]
+        out.append(Table(AGREEMENT_HEADS, rows, title))
+    for label, updates in report.updates.items():
+        mixed = f" of {', '.join(report.mixed)}" if label == MIXTURE else ""
+        out.append(Table(RATE_HEADS, _rates(updates), f"Updates, {label}{mixed}"))
+    return out
+
+
+def _networks(norms: Norms) -> str:
+    return f"{norms.label}, {' and '.join(map(str, norms.networks))} networks"
+
+
+def _fits(title: str, norms: Norms) -> Table:
+    rows = [
+        (
+            str(fit.size),
+            f"{fit.observed.mean():.4g}",
+            f"{fit.simulated.mean():.4g}",
+            f"{fit.mean_distance:.3f}",
+            f"{fit.expected_distance:.3f}",
+            f"{fit.mean_p:.3f}",
+            f"{np.sum(fit.p <= CLEAR)} of {len(fit.p)}",
+        )
+        for fit in norms.fits
+    ]
+    return Table(FIT_HEADS, rows, title)
+
+
+def _rates(updates: UpdatesBySize) -> list[tuple]:
+    kinds = (
+        updates.old_error,
+        updates.new_error,
+        updates.negative_flip_rate,
+        updates.relative_negative_flip_rate,
+    )
+    return [
+        (str(size), *(_mean_and_spread(100 * kind[s]) for kind in kinds))
+        for s, size in enumerate(updates.sizes)
+    ]
+
+
+def _mean_and_spread(values) -> str:
+    values = values[np.isfinite(values)]
+    return f"{values.mean():.2f} ± {values.std():.2f}" if values.size else "–"
+
+
+def _texts(report: DisplacementReport) -> list[str]:
+    """What the numbers are."""
+    options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
+    found = [
+        f"{report.examples:,} test examples, {report.classes} classes; norms on "
+        f"{images} evenly spaced images, {options.draws:,} pairs of random ensembles "
+        "that share no network, and as many simulated normal displacements whose mean "
+        "and covariance come from all single networks.",
+        "KS distance: largest difference between the two distributions of the norm, "
+        "mean over the images. If normal: its mean where the same procedure is applied "
+        f"to as many normal networks, {options.resamples:,} sets of them; p: the share "
+        "of those sets with at least such a distance. The networks are the sample, not "
+        "the draws. Updates: mean and standard deviation over "
+        f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates.",
+    ]
+    if report.features is not None:
+        found.append(
+            f"Features of networks that were trained to be compatible with "
+            f"{report.features.reference}. Their mean over a row's networks, under its "
+            "last layer, is compared with the mean of the networks' own logits; the "
+            "relative distance is that of the two logits over their length, both "
+            "without the mean over classes."
+        )
+    return found
+
+
+def _record(report: DisplacementReport) -> dict:
+    """All numbers of the tables and figures but the norms themselves."""
+    mixture, features = report.mixture, report.features
+    return {
+        "options": report.options,
+        "examples": report.examples,
+        "classes": report.classes,
+        "comparisons": [
+            {
+                **_norms(found.norms),
+                "updates": found.updates,
+                "flip_ranks": found.ranks,
+                "top_classes": {"top": found.top.top, "shares": found.top.shares},
+            }
+            for found in report.comparisons
+        ],
+        "heterogeneous": None
+        if mixture is None
+        else {"rows": report.mixed, "updates": mixture},
+        "features": None
+        if features is None
+        else {
+            "reference": features.reference,
+            "norms": [_norms(norms) for norms in features.norms],
+            "agreement": {
+                label: found._asdict() for label, found in features.agreement.items()
+            },
+        },
+    }
+
+
+def _norms(norms: Norms) -> dict:
+    return {"label": norms.label, "networks": norms.networks, "fits": norms.fits}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +350,7 @@ def displacement(argv: Sequence[str]) -> int:
     if asked.features:
         study = FinishedStudy(asked.folder)
         space = feature_space(study, asked.features, (asked.old, new))
-    found = report.displacement_report(
+    found = displacement_report(
         asked.folder,
         asked.old,
         new,
@@ -70,8 +361,8 @@ def displacement(argv: Sequence[str]) -> int:
     )
     out = asked.out or asked.folder / "displacement"
     command = f"{PROGRAM} {shlex.join(argv)}"
-    written = report.write_displacement(found, out, command=command)
-    print_document(report.displacement_document(found).as_lines())
+    written = write_displacement(found, out, command=command)
+    print_document(displacement_document(found).as_lines())
     print(f"\nPage: {written}")
     return 0
 

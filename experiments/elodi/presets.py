@@ -34,16 +34,14 @@ from churn_jax.studies.presets.elodi import (
     pair,
 )
 from experiments.elodi.rows import (
+    architecture_rows,
+    chain_rows,
     curve_rows,
     distance_rows,
     growth_rows,
-    offline_rows,
-)
-from experiments.elodi.versions import (
-    architecture_rows,
-    chain_rows,
     guide_rows,
     legacy_rows,
+    offline_rows,
 )
 
 REPLICAS = 2
