@@ -178,5 +178,5 @@ def _show(folder: Path, seconds: float) -> None:
     from churn_jax import reports
 
     result = reports.write_sweep(folder)
-    reports.print_sweep(result)
+    reports.print_report(result)
     print(f"\n{seconds:.0f} s. Report: {result.files['report.html']}")

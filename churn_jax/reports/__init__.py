@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         write_report,
     )
     from churn_jax.reports.summary import MethodSummary, summarize
-    from churn_jax.reports.sweep import SweepResult, collect_sweep
-    from churn_jax.reports.sweep_report import print_sweep, write_sweep
+    from churn_jax.reports.sweep import SweepResult, collect_sweep, write_sweep
 
 
 __all__ = [
@@ -53,7 +52,6 @@ __all__ = [
     "markdown_table",
     "predictions",
     "print_report",
-    "print_sweep",
     "render",
     "summarize",
     "table",
@@ -71,7 +69,6 @@ _FILES = (
     "study_report",
     "summary",
     "sweep",
-    "sweep_report",
     "results",
 )
 

@@ -40,6 +40,13 @@ class Study:
     # names and labels of planned rows that the last launch was not to train (`--only`);
     # they are in no other field
     unselected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # where the predictions of a row are, by split
+    files: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {
+            "test": f"methods/{{}}/{TEST}",
+            "validation": f"methods/{{}}/{VALIDATION}",
+        }
+    )
 
     @property
     def config(self) -> Any:
@@ -50,6 +57,10 @@ class Study:
     def trained(self) -> bool:
         """Whether a study trained the rows; else only their logits are known."""
         return isinstance(self.record, StudyRecord)
+
+    def file(self, name: str, split: str = "test") -> Path:
+        """Predictions of one method."""
+        return self.folder / self.files[split].format(name)
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""

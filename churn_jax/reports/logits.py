@@ -192,9 +192,7 @@ class LogitsReport:
     @property
     def comparisons(self) -> dict[str, CompareResult]:
         """Every row except the baseline compared with it, see `churn_jax.compare`."""
-        versions = self.found.versions
-        steps = () if versions is None else versions.steps
-        return {step.new.name: step for step in steps}  # pyrefly: ignore[bad-return]
+        return self.found.steps
 
     @property
     def path(self) -> Path | None:

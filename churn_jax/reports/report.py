@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
-from churn_compare.display import VersionsResult
+from churn_compare.display import CompareResult, VersionsResult
+from churn_compare.documents import Section
 from churn_compare.store import (
     Predictions,
     PredictionsError,
@@ -18,8 +20,6 @@ from churn_compare.store import (
 from churn_jax.analysis.significance import Difference
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import (
-    TEST,
-    VALIDATION,
     History,
     ReportError,
     Study,
@@ -214,6 +214,21 @@ class Report:
     versions: VersionsResult | None = None
     class_names: tuple[str, ...] | None = None
     held_out: Report | None = None
+
+    @property
+    def steps(self) -> dict[str, CompareResult]:
+        """Name of a row to its comparison with the baseline, of mere logits."""
+        steps = () if self.versions is None else self.versions.steps
+        return {step.new.name: step for step in steps}
+
+    @property
+    def first_sections(self) -> list[Section]:
+        """What a page has before its results; nothing of a study."""
+        return []
+
+    def more(self, name: str) -> dict[str, Any]:
+        """What the CSV has of a row in addition; nothing of a study."""
+        return {}
 
     def class_name(self, number: int) -> str:
         """What the page calls a class."""
@@ -492,16 +507,16 @@ def collect(run_dir) -> Report:
         no/such/run/study.json does not exist; is no/such/run the folder of a study?
     """
     study = read_study(run_dir)
-    report = _collected(study, TEST)
+    report = collected(study)
     if getattr(study.config.train, "one_pass", None) and study.record.data.validation:
-        return dataclasses.replace(report, held_out=_collected(study, VALIDATION))
+        return dataclasses.replace(report, held_out=collected(study, "validation"))
     return report
 
 
-def _collected(study: Study, file: str) -> Report:
-    """The numbers of one file of predictions of every row."""
+def collected(study: Study, split: str = "test") -> Report:
+    """The numbers of a study's rows on one split."""
     plain = Report(study, (), ())
-    reading = _Reading(study, {quantity.name for quantity in plain.columns}, file)
+    reading = _Reading(study, {quantity.name for quantity in plain.columns}, split)
     first = sorted(
         study.methods, key=lambda method: method.name != study.config.baseline
     )
@@ -538,10 +553,10 @@ def _collected(study: Study, file: str) -> Report:
 class _Reading:
     """What has been read of a study so far."""
 
-    def __init__(self, study: Study, columns: Collection[str], file: str = TEST):
+    def __init__(self, study: Study, columns: Collection[str], split: str):
         known = (QUANTITIES[name] for name in columns)
         self.changes = {q.name: q.of for q in known if q.of}
-        self.study, self.file = study, file
+        self.study, self.split = study, split
         self.columns = frozenset((*columns, *self.changes.values()))
         # Who all rows are evaluated on, from the first row that was read.
         self.examples: Predictions | None = None
@@ -554,7 +569,7 @@ class _Reading:
 
     def read(self, info: RowRecord) -> None:
         """A row's numbers, or the reason why there are none."""
-        path = self.study.method_folder(info.name) / self.file
+        path = self.study.file(info.name, self.split)
         if not is_stored(path):
             self.reasons[info.name] = "it has no predictions yet"
             if info.trained:
@@ -578,7 +593,7 @@ class _Reading:
         except PredictionsError as error:
             self.damaged.add(info.name)
             said = _sentence(error)
-            named = said.startswith(str(self.study.method_folder(info.name)))
+            named = said.startswith(str(path.parent))
             self.reasons[info.name] = said if named else f"{path}: {said}"
             return
         self.examples = self.examples or examples
@@ -592,7 +607,7 @@ class _Reading:
         self, info: RowRecord, predictions: Predictions
     ) -> Predictions | None:
         """What temperatures are fitted on, for studies that show what they give."""
-        path = self.study.method_folder(info.name) / VALIDATION
+        path = self.study.file(info.name, "validation")
         if not self.columns & CALIBRATED or not is_stored(path):
             return None
         try:

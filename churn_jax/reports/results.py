@@ -10,16 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.documents import Document
 from churn_compare.documents.plotting import page_figures
 from churn_compare.store import is_stored, load_predictions
-from churn_jax.reports.artefacts import TEST, VALIDATION, read_study
+from churn_jax.reports.artefacts import read_study
 from churn_jax.reports.report import Report, collect
 from churn_jax.reports.study_report import study_document, table_fields
-from churn_jax.reports.sweep import SweepResult, collect_sweep
-from churn_jax.reports.sweep_report import sweep_document
+from churn_jax.reports.sweep import collect_sweep
 
-Source = str | os.PathLike | Report | SweepResult
+Source = str | os.PathLike | Report
 
 
 def table(source: Source) -> Any:
@@ -28,8 +26,8 @@ def table(source: Source) -> Any:
     One row per method, with the numbers that the report shows, shares as fractions. A
     quantity has its mean in a column of its name and the standard error in another, as
     in `churn`, `churn_stderr`; differences from the baseline are in `delta_churn`,
-    `delta_churn_stderr` and `delta_churn_p_holm`. Sweeps (one row per point and split)
-    have the columns of their `table.csv`.
+    `delta_churn_stderr` and `delta_churn_p_holm`. A sweep has a row per point, on the
+    test split, with what was chosen and `validation_churn` and so on in addition.
 
     Args:
         source: the folder, or what `collect`, `collect_sweep` or a function that
@@ -43,7 +41,7 @@ def table(source: Source) -> Any:
         ReportError: the folder has no usable record.
     """
     report = _collected(source)
-    records = _document(report).data
+    records = study_document(report).data
     fields = table_fields(report) if isinstance(report, Report) else records.fields
     rows = [
         {field: _number(row.get(field)) for field in fields} for row in records.rows
@@ -71,7 +69,7 @@ def figures(source: Source) -> dict[str, Any]:
         ReportError: the folder has no usable record.
     """
     report = _collected(source)
-    return page_figures(_document(report).blocks)
+    return page_figures(study_document(report).blocks)
 
 
 class StoredLogits(Mapping[str, np.ndarray]):
@@ -135,26 +133,19 @@ def predictions(
         ReportError: the folder has no usable record.
         ValueError: there is no such split.
     """
-    files = {"test": TEST, "validation": VALIDATION}
-    if split not in files:
-        raise ValueError(f"split must be test or validation; got {split!r}")
     study = read_study(folder)
-    rows = {row.name: study.method_folder(row.name) for row in study.methods}
-    return StoredLogits({name: path / files[split] for name, path in rows.items()})
+    if split not in study.files:
+        raise ValueError(f"split must be test or validation; got {split!r}")
+    files = {row.name: study.file(row.name, split) for row in study.methods}
+    return StoredLogits(files)
 
 
-def _collected(source: Source) -> Report | SweepResult:
+def _collected(source: Source) -> Report:
     if not isinstance(source, str | os.PathLike):
         return source
     if (Path(source) / "sweep.json").is_file():
         return collect_sweep(source)
     return collect(source)
-
-
-def _document(report: Report | SweepResult) -> Document:
-    if isinstance(report, SweepResult):
-        return sweep_document(report)
-    return study_document(report)
 
 
 def _number(value: Any) -> Any:

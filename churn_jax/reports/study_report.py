@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from churn_compare.documents import (
     Block,
     Card,
+    Cell,
     Column,
     Document,
     Facts,
@@ -37,6 +38,7 @@ from churn_compare.documents import (
     table_files,
     write_files,
 )
+from churn_compare.tables import number_cell
 from churn_jax.configuration.record import RowRecord, Stopped
 from churn_jax.reports.cells import (
     ABSENT,
@@ -49,13 +51,11 @@ from churn_jax.reports.cells import (
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.logits_sections import (
-    UPDATE_FIELDS,
     logits_facts,
     logits_glossary,
-    logits_records,
     logits_section,
+    logits_verdict,
     logits_verdicts,
-    update_columns,
     version_sections,
 )
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
@@ -82,6 +82,12 @@ WIDE = 150  # columns of a terminal that shows the whole tables
 
 # Fields of a `Comparison` that the CSV has; the last one on request.
 COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
+
+# Quantities of `compare` that rows of mere logits have, with heading and field.
+VERSUS = {
+    "churn": ("Churn", "churn_to_baseline"),
+    "negative_flip_rate": ("NFR", "negative_flips_to_baseline"),
+}
 
 
 def write(run_dir) -> Report:
@@ -236,6 +242,7 @@ def study_document(report: Report) -> Document:
     glossary = [Term(n, m, f, s) for n, s, f, m in GLOSSARY]
     glossary = glossary if trained else logits_glossary(report, glossary)
     sections = [
+        *report.first_sections,
         Section("Results", results),
         _held_out(report),
         Section("What the rows differ in", _training(report), detail="summary"),
@@ -279,49 +286,43 @@ def _verdicts(report: Report) -> list[Text]:
 
 def _table(report: Report) -> Table:
     """Method and costs, the quantities the study chose, and the comparison."""
-    about, quantities = report.headline, report.columns
+    about, trained, steps = report.headline, report.study.trained, report.steps
     points = about.name == "churn"
     scale, digits = (100, 2) if points else (1, 4)
-    trained, updates = report.study.trained, update_columns(report)
-    change = Column("Δ churn" if points else f"Δ of {about.heading}")
-    costs = ("Training cost", "Inference cost") if trained else ()
-    tested = (change, Column("p")) if trained or _tested(report) else ()
     # What a row is judged by comes first: a phone shows it without scrolling.
-    quantities = sorted(quantities, key=lambda q: q is not about)
-    shown = [Column(q.heading, from_width=0 if q.narrow else WIDE) for q in quantities]
-    first = quantities[:1].count(about)
-    columns = [
-        Column("Method"),
-        *shown[:first],
-        *tested,
-        *(Column(heading) for heading in updates),
-        *shown[first:],
-        *(Column(cost, from_width=WIDE) for cost in costs),
-    ]
-    rows = []
-    for i, row in enumerate(report.rows):
-        cost = times(row.info.training_cost), times(row.info.inference_cost)
-        change = change_cell(row.change, row.change_p, scale, digits)
-        found = [q.write(getattr(row.summary, q.name)) for q in quantities]
-        rows.append(
-            (
-                row.info.label,
-                *found[:first],
-                *((change, p_value(row.change_p)) if tested else ()),
-                *(cells[i] for cells in updates.values()),
-                *found[first:],
-                *(cost if costs else ()),
-            )
-        )
-    return Table(columns, rows, "", report.caption, "main")
-
-
-def _tested(report: Report) -> bool:
-    """Whether any row differs from the baseline by a number."""
-    return any(
+    quantities = sorted(report.columns, key=lambda q: q is not about)
+    columns: dict[Column, list[Cell | str]] = {}
+    for quantity in quantities:
+        head = Column(quantity.heading, from_width=0 if quantity.narrow else WIDE)
+        cells = [getattr(row.summary, quantity.name) for row in report.rows]
+        columns[head] = [quantity.write(cell) for cell in cells]
+    first = dict([*columns.items()][: quantities[:1].count(about)])
+    tested: dict[Column, list[Cell | str]] = {}
+    if trained or any(
         row.change is not None and math.isfinite(row.change.difference)
         for row in report.rows
-    )
+    ):
+        change = Column("Δ churn" if points else f"Δ of {about.heading}")
+        tested[change] = [
+            change_cell(row.change, row.change_p, scale, digits) for row in report.rows
+        ]
+        tested[Column("p")] = [p_value(row.change_p) for row in report.rows]
+    for name, (heading, _) in VERSUS.items() if steps else ():
+        tested[Column(f"{heading} vs. {report.baseline_label}")] = [
+            number_cell(steps[row.label][name], "share")
+            if row.label in steps
+            else Cell(ABSENT)
+            for row in report.rows
+        ]
+    costs: dict[Column, list[Cell | str]] = {
+        Column(f"{what.capitalize()} cost", from_width=WIDE): [
+            times(getattr(row.info, f"{what}_cost")) for row in report.rows
+        ]
+        for what in (("training", "inference") if trained else ())
+    }
+    found = {**first, **tested, **columns, **costs}
+    rows = zip([row.label for row in report.rows], *found.values())
+    return Table([Column("Method"), *found], [*rows], "", report.caption, "main")
 
 
 def _training(report: Report) -> list[Table]:
@@ -367,6 +368,17 @@ def _cards(report: Report) -> list[Card]:
 def _method_facts(row: Row) -> dict[str, str]:
     info, summary = row.info, row.summary
     told = {stop.replica: stop for stop in info.stopped}
+    stopped = []
+    for run in summary.stopped:
+        stop = told.get(run, Stopped(run))
+        term = f", term {stop.term}" if stop.term else ""
+        step = "" if stop.step is None else f", step {stop.step}"
+        stopped.append(f"{stop.replica}{term}{step}")
+    costs, training = info.training_cost, ""
+    if info.seconds is not None:
+        training = f"{info.seconds:,.1f} s"
+        if info.compile_seconds is not None:
+            training += f" + {info.compile_seconds:.1f} s compiling"
     return {
         "Equation": info.equation,
         "Coefficients": ", ".join(
@@ -374,45 +386,24 @@ def _method_facts(row: Row) -> dict[str, str]:
             for k, v in info.coefficients.items()
         ),
         "Networks": "" if info.members is None else str(info.members),
-        "Cost": _cost(info.training_cost, info.inference_cost),
+        "Cost": ""
+        if costs is None and info.inference_cost is None
+        else f"training {times(costs)}, inference {times(info.inference_cost)}",
         "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
-        "Training": _seconds(info.seconds, info.compile_seconds),
+        "Training": training,
         "Runs counted": f"{len(summary.runs)}, on {summary.examples:,} examples",
-        "Stopped runs": "; ".join(
-            _stop(told.get(run, Stopped(run))) for run in summary.stopped
-        ),
+        "Stopped runs": "; ".join(stopped),
     }
 
 
-def _stop(stop: Stopped) -> str:
-    """`2, term cross_entropy, step 120`."""
-    term = f", term {stop.term}" if stop.term else ""
-    return f"{stop.replica}{term}" + (
-        "" if stop.step is None else f", step {stop.step}"
-    )
-
-
-def _cost(training: float | None, inference: float | None) -> str:
-    if training is None and inference is None:
-        return ""
-    return f"training {times(training)}, inference {times(inference)}"
-
-
-def _seconds(seconds: float | None, compile_seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    extra = "" if compile_seconds is None else f" + {compile_seconds:.1f} s compiling"
-    return f"{seconds:,.1f} s{extra}"
-
-
 def _records(report: Report) -> Records:
+    """A line per method; of mere logits without what nothing is known of."""
     # `parameters` has one column, next to the costs; the others have three each.
     measured = [q.name for q in report.quantities if q.name != "parameters"]
     shown = {quantity.name for quantity in report.quantities}
     compared = [name for name in COMPARED if name in shown]
-    fields = ["method", "label", "status", "equation", "members", "training_cost"]
-    fields += ["inference_cost", "parameters", "seconds", "compile_seconds"]
-    fields += ["runs", "stopped_runs", "examples", "classes"]
+    fields = ["method", "label", "status", *_INFO, "runs", "stopped_runs"]
+    fields += ["examples", "classes"]
     for name in measured:
         fields += [name, f"{name}_std", f"{name}_stderr"]
     for name in compared:
@@ -425,14 +416,30 @@ def _records(report: Report) -> Records:
         fields += [f"paper_{name}", f"paper_{name}_std", f"paper_{name}_doubtful"]
     paper = {row.name: row.paper for row in found.rows} if found else {}
     rows = [
-        _csv_row(row, measured, compared)
+        _csv_row(report, row, measured, compared)
         | _csv_paper(paper.get(row.info.name, {}), names)
         for row in report.rows
     ]
     rows += [_csv_info(m.info) | {"status": m.reason} for m in report.missing]
-    if not report.study.trained:
-        return logits_records(report, Records(fields, rows))
-    return Records(fields, rows)
+    more = [report.more(row["method"]) for row in rows]
+    rows = [row | own for row, own in zip(rows, more, strict=True)]
+    fields += dict.fromkeys(name for own in more for name in own)
+    if report.study.trained:
+        return Records(fields, rows)
+
+    def known(field: str) -> bool:
+        values = (row.get(field) for row in rows)
+        return any(v not in (None, "") and v == v for v in values)  # NaN is not itself
+
+    fields = [f for f in (*fields, *_VERSUS_FIELDS) if f != "status" and known(f)]
+    return Records(fields, [{f: r[f] for f in fields if f in r} for r in rows])
+
+
+_INFO = ("equation", "members", "training_cost", "inference_cost", "parameters")
+_INFO += ("seconds", "compile_seconds")
+_VERSUS_FIELDS = [
+    f"{field}{end}" for _, field in VERSUS.values() for end in ("", "_low", "_high")
+]
 
 
 def table_fields(report: Report) -> list[str]:
@@ -443,19 +450,21 @@ def table_fields(report: Report) -> list[str]:
         fields += [name, f"{name}_stderr"]
     for name in (f"delta_{name}" for name in COMPARED if name in shown):
         fields += [name, f"{name}_stderr", f"{name}_p_holm"]
+    more = dict.fromkeys(k for row in report.rows for k in report.more(row.info.name))
     if report.study.trained:
-        return fields
+        return [*fields, *more]
     known = _records(report).fields
-    return [f for f in (*fields, *UPDATE_FIELDS) if f in known]
+    return [f for f in (*fields, *_VERSUS_FIELDS) if f in known]
 
 
 def _csv_info(info: RowRecord) -> dict:
-    shared = ("label", "equation", "members", "training_cost", "inference_cost")
-    shared += ("parameters", "seconds", "compile_seconds")
-    return {"method": info.name} | {name: getattr(info, name) for name in shared}
+    told = {name: getattr(info, name) for name in _INFO}
+    return {"method": info.name, "label": info.label, **told}
 
 
-def _csv_row(row: Row, measured: Sequence[str], compared: Sequence[str]) -> dict:
+def _csv_row(
+    report: Report, row: Row, measured: Sequence[str], compared: Sequence[str]
+) -> dict:
     summary = row.summary
     out = _csv_info(row.info) | {
         "status": "finished",
@@ -473,6 +482,12 @@ def _csv_row(row: Row, measured: Sequence[str], compared: Sequence[str]) -> dict
             out |= difference_fields(name, difference)
             out[f"{name}_p"] = difference.p
             out[f"{name}_p_holm"] = getattr(versus, f"{field}_p")
+    if (step := report.steps.get(row.label)) is not None:
+        out["verdict"] = logits_verdict(report, row)
+        for name, (_, field) in VERSUS.items():
+            found = step[name]
+            out |= {field: found.value, f"{field}_low": found.low}
+            out |= {f"{field}_high": found.high}
     return out
 
 

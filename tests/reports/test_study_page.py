@@ -88,7 +88,7 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path, undrawn):
         versions={EVIL: EVIL},
         devices=[EVIL],
         data={"name": EVIL, "title": EVIL, "fingerprint": EVIL},
-        config={"notes": [EVIL], "changes": [EVIL], "data": {"name": EVIL}},
+        config={"notes": [EVIL], "data": {"name": EVIL}},
         published=EVIL,
     )
     report = reports.collect(folder)

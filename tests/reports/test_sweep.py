@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from churn_compare.documents import csv_text, markdown
 from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
 from churn_jax.configuration.record import (
@@ -22,8 +21,7 @@ from churn_jax.configuration.record import (
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import Codistillation
 from churn_jax.reports import ReportError
-from churn_jax.reports.sweep import CRITERIA, choose
-from churn_jax.reports.sweep_report import sweep_document, sweep_figures
+from churn_jax.reports.sweep import CRITERIA, choose, sweep_figures
 from churn_jax.studies import preset
 
 LABELS = np.arange(40) % 4
@@ -89,12 +87,20 @@ def chosen(folder):
     return reports.collect_sweep(folder).choice("skl.beta")
 
 
+def rows_of(result):
+    return {row.info.name: row for row in result.rows}
+
+
 def test_the_choice_reads_the_validation_split_alone(folder):
     result = reports.collect_sweep(folder)
-    points = {p.value: p for p in result.axes[0].points}
-    assert points[1.0].validation.churn.mean == pytest.approx(2 / 40)
-    assert points[1.0].test.churn.mean == pytest.approx(18 / 40)  # the worst there
+    name = "skl.beta=1"
+    assert result.validation[name].churn.mean == pytest.approx(2 / 40)
+    test = rows_of(result)[name].summary.churn.mean
+    assert test == pytest.approx(18 / 40)  # the worst there
     assert result.choice("skl.beta").value == 1.0
+    assert result.best == "" and "Best:" not in reports.markdown_table(result)
+    with pytest.raises(ValueError, match=r"no axis 'x'; it has: skl\.beta"):
+        result.choice("x")
 
 
 def test_neither_the_baseline_nor_what_trains_as_it_is_a_candidate(folder):
@@ -112,8 +118,8 @@ def test_what_stopped_or_learned_nothing_is_no_candidate(folder):
     write_point(folder, "skl.beta=1", 1, stopped=(2,))
     choice = chosen(folder)
     assert choice.value == 10.0 and "skl.beta=1" in choice.reason
-    said = markdown(sweep_document(reports.collect_sweep(folder)))
-    assert "runs stopped because something was not finite" in said
+    said = reports.markdown_table(reports.collect_sweep(folder))
+    assert "run 2 stopped; its numbers are over the other 3 of 4 runs" in said
     # One class for everything: no churn at a quarter of the examples.
     write_point(folder, "skl.beta=10", ALIKE)
     write_point(folder, "skl.beta=1", 1)
@@ -135,8 +141,10 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
     # All runs wrong in the same way: no churn, and less accurate than the baseline.
     write_point(folder, "skl.beta=10", logits_with([slice(0, 9)] * SEEDS))
     result = reports.collect_sweep(folder)
-    points = [(p.name, p.value, p.validation) for p in result.axes[0].points[1:]]
-    base = result.baseline.validation
+    points = [
+        (p.name, p.value, result.validation[p.name]) for p in result.record.points[1:]
+    ]
+    base = result.validation["skl.beta=0"]
     found = {name: choose("a", points, base, name).value for name in CRITERIA}
     assert found == {
         "churn": 10.0,
@@ -156,16 +164,13 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
 
     change(folder, columns)
     result = reports.collect_sweep(folder)
-    document = sweep_document(result)
-    text = markdown(document)
-    assert "| beta |  | Accuracy % | Δ₁ | NLL |" in text
+    text = reports.markdown_table(result)
+    assert "| beta |  | NLL | Accuracy % | Δ₁ |" in text
     assert "1 has the lowest validation Δ₁" in text
-    rows = list(csv.DictReader(io.StringIO(csv_text(document.data))))
-    point = next(p for p in result.points if p.name == "skl.beta=1")
-    assert float(rows[4]["prediction_difference"]) == (
-        point.validation.prediction_difference.mean
-    )
-    assert "surrogate_churn" not in rows[0]
+    rows = list(csv.DictReader(io.StringIO(reports.csv_table(result))))
+    found = result.validation["skl.beta=1"].prediction_difference.mean
+    assert float(rows[2]["validation_prediction_difference"]) == found
+    assert "validation_surrogate_churn" not in rows[0]
     # Paired by seed, like churn: what is close is told.
     choice = result.choice("skl.beta")
     assert choice.point == "skl.beta=1" and choice.within == ()
@@ -176,36 +181,35 @@ def test_nothing_to_choose_is_said(folder):
         (folder / "points" / f"skl.beta={name}" / "validation.npz").unlink()
     result = reports.collect_sweep(folder)
     assert result.choice("skl.beta").point is None
-    said = markdown(sweep_document(result))
-    assert "nothing is chosen" in said and "has no predictions yet" in said
+    said = reports.markdown_table(result)
+    assert "nothing is chosen" in said
+    assert "Without numbers on the validation split: skl.beta=0.1, skl" in said
     reason = result.choice("skl.beta").reason
     assert "no numbers" in reason and "stopped" not in reason
 
 
 def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
     result = reports.write_sweep(folder)
-    pictures = ["curves-skl.beta", "trade-off-test", "trade-off-validation"]
+    pictures = ["curves-skl.beta", "trade-off-validation"]
     names = {"report.html", "table.csv", "table.md", *(f"{p}.png" for p in pictures)}
     assert set(result.files) == names
     page = result.files["report.html"].read_text()
     assert "&lt;Sweep&gt; &amp; more" in page
-    assert "<b>" not in page
-    assert page.count("<svg") == 3
-    assert "<script" not in page and "<img" not in page
+    assert "S <b>" not in page and "<script" not in page
     assert "the test numbers are shown and never used" in page
-    assert "Out of the frame" not in page
-    png = result.files["curves-skl.beta.png"].read_bytes()
-    assert png.startswith(b"\x89PNG")
+    assert "Left out, since" not in page
+    assert result.files["curves-skl.beta.png"].read_bytes().startswith(b"\x89PNG")
 
     lines = list(csv.DictReader(io.StringIO(result.files["table.csv"].read_text())))
-    assert len(lines) == 8
-    chosen = [x for x in lines if x["chosen"] == "1"]
-    assert [x["split"] for x in chosen] == ["validation", "test"]
-    assert float(chosen[0]["churn"]) == pytest.approx(0.05)
-    assert float(chosen[0]["delta_churn"]) == pytest.approx(-0.15)
-    stored = load_predictions(folder / "points" / chosen[0]["point"] / "test.npz")
+    assert [line["value"] for line in lines] == ["0.0", "0.1", "1.0", "10.0"]
+    assert lines[0]["label"] == "S <b>: beta = 0 (baseline)"
+    (chosen,) = [line for line in lines if line["chosen"] == "1"]
+    assert float(chosen["validation_churn"]) == pytest.approx(0.05)
+    base = rows_of(result)["skl.beta=0"].summary.churn.mean
+    assert float(chosen["delta_churn"]) == pytest.approx(18 / 40 - base)
+    stored = load_predictions(folder / "points" / chosen["method"] / "test.npz")
     accuracy = np.mean(stored.logits.argmax(-1) == stored.labels)
-    assert float(chosen[1]["accuracy"]) == pytest.approx(accuracy)
+    assert float(chosen["accuracy"]) == pytest.approx(accuracy)
 
 
 @pytest.mark.slow
@@ -213,19 +217,17 @@ def test_table_and_figures_in_python_are_those_of_the_files(folder, monkeypatch)
     monkeypatch.setitem(sys.modules, "pandas", None)
     result = reports.collect_sweep(folder)
     table = reports.table(result)
-    assert [(row["point"], row["split"]) for row in table[2:4]] == [
-        ("skl.beta=0.1", "validation"),
-        ("skl.beta=0.1", "test"),
-    ]
-    assert table[0]["churn"] == result.baseline.validation.churn.mean
-    names = ["curves-skl.beta", "trade-off-validation", "trade-off-test"]
-    assert list(reports.figures(folder)) == names
+    assert [row["method"] for row in table[:2]] == ["skl.beta=0", "skl.beta=0.1"]
+    assert table[0]["validation_churn"] == result.validation["skl.beta=0"].churn.mean
+    assert table[2]["chosen"] == 1
+    names = list(reports.figures(folder))
+    assert {"curves-skl.beta", "trade-off-validation"} < {*names}
 
 
-def test_figures_are_not_scaled_to_a_point_that_broke_down(folder, undrawn):
+def test_a_point_that_broke_down_is_in_no_figure(folder, undrawn):
     write_point(folder, "skl.beta=10", ALIKE, 1)
     for figure in sweep_figures(reports.collect_sweep(folder)):
-        assert figure.caption.endswith("(the table has them): skl.beta=10.")
+        assert figure.caption.endswith("runs broke down there: skl.beta=10.")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "a"}'])

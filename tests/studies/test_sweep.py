@@ -161,7 +161,7 @@ class TestSweep:
     def test_everything_is_recorded(self, swept):
         out, result = swept
         record = json.loads((out / "sweep.json").read_text())
-        assert record["baseline"] == "skl.beta=0" == result.baseline.name
+        assert record["baseline"] == "skl.beta=0" == result.record.baseline
         assert [p["points"] for p in record["programs"]] == [
             ["skl.beta=0", "skl.beta=0.4"]
         ]
@@ -266,12 +266,12 @@ class TestSweep:
         result = run_selection(
             SMALL, "both", tmp_path, betas=(0.2, 2.0), alphas=(0.1, 0.3), seeds=3
         )
-        first, second = result.axes
-        assert first.name == "skl.beta"  # the same method without alpha
-        beta = first.choice.value
-        assert second.name == f"both.alpha,beta={beta:g}"
-        assert second.choice.value in (0.1, 0.3)
-        assert result.baseline.name == "skl.beta=0"
+        first, second = result.choices.values()
+        assert first.axis == "skl.beta"  # the same method without alpha
+        beta = first.value
+        assert second.axis == f"both.alpha,beta={beta:g}"
+        assert second.value in (0.1, 0.3)
+        assert result.record.baseline == "skl.beta=0"
         record = json.loads((tmp_path / "sweep.json").read_text())
-        last = next(p for p in record["points"] if p["axis"] == second.name)
+        last = next(p for p in record["points"] if p["axis"] == second.axis)
         assert last["spec"]["method"]["beta"] == beta
