@@ -21,27 +21,23 @@ def class_flow(pair: Pair, scanned: Scanned) -> Flow:
     for _, old, new in scanned.pairs():
         rows = np.flatnonzero(old != new)
         before, now = old[rows].astype(np.int64), new[rows]
-        ways, way = np.unique(before * pair.classes + now, return_inverse=True)
-        counts = np.zeros((len(ways), 3))  # all, negative, positive
-        counts[:, 0] = np.bincount(way, minlength=len(ways))
+        counts = np.ones((3, len(rows)))  # all, negative, positive
         if labels is not None:
-            label = labels[rows]
-            counts[:, 1] = np.bincount(way, label == before, len(ways))
-            counts[:, 2] = np.bincount(way, label == now, len(ways))
-        parts.append((ways, counts))
-        if sum(len(part[0]) for part in parts) > _HELD:
+            counts[1:] = labels[rows] == before, labels[rows] == now
+        parts.append((before * pair.classes + now, counts))
+        if sum(len(ways) for ways, _ in parts) > _HELD:
             parts = [_merged(parts)]
     ways, table = _merged(parts)
     table = table / np.prod(scanned.shape)
-    order = np.argsort(-table[:, 0], kind="stable")[:LARGEST]
-    ways, table = ways[order], table[order]
+    order = np.argsort(-table[0], kind="stable")[:LARGEST]
+    ways, (every, negative, positive) = ways[order], table[:, order].tolist()
     unknown = (float("nan"),) * len(ways)
     return Flow(
         old=tuple(pair.class_name(way) for way in (ways // pair.classes).tolist()),
         new=tuple(pair.class_name(way) for way in (ways % pair.classes).tolist()),
-        examples=tuple(table[:, 0].tolist()),
-        negative=unknown if labels is None else tuple(table[:, 1].tolist()),
-        positive=unknown if labels is None else tuple(table[:, 2].tolist()),
+        examples=tuple(every),
+        negative=unknown if labels is None else tuple(negative),
+        positive=unknown if labels is None else tuple(positive),
     )
 
 
@@ -49,14 +45,10 @@ def _merged(
     parts: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Flows in ascending order, with the counts of equal flows added."""
-    if len(parts) == 1:
-        return parts[0]
-    ways, way = np.unique(
-        np.concatenate([part[0] for part in parts]), return_inverse=True
-    )
-    counts = np.concatenate([part[1] for part in parts])
-    columns = [np.bincount(way, column, len(ways)) for column in counts.T]
-    return ways, np.stack(columns, axis=1)
+    every = np.concatenate([ways for ways, _ in parts])
+    counts = np.concatenate([counts for _, counts in parts], axis=1)
+    ways, way = np.unique(every, return_inverse=True)
+    return ways, np.stack([np.bincount(way, of, len(ways)) for of in counts])
 
 
 def largest_regressions(

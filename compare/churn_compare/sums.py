@@ -118,14 +118,12 @@ def relative(
     negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
 ) -> Statistic:
     """`(negative / N) / ((right / N) (wrong / N))`; NaN where nothing is below."""
-    examples = float(size.sum())
-    old, new = right.sum(axis=0), wrong.sum(axis=0)
-    some = (old > 0) & (new > 0)
-    old, new = np.where(some, old, 1.0), np.where(some, new, 1.0)
-    value = np.where(some, negative.sum(axis=0) * examples / (old * new), np.nan)
-    of_flips = negative * examples / (old * new)
-    of_rest = np.where(some, value, 0.0) * (size / examples - right / old - wrong / new)
-    influence = np.where(some, of_flips + of_rest, 0.0)
+    flips, old, new = (ratio(of, size, np.nan) for of in (negative, right, wrong))
+    some = (old.matrix > 0) & (new.matrix > 0)
+    a, b = (np.where(some, of.matrix, 1.0) for of in (old, new))
+    value = np.where(some, flips.matrix / (a * b), np.nan)
+    of_rest = np.where(some, value, 0.0) * (old.influence / a + new.influence / b)
+    influence = np.where(some, flips.influence / (a * b) - of_rest, 0.0)
     return Statistic(value, influence, float(wrong.sum(axis=0).mean()))
 
 

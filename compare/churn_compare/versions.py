@@ -27,7 +27,7 @@ from churn_compare.reading.labels import (
     without_clusters,
 )
 from churn_compare.reading.sides import read_side
-from churn_compare.result import Interval, Waiver
+from churn_compare.result import Waiver
 from churn_compare.scanning.scan import scan
 from churn_compare.store import StoredLogits
 from churn_compare.version_files import VersionFiles, find_versions
@@ -55,13 +55,8 @@ def compare_versions(
     label_column: str | None = None,
     prediction_column: str | None = None,
     gates: Gating = (),
-    equivalent: float | str | None = None,
     waivers: Sequence[Waiver] = (),
-    pool: str | None = None,
-    regressions: int = 20,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    **options: Any,
 ) -> VersionsResult:
     """How predictions change over all versions in a folder.
 
@@ -77,7 +72,9 @@ def compare_versions(
         class_map: "identity" where equal numbers are equal classes though the counts
             differ between versions.
         order: names of the versions, the oldest first; others are left out.
-        gates: conditions on every step, as are `equivalent`, `waivers` and `pool`.
+        gates: conditions on every step.
+        waivers: negative flips that gates on their rate do not count in any step.
+        **options: `equivalent`, `pool`, `regressions`, `level`, `resamples`, `seed`.
 
     Returns:
         The `VersionsResult`; `result.passed` says whether all gates hold in all steps.
@@ -116,8 +113,8 @@ def compare_versions(
     slices = None if slices is None else read_slices(slices, id_column)
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
-    sampling: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
-    sampling |= {"equivalent": equivalent, "pool": pool, "confirm": confirm}
+    options |= {"confirm": confirm}
+    judged = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
     with tempfile.TemporaryDirectory() as spare:
         read = functools.partial(
             read_side,
@@ -160,31 +157,24 @@ def compare_versions(
         predicted: list[np.ndarray] = []
         for pair, number in zip(pairs, numbers, strict=True):
             scanned = scan(pair)
-            steps.append(
-                compare_pair(
-                    pair,
-                    gates=wanted,
-                    waivers=(*waivers, *waivers_of(gates)),
-                    regressions=regressions,
-                    scanned=scanned,
-                    **sampling,
-                )
-            )
+            steps.append(compare_pair(pair, scanned=scanned, **judged, **options))
             if not predicted:
                 predicted.append(number[scanned.old.predicted])
             predicted.append(number[scanned.new.predicted])
         whole = steps[0]
         if len(steps) > 1:
             ends = _on_examples(joined(sides[0], sides[-1]), examples)
-            whole = compare_pair(ends, regressions=regressions, **sampling)
-    truth = pairs[0].labels
+            whole = compare_pair(ends, **options)
+    truth, accuracy = pairs[0].labels, ()
+    if truth is not None:  # of each version in the step in which it is new
+        accuracy = steps[0]["accuracy_old"], *(of["accuracy_new"] for of in steps)
     found = version_matrices(predicted, None if truth is None else numbers[0][truth])
     notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
     return VersionsResult(
         versions=(steps[0].old, *(step.new for step in steps)),
         examples=len(examples),
-        level=level,
-        accuracy=_accuracies(steps),
+        level=whole.level,
+        accuracy=accuracy,
         churn=found.churn,
         negative_flip_rate=found.negative_flip_rate,
         relative_negative_flip_rate=found.relative_negative_flip_rate,
@@ -264,10 +254,3 @@ def _class_numbers(pairs: Sequence[Pair]) -> list[np.ndarray]:
         np.array([numbers[pair.class_name(c)] for c in range(pair.classes)], np.int32)
         for pair in pairs
     ]
-
-
-def _accuracies(steps: Sequence[CompareResult]) -> tuple[Interval, ...]:
-    """Accuracy of each version, with the interval of the step in which it is new."""
-    if not steps[0].labelled:
-        return ()
-    return (steps[0]["accuracy_old"], *(step["accuracy_new"] for step in steps))
