@@ -141,7 +141,7 @@ def apply(
     if rule.kind == "blend":
         return _log_softmax(rule.weight * old + (1 - rule.weight) * new)
     if rule.kind == "surer":
-        keep = new.max(axis=-1) < np.log(np.exp(old.max(axis=-1)) + rule.margin)
+        keep = np.exp(new.max(axis=-1)) - np.exp(old.max(axis=-1)) < rule.margin
     elif rule.kind == "keep":
         keep = _kept(rule, new.argmax(axis=-1), groups)
     else:
