@@ -200,6 +200,7 @@ class SuiteArguments:
     level: Level = 0.95  # level of the intervals, by default 0.95
     on_missing: Missing = "error"  # comparison of the examples that both have
     confirm: Names = _Several()  # names of doubts, as refusals give them
+    full: Flag = False  # every table in the terminal
     html: File = None  # page with a section for each benchmark
     json: File = None  # all numbers
     junit: File = None  # gates as test cases, for a CI
@@ -292,8 +293,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints, writes the files asked for; returns the exit code."""
-    if argv and (command := _COMMANDS.get(argv[0])):
-        return command(argv[1:], f"{program} {argv[0]}")
+    if argv and argv[0] in _COMMANDS:
+        command, kind, description, needed = _COMMANDS[argv[0]]
+        program = f"{program} {argv[0]}"
+        arguments = read_options(kind, argv[1:], prog=program, description=description)
+        given = dict(vars(arguments))
+        if not all(given[name.strip("-").lower()] for name in needed):
+            raise ValueError(f"{program} needs {', '.join(needed)}")
+        return command(given, f"{program} {shlex.join(argv[1:])}", program)
     _check_moved(argv)
     arguments = read_options(Arguments, argv, prog=program, description=DESCRIPTION)
     given = dict(vars(arguments))
@@ -305,54 +312,52 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         given["old"], given["new"] = (_DEMO / name for name in _DEMO_FILES)
         given["html"] = given["html"] or Path(_DEMO_PAGE)
     _check_outputs(given)
-    from churn_compare import documents
-
     # A notebook would get a spinner that stays, or a warning that widgets are missing.
     spinner = Console(
         stderr=True, force_jupyter=False, quiet=not sys.stderr.isatty()
     ).status("Reading and comparing")
     with spinner:
         result = _compared(given, program)
-    documents.print_document(result.terminal(full=given["full"]))
-    if not given["full"]:
+    return _shown_and_saved(result, given, f"{program} {shlex.join(argv)}", program)
+
+
+def _shown_and_saved(
+    result: Any, given: Mapping[str, Any], command: str, program: str
+) -> int:
+    """Prints a result, writes what is asked for; returns the exit code."""
+    from churn_compare import array_files, documents
+
+    full = given.get("full", True)
+    documents.print_document(result.terminal(full=full))
+    if not full:
         print(f"\n{_left_out(result.document(), given['html'])}")
-    written = _saved(result, given, f"{program} {shlex.join(argv)}")
-    if given["github"]:
-        with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
-            summary.write(result.markdown())
-    if written:
-        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
-    if given["demo"]:
-        print(f"\n{_DEMO_NEXT.format(program=program)}")
-    counts = given["inconclusive"] if result.state == "inconclusive" else result.state
-    return {"pass": 0, "fail": 1, "exit": 4}[counts]
-
-
-def _saved(result: Any, given: Mapping[str, Any], command: str) -> list[Path]:
-    """Writes the page and the numbers that are asked for."""
     written = []
     if given["html"]:
         written.append(result.save_html(given["html"], command=command))
     if given["json"]:
         written.append(result.save_json(given["json"]))
-    from churn_compare import array_files
-
-    for name in ("markdown", "junit"):
+    for name in ("markdown", "junit", "out"):
         if given.get(name):
-            text = getattr(result, name)()
+            text = result.rule.to_json() if name == "out" else getattr(result, name)()
             written.append(array_files.write_file(given[name], text))
-    return written
+    if given.get("github"):
+        with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
+            summary.write(result.markdown())
+    if written:
+        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
+    if given.get("demo"):
+        print(f"\n{_DEMO_NEXT.format(program=program)}")
+    counts = result.state
+    if counts == "inconclusive":
+        counts = given.get("inconclusive", "exit")
+    return {"pass": 0, "fail": 1, "exit": 4}[counts]
 
 
-def _label(argv: Sequence[str], program: str) -> int:
+def _label(given: dict[str, Any], command: str, program: str) -> int:
     """Writes a queue of changed examples to label."""
-    arguments = read_options(LabelArguments, argv, prog=program, description=_LABEL)
-    given = dict(vars(arguments))
-    old, new, out = (given.pop(name) for name in ("old", "new", "out"))
-    if old is None or new is None or out is None:
-        raise ValueError(f"{program} OLD NEW --out queue.csv needs all three")
     from churn_compare.queue import label_queue
 
+    old, new, out = (given.pop(name) for name in ("old", "new", "out"))
     budget = given.pop("budget") or None
     queue = label_queue(old, new, budget=budget, **given)
     written = queue.save(out)
@@ -367,88 +372,57 @@ def _label(argv: Sequence[str], program: str) -> int:
     return 0
 
 
-def _repair(argv: Sequence[str], program: str) -> int:
+def _repair(given: dict[str, Any], command: str, program: str) -> int:
     """Chooses, judges and writes a rule that serves both versions."""
-    arguments = read_options(RepairArguments, argv, prog=program, description=_REPAIR)
-    given = dict(vars(arguments))
-    if given["old"] is None or given["new"] is None or len(given["validation"]) != 2:
-        raise ValueError(f"{program} OLD NEW --validation OLD_V NEW_V needs all four")
+    if len(given["validation"]) != 2:
+        raise ValueError(f"{program} takes --validation OLD_V NEW_V, two files")
     _check_outputs(given, ("html", "json", "out"), ("validation",))
-    from churn_compare import array_files, documents, gates, serving
+    from churn_compare import gates, serving
 
-    reading = {field.name: given[field.name] for field in dataclasses.fields(Reading)}
-    reading |= {name: given[name] for name in ("labels", "label_column")}
+    given["gates"] = _gates(given)
+    loss = gates.limit_of(given["loss"] or "0", "--loss")
+    validation = tuple(map(Path, given["validation"]))
+    names = [field.name for field in dataclasses.fields(Reading)]
+    names += ["labels", "label_column", "by", "gates", "level"]
     result = serving.repair(
-        reading.pop("old"),
-        reading.pop("new"),
-        validation=tuple(map(Path, given["validation"])),
-        by=given["by"],
-        gates=_gates(given),
-        loss=gates.limit_of(given["loss"] or "0", "--loss"),
-        level=given["level"],
-        **reading,
+        **{name: given[name] for name in names}, validation=validation, loss=loss
     )
-    documents.print_document(result.terminal(full=True))
-    written = _saved(result, given, f"{program} {shlex.join(argv)}")
-    if given["out"]:
-        written.append(array_files.write_file(given["out"], result.rule.to_json()))
-    if written:
-        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
-    return {"pass": 0, "fail": 1, "inconclusive": 4}[result.state]
+    return _shown_and_saved(result, given, command, program)
 
 
-def _size(argv: Sequence[str], program: str) -> int:
+def _size(given: dict[str, Any], command: str, program: str) -> int:
     """Tells how many examples and runs decide."""
-    arguments = read_options(SizeArguments, argv, prog=program, description=_SIZE)
-    given = dict(vars(arguments))
-    if given["old"] is None or given["new"] is None:
-        raise ValueError(f"{program} needs OLD and NEW")
     _check_outputs(given, ("html", "json"))
-    from churn_compare import documents, gates, sizing
+    from churn_compare import gates, sizing
 
-    reading = {field.name: given[field.name] for field in dataclasses.fields(Reading)}
-    reading |= {name: given[name] for name in ("labels", "label_column")}
-    change = given["change"]
-    result = sizing.size(
-        reading.pop("old"),
-        reading.pop("new"),
-        gates=_gates(given),
-        change=None if change is None else gates.limit_of(change, "--change"),
-        power=given["power"],
-        level=given["level"],
-        **reading,
-    )
-    documents.print_document(result.terminal(full=True))
-    written = _saved(result, given, f"{program} {shlex.join(argv)}")
-    if written:
-        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
-    return 0
+    given["gates"], change = _gates(given), given["change"]
+    if change is not None:
+        given["change"] = gates.limit_of(change, "--change")
+    names = [field.name for field in dataclasses.fields(Reading)]
+    names += ["labels", "label_column", "gates", "level", "change", "power"]
+    result = sizing.size(**{name: given[name] for name in names})
+    return _shown_and_saved(result, given, command, program)
 
 
-def _suite(argv: Sequence[str], program: str) -> int:
+def _suite(given: dict[str, Any], command: str, program: str) -> int:
     """Compares the benchmarks of a release."""
-    arguments = read_options(SuiteArguments, argv, prog=program, description=_SUITE)
-    given = dict(vars(arguments))
-    if given["old"] is None or given["new"] is None:
-        raise ValueError(f"{program} needs OLD_DIR and NEW_DIR")
     _check_outputs(given)
-    from churn_compare import documents, suite
+    from churn_compare import suite
 
-    names = ("level", "confirm", "on_missing")
-    result = suite.compare_suite(
-        given["old"],
-        given["new"],
-        suite=given["suite"] or suite.Suite(),
-        **{name: given[name] for name in names},
-    )
-    documents.print_document(result.terminal())
-    written = _saved(result, given, f"{program} {shlex.join(argv)}")
-    if written:
-        print(f"\nWritten: {printable(', '.join(map(str, written)))}")
-    return {"pass": 0, "fail": 1, "inconclusive": 4}[result.state]
+    names = ("old", "new", "level", "confirm", "on_missing")
+    rules = given["suite"] or suite.Suite()
+    shared = {name: given[name] for name in names}
+    result = suite.compare_suite(**shared, suite=rules)
+    return _shown_and_saved(result, given, command, program)
 
 
-_COMMANDS = {"label": _label, "repair": _repair, "size": _size, "suite": _suite}
+# Options, what the help says, the arguments that must be there.
+_COMMANDS: dict[str, tuple[Any, type, str, tuple[str, ...]]] = {
+    "label": (_label, LabelArguments, _LABEL, ("OLD", "NEW", "--out")),
+    "repair": (_repair, RepairArguments, _REPAIR, ("OLD", "NEW", "--validation")),
+    "size": (_size, SizeArguments, _SIZE, ("OLD", "NEW")),
+    "suite": (_suite, SuiteArguments, _SUITE, ("OLD", "NEW")),
+}
 
 
 def _gates(given: Mapping[str, Any]) -> Any:
