@@ -16,11 +16,9 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import formulas
 from docutils import nodes
 from public_names import (
     MODULES,
-    PLACES,
     ROOT,
     Public,
     exported,
@@ -33,10 +31,18 @@ from public_names import (
 from sphinx import addnodes
 from sphinx.util.nodes import find_pending_xref_condition
 
-from churn_jax.equations import equation_index
+from churn_jax.equations import (
+    Formula,
+    equation_index,
+    places,
+    read_formulas,
+    references,
+    tag,
+)
 
 API = ROOT / "docs" / "reference" / "api"
 EQUATIONS = "../../equations.html"
+FORMULAS = ROOT / "docs" / "reference" / "formulas.toml"
 SECTION = re.compile(
     r"(Args|Attributes|Returns|Yields|Raises|Example|Notes|References):"
 )
@@ -193,7 +199,7 @@ def described(docstring: str, public: Public, own: Iterable[str] = ()) -> list[s
     out: list[str] = []
     tail: list[str] = []
     say = functools.partial(prose, module=public.module, own=own)
-    cited = list(formulas.references(docstring))
+    cited = cited_by(docstring)
     for position, (title, lines) in enumerate(sections(docstring)):
         if title == "Attributes":
             continue  # with the fields
@@ -216,6 +222,23 @@ def described(docstring: str, public: Public, own: Iterable[str] = ()) -> list[s
     return out + tail + citations(cited)
 
 
+def cited_by(docstring: str) -> list[dict[str, str]]:
+    """`paper`, `label`, `citation` and `url` of a docstring's references."""
+    return [found for found in map(tag, references(docstring)) if found is not None]
+
+
+@functools.cache
+def formulas() -> dict[tuple[str, str], Formula]:
+    """The papers' equations, by paper and label."""
+    return read_formulas(FORMULAS)
+
+
+def drawn(reference: dict[str, str]) -> list[Formula]:
+    """The equations that a reference names."""
+    keys = ((reference["paper"], place) for place in places(reference["label"]))
+    return [formulas()[key] for key in keys if key in formulas()]
+
+
 def exception(names: str) -> str:
     """Exceptions that a function raises, ours with a link."""
     found = [(name, by_name().get(name)) for name in names.split(", ")]
@@ -225,11 +248,11 @@ def exception(names: str) -> str:
     )
 
 
-def equations(cited: list[formulas.Reference]) -> list[str]:
+def equations(cited: list[dict[str, str]]) -> list[str]:
     """The equations of the papers that a name cites, drawn."""
     out: list[str] = []
     for reference in cited:
-        for formula in formulas.of(reference):
+        for formula in drawn(reference):
             out += [
                 ".. container:: equation",
                 "",
@@ -250,15 +273,15 @@ def indexed() -> set[str]:
     return {entry.paper for entry in equation_index()}
 
 
-def citations(cited: list[formulas.Reference]) -> list[str]:
+def citations(cited: list[dict[str, str]]) -> list[str]:
     """The papers that a name cites, each once with its places."""
-    places: dict[tuple[str, str, str], list[str]] = {}
+    labels: dict[tuple[str, str, str], list[str]] = {}
     for reference in cited:
-        key = reference.paper, reference.citation, reference.url
-        places.setdefault(key, []).append(reference.label)
-    out = [".. rubric:: References", ""] if places else []
-    for (paper, citation, url), labels in places.items():
-        where = inline("; ".join(dict.fromkeys(labels)), "")
+        key = reference["paper"], reference["citation"], reference["url"]
+        labels.setdefault(key, []).append(reference["label"])
+    out = [".. rubric:: References", ""] if labels else []
+    for (paper, citation, url), several in labels.items():
+        where = inline("; ".join(dict.fromkeys(several)), "")
         key = f"`{paper} <{EQUATIONS}#{paper}>`__" if paper in indexed() else paper
         out += [f"* {key} {where}:", f"  {inline(citation, '')} {url}"]
     return [*out, ""]
@@ -524,8 +547,8 @@ def index_entries(public: Public) -> list[str]:
     """What finds the page in the site's search: its name in words, its equations."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", public.name).replace("_", " ")
     found = []
-    for reference in formulas.references(docstring_of(public)):
-        for formula in formulas.of(reference):
+    for reference in cited_by(docstring_of(public)):
+        for formula in drawn(reference):
             found += [formula.label, f"{formula.paper} {formula.label}"]
     main = f"   ! single: {words.strip().lower()}"
     return [main, *(f"   single: {entry}" for entry in dict.fromkeys(found))]
@@ -661,20 +684,8 @@ def overview(module: str) -> str:
     return "\n".join([*out, ""])
 
 
-def newest(folders: Iterable[Path]) -> float:
-    """When the last of the files that pages are made from was changed."""
-    return max(
-        p.stat().st_mtime for f in folders for p in f.rglob("*.*") if p.is_file()
-    )
-
-
 def write_pages(app) -> None:
     """Writes the pages that are new or changed, and removes those of lost names."""
-    stamp = API / ".written"
-    made_from = [place / top for top, place in PLACES.items()] + [Path(__file__).parent]
-    changed = max(newest(made_from), formulas.FORMULAS.stat().st_mtime)
-    if stamp.exists() and stamp.stat().st_mtime > changed:
-        return
     wanted = {
         API / f"{p.page}.rst": functools.partial(page, p, app.config.churn_repository)
         for p in public_names()
@@ -694,7 +705,6 @@ def write_pages(app) -> None:
     for path in API.iterdir():
         if path.is_dir() and not any(path.iterdir()):
             shutil.rmtree(path)
-    stamp.touch()
 
 
 # ---- in Sphinx ----------------------------------------------------------------------

@@ -160,22 +160,19 @@ def public_names() -> tuple[Public, ...]:
 
 
 @functools.cache
+def _by_definition() -> dict[tuple[int, str], Public]:
+    """The public names by the statement that defines them."""
+    return {(id(p.node), getattr(p.node, "name", p.name)): p for p in public_names()}
+
+
+@functools.cache
 def public_in(path: Path, name: str) -> Public | None:
     """The public name that a name means in a file."""
     try:
-        place, node = definition(path, name)
+        _, node = definition(path, name)
     except (LookupError, FileNotFoundError):
         return None
-    return next(
-        (
-            p
-            for p in public_names()
-            if p.path == place
-            and p.node is node
-            and getattr(node, "name", name) == p.name
-        ),
-        None,
-    )
+    return _by_definition().get((id(node), getattr(node, "name", name)))
 
 
 def packages() -> set[str]:
