@@ -712,7 +712,7 @@ def cells_size() -> Iterator[Cell]:
     for shift, pilot in itertools.product((0.0, 0.1), (1, 20)):
         model, rng = Runs(shift=shift), np.random.default_rng(0)
         scanned, labels = model.scanned(rng, 20_000, (pilot, pilot)), every.group
-        values, truth = sizing.values_of_classes(scanned, labels), model.truth()
+        values, truth = sizing.values_of(class_numbers(scanned, labels)), model.truth()
         for name, of_share in (("negative_flip_rate", True), ("accuracy_gain", False)):
             parts = sizing.components(values[name](), pilot, pilot, every, True)
             limit = 1.3 * truth[name] if of_share else 0.0

@@ -47,7 +47,7 @@ class Numbers:
         self.rows = [*of.old, *of.new]
         A, R = len(of.old), len(self.rows)
         self.runs = A, R - A
-        self._shape = (A, 1) if paired else (A, R - A)
+        self.shape = (A, 1) if paired else (A, R - A)
         differ = self.differ if of.named else functools.cache(self.differ)
         self.changed = self._over_pairs(differ)
         self.stable: dict[str, PerExample] = {}  # on which all runs of a side agree
@@ -66,8 +66,8 @@ class Numbers:
         worth = of.right if self.decided else of.worth
         self.worth = [worth(run) for run in self.rows]
         self.old, self.new = self._mean(0, A), self._mean(A, R)
-        self.worse = self._over_pairs(self._falls)
-        self.better = self._over_pairs(lambda r, s: self._falls(s, r))
+        self.worse = self._over_pairs(self.falls)
+        self.better = self._over_pairs(lambda r, s: self.falls(s, r))
         whole = shared or self.decided
         self.gain = self.better - self.worse if whole else self.new - self.old
         # Negative flips of retraining, and what both kinds of flips are beyond it.
@@ -85,7 +85,7 @@ class Numbers:
     def _differ_in_worth(self, r: int, s: int) -> np.ndarray:
         return self.worth[r] != self.worth[s]
 
-    def _falls(self, r: int, s: int) -> np.ndarray:
+    def falls(self, r: int, s: int) -> np.ndarray:
         """Where run s is worth less than run r."""
         if self.decided:
             return self.worth[r] > self.worth[s]
@@ -94,13 +94,13 @@ class Numbers:
 
     def pairs(self) -> list[tuple[tuple[int, int], int, int]]:
         """The places and the numbers of an old and a new run, of every pair."""
-        A, (rows, columns) = self.runs[0], self._shape
+        A, (rows, columns) = self.runs[0], self.shape
         both = itertools.product(range(rows), range(columns))
         return [((a, b), a, A + (a if self.paired else b)) for a, b in both]
 
     def _over_pairs(self, event: Differ) -> PerExample:
         """How often something happens from an old to a new run."""
-        pairs, shape = self.pairs(), self._shape
+        pairs, shape = self.pairs(), self.shape
         sums = np.zeros(self.of.examples, np.int32)
         sides = [side for side in (0, 1) if self.shared and shape[side] > 1]
         of_runs = [np.zeros((shape[side], len(sums)), np.int16) for side in sides]

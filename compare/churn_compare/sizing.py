@@ -12,10 +12,10 @@ from churn_compare.display import Display
 from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import PerExample, all_examples
 from churn_compare.example_ids import PredictionsError
+from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
-from churn_compare.measures import Measure
 from churn_compare.number_text import count_text, remark, share_text, size_text
-from churn_compare.pair import Scanned, run_by_run
+from churn_compare.pair import run_by_run
 from churn_compare.quantities import QUANTITIES
 from churn_compare.queue import are_outcomes
 from churn_compare.reading.join import join
@@ -232,7 +232,8 @@ def size(
     if len(wanted) > 1 or (wanted and wanted[0].grouping):
         raise GateError("a size is found for one limit, on all examples")
     gate = wanted[0] if wanted else None
-    names, values, runs, shared, notes, count = _read(old, new, reading)
+    names, numbers, notes = _read(old, new, reading)
+    values = values_of(numbers)
     known = {name: k for k, of in enumerate(_NAMES) for name in of if name in values}
     name = gate.quantity if gate else next((n for n in _NAMES[3] if n in known), "")
     if name not in known:
@@ -240,8 +241,9 @@ def size(
         raise GateError(
             f"a size {what} is not known here; there are limits on {', '.join(known)}"
         )
-    every = all_examples(count, clusters, level)
-    parts = components(values[name](), *runs, every, shared)
+    every = all_examples(numbers.of.examples, clusters, level)
+    runs = numbers.shape
+    parts = components(values[name](), *runs, every, numbers.shared)
     mean = float(np.mean([x.mean() for x in values[name]()]))
     limit = gate.limit if gate else 0.0
     expected = mean if gate or change is None else change
@@ -253,7 +255,7 @@ def size(
     judge = Design(parts, expected, limit, known[name] < 3, level, power)
     return SizeResult(
         *names, name, mean, limit, gate, power, level, parts,
-        _options(judge, count, *runs), notes,
+        _options(judge, numbers.of.examples, *runs), notes,
     )  # fmt: skip
 
 
@@ -333,85 +335,47 @@ def _options(design: Design, N: int, old: int, new: int) -> tuple[Option, ...]:
 
 
 def _read(old: Any, new: Any, reading: dict[str, Any]):
-    """Names, values by quantity, runs, whether these are shared, notes, N."""
-    if reading.get("kind") is None and not reading.get("prediction_column"):
-        if reading.get("score_columns") or are_outcomes(old):
-            return _read_outcomes(old, new, reading)
+    """Names of both sides, what every example adds, notes."""
+    names = side_names(old, new)
+    classes = reading.get("kind") or reading.get("prediction_column")
+    if not classes and (reading.get("score_columns") or are_outcomes(old)):
+        own = ("score_columns", "lower_is_better", "grades", "id_column")
+        columns = {k: reading.pop(k) for k in own if reading.get(k)}
+        columns["target_column"] = reading.pop("label_column", None)
+        sides = [read_outcomes(of, n, **columns) for of, n in zip((old, new), names)]
+        known = {k: v for k, v in reading.items() if v}
+        joined = join_outcomes(*sides, **known)
+        measure, (first, second) = joined.measures[0], sides
+        return (first.name, second.name), Numbers(measure), joined.notes
     side = {k: reading.pop(k, None) for k in ("kind", "prediction_column")}
     columns = {k: reading.pop(k, None) for k in ("id_column", "label_column")}
-    given = zip((old, new), side_names(old, new), strict=True)
-    pair = join(
-        *(read_side(of, name, **side, **columns) for of, name in given),
-        **columns,
-        **reading,
-    )
+    given = zip((old, new), names, strict=True)
+    sides = (read_side(of, name, **side, **columns) for of, name in given)
+    pair = join(*sides, **columns, **reading)
     if pair.partial:
         raise PredictionsError("a size needs labels of all examples, or of none")
     scanned = scan(dataclasses.replace(pair, slices={}))
     scanned = run_by_run(scanned) if pair.old.runs == pair.new.runs else scanned
-    names = pair.old.name, pair.new.name
     notes = (*pair.old.notes, *pair.new.notes, *pair.notes)
-    of = values_of_classes(scanned, pair.labels)
-    return names, of, scanned.shape, True, notes, pair.examples
+    names = pair.old.name, pair.new.name
+    return names, class_numbers(scanned, pair.labels), notes
 
 
-def values_of_classes(scanned: Scanned, labels: np.ndarray | None) -> dict[str, Any]:
+def values_of(numbers: Numbers) -> dict[str, Callable[[], Values]]:
     """By quantity, what every pair of runs has on each example."""
 
-    def of(value: Callable[..., np.ndarray]) -> Callable[[], Values]:
-        return lambda: (
-            value(old, new).astype(float) for _, old, new in scanned.pairs()
-        )
+    def of(value: Callable[[int, int], np.ndarray]) -> Callable[[], Values]:
+        return lambda: (value(r, s).astype(float) for _, r, s in numbers.pairs())
 
-    found = {"churn": of(lambda old, new: old != new)}
-    if labels is not None:
-        found |= {
-            "negative_flip_rate": of(
-                lambda old, new: (old == labels) & (new != labels)
-            ),
-            "positive_flip_rate": of(
-                lambda old, new: (old != labels) & (new == labels)
-            ),
-            "accuracy_gain": of(
-                lambda old, new: (new == labels).astype(int) - (old == labels)
-            ),
-        }
-    return found
-
-
-def _read_outcomes(old: Any, new: Any, reading: dict[str, Any]):
-    own = ("score_columns", "lower_is_better", "grades", "id_column", "target_column")
-    columns = {k: reading.pop(k) for k in own if reading.get(k)}
-    sides = [
-        read_outcomes(given, name, **columns)
-        for given, name in zip((old, new), side_names(old, new), strict=True)
-    ]
-    known = {k: v for k, v in reading.items() if k not in ("kind", "prediction_column")}
-    joined = join_outcomes(*sides, **known)
-    measure = joined.measures[0]
-    names = sides[0].name, sides[1].name
-    runs = len(measure.old), len(measure.new)
-    values = _of_outcomes(measure)
-    return names, values, runs, False, joined.notes, measure.examples
-
-
-def _of_outcomes(measure: Measure) -> dict[str, Any]:
-    def of(value: Callable[..., np.ndarray]) -> Callable[[], Values]:
-        pairs = list(itertools.product(measure.old, measure.new))
-        return lambda: (np.asarray(value(a, b), float) for a, b in pairs)
-
-    def worth(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return measure.worth(b) - measure.worth(a)
-
-    place = 0 if measure.decided else 1
-    changed = of(lambda a, b: measure.beyond(measure.distance(a, b), a, b))
-    found = {_NAMES[0][place]: changed}
-    if measure.judged:
-        found[_NAMES[1][place]] = of(lambda a, b: measure.beyond(-worth(a, b), a, b))
-        found[_NAMES[2][place]] = of(lambda a, b: measure.beyond(worth(a, b), a, b))
-        value = "error_change" if measure.kind == "value" else "score_change"
-        name = "accuracy_gain" if measure.decided else value
-        found[name] = of(lambda a, b: measure.sign * worth(a, b))
+    decided = numbers.decided
+    found = {_NAMES[0][not (decided or numbers.shared)]: of(numbers.differ)}
+    if numbers.judged:
+        worth = [of_run.astype(float) for of_run in numbers.worth]
+        found[_NAMES[1][not decided]] = of(numbers.falls)
+        found[_NAMES[2][not decided]] = of(lambda r, s: numbers.falls(s, r))
+        score = "error_change" if numbers.of.kind == "value" else "score_change"
+        name = "accuracy_gain" if decided else score
+        found[name] = of(lambda r, s: numbers.sign * (worth[s] - worth[r]))
     return found
 
 
