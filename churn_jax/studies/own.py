@@ -169,7 +169,7 @@ def study(
         title=title or recipe.title,
     )
     config.spec(config.baseline)  # refuses a label that is none
-    config = described(recipe, config, facts, command=False)
+    config = described(recipe, config, facts)
     folder = Path("runs") / config.name if out is None else Path(out)
     given = tuple(as_loggers(loggers))
     if fresh:

@@ -6,7 +6,6 @@ chooses rates and coefficients on the validation split.
 
 import dataclasses
 import re
-import shlex
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -42,8 +41,6 @@ _MOST_SHIFT = 4
 _SHIFTED_FROM = 20
 _BATCHES = ((4000, 128), (1000, 64), (1, 32))  # from so many examples on
 _RUNS = 5
-# Stands for a length that was not given; whatever a mesh has divides it.
-ANY = 64 * 720_720
 # Between what the presets chose on the validation splits of the digits and of MNIST.
 _ALPHA, _TEMPERATURE = 0.9, 2.0
 _BETA = {"ce": 1.0, "skl": 1.0}
@@ -163,18 +160,14 @@ def data_facts(data: DataConfig) -> DataFacts:
     return DataFacts.of(load_inputs(data, data.train_size).dataset)
 
 
-def unknown(length: int = 0) -> StudyConfig:
-    """What options default to before the data are known; `length` stands for epochs."""
-    train = TrainConfig(replicas=_RUNS)
-    if length:
-        train = dataclasses.replace(train, epochs=length, batch_size=length)
+def unknown() -> StudyConfig:
+    """The study before its data are known."""
     return StudyConfig(
         name="own",
-        title="Your own data with a recipe for their kind and size (defaults of the "
-        "training and the network depend on them: add --data to see yours)",
+        title="Your own data with a recipe for their kind and size",
         data=DataConfig(name="", validation=None),
         model=ModelConfig(name=""),
-        train=train,
+        train=TrainConfig(replicas=_RUNS),
         methods=_methods(1),
     )
 
@@ -247,154 +240,55 @@ def own_study(
     return described(study, study, facts)
 
 
-def described(
-    chosen: StudyConfig, study: StudyConfig, facts: DataFacts, *, command: bool = True
-) -> StudyConfig:
-    """The study with notes on what it trains and why.
+def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> StudyConfig:
+    """The study with notes: its data, and a table of setting, value and why.
 
-    `study` is the recipe `chosen` with what was given otherwise, which has no reason;
-    with `command` the notes name the options of the command line.
+    `study` is the recipe `chosen` with what was given otherwise, which has no reason.
     """
-    given = "as given"
-
-    def line(what: str, text: str, reason: str, options: str, *paths: str) -> str:
-        same = all(
-            attrgetter(path)(study) == attrgetter(path)(chosen) for path in paths
-        )
-        why = reason if same else given
-        return (
-            f"{what}: {text} ({why}; {options})."
-            if command
-            else (f"{what}: {text} ({why}).")
-        )
-
-    train, rule, name = study.train, study.train.optimizer, study.model.name
-    steps = facts.train // train.batch_size
-    rows = ", ".join(spec.name for spec in study.methods)
-    usual, why = _network(facts)
-    warmup = (
-        f"{rule.warmup_epochs:g} {'epoch' if rule.warmup_epochs == 1 else 'epochs'}"
-    )
-    notes = [
-        line(
-            "Data",
-            _examples(facts),
-            "validation is the set's own split or a tenth held out, always the same"
-            if study.data.validation is None
-            else "validation as given",
-            "--train-size, --validation",
+    model, train = study.model, study.train
+    family = _family(model)
+    steps = max(facts.train // train.batch_size, 1)
+    length = f"for about {family.updates:,} updates, here {train.epochs * steps:,}"
+    usual = {  # what is chosen where nothing is given, and why
+        "model.name": _network(facts),
+        "train.optimizer.name": (chosen.train.optimizer.name, family.reason),
+        "train.optimizer.learning_rate": (
+            chosen.train.optimizer.learning_rate,
+            f"warm-up, then {train.optimizer.schedule} to zero so that weights settle",
         ),
-        line("Network", network_name(name), why if name == usual else given, "--model"),
-        line(
-            "Optimiser",
-            _optimizer(rule),
-            _family(study.model).reason,
-            "--optimizer, .weight-decay",
-            *(f"train.optimizer.{f}" for f in ("name", "momentum", "weight_decay")),
-        ),
-        line(
-            "Learning rate",
-            f"{_number(rule.learning_rate)}, warm-up over {warmup}, then "
-            f"{rule.schedule}",
-            "to zero, so that the weights settle",
-            "--learning-rate, .warmup-epochs, .schedule",
-            *(f"train.optimizer.{f}" for f in _RATE),
-        ),
-        line(
-            "Length",
-            f"{train.epochs} epochs of {steps:,} updates with {train.batch_size} "
-            "examples each",
-            _length_reason(study, facts),
-            "--epochs, --batch-size",
-        ),
-        line(
-            "Augmentation",
-            _moves(study, facts),
-            _augmentation(facts, study.model, train.epochs)[1],
-            "--train.augmentation.shift, .flip, .pad-crop",
-            "train.augmentation",
-            "train.seeds.augment",
-        ),
-    ]
-    if facts.kind == "images":
-        notes.append(
-            "Pixels: standardised by mean and deviation of the training images, per "
-            "channel; a loop of one's own needs data.normalize to be the same."
-        )
-    if not rule.learning_rate:  # a transformation with rates of its own
-        notes = [note for note in notes if not note.startswith("Learning rate")]
-    defaults = [
-        f"Methods, {train.replicas} runs each: {rows} (an ensemble churns least, at "
-        "twice the cost of prediction; the others cost one network; entropy "
-        "regularisers, which did not lower churn on the digits and MNIST, are left "
-        "out; --only, --replicas).",
-        f"Their coefficients are a start: {_sweep_words(study)} chooses one on the "
-        "validation split (--set).",
-    ]
-    notes += defaults if command else []
-    return dataclasses.replace(study, notes=tuple(notes))
-
-
-def _sweep_words(study: StudyConfig) -> str:
-    """How a coefficient is chosen: by a command, unless it could not find an object."""
-    data, model = study.data.name, study.model.name
-    if "@" in data + model:
-        return "churn_jax.studies.run_sweep"
-    words = f"--data {shlex.quote(data)} --model {model}"
-    return f"`churn-jax sweep own codistill_skl.beta {words}`"
-
-
-_OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adagrad": "AdaGrad"}
-_RATE = ("learning_rate", "warmup_epochs", "schedule")
-
-
-def _optimizer(rule: OptimizerConfig) -> str:
-    """What updates the weights, in words."""
-    own = "an optax transformation" if "@" in rule.name else short_name(rule.name)
-    parts = [_OPTIMIZERS.get(rule.name, own)]
-    if rule.name == "sgd":
-        parts.append(f"momentum {rule.momentum:g}")
-    if rule.name in _OPTIMIZERS:  # one's own may read no weight decay
-        kind = "decoupled " if rule.decay == "decoupled" else ""
-        parts.append(f"{kind}weight decay {_number(rule.weight_decay)}")
-    return ", ".join(parts)
-
-
-def _examples(facts: DataFacts) -> str:
-    """How many examples of what."""
+        "train.epochs": (_epochs(family, steps), length),
+        "train.batch_size": (_batch_size(facts), "small sets take small batches"),
+        "train.augmentation": _augmentation(facts, model, train.epochs),
+    }
+    if train.seeds.augment == "off":
+        del usual["train.augmentation"]
+    if not train.optimizer.learning_rate:  # a transformation has rates of its own
+        del usual["train.optimizer.learning_rate"]
     shape = " x ".join(map(str, facts.shape))
-    what = {
+    kinds = {
         "images": f"images of {shape}",
         "table": f"rows of {shape} numbers",
         "tokens": f"texts of at most {shape} tokens",
-    }[facts.kind]
-    return (
+    }
+    notes = [
         f"{facts.train:,} training, {facts.validation:,} validation and "
-        f"{facts.test:,} test {what}, {facts.classes} classes"
-    )
-
-
-def _moves(study: StudyConfig, facts: DataFacts) -> str:
-    """What the augmentation does, in words."""
-    policy = study.train.augmentation
-    if study.train.seeds.augment == "off":
-        return "none, the seed of augmentation is off"
-    moves = ["random crops, half of them mirrored"] if facts.streamed else []
-    if policy.shift:
-        moves.append(f"shifts by up to {_pixels(policy.shift)}")
-    if policy.pad_crop:
-        moves.append(f"crops after padding by {_pixels(policy.pad_crop)}")
-    if policy.flip:
-        moves.append("mirroring")
-    return " and ".join(moves) or "none"
-
-
-def _pixels(count: int) -> str:
-    return f"{count} pixel{'s' if count > 1 else ''}"
-
-
-def _number(value: float | tuple[float, ...]) -> str:
-    return "per run" if isinstance(value, tuple) else f"{value:g}"
+        f"{facts.test:,} test {kinds[facts.kind]}, {facts.classes} classes."
+    ]
+    if facts.kind == "images":
+        notes.append("Pixels are standardised by those of the training images.")
+    for path, (value, why) in usual.items():
+        found = attrgetter(path)(study)
+        shown = short_name(found) if isinstance(found, str) else found
+        if isinstance(found, Augmentation):
+            fields = dataclasses.asdict(found).items()
+            shown = ", ".join(f"{k} {v}" for k, v in fields if v) or "none"
+        notes.append(f"{path} = {shown} ({why if found == value else 'as given'}).")
+    if chosen.methods == study.methods:
+        notes.append(
+            "Coefficients of methods are a start; a sweep chooses one on the "
+            "validation split."
+        )
+    return dataclasses.replace(study, notes=tuple(notes))
 
 
 def _methods(steps: int):
@@ -464,15 +358,3 @@ def _epochs(family: _Family, steps: int) -> int:
     """As many as make the family's updates, within its limits."""
     fewest, most = family.epochs
     return min(max(-(-family.updates // steps), fewest), most)
-
-
-def _length_reason(study: StudyConfig, facts: DataFacts) -> str:
-    train, family = study.train, _family(study.model)
-    steps = max(facts.train // train.batch_size, 1)
-    if train.epochs != _epochs(family, steps) or train.batch_size != _batch_size(facts):
-        return "as given"
-    reason = f"for about {family.updates:,} updates"
-    if train.epochs in family.epochs:
-        bound = "fewest" if train.epochs == family.epochs[0] else "most"
-        reason += f", but {train.epochs} epochs at {bound}"
-    return reason

@@ -122,7 +122,8 @@ def test_a_study_of_objects_has_its_table_figures_predictions_and_report(whole):
     assert "churn" in table["two-beta-0.5"]
     assert "reliability_diagram" in whole.figures
     page = whole.report().read_text()
-    for said in ("two, beta 0.5", "Margin", "an optax transformation", "Network: Net"):
+    recipe = ("train.optimizer.name = ", "model.name = Net")
+    for said in ("two, beta 0.5", "Margin", *recipe):
         assert said in page
     assert "two, beta 0.5" in whole._repr_html_()
 
@@ -283,7 +284,7 @@ def test_rows_settings_and_what_is_chosen(configured):
         "cosine",
     )
     assert config.model.name == "mlp" and config.columns[0] == "churn"
-    assert "Learning rate: 0.0003" in " ".join(config.notes)
+    assert "learning_rate = 0.0003" in " ".join(config.notes)
     assert not any("--" in note for note in config.notes)
     same = configured(
         data=DataConfig("digits", validation=50),

@@ -78,10 +78,10 @@ def test_options_change_the_recipe_and_lengths_what_follows_from_them(images):
     assert config.train.optimizer.warmup_epochs == 1
     ramp = config.spec("codistill_skl").method.beta_ramp
     assert ramp.steps == 8 * (216 // 16)
-    said = dict(note.split(": ", 1) for note in config.notes if ": " in note)
-    assert "8 epochs of 13 updates" in said["Length"] and "as given" in said["Length"]
-    assert "mirroring (as given" in said["Augmentation"]
-    assert "as given" not in said["Optimiser"]
+    said = dict(note.split(" = ", 1) for note in config.notes if " = " in note)
+    assert said["train.epochs"] == "8 (as given)."
+    assert said["train.augmentation"] == "flip True (as given)."
+    assert "as given" not in said["train.optimizer.name"]
 
 
 def test_without_data_the_command_says_what_to_give(capsys):
@@ -121,7 +121,7 @@ def test_tables_and_token_ids_have_costs(kind, tmp_path, capsys):
     words = ["--data", str(file), "--only", "baseline", "--dry-run"]
     assert main(["study", "own", *words]) == 0
     said = capsys.readouterr().out
-    assert text in said and "Augmentation: none" in said
+    assert text in said and "train.augmentation = none" in said
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_all_examples_train_and_the_recipe_is_told(images, tmp_path, capsys):
     assert (record["data"]["train"], record["data"]["validation"]) == (216, 24)
     said = " ".join(capsys.readouterr().out.split())
     page = (out / "report.html").read_text()
-    for what in ("Network: MLP (as given", "Learning rate:", "Augmentation: none"):
+    for what in ("model.name = mlp (as given", "train.augmentation = none"):
         assert what in said
         assert what in page
     assert title in page
