@@ -5,97 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
-from churn_compare.suggestions import did_you_mean
 from churn_jax import ensembles, models
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods.base import Method
 from churn_jax.setting_checks import check_least
-
-T = TypeVar("T")
-
-
-class RowSettings:
-    """What every row of a study can do; it has a `name` and changes, `train`."""
-
-    @property
-    def dependencies(self) -> tuple[str, ...]:
-        """Names of all rows that must be trained before this one."""
-        return ()
-
-    def config(self: Any, train: T) -> T:
-        """How this row is trained: the study's `train` with the row's changes.
-
-        Raises:
-            ValueError: a path is unknown, or a value cannot be; the message names the
-                row.
-
-        Example:
-            >>> from churn_jax.configuration import TrainConfig
-            >>> from churn_jax.methods import ERM
-            >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
-            >>> spec.config(TrainConfig()).seeds.init
-            'fixed'
-        """
-        try:
-            return replaced(train, self.train)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{self.name}: {error}") from error
-
-
-class StudyRows:
-    """What every study can do; it has rows, `methods`, each with a `name`."""
-
-    ROW: ClassVar = "method"  # what messages call a row
-
-    def spec(self: Any, name: str) -> Any:
-        """The row called `name`.
-
-        Raises:
-            ValueError: there is none; the message has the closest names.
-        """
-        for row in self.methods:
-            if row.name == name:
-                return row
-        names = [row.name for row in self.methods]
-        raise ValueError(
-            f"unknown {self.ROW} {name!r}; known: {', '.join(names)}"
-            f"{did_you_mean(name, names)}"
-        )
-
-    def with_coefficient(self: T, path: str, value: float) -> T:
-        """Sets `row.coefficient`, for example `codistill_skl.beta`.
-
-        Raises:
-            ValueError: no such row, or it has no such coefficient.
-        """
-        study: Any = self
-        name, _, field = path.partition(".")
-        spec = study.spec(name)
-        known = coefficients(spec.method)
-        if field not in known:
-            raise ValueError(
-                f"{name} has no coefficient {field!r}; it has: "
-                f"{', '.join(known) or 'none'}"
-            )
-        method = dataclasses.replace(spec.method, **{field: float(value)})
-        changed = dataclasses.replace(spec, method=method)
-        rows = tuple(changed if row is spec else row for row in study.methods)
-        return dataclasses.replace(study, methods=rows)
-
-    def dependencies(self, spec: Any) -> tuple[Any, ...]:
-        """The rows that one learns or starts from, and theirs."""
-        del spec
-        return ()
-
-    def check_names(self: Any) -> list[str]:
-        """The rows' names, which must differ."""
-        names = [row.name for row in self.methods]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two {self.ROW}s have one name: {', '.join(names)}")
-        return names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +59,7 @@ class Teaching:
 
 
 @dataclasses.dataclass(frozen=True)
-class MethodSpec(RowSettings):
+class MethodSpec:
     """One row of the study's table.
 
     Attributes:
@@ -252,6 +169,25 @@ class MethodSpec(RowSettings):
         teacher = () if self.teacher is None else (self.teacher,)
         start = (self.start,) if self.start else ()
         return tuple(dict.fromkeys((*teacher, *self.teaching.old, *start)))
+
+    def config(self, train: TrainConfig) -> TrainConfig:
+        """How this row is trained: the study's `train` with the row's changes.
+
+        Raises:
+            ValueError: a path is unknown, or a value cannot be; the message names the
+                row.
+
+        Example:
+            >>> from churn_jax.configuration import TrainConfig
+            >>> from churn_jax.methods import ERM
+            >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
+            >>> spec.config(TrainConfig()).seeds.init
+            'fixed'
+        """
+        try:
+            return replaced(train, self.train)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.name}: {error}") from error
 
     def with_networks(self, change: Callable[[ModelConfig], ModelConfig]) -> MethodSpec:
         """The row with each network of its own changed; others are only named."""

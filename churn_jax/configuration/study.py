@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import PurePath
+from typing import Any
 
 from churn_compare.store import fits_whole
+from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.rows import MethodSpec, StudyRows, averaged_name
+from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficients
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
 from churn_jax.methods.base import check_teacher
@@ -126,7 +128,7 @@ class Update:
 
 
 @dataclasses.dataclass(frozen=True)
-class StudyConfig(StudyRows):
+class StudyConfig:
     """A whole study.
 
     Attributes:
@@ -163,7 +165,9 @@ class StudyConfig(StudyRows):
 
     def __post_init__(self):
         """Checks names, teachers and every row's training."""
-        names = self.check_names()
+        names = [spec.name for spec in self.methods]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two methods have one name: {', '.join(names)}")
         for spec in self.methods:
             train = spec.config(self.train)
             clicks = (spec.model or self.model).name == "click"
@@ -252,6 +256,41 @@ class StudyConfig(StudyRows):
                     f"{there.name}'s {there.method.members} members, which must be of "
                     f"one network; got {wanted}"
                 )
+
+    def spec(self, name: str) -> MethodSpec:
+        """The row called `name`.
+
+        Raises:
+            ValueError: there is none; the message has the closest names.
+        """
+        for row in self.methods:
+            if row.name == name:
+                return row
+        names = [row.name for row in self.methods]
+        raise ValueError(
+            f"unknown method {name!r}; known: {', '.join(names)}"
+            f"{did_you_mean(name, names)}"
+        )
+
+    def with_coefficient(self, path: str, value: float) -> StudyConfig:
+        """Sets `row.coefficient`, for example `codistill_skl.beta`.
+
+        Raises:
+            ValueError: no such row, or it has no such coefficient.
+        """
+        name, _, field = path.partition(".")
+        spec = self.spec(name)
+        known = coefficients(spec.method)
+        if field not in known:
+            raise ValueError(
+                f"{name} has no coefficient {field!r}; it has: "
+                f"{', '.join(known) or 'none'}"
+            )
+        changes: dict[str, Any] = {field: float(value)}
+        method = dataclasses.replace(spec.method, **changes)
+        changed = dataclasses.replace(spec, method=method)
+        rows = tuple(changed if row is spec else row for row in self.methods)
+        return dataclasses.replace(self, methods=rows)
 
     def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
         """The named methods after those they learn from; all if none are named."""

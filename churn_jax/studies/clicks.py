@@ -18,7 +18,7 @@ from churn_jax.data.clicks import Clicks, load_clicks
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.processes import check_agreement, check_shared_folder
-from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import Logger
 from churn_jax.training.progress import Work
 from churn_jax.training.progressive import ClickRun, ClickScores, train_clicks
@@ -96,6 +96,7 @@ def run_click_study(
             )
             scores = folder.trained(spec, launch, on_note)
             if primary:
+                check_lock(out)
                 meta = {
                     "method": spec.name,
                     "study": config.name,

@@ -62,6 +62,11 @@ class StudyInputs:
 
     def __init__(self, config: StudyConfig):
         self.config = config
+        if config.train.one_pass is not None:
+            raise StudyError(
+                "a click model is trained by `churn-jax study` alone; the values of a "
+                "sweep can be rows of a study"
+            )
         self.whole = load_inputs(config.data, config.data.train_size)
         self._rows: dict[tuple, Inputs] = {}
 

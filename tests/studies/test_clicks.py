@@ -14,7 +14,14 @@ from churn_jax.cli import main
 from churn_jax.configuration.codec import replaced
 from churn_jax.data import DataError
 from churn_jax.methods import EnsembleDistillation
-from churn_jax.studies import MethodSpec, StudyError, preset, run_study
+from churn_jax.studies import (
+    Axis,
+    MethodSpec,
+    StudyError,
+    preset,
+    run_study,
+    run_sweep,
+)
 from churn_jax.training import Interrupted
 from tests.experiments.presets import study as study_of
 
@@ -156,6 +163,8 @@ def test_rows_that_one_pass_cannot_train_are_named(study, tmp_path):
         run_study(study_of("ad-table3-adult"), tmp_path / "adult")
     with pytest.raises(ValueError, match="a click model learns in one pass over clic"):
         study.methods[0].groups(study.model, 2)
+    with pytest.raises(StudyError, match="a click model is trained by `churn-jax stu"):
+        run_sweep(study, [Axis(ROWS[1], "strength")], tmp_path)
 
 
 @pytest.mark.slow
