@@ -1,6 +1,6 @@
 """Decide on an update: two versions compared by their predictions, of any framework.
 
-`compare` does everything; the parts are `read_side` and `join` (files into one `Pair`),
+`compare` does everything; the parts are `read_side` and `join` (files into one pair),
 `scan` (one pass over the scores), `intervals` (numbers with their uncertainty), `judge`
 (gates) and the pages of `CompareResult`. `compare_outcomes` does the same for scores,
 texts, values, sets and rankings.
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from churn_compare.gates import Gate, GateError, read_gates, read_waivers
     from churn_compare.noise import noise_test
     from churn_compare.outcomes import OutcomesResult, compare_outcomes
-    from churn_compare.pair import Pair, Scanned, ScannedSide, Side
     from churn_compare.quantities import QUANTITIES, Quantity
     from churn_compare.queue import Queue, label_queue
     from churn_compare.reading.join import join
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
         Interval,
         Measured,
         Regression,
-        Version,
         Waiver,
     )
     from churn_compare.scanning.scan import scan
@@ -48,19 +46,14 @@ __all__ = [
     "Interval",
     "Measured",
     "OutcomesResult",
-    "Pair",
     "Quantity",
     "Queue",
     "Regression",
     "RepairResult",
     "Rule",
-    "Scanned",
-    "ScannedSide",
-    "Side",
     "SizeResult",
     "Suite",
     "SuiteResult",
-    "Version",
     "VersionsResult",
     "Waiver",
     "__version__",
@@ -92,12 +85,11 @@ _HOMES = {
     "gates": "Gate GateError read_gates read_waivers",
     "noise": "noise_test",
     "outcomes": "OutcomesResult compare_outcomes",
-    "pair": "Pair Scanned ScannedSide Side",
     "quantities": "QUANTITIES Quantity",
     "queue": "Queue label_queue",
     "reading.join": "join",
     "reading.sides": "read_side",
-    "result": "GateOutcome Group Interval Measured Regression Version Waiver",
+    "result": "GateOutcome Group Interval Measured Regression Waiver",
     "scanning.scan": "scan",
     "serving": "RepairResult Rule apply repair",
     "sizing": "SizeResult size",

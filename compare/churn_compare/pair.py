@@ -14,39 +14,33 @@ Kind = Literal["logits", "probabilities", "classes"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Side:
-    """Predictions of one version of a model: `R` runs on `N` examples.
+    """Predictions of one version of a model: `R` runs on `N` examples."""
 
-    Attributes:
-        name: what to call the version, usually the file's name.
-        kind: what `values` are.
-        values: scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet
-            checked; or predicted classes `[R, N]`, integers below `C`.
-        class_names: `C` names of the classes; None where they have numbers only.
-        ids: `[N]` unique integers or strings; None if only their order counts.
-        labels: `[N]` class numbers, also of classes that this side does not know.
-        label_names: names, if `labels` are positions in this tuple.
-        runs: the numbers of the runs in `values`, without those that stopped early.
-        index: whether the ids are only the index of a data frame.
-        notes: sentences about how the file was read that a user should know.
-        account: what was read of the file; None for arrays without names.
-        decisions: `[R, N]` classes that were decided next to scores, by a threshold.
-        others: reads the columns that are left out, by name.
-        number_names: names of the class numbers, by the file's metadata.
-    """
-
-    name: str
-    kind: Kind
+    name: str  # what to call the version, usually the file's name
+    kind: Kind  # what `values` are
+    # Scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet checked;
+    # or predicted classes `[R, N]`, integers below `C`.
     values: np.ndarray
+    # `C` names of the classes; None where they have numbers only.
     class_names: tuple[str, ...] | None = None
+    # `[N]` unique integers or strings; None if only their order counts.
     ids: np.ndarray | None = None
+    # `[N]` class numbers, also of classes that this side does not know.
     labels: np.ndarray | None = None
+    # Names, if `labels` are positions in this tuple.
     label_names: tuple[str, ...] | None = None
+    # The numbers of the runs in `values`, without those that stopped early.
     runs: tuple[int, ...] = (0,)
-    index: bool = False
+    index: bool = False  # whether the ids are only the index of a data frame
+    # Sentences about how the file was read that a user should know.
     notes: tuple[str, ...] = ()
+    # What was read of the file; None for arrays without names.
     account: Account | None = None
+    # `[R, N]` classes that were decided next to scores, by a threshold.
     decisions: np.ndarray | None = None
+    # Reads the columns that are left out, by name.
     others: Callable[[], Mapping[str, Any]] = dict
+    # Names of the class numbers, by the file's metadata.
     number_names: tuple[str, ...] | None = None
     repeats = False  # an id stands in one row, unless a column tells runs apart
 
@@ -82,20 +76,13 @@ def class_order(names: Iterable[str]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Drawn:
-    """Changed examples that were drawn to be labelled.
+    """Changed examples that were drawn to be labelled."""
 
-    Attributes:
-        place: `[N]` in the queue, from 0; -1 for an example that is not there.
-        stratum: `[N]` codes of what was drawn from apart.
-        names: of the strata, "" for the only one.
-        changed: of each stratum, how many examples change.
-        better: `[N]` which version's answer is better: "old", "new", "same", or "".
-    """
-
-    place: np.ndarray
-    stratum: np.ndarray
-    names: tuple[str, ...]
-    changed: np.ndarray
+    place: np.ndarray  # `[N]` in the queue, from 0; -1 for an example that is not there
+    stratum: np.ndarray  # `[N]` codes of what was drawn from apart
+    names: tuple[str, ...]  # of the strata, "" for the only one
+    changed: np.ndarray  # of each stratum, how many examples change
+    # `[N]` which version's answer is better: "old", "new", "same", or "".
     better: np.ndarray
 
     def at(self, places: np.ndarray) -> "Drawn":
@@ -114,41 +101,32 @@ class Pair:
 
     Example `i` of the pair is row `old_rows[i]` of the old side and `new_rows[i]` of
     the new one; class `c` of the old side is class `old_columns[c]` of the pair.
-
-    Attributes:
-        old: the version in use.
-        new: the one that is to replace it.
-        ids: `[N]` of the joined examples; row numbers where neither side has ids.
-        classes: C of the pair, every class that either side or a label has.
-        old_rows: `[N]` rows of the old side; None where it is all rows in order.
-        new_rows: the same for the new side.
-        old_columns: `[C_old]` classes of the pair; None where they are the same.
-        new_columns: the same for the new side.
-        labels: `[N]` classes of the pair; None unless all examples have labels.
-        some_labels: the same, -1 for an example without one, where only some have.
-        drawn: which examples a queue has, see `label_queue`; None without one.
-        class_names: `C` names, or None.
-        slices: name of a grouping to its `[N]` values as strings; "" is no value.
-        clusters: `[N]` from 0, which examples belong together; None where none do.
-        cluster_column: that the clusters are from, "" if from none.
-        notes: sentences about how the two were joined that a user should know.
     """
 
-    old: Side
-    new: Side
+    old: Side  # the version in use
+    new: Side  # the one that is to replace it
+    # `[N]` of the joined examples; row numbers where neither side has ids.
     ids: np.ndarray
-    classes: int
+    classes: int  # C of the pair, every class that either side or a label has
+    # `[N]` rows of the old side; None where it is all rows in order.
     old_rows: np.ndarray | None = None
-    new_rows: np.ndarray | None = None
+    new_rows: np.ndarray | None = None  # the same for the new side
+    # `[C_old]` classes of the pair; None where they are the same.
     old_columns: np.ndarray | None = None
-    new_columns: np.ndarray | None = None
+    new_columns: np.ndarray | None = None  # the same for the new side
+    # `[N]` classes of the pair; None unless all examples have labels.
     labels: np.ndarray | None = None
+    # The same, -1 for an example without one, where only some have.
     some_labels: np.ndarray | None = None
+    # Which examples a queue has, see `label_queue`; None without one.
     drawn: "Drawn | None" = None
-    class_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None  # `C` names, or None
+    # Name of a grouping to its `[N]` values as strings; "" is no value.
     slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    # `[N]` from 0, which examples belong together; None where none do.
     clusters: np.ndarray | None = None
-    cluster_column: str = ""
+    cluster_column: str = ""  # that the clusters are from, "" if from none
+    # Sentences about how the two were joined that a user should know.
     notes: tuple[str, ...] = ()
 
     @property
@@ -198,26 +176,21 @@ _BY_CHANCE = 3  # examples that this may be off by
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScannedSide:
-    """One version after the pass; `R` runs on the `N` examples of the pair.
+    """One version after the pass; `R` runs on the `N` examples of the pair."""
 
-    Attributes:
-        predicted: `[R, N]` int32, classes of the pair: decisions where the side has
-            them, else the most probable ones; ties go to the first class by name or
-            number.
-        confidence: `[R, N]` float32 top probability; None for a side of classes only.
-        label_log_prob: `[R, N]` float32 log-probability of the label, -inf where the
-            side does not know the class; None without scores or labels.
-        brier: `[R, N]` float32 Brier score, a sum over classes; None in those cases.
-        most_probable: `[R, N]` int32, where `predicted` are decisions; else None.
-        ties: rows of all runs in which several classes have the highest score.
-    """
-
+    # `[R, N]` int32, classes of the pair: decisions where the side has them, else the
+    # most probable ones; ties go to the first class by name or number.
     predicted: np.ndarray
+    # `[R, N]` float32 top probability; None for a side of classes only.
     confidence: np.ndarray | None = None
+    # `[R, N]` float32 log-probability of the label, -inf where the side does not know
+    # the class; None without scores or labels.
     label_log_prob: np.ndarray | None = None
+    # `[R, N]` float32 Brier score, a sum over classes; None in those cases.
     brier: np.ndarray | None = None
+    # `[R, N]` int32, where `predicted` are decisions; else None.
     most_probable: np.ndarray | None = None
-    ties: int = 0
+    ties: int = 0  # rows of all runs in which several classes have the highest score
 
     @property
     def of_scores(self) -> np.ndarray:
@@ -227,32 +200,25 @@ class ScannedSide:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scanned:
-    """Both versions after the pass.
+    """Both versions after the pass."""
 
-    Attributes:
-        old: the version in use.
-        new: the one that is to replace it.
-        surrogate: `[*shape, N]` float32, surrogate churn of each example with
-            alpha 1, `1/2 sum_c |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a
-            side does not know counts as probability 0. None unless both have scores.
-        kl: the same, KL(old || new) in nats; None unless both have scores, and where
-            the new side does not know a class of the old one.
-        displacement: `[N]` float32, mean over pairs of runs of the Euclidean norm of
-            the change in logits, each side's logits centred over the classes that both
-            know; of log-probabilities, floored at -30, where a side has probabilities.
-            None unless both have scores.
-        own_displacement: the same for pairs of equal runs; None unless both sides have
-            as many runs.
-        paired: whether run r is compared with run r alone.
-    """
-
-    old: ScannedSide
-    new: ScannedSide
+    old: ScannedSide  # the version in use
+    new: ScannedSide  # the one that is to replace it
+    # `[*shape, N]` float32, surrogate churn of each example with alpha 1, `1/2 sum_c
+    # |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a side does not know counts
+    # as probability 0. None unless both have scores.
     surrogate: np.ndarray | None = None
+    # The same, KL(old || new) in nats; None unless both have scores, and where the new
+    # side does not know a class of the old one.
     kl: np.ndarray | None = None
+    # `[N]` float32, mean over pairs of runs of the Euclidean norm of the change in
+    # logits, each side's logits centred over the classes that both know; where a side
+    # has probabilities of their logarithms, floored at -30. None unless both have
+    # scores.
     displacement: np.ndarray | None = None
+    # The same for pairs of equal runs; None unless both sides have as many runs.
     own_displacement: np.ndarray | None = None
-    paired: bool = False
+    paired: bool = False  # whether run r is compared with run r alone
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -29,21 +29,13 @@ NONE = Interval(float("nan"), float("nan"), float("nan"))
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """One side of the comparison.
+    """One side of the comparison."""
 
-    Attributes:
-        name: of the file or as given.
-        kind: "logits", "probabilities" or "classes".
-        runs: how many runs were compared.
-        classes: how many classes it knows.
-        examples: how many it has, joined or not.
-    """
-
-    name: str
-    kind: str
-    runs: int
-    classes: int
-    examples: int
+    name: str  # of the file or as given
+    kind: str  # "logits", "probabilities" or "classes"
+    runs: int  # how many runs were compared
+    classes: int  # how many classes it knows
+    examples: int  # how many it has, joined or not
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,6 @@ from scipy import stats
 
 from churn_compare import (
     Gate,
-    Scanned,
-    ScannedSide,
     compare,
     compare_outcomes,
     judge,
@@ -17,6 +15,7 @@ from churn_compare import (
 )
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import class_numbers
+from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.uncertainty import share_ends, uncertainty
 from churn_compare.verdict import sentences
 
