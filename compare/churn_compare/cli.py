@@ -253,24 +253,11 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"  # a file, as GitHub's runners name it
 _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
+_OF_TWO = ("labels", "any_time", "strip", "slices", "by", "pool", "equivalent")
+_OF_TWO += ("lower_is_better", "errors")
 # What is compared, options that would be without effect, and why.
 _REFUSED = (
-    (
-        "noise",
-        (
-            *_CLASSES,
-            "labels",
-            "any_time",
-            "strip",
-            "slices",
-            "by",
-            "pool",
-            "equivalent",
-            "lower_is_better",
-            "errors",
-        ),
-        "is for OLD and NEW, not for --noise",
-    ),
+    ("noise", (*_CLASSES, *_OF_TWO), "is for OLD and NEW, not for --noise"),
     ("outcomes", _CLASSES, "is for predicted classes; here are outcomes"),
     ("classes", _OUTCOMES, "is for outcomes; here are predicted classes"),
     ("classes", ("order",), "is for a folder of versions; here are OLD and NEW"),
@@ -454,8 +441,6 @@ def _check_moved(argv: Sequence[str]) -> None:
             table = " under [slices]" if found[2] == "slice" else " under [classes]"
         if key in _PYTHON:
             raise ValueError(f"{name} can be set in Python only")
-        if key == "ignore-inputs":
-            raise ValueError(f"{name} is now --confirm inputs")
         if key not in ("on", "min-examples"):
             try:
                 gates.bound_and_quantity(key)

@@ -174,7 +174,6 @@ def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsy
         ("--max-ece-new=1%", "--max-ece-new is set in a gate file: write max-ece-new"),
         ("--on bound", "--on is set in a gate file: write on = ... into the file of"),
         ("--resamples 10", "--resamples can be set in Python only"),
-        ("--ignore-inputs", "--ignore-inputs is now --confirm inputs"),
         ("--demo", "--demo brings its own files; leave OLD and NEW out"),
         ("--max-slice-nfr 1%", "there are no slices"),
         ("--max-excess-churn 1%", "both versions have one run"),
