@@ -166,21 +166,13 @@ def _log_softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A rule and what it does on the validation examples.
+    """A rule and what it does on the validation examples."""
 
-    Attributes:
-        rule: what is served.
-        churn: share of examples whose prediction differs from the old version's.
-        accuracy: share of right predictions.
-        negative_flip_rate: right in the old version, wrong as served.
-        least_change: change of accuracy against the new version, less one standard
-            error of it.
-    """
-
-    rule: Rule
-    churn: float
-    accuracy: float
-    negative_flip_rate: float
+    rule: Rule  # what is served
+    churn: float  # share of examples whose prediction differs from the old version's
+    accuracy: float  # share of right predictions
+    negative_flip_rate: float  # right in the old version, wrong as served
+    # Change of accuracy against the new version, less one standard error of it.
     least_change: float
 
 

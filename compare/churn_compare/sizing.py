@@ -42,26 +42,18 @@ Values = Iterator[np.ndarray]  # `[N]` of every pair of runs, the old run's numb
 
 @dataclasses.dataclass(frozen=True)
 class Components:
-    """Variance of a number of one example and one pair of runs, by its cause.
+    """Variance of a number of one example and one pair of runs, by its cause."""
 
-    Attributes:
-        examples: of the examples, over all runs there could be; with one run on a side
-            it holds what that run adds to each example.
-        old: of old runs on each example, 0 with one of them.
-        new: of new runs on each example.
-        both: of pairs of runs on each example beyond these.
-        old_run: of an old run as a whole, on all examples alike.
-        new_run: of a new run as a whole.
-        shared: True if a run is the same on all examples, as a trained network is;
-            False for independent samples of each example.
-    """
-
+    # Of the examples, over all runs there could be; with one run on a side it holds
+    # what that run adds to each example.
     examples: float
-    old: float = 0.0
-    new: float = 0.0
-    both: float = 0.0
-    old_run: float = 0.0
-    new_run: float = 0.0
+    old: float = 0.0  # of old runs on each example, 0 with one of them
+    new: float = 0.0  # of new runs on each example
+    both: float = 0.0  # of pairs of runs on each example beyond these
+    old_run: float = 0.0  # of an old run as a whole, on all examples alike
+    new_run: float = 0.0  # of a new run as a whole
+    # True if a run is the same on all examples, as a trained network is; False for
+    # independent samples of each example.
     shared: bool = True
 
     def known(self, examples: int, old: int, new: int) -> tuple[float, Uncertainty]:
@@ -128,23 +120,15 @@ def components(
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """So many examples and runs, and what they tell.
+    """So many examples and runs, and what they tell."""
 
-    Attributes:
-        examples: number of examples.
-        old: number of old runs.
-        new: number of new runs.
-        half_width: half of the width of the interval to expect.
-        detectable: the smallest change whose interval leaves zero out with this power.
-        power: probability that the interval leaves the limit out.
-    """
-
-    examples: int
-    old: int
-    new: int
-    half_width: float
+    examples: int  # number of examples
+    old: int  # number of old runs
+    new: int  # number of new runs
+    half_width: float  # half of the width of the interval to expect
+    # The smallest change whose interval leaves zero out with this power.
     detectable: float
-    power: float
+    power: float  # probability that the interval leaves the limit out
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -40,22 +40,16 @@ _SKIPPED = ("results", "config", "summary")  # files that tools write next to th
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What a suite asks of one benchmark.
+    """What a suite asks of one benchmark."""
 
-    Attributes:
-        tier: "required" decides on the release; "advisory" is only reported.
-        file: name of its file in both folders; None for that of the benchmark.
-        score: the column that is compared; None for all that are found.
-        lower_is_better: True if less of the score is better; None if its log or its
-            name says so.
-        gates: its conditions.
-    """
-
+    # "required" decides on the release; "advisory" is only reported.
     tier: Tier = "required"
+    # Name of its file in both folders; None for that of the benchmark.
     file: str | None = None
-    score: str | None = None
+    score: str | None = None  # the column that is compared; None for all that are found
+    # True if less of the score is better; None if its log or its name says so.
     lower_is_better: bool | None = None
-    gates: tuple[Gate, ...] = ()
+    gates: tuple[Gate, ...] = ()  # its conditions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,22 +133,16 @@ def _rules(table: Any, place: str, start: Rules) -> Rules:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Benchmark:
-    """One benchmark of a release.
+    """One benchmark of a release."""
 
-    Attributes:
-        name: of the benchmark.
-        rules: what is asked of it.
-        result: the comparison; None where there is none.
-        missing: why there is none.
-        adjusted_p: of each measure, p-value of no change by Holm over the release.
-        gates: its conditions, that it exists and that it does not fall among them.
-    """
-
-    name: str
-    rules: Rules
+    name: str  # of the benchmark
+    rules: Rules  # what is asked of it
+    # The comparison; None where there is none.
     result: CompareResult | OutcomesResult | None
-    missing: str = ""
+    missing: str = ""  # why there is none
+    # Of each measure, p-value of no change by Holm over the release.
     adjusted_p: tuple[float, ...] = ()
+    # Its conditions, that it exists and that it does not fall among them.
     gates: tuple[GateOutcome, ...] = ()
 
     @property
