@@ -22,11 +22,6 @@ class Flips(NamedTuple):
     both: Any = None  # right in both
 
     @property
-    def neutral(self) -> np.ndarray:
-        """Wrong before and wrong now in another way."""
-        return self.changed - self.negative - self.positive
-
-    @property
     def old_error(self) -> np.ndarray:
         """Share of examples that old run a has wrong."""
         return 1 - (self.both + self.negative) / self.examples[..., None, None]

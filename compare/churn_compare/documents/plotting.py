@@ -128,14 +128,6 @@ def bars_by_row(axes, rows, kinds) -> None:
     axes.set_xlim(left=0)
 
 
-def drawn_later(drawings, subject) -> list[Figure]:
-    """Figures of `subject` that a page draws; each is a function, title and caption."""
-    return [
-        Figure(functools.partial(draw, subject), title, caption, name=draw.__name__)
-        for draw, title, caption in drawings
-    ]
-
-
 def legend(figure, axes, columns: int = 2) -> None:
     """Labels of what `axes` shows, below the figure."""
     handles, labels = axes.get_legend_handles_labels()
