@@ -31,8 +31,8 @@ from churn_jax.models import ResNet
 from churn_jax.planning.hlo import collectives_of
 from churn_jax.planning.steps import abstract_arguments
 from churn_jax.training.program import make_program
-from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
+from churn_jax.training.step import make_step
 
 METHODS = {
     "codistillation": Codistillation(beta=0.1),

@@ -12,9 +12,9 @@ from churn_jax import data, ensembles, methods, models
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import fetch, replicate, split
 from churn_jax.training.program import over_cores
-from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
 from churn_jax.training.session import open_session
+from churn_jax.training.step import make_step
 
 CLASSES = 10
 

@@ -22,7 +22,6 @@ from churn_jax.training.examples import example_of
 from churn_jax.training.feed import stream_keys
 from churn_jax.training.partition import REPLICA
 from churn_jax.training.program import Program, make_program
-from churn_jax.training.replicas import make_step, term_names
 from churn_jax.training.run import Run, chunk_count
 from churn_jax.training.seeds import member_keys
 from churn_jax.training.state import (
@@ -31,6 +30,7 @@ from churn_jax.training.state import (
     init_coefficients,
     init_state,
 )
+from churn_jax.training.step import make_step, term_names
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,9 +37,9 @@ from churn_jax.studies.folder import hardware, versions
 from churn_jax.studies.inputs import Inputs, load_inputs
 from churn_jax.training.partition import fetch
 from churn_jax.training.predictions import make_predict, placed, predict_split
-from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
 from churn_jax.training.session import open_session
+from churn_jax.training.step import make_step
 
 # XLA's own description: run-to-run determinism; excludes operations that are not
 # deterministic and switches autotuning off, which picks kernels by their speed.

@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from churn_jax._jax import varying_axes
 from churn_jax.data.records import StreamedSplit
-from churn_jax.data.splits import check_layout, is_tokens
+from churn_jax.data.splits import check_layout, first_line, is_tokens
 from churn_jax.ensembles import Group, Network, NetworkError
 from churn_jax.ensembles.mapping import convolved_rows
 from churn_jax.methods.perturbing import check_pixels
@@ -131,8 +131,8 @@ def _check_network(
         kind = "token ids" if is_tokens(example) else "examples"
         raise ValueError(
             f"{where} cannot be applied to {kind} {[*example.shape[1:]]} "
-            f"({_sentence(error)}); networks are given [B, H, W, C], [B, D] or token "
-            "ids [B, L]"
+            f"({first_line(error).rstrip('.')}); networks are given [B, H, W, C], "
+            "[B, D] or token ids [B, L]"
         ) from error
     if local:
         raise ValueError(
@@ -175,7 +175,10 @@ def _traced(
         key = jax.random.fold_in(jax.random.key(0), jax.lax.axis_index(DATA))
         _, state = network.apply(variables, x, train=True, key=key, axis_name=DATA)
         old = {k: v for k, v in variables.items() if k != "params"}
-        _check_form(network, old, state)
+        if change := changed_form(old, state):
+            raise NetworkError(
+                f"{network.name} changes the form of its state in an update: {change}"
+            )
         shapes.append(outputs.logits.shape)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
             if shards > 1 and DATA in varying_axes(leaf):
@@ -200,26 +203,19 @@ def _traced(
     return shapes[0], tuple(local)
 
 
-def _check_form(network: Network, before: PyTree, after: PyTree) -> None:
-    def form(tree):
-        leaves = jax.tree_util.tree_leaves_with_path(tree)
-        return {
+def changed_form(before: PyTree, after: PyTree) -> str:
+    """What two trees first differ in by shape or dtype, or nothing."""
+    old, new = (
+        {
             jax.tree_util.keystr(path, simple=True, separator="/"): (
                 f"{leaf.dtype}{list(leaf.shape)}"
             )
-            for path, leaf in leaves
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
         }
-
-    old, new = form(before), form(after)
-    changed = [name for name in old | new if old.get(name) != new.get(name)]
-    if changed:
-        name = changed[0]
-        raise NetworkError(
-            f"{network.name} changes the form of its state in an update: {name} was "
-            f"{old.get(name, 'absent')} and is {new.get(name, 'absent')} then"
-        )
-
-
-def _sentence(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+        for tree in (before, after)
+    )
+    for name in old | new:
+        was, now = old.get(name, "absent"), new.get(name, "absent")
+        if was != now:
+            return f"{name} was {was} and is {now} then"
+    return ""

@@ -22,7 +22,6 @@ from churn_jax.training.loggers import Logger, as_loggers, logged_settings
 from churn_jax.training.partition import fetch, join, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.progress import COMPILING, Display, Work
-from churn_jax.training.replicas import make_step
 from churn_jax.training.run import (
     Progress,
     Run,
@@ -38,6 +37,7 @@ from churn_jax.training.state import (
     term_means,
     without_sums,
 )
+from churn_jax.training.step import make_step
 from churn_jax.training.teachers import Teachers, as_teachers
 
 # Updates are dispatched in blocks of about so many seconds. One block runs while the

@@ -127,18 +127,10 @@ def predict_split(
     """
     total = _count(images)
     size = _call_size(total, batch_size, mesh.shape[DATA])
-    pieces = [[] for _ in chunks]
-    for batch, rows in _batches(images, total, size, mesh):
-        for piece, chunk in zip(pieces, chunks, strict=True):
-            piece.append(predict(*chunk, batch, rows))
-        if isinstance(images, Stream) and len(pieces[-1]) > 1:
-            jax.block_until_ready(pieces[-1][-2])  # each waiting call holds a batch
-    parts = []
-    for piece in pieces:
-        axis = piece[0].ndim - 2
-        whole = piece[0] if len(piece) == 1 else jnp.concatenate(piece, axis=axis)
-        parts.append(jax.lax.slice_in_dim(whole, 0, total, axis=axis))
-    return join(parts)
+    pieces = list(_predicted(predict, chunks, images, mesh, size))
+    axis = pieces[0].ndim - 2
+    whole = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=axis)
+    return jax.lax.slice_in_dim(whole, 0, total, axis=axis)
 
 
 def predict_batches(
@@ -154,12 +146,18 @@ def predict_batches(
     Every batch has the same number of rows, a multiple of the number of devices, so
     that they can be spread over all of them; the last is padded with row 0.
     """
-    total = _count(images)
-    size = _call_size(total, batch_size, mesh.size)
+    size = _call_size(_count(images), batch_size, mesh.size)
+    return _predicted(predict, chunks, images, mesh, size)
+
+
+def _predicted(predict, chunks, images, mesh: Mesh, size: int) -> Iterator[jax.Array]:
+    """Logits of all batches; the next one is computed while one is used."""
     before = None
-    for batch, rows in _batches(images, total, size, mesh):
+    for batch, rows in _batches(images, _count(images), size, mesh):
         logits = join([predict(*chunk, batch, rows) for chunk in chunks])
         if before is not None:
+            if isinstance(images, Stream):
+                jax.block_until_ready(before)  # each waiting call holds a batch
             yield before
         before = logits
     if before is not None:

@@ -23,7 +23,7 @@ from churn_jax.training.partition import (
     make_mesh,
 )
 from churn_jax.training.state import without_weights
-from churn_jax.training.teachers import TeacherProgram, teacher_program
+from churn_jax.training.teachers import TeacherProgram
 
 if TYPE_CHECKING:
     from churn_jax.training.run import Run
@@ -300,6 +300,13 @@ def make_program(
         updates=steps_per_epoch * config.epochs,
     )
     augment = not config.augmentation.is_off and config.seeds.augment != "off"
+    teacher = None
+    if teacher_groups is not None:
+        # Sharded if the member axis divides every group of them.
+        divided = all(g.size % config.mesh.member == 0 for g in teacher_groups)
+        groups, olds = without_weights(taught_by), len(old_groups)
+        sharded = bool(teacher_groups) and divided
+        teacher = TeacherProgram(groups, sharded, mapped.teachers, olds, cached)
     program = Program(
         groups=without_weights(run.groups),
         optimizer=Optimizer.of(
@@ -320,15 +327,7 @@ def make_program(
         augmentation=config.augmentation if augment else None,
         mean=mean,
         std=std,
-        teacher=None
-        if teacher_groups is None
-        else teacher_program(
-            without_weights(taught_by),
-            config.mesh.member,
-            mapped.teachers,
-            old=len(old_groups),
-            cached=cached,
-        ),
+        teacher=teacher,
     )
     if feed != "resident":
         if config.steps_per_call > 1:

@@ -1,6 +1,7 @@
 """What is trained, and what comes out."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -101,30 +102,26 @@ class Run:
             def each(value):
                 return np.repeat(value, group.size) if np.ndim(value) else value
 
-            def rates(value):
-                return tuple(each(value).tolist()) if np.ndim(value) else value
-
             method = dataclasses.replace(
                 jax.tree.map(each, self.method),
                 members=group.network.heads,
                 deploy="mean_probs",
                 deployed_member=0,
             )
-            networks = range(first, first + group.size)
+            rates: dict[str, Any] = {
+                name: tuple(map(float, each(rate))) if np.ndim(rate) else rate
+                for name in ("learning_rate", "weight_decay")
+                for rate in [getattr(optimizer, name)]
+            }
+            mesh, members = config.mesh, range(first, first + group.size)
             training = dataclasses.replace(
                 config,
                 replicas=config.replicas * group.size,
                 seed_numbers=tuple(
-                    r + NETWORK * m for r in config.numbers for m in networks
+                    r + NETWORK * m for r in config.numbers for m in members
                 ),
-                optimizer=dataclasses.replace(
-                    optimizer,
-                    learning_rate=rates(optimizer.learning_rate),
-                    weight_decay=rates(optimizer.weight_decay),
-                ),
-                mesh=MeshShape(
-                    config.mesh.replica * config.mesh.member, 1, config.mesh.data
-                ),
+                optimizer=dataclasses.replace(optimizer, **rates),
+                mesh=MeshShape(mesh.replica * mesh.member, 1, mesh.data),
             )
             groups = (Group(group.network),)
             return dataclasses.replace(

@@ -38,7 +38,6 @@ from churn_jax.training.partition import (
 )
 from churn_jax.training.predictions import placed
 from churn_jax.training.program import Program, make_program
-from churn_jax.training.replicas import term_names
 from churn_jax.training.run import Run, Trained, chunk_count, stopped_replicas
 from churn_jax.training.seeds import draw_sample, epoch_order, member_keys
 from churn_jax.training.state import (
@@ -54,6 +53,7 @@ from churn_jax.training.state import (
     small_fields,
     with_sums,
 )
+from churn_jax.training.step import term_names
 from churn_jax.training.teachers import Teachers, as_teachers
 from churn_jax.training.tuning import tuned
 

@@ -18,6 +18,7 @@ from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.data.splits import first_line
 from churn_jax.ensembles import Group, Network, StartingFrom
 from churn_jax.methods import Method
+from churn_jax.training.examples import changed_form
 from churn_jax.training.optim import Optimizer, is_fast, is_vector
 from churn_jax.training.partition import (
     MEMBER,
@@ -380,28 +381,14 @@ def _checked(optimizer: Optimizer, one, init):
             ("state", after, before),
             ("updates", updates, params),
         ):
-            if changes := _changes(found, wanted):
+            if change := changed_form(wanted, found):
                 raise ValueError(
                     f"optimizer {name} must leave its {what} in the form that they "
-                    f"had; {changes}"
+                    f"had; {change}"
                 )
         return init(params)
 
     return checked
-
-
-def _changes(found: PyTree, wanted: PyTree) -> str:
-    """What the form of two trees differs in, or nothing."""
-    if jax.tree.structure(found) != jax.tree.structure(wanted):
-        return "the tree has another structure"
-    pairs = zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(wanted))
-    for (path, new), old in pairs:
-        if (new.shape, new.dtype) != (old.shape, old.dtype):
-            where = jax.tree_util.keystr(path)
-            return (
-                f"{where} is {new.dtype}{[*new.shape]}, not {old.dtype}{[*old.shape]}"
-            )
-    return ""
 
 
 def gathered(states: Sequence[TrainState], ensemble: "Program") -> TrainState:

@@ -99,7 +99,12 @@ class Teachers:
                 cooled = zip(own, self._temperatures(), strict=True)
                 own = [{**v, "temperature": t} for v, t in cooled]
         old = [v for trained in self.old for v in trained.teacher_variables()]
-        return tuple(_repeated(tree, self.repeats) for tree in (*own, *old))
+
+        def repeated(leaf):
+            return np.tile(leaf, (self.repeats,) + (1,) * (np.ndim(leaf) - 1))
+
+        trees = (*own, *old)
+        return trees if self.repeats == 1 else jax.tree.map(repeated, trees)
 
     def _temperatures(self) -> list[np.ndarray]:
         """One `[R, S, K]` per group: S networks that yield K members each."""
@@ -129,20 +134,12 @@ class Teachers:
         if self.temperatures is not None:
             found["calibrated"] = "True"
         if self.cached is not None:
-            found["offline"] = "True" if self.teacher else _digest(self.cached)
+            raw = np.ascontiguousarray(self.cached).data
+            digest = hashlib.sha256(raw).hexdigest()
+            found["offline"] = "True" if self.teacher else digest
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found
-
-
-def _digest(logits: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(logits).data).hexdigest()
-
-
-def _repeated(tree: PyTree, times: int) -> PyTree:
-    if times == 1:
-        return tree
-    return jax.tree.map(lambda x: np.tile(x, (times,) + (1,) * (np.ndim(x) - 1)), tree)
 
 
 def as_teachers(teacher: "Trained | Teachers | None") -> Teachers | None:
@@ -175,20 +172,6 @@ class TeacherProgram:
     def own(self) -> tuple[Group, ...]:
         """The teacher's committee."""
         return self.groups[: len(self.groups) - self.old]
-
-
-def teacher_program(
-    groups: tuple[Group, ...],
-    member_devices: int,
-    mapping: str,
-    *,
-    old: int = 0,
-    cached: bool = False,
-) -> TeacherProgram:
-    """Shards the teachers if the member axis divides every group of them."""
-    own = groups[: len(groups) - old]
-    sharded = bool(own) and all(g.size % member_devices == 0 for g in own)
-    return TeacherProgram(groups, sharded, mapping, old, cached)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,225 +1,168 @@
-"""Adapters of other packages' metrics: CLU, Weights & Biases, MLflow.
-
-The packages are optional, and imported when a training begins.
-"""
+"""Adapters of optional packages that keep metrics: CLU, Weights & Biases, MLflow."""
 
 import contextlib
-import dataclasses
 import hashlib
 import importlib
 import importlib.util
 import json
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 from churn_compare.array_files import write_file
 from churn_jax.training.loggers import LoggedRun, Values, scalars
 
 
-@dataclasses.dataclass
-class _Sent:
-    """What earlier launches sent to where nothing can be taken back.
+class _Tracker:
+    """Sends every evaluation once to where nothing can be taken back.
 
-    A file in the folder of the training has the run's id there and its last step. What
-    a resumed training repeats is the same bit by bit, so it is not sent again.
+    `<file>.json` in the training's folder has the run's id there and its last step:
+    what a resumed training repeats is the same bit by bit, and not sent again.
     """
 
-    path: Path | None
-    identity: str
-    id: str = ""
-    step: int = -1
+    file = package = ""
+    _open: Any
+    _send: Any
+    _run: Any = None
 
-    @classmethod
-    def of(cls, run: LoggedRun, name: str) -> "_Sent":
+    def __init__(self, *, replicas: bool = False):
+        if self.package and importlib.util.find_spec(self.package) is None:
+            raise ValueError(
+                f"logging to {self.package} needs a package: pip install {self.package}"
+            )
+        self.replicas = replicas
+
+    def start(self, run: LoggedRun) -> None:
+        """Opens a run, or goes on with that of an earlier launch."""
         identity = hashlib.sha256(run.identity.encode()).hexdigest()
-        if run.directory is None:
-            return cls(None, identity)
-        path = run.directory / f"{name}.json"
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            found = json.loads(path.read_text())
-            if found["identity"] == identity:
-                return cls(path, identity, found["id"], found["step"])
-        return cls(path, identity)
+        self._sent: dict[str, Any] = {"id": "", "step": -1, "identity": identity}
+        self._path = run.directory and run.directory / f"{self.file}.json"
+        if self._path is not None:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                found = json.loads(self._path.read_text())
+                if found["identity"] == identity:
+                    self._sent = {name: found[name] for name in self._sent}
+        self._run = self._open(run)
+        self._keep()
 
-    def keep(self, **changes: Any) -> None:
-        """Sets fields, and keeps all."""
-        vars(self).update(changes)
-        if self.path is not None:
-            kept = {"id": self.id, "step": self.step, "identity": self.identity}
-            write_file(self.path, json.dumps(kept) + "\n")
+    def log(self, values: Values, step: int) -> None:
+        """Sends scalars that no earlier launch has sent."""
+        if step > self._sent["step"]:
+            self._send(scalars(values, replicas=self.replicas), step)
+            self._sent["step"] = step
+            self._keep()
+
+    def close(self, finished: bool) -> None:
+        """Ends the run."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._end(run, finished)
+
+    def _end(self, run, finished):
+        """Leaves it open."""
+
+    def _keep(self) -> None:
+        if self._path is not None:
+            write_file(self._path, json.dumps(self._sent) + "\n")
 
 
-class CluLogger:
+class CluLogger(_Tracker):
     """Gives scalars to a metric writer of CLU (`clu.metric_writers`).
 
     Args:
         writer: a writer, which is flushed and stays open; in a study, names begin with
-            the row's (`baseline/train/loss`). Or a function that opens one for a
-            `LoggedRun`: each row then has its own, closed when the row ends.
+            the row's (`baseline/train/loss`).
         replicas: also log every replica, not only their mean.
-
-    Example:
-        An own folder of events for every row of a study::
-
-            def open_writer(run):
-                return metric_writers.create_default_writer(run.directory / "clu")
-
-            run_study(config, out, loggers=[CluLogger(open_writer)])
     """
 
+    file = "clu"
+
     def __init__(self, writer: Any, *, replicas: bool = False):
-        self.writer, self.replicas = writer, replicas
-        self._open: Any = None
+        super().__init__(replicas=replicas)
+        self.writer = writer
 
-    def start(self, run: LoggedRun) -> None:
-        """Writes the settings as hyperparameters, once per writer."""
-        own = callable(self.writer)
-        self._open = self.writer(run) if own else self.writer
-        self._prefix = f"{run.name}/" if run.group and not own else ""
-        self._sent = _Sent.of(run, "clu")
-        if not self._prefix and self._sent.step < 0:
-            self._open.write_hparams(dict(run.settings))
+    def _open(self, run):
+        self._prefix = f"{run.name}/" if run.group else ""
+        if not run.group and self._sent["step"] < 0:
+            self.writer.write_hparams(dict(run.settings))
+        return self.writer
 
-    def log(self, values: Values, step: int) -> None:
-        """Writes scalars."""
-        if step <= self._sent.step:
-            return
-        numbers = scalars(values, replicas=self.replicas)
-        self._open.write_scalars(
-            step, {self._prefix + k: v for k, v in numbers.items()}
-        )
-        self._open.flush()
-        self._sent.keep(step=step)
-
-    def close(self, finished: bool) -> None:
-        """Closes the row's own writer."""
-        if self._open is not None and callable(self.writer):
-            self._open.close()
-        self._open = None
+    def _send(self, numbers, step):
+        named = {self._prefix + name: x for name, x in numbers.items()}
+        self.writer.write_scalars(step, named)
+        self.writer.flush()
 
 
-class WandbLogger:
+class WandbLogger(_Tracker):
     """Logs to Weights & Biases: a run per row, grouped by study.
-
-    A resumed training goes on with the run whose id its folder holds. Environment
-    variables of W&B, such as `WANDB_PROJECT` and `WANDB_MODE=offline`, mean what they
-    always do.
 
     Args:
         replicas: also log every replica, not only their mean.
         **init: arguments of `wandb.init`, such as `project`, `entity` or `tags`.
-
-    Raises:
-        ValueError: wandb is not installed.
     """
 
+    file = package = "wandb"
+
     def __init__(self, *, replicas: bool = False, **init: Any):
-        _check_installed("wandb")
-        self.replicas, self._init = replicas, init
-        self._run: Any = None
+        super().__init__(replicas=replicas)
+        self._init = init
 
-    def start(self, run: LoggedRun) -> None:
-        """Starts a run, or goes on with an earlier launch's."""
-        self._sent = _Sent.of(run, "wandb")
-        given = {
-            "name": run.name,
-            "group": run.group or None,
-            "config": dict(run.settings),
-            # Not a run of the program itself that is open at the same time.
-            "reinit": "create_new",
-        }
-        given |= self._init
-        if self._sent.id:
-            given |= {"id": self._sent.id, "resume": "allow"}
-        self._run = _package("wandb").init(**given)
-        self._sent.keep(id=self._run.id)
+    def _open(self, run):
+        row = {"name": run.name, "group": run.group or None}
+        # `create_new`: not a run of the program itself that is open at the same time.
+        given = (
+            row | {"config": dict(run.settings), "reinit": "create_new"} | self._init
+        )
+        if self._sent["id"]:
+            given |= {"id": self._sent["id"], "resume": "allow"}
+        opened = importlib.import_module("wandb").init(**given)
+        self._sent["id"] = opened.id
+        return opened
 
-    def log(self, values: Values, step: int) -> None:
-        """Logs scalars that no earlier launch has logged."""
-        if step > self._sent.step:
-            self._run.log(scalars(values, replicas=self.replicas), step=step)
-            self._sent.keep(step=step)
+    def _send(self, numbers, step):
+        self._run.log(numbers, step=step)
 
-    def close(self, finished: bool) -> None:
-        """Ends the run; as failed if training stopped."""
-        run, self._run = self._run, None
-        if run is not None:
-            run.finish(exit_code=0 if finished else 1)
+    def _end(self, run, finished):
+        run.finish(exit_code=0 if finished else 1)
 
 
-class MlflowLogger:
+class MlflowLogger(_Tracker):
     """Logs to MLflow: a run per row, in an experiment per study.
-
-    A resumed training goes on with the run whose id its folder holds; one that was
-    stopped is `KILLED` until then.
 
     Args:
         tracking_uri: a folder or server; default MLflow's own, `MLFLOW_TRACKING_URI`.
         experiment: its name; default `MLFLOW_EXPERIMENT_NAME`, else that of the study.
-        replicas: also log every replica, not only their mean.
-
-    Raises:
-        ValueError: mlflow is not installed.
+        **options: `replicas`, to log every replica and not only their mean.
     """
 
+    file = package = "mlflow"
+
     def __init__(
-        self,
-        *,
-        tracking_uri: str | None = None,
-        experiment: str = "",
-        replicas: bool = False,
+        self, *, tracking_uri: str | None = None, experiment: str = "", **options: Any
     ):
-        _check_installed("mlflow")
+        super().__init__(**options)
         self.tracking_uri, self.experiment = tracking_uri, experiment
-        self.replicas = replicas
-        self._client: Any = None
 
-    def start(self, run: LoggedRun) -> None:
-        """Starts a run, or goes on with an earlier launch's."""
-        mlflow = _package("mlflow")
-        client = mlflow.MlflowClient(self.tracking_uri)
-        self._sent = _Sent.of(run, "mlflow")
-        if self._sent.id:
-            client.update_run(self._sent.id, "RUNNING")
-        else:
-            created = client.create_run(
-                self._experiment_id(client, run.group), run_name=run.name
-            )
-            self._sent.keep(id=created.info.run_id)
-            param, settings = mlflow.entities.Param, run.settings.items()
-            params = [param(key, str(value)) for key, value in settings]
-            client.log_batch(self._sent.id, params=params)
-        self._client = client
-
-    def _experiment_id(self, client: Any, group: str) -> str:
-        given = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME")
-        name = given or group or "Default"
+    def _open(self, run):
+        self._mlflow: Any = importlib.import_module("mlflow")
+        client = self._mlflow.MlflowClient(self.tracking_uri)
+        if self._sent["id"]:
+            client.update_run(self._sent["id"], "RUNNING")
+            return client
+        named = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        name = named or run.group or "Default"
         found = client.get_experiment_by_name(name)
-        return found.experiment_id if found else client.create_experiment(name)
+        where = found.experiment_id if found else client.create_experiment(name)
+        self._sent["id"] = client.create_run(where, run_name=run.name).info.run_id
+        param = self._mlflow.entities.Param
+        params = [param(key, str(value)) for key, value in run.settings.items()]
+        client.log_batch(self._sent["id"], params=params)
+        return client
 
-    def log(self, values: Values, step: int) -> None:
-        """Logs scalars that no earlier launch has logged."""
-        if step <= self._sent.step:
-            return
-        metric, now = _package("mlflow").entities.Metric, int(1000 * time.time())
-        numbers = scalars(values, replicas=self.replicas).items()
-        metrics = [metric(name, x, now, step) for name, x in numbers]
-        self._client.log_batch(self._sent.id, metrics=metrics)
-        self._sent.keep(step=step)
+    def _send(self, numbers, step):
+        metric, now = self._mlflow.entities.Metric, int(1000 * time.time())
+        metrics = [metric(name, x, now, step) for name, x in numbers.items()]
+        self._run.log_batch(self._sent["id"], metrics=metrics)
 
-    def close(self, finished: bool) -> None:
-        """Ends the run."""
-        client, self._client = self._client, None
-        if client is not None:
-            client.set_terminated(self._sent.id, "FINISHED" if finished else "KILLED")
-
-
-def _package(name: str) -> Any:
-    return importlib.import_module(name)
-
-
-def _check_installed(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise ValueError(f"logging to {package} needs a package: pip install {package}")
+    def _end(self, run, finished):
+        run.set_terminated(self._sent["id"], "FINISHED" if finished else "KILLED")

@@ -17,8 +17,8 @@ from churn_compare.array_files import write_file
 from churn_jax.ensembles.mapping import FEW_SLOTS
 from churn_jax.training.partition import replicate, split
 from churn_jax.training.program import LONGEST_CALL, Program
-from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.step import make_step
 
 _SECONDS = 0.3  # of updates in one measurement; the best of three counts
 _ORDER = ("auto", "loop", "unroll", "vmap")  # from quick to slow to compile
@@ -58,11 +58,14 @@ def tuned(session, part, program_of: Callable[[Run], tuple[Program, int]]) -> Ch
         program, chosen = program_of(dataclasses.replace(run, config=config))
         return Choice(program, steps_per_call or chosen, "")
 
+    def name(found: Choice) -> str:
+        return f"{found.program.mapping} ({found.steps_per_call} updates a call)"
+
     key = _key(session, part)
     known = _measured.get(key) or _read().get(key)
     if known is not None:
         found = choice(*known)
-        return found._replace(note=f"{run.name}: {_name(found)}, as measured earlier")
+        return found._replace(note=f"{run.name}: {name(found)}, as measured earlier")
     began = time.perf_counter()
     seconds: dict[Choice, float] = {}
     asked: dict[Choice, list] = {}
@@ -80,15 +83,12 @@ def tuned(session, part, program_of: Callable[[Run], tuple[Program, int]]) -> Ch
                 asked[found] = [mapping, found.steps_per_call]
     best = min(seconds, key=lambda found: seconds[found])
     _measured[key] = asked[best]
-    _write({**_read(), **_measured})
-    times = ", ".join(f"{_name(c)} {1e3 * t:.3g} ms" for c, t in seconds.items())
-    note = f"{run.name}: {_name(best)}; measured per update: {times}"
+    if path := _path():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps({**_read(), **_measured}, indent=1) + "\n")
+    times = ", ".join(f"{name(c)} {1e3 * t:.3g} ms" for c, t in seconds.items())
+    note = f"{run.name}: {name(best)}; measured per update: {times}"
     return best._replace(note=note)
-
-
-def _name(choice: Choice) -> str:
-    updates = f"{choice.steps_per_call} updates a call"
-    return f"{choice.program.mapping} ({updates})"
 
 
 def _arguments(session, part, program: Program) -> list[list[Any]]:
@@ -152,10 +152,3 @@ def _read() -> dict[str, list]:
         return json.loads(path.read_text()) if path else {}
     except (OSError, ValueError):  # none yet, or damaged: it is written anew
         return {}
-
-
-def _write(found: dict[str, list]) -> None:
-    path = _path()
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps(found, indent=1) + "\n")

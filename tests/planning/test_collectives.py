@@ -9,7 +9,7 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import Codistillation, EnsembleDistillation
 from churn_jax.planning.hlo import find_collectives
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
-from churn_jax.training.replicas import make_step
+from churn_jax.training.step import make_step
 from tests.training import tiny
 
 # What the compiler makes of the step is what is looked at.

@@ -16,8 +16,8 @@ from churn_jax.training import train, tuning
 from churn_jax.training.examples import example_of
 from churn_jax.training.partition import split
 from churn_jax.training.program import choose_mappings, over_cores
-from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.step import make_step
 from tests.training import tiny
 
 PHOTO, DIGIT = (32, 32, 3), (28, 28, 1)

@@ -15,8 +15,8 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.methods import LossOutput, Method
 from churn_jax.methods.batch import forward
 from churn_jax.methods.fields import coefficient, static
-from churn_jax.training.replicas import term_names
 from churn_jax.training.state import stopped_term
+from churn_jax.training.step import term_names
 from tests.training import tiny
 
 KEEP = 0.75

@@ -16,8 +16,8 @@ from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM, OneToOneDistillation
 from churn_jax.planning.hlo import find_collectives
 from churn_jax.training.partition import DATA, MEMBER
-from churn_jax.training.replicas import make_step
 from churn_jax.training.session import open_session
+from churn_jax.training.step import make_step
 from tests.training import tiny
 
 TEACHERS = 4

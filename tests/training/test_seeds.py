@@ -206,7 +206,7 @@ def test_between_networks_of_an_ensemble_nothing_moves(fully_optimized):
     compiled = stepper.step.lower(*arguments).compile()
     mesh = stepper.session.parts[0].program.mesh
     found = find_collectives(compiled.as_text(), mesh)
-    assert {c.axes for c in found} == {(DATA,)}
+    assert {c.axes for c in found if c.axes} == {(DATA,)}
 
 
 def test_networks_of_an_ensemble_share_what_they_are_told_to_share():

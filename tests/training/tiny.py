@@ -25,10 +25,10 @@ from churn_jax.ensembles.network import linear_head
 from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
 from churn_jax.training.partition import fetch, join, split
-from churn_jax.training.replicas import make_step
 from churn_jax.training.run import Run
 from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState, init_variables
+from churn_jax.training.step import make_step
 
 EXAMPLES, BATCH, CLASSES = 64, 16, 5
 STEPS_PER_EPOCH = EXAMPLES // BATCH
