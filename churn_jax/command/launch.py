@@ -201,13 +201,3 @@ def ending_at_once() -> Iterator[None]:
         sys.stderr.flush()
         sys.stdout.flush()
         os._exit(2)
-
-
-def wait_for_all(what: str) -> None:
-    """Returns when every process has called it; at once if there is only one."""
-    import jax
-
-    if jax.process_count() > 1:
-        from jax.experimental import multihost_utils
-
-        multihost_utils.sync_global_devices(what)

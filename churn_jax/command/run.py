@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from churn_compare.escaping import printable
-from churn_jax.command.launch import connect, ending_at_once, wait_for_all
+from churn_jax.command.launch import connect, ending_at_once
 from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
 from churn_jax.training.progress import COMPILING, Work
 
@@ -43,11 +43,11 @@ def _run(process: int, options: Any, command: str, progress, train, show) -> int
     from churn_jax.training.run import Interrupted
 
     if options.fresh:
-        if process == 0:
-            from churn_jax.training.folder_lock import set_aside
+        from churn_jax.studies.processes import wait_for_all
+        from churn_jax.training.folder_lock import set_aside
 
-            if moved := set_aside(options.out):
-                print(moved)
+        if process == 0 and (moved := set_aside(options.out)):
+            print(moved)
         wait_for_all("the old folder is aside")
     began = time.perf_counter()
     several = jax.process_count() > 1
