@@ -35,12 +35,16 @@ if TYPE_CHECKING:
     from churn_jax.models.mlp import MLP, Gate
     from churn_jax.models.names import MODELS
     from churn_jax.models.pretrained import Pretrained, PretrainedError, load_pretrained
-    from churn_jax.models.resnet import BasicBlock, ResNet
-    from churn_jax.models.resnet_imagenet import ImageNetBlock, ImageNetResNet
-    from churn_jax.models.resnet_v2 import PreActivationBottleneck, ResNetV2
+    from churn_jax.models.residual import (
+        ImageNetResNet,
+        PreActivationBlock,
+        ResidualBlock,
+        ResNet,
+        ResNetV2,
+        WideResNet,
+    )
     from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
     from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
-    from churn_jax.models.wide_resnet import PreActivationBlock, WideResNet
     from churn_jax.models.zoo import available, create, is_family
 
 
@@ -52,7 +56,6 @@ __all__ = [
     "VGG",
     "Airbench",
     "AirbenchStage",
-    "BasicBlock",
     "BatchEnsemble",
     "BatchEnsembleConv",
     "BatchEnsembleDense",
@@ -62,7 +65,6 @@ __all__ = [
     "DenseLayer",
     "DenseNet",
     "Gate",
-    "ImageNetBlock",
     "ImageNetResNet",
     "Layers",
     "LeNet5",
@@ -70,11 +72,11 @@ __all__ = [
     "ModelOutput",
     "PatchMerging",
     "PreActivationBlock",
-    "PreActivationBottleneck",
     "Pretrained",
     "PretrainedError",
     "ResNet",
     "ResNetV2",
+    "ResidualBlock",
     "Swin",
     "SwinBlock",
     "Transition",
@@ -112,12 +114,9 @@ _FILES = (
     "mimo",
     "mlp",
     "pretrained",
-    "resnet",
-    "resnet_imagenet",
-    "resnet_v2",
+    "residual",
     "swin",
     "vgg",
-    "wide_resnet",
     "zoo",
 )
 

@@ -22,7 +22,7 @@ from churn_jax.models.convert_transformers import (
     swin_file_name,
     swin_from_hugging_face,
 )
-from churn_jax.models.resnet_imagenet import ImageNetResNet
+from churn_jax.models.residual import ImageNetResNet
 from churn_jax.models.swin import Swin
 
 _INDEX = "model.safetensors.index.json"

@@ -13,12 +13,9 @@ from churn_jax.models.cnn import LeNet5
 from churn_jax.models.densenet import DenseNet
 from churn_jax.models.mlp import MLP
 from churn_jax.models.names import MODELS
-from churn_jax.models.resnet import ResNet
-from churn_jax.models.resnet_imagenet import ImageNetResNet
-from churn_jax.models.resnet_v2 import ResNetV2
+from churn_jax.models.residual import ImageNetResNet, ResNet, ResNetV2, WideResNet
 from churn_jax.models.swin import Swin
 from churn_jax.models.vgg import VGG
-from churn_jax.models.wide_resnet import WideResNet
 from churn_jax.registry import is_own
 
 # Each has its line in `NETWORKS`.

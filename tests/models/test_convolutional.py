@@ -325,7 +325,7 @@ def test_updates_in_a_loop_convolve_as_the_cpu_library_does(model, size):
 
 
 def test_kernels_are_he_normal_by_fan_out():
-    init = jax.jit(models.BasicBlock(64, stride=2).init, static_argnums=2)
+    init = jax.jit(models.ResidualBlock(64, stride=2).init, static_argnums=2)
     params = init(jax.random.key(0), np.zeros((1, 4, 4, 32), "f4"), False)["params"]
     kernel = params["conv1"]["kernel"]  # 3 x 3 x 32 x 64
     # 18,432 normal draws: the sample deviation is within 3 % (six sigma).
