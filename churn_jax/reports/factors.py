@@ -11,7 +11,7 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.reports.artefacts import Study
 
-_SAME = {
+_SEEDS = {
     "init": "initial weights",
     "order": "mini-batch order",
     "augment": "augmentation",
@@ -23,13 +23,15 @@ def training(study: Study, info: RowRecord) -> TrainConfig:
     return info.spec.config(study.config.train)
 
 
+def _with_seeds(study: Study, info: RowRecord, how: str) -> list[str]:
+    seeds = training(study, info).seeds
+    return [words for name, words in _SEEDS.items() if getattr(seeds, name) == how]
+
+
 def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
     """What all runs of a row have in common, in words."""
-    seeds = training(study, info).seeds
-    out = [
-        words for factor, words in _SAME.items() if getattr(seeds, factor) == "fixed"
-    ]
-    if seeds.augment == "off":
+    out = _with_seeds(study, info, "fixed")
+    if training(study, info).seeds.augment == "off":
         out.append("no augmentation")
     if _draws(study, info) and not _resampled(study, info):
         out.append("one bootstrap of the training set")
@@ -38,13 +40,8 @@ def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
 
 def differing(study: Study, info: RowRecord) -> tuple[str, ...]:
     """What the runs of a row differ in, in words."""
-    seeds = training(study, info).seeds
-    out = [
-        words for factor, words in _SAME.items() if getattr(seeds, factor) == "varied"
-    ]
-    if _resampled(study, info):
-        out.append("resampled training set")
-    return tuple(out)
+    drawn = ["resampled training set"] if _resampled(study, info) else []
+    return (*_with_seeds(study, info, "varied"), *drawn)
 
 
 def _draws(study: Study, info: RowRecord) -> bool:
@@ -77,34 +74,13 @@ def training_table(study: Study, methods: Sequence[RowRecord]) -> list[tuple[str
     """What each row's runs share and differ in, and what the row changes."""
     if not any(i.spec.train or i.spec.train_size or i.spec.model for i in methods):
         return []
-    head = ("Method", "Runs share", "Runs differ in", "The row changes")
-    out: list[tuple[str, ...]] = [head]
+    out: list[tuple[str, ...]] = [
+        ("Method", "Runs share", "Runs differ in", "The row changes")
+    ]
     for info in methods:
         words = (shared(study, info), differing(study, info), changes(info))
         out.append((info.label, *(", ".join(w) or "–" for w in words)))
     return out
-
-
-def cross_sample_sentences(
-    study: Study, methods: Sequence[RowRecord]
-) -> tuple[str, ...]:
-    """Says where runs differ in their training set, so that churn is cross-sample."""
-    drawn = [info for info in methods if _resampled(study, info)]
-    one = [i for i in methods if _draws(study, i) and not _resampled(study, i)]
-    out = []
-    if drawn:
-        whose = "all rows" if len(drawn) == len(methods) else _names(drawn)
-        out.append(
-            f"The runs of {whose} differ in their resampled training set (bootstrap): "
-            "this is cross-sample churn, between models of other samples of the data, "
-            "and not churn between seeds alone."
-        )
-    if one:
-        out.append(
-            f"The runs of {_names(one)} share one bootstrap of the training set, so "
-            "their churn is not cross-sample churn."
-        )
-    return tuple(out)
 
 
 _SERVED = {
@@ -115,44 +91,56 @@ _SERVED = {
 }
 
 
-def served_sentences(methods: Sequence[RowRecord]) -> tuple[str, ...]:
-    """Says what rows of several networks predict with."""
-    several = [info for info in methods if info.method.members > 1]
-    rows = {how: [i for i in several if i.method.deploy == how] for how in _SERVED}
-    return tuple(
-        f"Rows of several networks that serve {_SERVED[how]}: {_names(infos)}."
-        for how, infos in rows.items()
-        if infos
-    )
-
-
-def fixed_seed_sentences(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]:
-    """Says what numbers of runs that share a seed are evidence of."""
+def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]:
+    """Says where runs differ in their training set, share a seed, or are ensembles."""
     # Runs that share their initial weights are independent only given those weights:
     # their spread, and with it every standard error and test, leaves out how much other
     # weights would have moved them all. Runs that share everything are one run.
-    one = [info for info in methods if not differing(study, info)]
-    drawn = set(_SAME.values())
-    some = [
+    resampled = [info for info in methods if _resampled(study, info)]
+    drawn = [i for i in methods if _draws(study, i) and i not in resampled]
+    equal = [info for info in methods if not differing(study, info)]
+    fixed = [
         info
         for info in methods
-        if info not in one and drawn.intersection(shared(study, info))
+        if info not in equal and _with_seeds(study, info, "fixed")
     ]
-    out = []
-    if some:
-        out.append(
-            f"The runs of {_names(some)} share a seed: their spread, standard errors "
+    whose = "all rows" if len(resampled) == len(methods) else _names(resampled)
+    several = [info for info in methods if info.method.members > 1]
+    served = {how: [i for i in several if i.method.deploy == how] for how in _SERVED}
+    sentences = [
+        (
+            resampled,
+            f"The runs of {whose} differ in their resampled training set (bootstrap): "
+            "this is cross-sample churn, between models of other samples of the data, "
+            "and not churn between seeds alone.",
+        ),
+        (
+            drawn,
+            f"The runs of {_names(drawn)} share one bootstrap of the training set, so "
+            "their churn is not cross-sample churn.",
+        ),
+        (
+            fixed,
+            f"The runs of {_names(fixed)} share a seed: their spread, standard errors "
             "and tests hold for that one draw of it, and do not say how another draw "
-            "would move all of them."
-        )
-    if one:
-        out.append(
-            f"The runs of {_names(one)} differ in nothing: they are one computation, "
+            "would move all of them.",
+        ),
+        (
+            equal,
+            f"The runs of {_names(equal)} differ in nothing: they are one computation, "
             "repeated. Their churn is what this launch's hardware adds, which slots of "
             "one launch can hide (churn-jax doctor compares launches), and their "
-            "accuracy is a single run's, whatever its test says."
-        )
-    return tuple(out)
+            "accuracy is a single run's, whatever its test says.",
+        ),
+        *(
+            (
+                infos,
+                f"Rows of several networks that serve {_SERVED[how]}: {_names(infos)}.",
+            )
+            for how, infos in served.items()
+        ),
+    ]
+    return tuple(said for infos, said in sentences if infos)
 
 
 def _names(methods: Sequence[RowRecord]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from churn_compare.array_files import write_file
 from churn_compare.comparison import compare_pair
-from churn_compare.display import CompareResult, VersionsResult
+from churn_compare.display import CompareResult
 from churn_compare.documents import (
     html_page,
     plain_text,
@@ -19,7 +19,6 @@ from churn_compare.documents import (
     write_files,
 )
 from churn_compare.example_ids import as_labels
-from churn_compare.flip_counts import version_matrices
 from churn_compare.pair import Side
 from churn_compare.reading.contents import as_array
 from churn_compare.reading.join import join
@@ -41,7 +40,7 @@ from churn_jax.reports.quantities import (
 from churn_jax.reports.report import Report, Row
 from churn_jax.reports.results import figures, table
 from churn_jax.reports.study_report import html_table, in_terminal, study_document
-from churn_jax.reports.summary import MethodSummary, summarize
+from churn_jax.reports.summary import summarize
 
 _OF_STUDIES = ("dee", "member_kl", "member_disagreement", "parameters")
 _WITH_VALIDATION = ("calibrated_ece", "temperature")
@@ -109,7 +108,15 @@ def report(
         )
     held_out = _validation(validation, rows)
     shown = _columns(columns, held_out)
-    summaries = _summaries(rows, held_out, shown)
+    summaries = {}
+    for name, predictions in rows.items():
+        try:
+            found = summarize(predictions, validation=held_out.get(name))
+        except PredictionsError as error:
+            raise PredictionsError(f"{name}: {error}") from error
+        summaries[name], wrong = with_columns(found, predictions, shown)
+        for error in wrong:
+            raise ValueError(f"{name}: {error}") from error
     if columns is None:  # what no row has runs enough for is left out
         shown = tuple(
             name
@@ -117,18 +124,19 @@ def report(
             if any(np.isfinite(getattr(s, name).mean) for s in summaries.values())
         )
     config = LogitsConfig(title or _title(rows), first, shown)
-    versions = _versions(rows, first, names)
-    one = rows[first]
-    found = Report(
+    compared, about = compare_with_baseline(summaries, first), headline(shown).name
+    result = LogitsReport(
         Study(Path(), LogitsRecord(config), tuple(map(LogitsRow, rows, rows))),
-        _rows(summaries, first, shown),
+        tuple(
+            Row(LogitsRow(name, name), summary, compared.get(name), _NO_HISTORY, about)
+            for name, summary in summaries.items()
+        ),
         (),
-        one.ids,
-        one.labels,
-        versions=versions,
+        rows[first].ids,
+        rows[first].labels,
+        steps=_steps(rows, first, names),
         class_names=names,
     )
-    result = LogitsReport(found)
     if out is not None:
         result.report(out)
     return result
@@ -170,34 +178,28 @@ class LogitsRecord:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class LogitsReport:
-    """The report of logits; a notebook shows its table.
-
-    Attributes:
-        found: all numbers, as `reports.collect` gives them of a study.
-    """
-
-    found: Report
+class LogitsReport(Report):
+    """The report of logits; a notebook shows its table."""
 
     @functools.cached_property
     def table(self) -> Any:
         """The table as numbers, see `reports.table`."""
-        return table(self.found)
+        return table(self)
 
     @functools.cached_property
     def figures(self) -> dict[str, Any]:
         """The figures of the page by name, see `reports.figures`."""
-        return figures(self.found)
+        return figures(self)
 
     @property
-    def comparisons(self) -> dict[str, CompareResult]:
+    def comparisons(self) -> Mapping[str, CompareResult]:
         """Every row except the baseline compared with it, see `churn_jax.compare`."""
-        return self.found.steps
+        return self.steps
 
     @property
     def path(self) -> Path | None:
         """The page that was written last."""
-        return self.found.files.get("report.html")
+        return self.files.get("report.html")
 
     def report(self, out: str | os.PathLike = "runs/report") -> Path:
         """Writes the page, and the tables next to it.
@@ -211,27 +213,27 @@ class LogitsReport:
         Raises:
             OSError: a file could not be written; an earlier one is left as it was.
         """
-        document, path = study_document(self.found), Path(out)
+        document, path = study_document(self), Path(out)
         if path.suffix == ".html":
             files = {"report.html": write_file(path, html_page(document))}
         else:
             files = write_files(path, table_files(document))
-        self.found.files.clear()
-        self.found.files.update(files)
+        self.files.clear()
+        self.files.update(files)
         return files["report.html"]
 
     def __repr__(self) -> str:
-        examples = f"{len(self.found.labels):,} examples"
+        examples = f"{len(self.labels):,} examples"
         where = f"; {self.path}" if self.path else ""
-        names = ", ".join(row.info.name for row in self.found.rows)
+        names = ", ".join(row.info.name for row in self.rows)
         return f"<{type(self).__name__} of {names}: {examples}{where}>"
 
     def __str__(self) -> str:
         """The table and the sentences as a terminal shows them."""
-        return plain_text(in_terminal(self.found))
+        return plain_text(in_terminal(self))
 
     def _repr_html_(self) -> str:
-        return html_table(self.found)
+        return html_table(self)
 
 
 def _title(names: Iterable[str]) -> str:
@@ -363,83 +365,26 @@ def _columns(
     return names
 
 
-def _summaries(
-    rows: Mapping[str, Predictions],
-    validation: Mapping[str, Predictions],
-    columns: tuple[str, ...],
-) -> dict[str, MethodSummary]:
-    found = {}
-    for name, predictions in rows.items():
-        try:
-            summary = summarize(predictions, validation=validation.get(name))
-        except PredictionsError as error:
-            raise PredictionsError(f"{name}: {error}") from error
-        found[name], wrong = with_columns(summary, predictions, columns)
-        for error in wrong:
-            raise ValueError(f"{name}: {error}") from error
-    return found
-
-
-def _rows(
-    summaries: Mapping[str, MethodSummary], baseline: str, columns: tuple[str, ...]
-) -> tuple[Row, ...]:
-    compared = compare_with_baseline(summaries, baseline)
-    about = headline(columns).name
-    return tuple(
-        Row(LogitsRow(name, name), summary, compared.get(name), _NO_HISTORY, about)
-        for name, summary in summaries.items()
-    )
-
-
-def _versions(
+def _steps(
     rows: Mapping[str, Predictions], baseline: str, names: tuple[str, ...] | None
-) -> VersionsResult | None:
-    """Every row compared with the baseline; None without another one."""
-    if len(rows) == 1:
-        return None
+) -> dict[str, CompareResult]:
+    """Every other row compared with the baseline."""
     sides = {
-        name: _side(name, predictions, names) for name, predictions in rows.items()
-    }
-    counts = {side.classes for side in sides.values()}
-    steps = tuple(
-        compare_pair(
-            join(
-                sides[baseline], side, class_map="identity" if len(counts) > 1 else None
-            )
+        name: Side(
+            name,
+            "logits",
+            given.logits,
+            class_names=names,
+            ids=given.ids,
+            labels=given.labels,
+            label_names=names,
+            runs=tuple(range(len(given.logits))),
         )
-        for name, side in sides.items()
-        if name != baseline
-    )
-    labels = rows[baseline].labels
-    predicted = [predictions.logits.argmax(axis=-1) for predictions in rows.values()]
-    matrices = version_matrices(predicted, labels)
-    of = {
-        steps[0].old.name: steps[0].old,
-        **{step.new.name: step.new for step in steps},
+        for name, given in rows.items()
     }
-    return VersionsResult(
-        versions=tuple(of[name] for name in rows),
-        examples=len(labels),
-        level=steps[0].level,
-        accuracy=(),
-        churn=matrices.churn,
-        negative_flip_rate=matrices.negative_flip_rate,
-        relative_negative_flip_rate=matrices.relative_negative_flip_rate,
-        ambiguity=matrices.ambiguity,
-        discrepancy=matrices.discrepancy,
-        steps=steps,
-        whole=steps[0],
-    )
-
-
-def _side(name: str, given: Predictions, names: tuple[str, ...] | None) -> Side:
-    return Side(
-        name,
-        "logits",
-        given.logits,
-        class_names=names,
-        ids=given.ids,
-        labels=given.labels,
-        label_names=names,
-        runs=tuple(range(len(given.logits))),
-    )
+    alike = len({side.classes for side in sides.values()}) == 1
+    class_map, base = None if alike else "identity", sides.pop(baseline)
+    return {
+        name: compare_pair(join(base, side, class_map=class_map))
+        for name, side in sides.items()
+    }

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from churn_compare.documents import Facts, Fold, Section, Strong, Term, Text
+from churn_compare.flip_counts import version_matrices
 from churn_compare.number_text import judgement
 from churn_compare.report import made, sections, terms
 from churn_compare.tables import matrix_tables
@@ -62,11 +63,8 @@ def logits_verdicts(report: Report) -> list[Text]:
 
 def version_sections(report: Report) -> list[Section]:
     """Every update in full, and every row against every other; none of a study."""
-    if report.versions is None:
-        return []
-    steps = report.versions.steps
-    found = []
-    for step in steps:
+    steps, found = report.steps, []
+    for step in steps.values():
         # Of the only update the verdict at the top has the first sentences.
         said = sentences(step)[_FIRST if len(steps) == 1 else 0 :]
         blocks = [
@@ -82,8 +80,11 @@ def version_sections(report: Report) -> list[Section]:
             found.append(Section(title, blocks, detail="full"))
         else:
             found.append(Section("", [Fold(title, blocks, heading=True)]))
-    several = len(steps) > 1  # else the update has their numbers
-    every = matrix_tables(report.versions, report.versions.names) if several else []
+    if len(steps) < 2:  # the update has their numbers
+        return found
+    classes = [row.summary.curves.classes for row in report.rows]
+    matrices = version_matrices(classes, report.labels)
+    every = matrix_tables(matrices, [row.label for row in report.rows])
     return [Section("Every row against every other", every, detail="full"), *found]
 
 
@@ -94,7 +95,7 @@ def logits_section(report: Report) -> Section:
         "classes"
         for row in report.rows
     }
-    level = 0.95 if report.versions is None else report.versions.level
+    level = next((step.level for step in report.steps.values()), 0.95)
     shown = Facts(facts | made(level, "Software"))
     return Section("What was compared", [shown], detail="full")
 

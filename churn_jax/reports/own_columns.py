@@ -18,34 +18,40 @@ class ColumnError(ValueError):
 
 
 def with_columns(
-    summary: MethodSummary,
-    predictions: Predictions,
-    columns: Iterable[str],
+    summary: MethodSummary, predictions: Predictions, columns: Iterable[str]
 ) -> tuple[MethodSummary, tuple[ColumnError, ...]]:
     """The summary with those of the columns that have a measure of their own.
 
     Columns that could not be measured are left out; the errors say why.
     """
+    runs, labels = summary.runs, predictions.labels
     values, without, own, errors = {}, {}, {}, []
     for column in columns:
         try:
             quantity = QUANTITIES.find(column)
-        except ValueError as error:
-            errors.append(ColumnError(str(error)))
-            continue
-        if quantity.measure is None:
-            continue
-        name = quantity.name
-        try:
-            found = _measured(quantity, predictions, summary.runs)
+            if quantity.measure is None:
+                continue
+            name = quantity.name
+            logits = np.zeros(0)
+            if quantity.of_runs:
+                logits = _of_all(quantity, predictions, runs)
+                found = _called(quantity, logits, labels, (len(runs),))
+            else:
+                each = (predictions.logits[run] for run in runs)
+                found = np.array([_called(quantity, z, labels) for z in each])
+            found = _finite(quantity, found, runs)
             if found.ndim:
                 values[name], own[name] = found, over_runs(found)
-            else:
-                own[name], without[name] = _jackknife(
-                    quantity, predictions, summary.runs, float(found)
-                )
-        except ColumnError as error:
-            errors.append(error)
+                continue
+            error, left = np.nan, np.full(len(runs), np.nan)
+            if len(runs) > 2:  # two runs without one are no pair any more
+                parts = (np.delete(logits, i, axis=0) for i in range(len(runs)))
+                left = np.array([_called(quantity, z, labels) for z in parts])
+                error = jackknife_stderr(_finite(quantity, left, runs, "without run"))
+            spread = float(error * np.sqrt(len(runs)))
+            own[name], without[name] = Estimate(float(found), spread, error), left
+        except ValueError as error:  # a column that is not known, or a ColumnError
+            errors.append(ColumnError(str(error)))
     summary = dataclasses.replace(
         summary,
         run_values={**summary.run_values, **values},
@@ -54,46 +60,10 @@ def with_columns(
     return summary.having(**own), tuple(errors)
 
 
-def _measured(
-    quantity: Quantity,
-    predictions: Predictions,
-    runs: tuple[int, ...],
-) -> np.ndarray:
-    """`[R]` numbers of the runs, or one number of all of them, `[]`."""
-    labels = predictions.labels
-    if not quantity.of_runs:
-        each = (predictions.logits[run] for run in runs)
-        found = [_called(quantity, logits, labels, ((),)) for logits in each]
-        return _finite(quantity, np.array(found), runs)
-    logits = _of_all(quantity, predictions, runs)
-    found = _called(quantity, logits, labels, ((), (len(runs),)))
-    return _finite(quantity, found, runs)
-
-
-def _jackknife(
-    quantity: Quantity,
-    predictions: Predictions,
-    runs: tuple[int, ...],
-    value: float,
-) -> tuple[Estimate, np.ndarray]:
-    """One number of all runs with its error, and the numbers without each run."""
-    if len(runs) < 3:  # two runs without one are no pair any more
-        return Estimate(value, np.nan, np.nan), np.full(len(runs), np.nan)
-    logits = _of_all(quantity, predictions, runs)
-    without = np.array(
-        [
-            _called(quantity, np.delete(logits, i, axis=0), predictions.labels, ((),))
-            for i in range(len(runs))
-        ]
-    )
-    stderr = jackknife_stderr(_finite(quantity, without, runs, "without run"))
-    return Estimate(value, float(stderr * np.sqrt(len(runs))), stderr), without
-
-
 def _called(
-    quantity: Quantity, logits: np.ndarray, labels: np.ndarray, shapes: tuple
+    quantity: Quantity, logits: np.ndarray, labels: np.ndarray, runs: tuple = ()
 ) -> np.ndarray:
-    """What the function returns; refuses other shapes than those named."""
+    """What the function returns: one number, or one for each of the `runs`."""
     measure = cast(Callable, quantity.measure)
     try:
         found = np.asarray(measure(logits, labels), np.float64)
@@ -102,16 +72,13 @@ def _called(
             f"column {quantity.name} failed on logits {logits.shape} "
             f"({type(error).__name__}: {error})"
         ) from error
-    if found.shape not in shapes:
-        each = "".join(f" or {shape[0]}, one for each run," for shape in shapes[1:])
-        hint = (
-            ""
-            if quantity.of_runs
-            else "; with column(..., runs=True) it is given the logits of all runs"
-        )
+    if found.shape not in ((), runs):
+        each = f" or {runs[0]}, one for each run," if runs else ""
+        all_ = "" if quantity.of_runs else "; with column(..., runs=True) it is given "
         raise ColumnError(
             f"column {quantity.name} must return one number{each} for logits "
-            f"{logits.shape}; got shape {found.shape}{hint}"
+            f"{logits.shape}; got shape {found.shape}"
+            f"{all_ and all_ + 'the logits of all runs'}"
         )
     return found
 
@@ -121,15 +88,13 @@ def _finite(
 ) -> np.ndarray:
     if np.isfinite(found).all():
         return found
-    bad = [str(run) for run, ok in zip(runs, np.isfinite(found), strict=True) if not ok]
+    bad = [str(run) for run, ok in zip(runs, np.isfinite(found).ravel()) if not ok]
     which = f" {where} {', '.join(bad)}" if found.ndim else ""
     raise ColumnError(f"column {quantity.name} is not a finite number{which}")
 
 
 def _of_all(
-    quantity: Quantity,
-    predictions: Predictions,
-    runs: tuple[int, ...],
+    quantity: Quantity, predictions: Predictions, runs: tuple[int, ...]
 ) -> np.ndarray:
     """`[R, N, C]`; only what fits into memory."""
     _, examples, classes = predictions.shape

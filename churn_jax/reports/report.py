@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from churn_compare.display import CompareResult, VersionsResult
+from churn_compare.display import CompareResult
 from churn_compare.documents import Section
 from churn_compare.store import (
     Predictions,
@@ -42,12 +42,7 @@ from churn_jax.reports.equivalents import (
     reference_row,
 )
 from churn_jax.reports.estimates import Estimate, over_runs
-from churn_jax.reports.factors import (
-    cross_sample_sentences,
-    fixed_seed_sentences,
-    served_sentences,
-    shared,
-)
+from churn_jax.reports.factors import kind_of_churn, shared
 from churn_jax.reports.members import (
     DIAGNOSTICS,
     MEMBERS,
@@ -193,8 +188,8 @@ class Report:
         unreadable: sentences about files next to the predictions that cannot be used.
         losses: those of them about files that are damaged.
         updates: which rows replace which, with what effect; None in studies without.
-        versions: of logits that no study made, every row compared with the baseline as
-            `churn_jax.compare` does; else None.
+        steps: of logits that no study made, name of a row to its comparison with the
+            baseline, as `churn_jax.compare` makes it.
         class_names: `C` names, where they are known.
         held_out: of clicks, the same on the examples that are never learned.
     """
@@ -211,15 +206,9 @@ class Report:
     unreadable: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
     updates: Updates | None = None
-    versions: VersionsResult | None = None
+    steps: Mapping[str, CompareResult] = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
     held_out: Report | None = None
-
-    @property
-    def steps(self) -> dict[str, CompareResult]:
-        """Name of a row to its comparison with the baseline, of mere logits."""
-        steps = () if self.versions is None else self.versions.steps
-        return {step.new.name: step for step in steps}
 
     @property
     def first_sections(self) -> list[Section]:
@@ -289,8 +278,8 @@ class Report:
             return ""
         rows = [r for r in self.rows if r.comparison and self._exchangeable(r, base)]
         tested = [row for row in rows if row.gain is not None]
-        if not tested and self.versions is not None:
-            return ""  # what can be said of them is in `versions`
+        if not tested and self.steps:
+            return ""  # what can be said of them is in `steps`
         if not tested:
             few = "Best: not decided; differences are tested with"
             return f"{few} {FEWEST_RUNS} runs or more." if rows else ""
@@ -420,11 +409,7 @@ class Report:
     def context(self) -> tuple[str, ...]:
         """Sentences about what kind of churn it is; mostly none."""
         infos = [row.info for row in self.rows] if self.study.trained else []
-        return (
-            *cross_sample_sentences(self.study, infos),
-            *fixed_seed_sentences(self.study, infos),
-            *served_sentences(infos),
-        )
+        return kind_of_churn(self.study, infos)
 
 
 def of_all_runs(columns: tuple[Quantity, ...]) -> str:

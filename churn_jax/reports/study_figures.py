@@ -58,7 +58,7 @@ def study_figures(report: Report) -> list[Figure]:
         training_curves(report),
         confidence_histogram(report),
     ]
-    if report.versions is None or len(report.versions.steps) > 1:
+    if len(report.steps) != 1:
         found.append(reliability_diagram(report))  # else the update has it
     return found
 

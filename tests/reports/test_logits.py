@@ -105,12 +105,12 @@ def test_several_runs_have_the_numbers_of_a_study(several, tmp_path):
         for name in theirs:
             if name != "label":
                 np.testing.assert_equal(ours[name], theirs[name])
-    assert found.found.best.lower() == study.best.lower()  # labels begin with capitals
+    assert found.best.lower() == study.best.lower()  # labels begin with capitals
     assert found.comparisons["other"].noise is not None
     text = str(found)
     assert "Report of old, new, other" in text
     assert "Over runs, on these examples: " in " ".join(text.split())
-    verdict = reports.html_table(found.found)
+    verdict = reports.html_table(found)
     assert "old → " not in verdict and "The update changes" in verdict
     assert found._repr_html_() == verdict
 
@@ -169,11 +169,11 @@ def test_names_ids_baseline_and_one_row(several):
         out=None,
     )
     assert list(found.comparisons) == ["old", "other"]
-    page = " ".join(Page(reports.render(found.found)).text)
+    page = " ".join(Page(reports.render(found)).text)
     assert "Against new" in page and "x7" in page and "bee (" in page
     alone = churn_jax.report({"mine": rows["old"]}, LABELS, out=None)
     assert alone.comparisons == {} and alone.table[0]["churn"] > 0
-    assert "Which inputs churn" in reports.render(alone.found)
+    assert "Which inputs churn" in reports.render(alone)
 
 
 def test_a_new_version_may_have_more_classes(single):
@@ -181,7 +181,7 @@ def test_a_new_version_may_have_more_classes(single):
     wider = np.pad(two["new"], ((0, 0), (0, 1)), constant_values=-9.0)
     found = churn_jax.report({"old": two["old"], "new": wider}, LABELS, out=None)
     assert found.table[1]["churn_to_baseline"] > 0
-    assert "3 to 4 classes" in reports.markdown_table(found.found)
+    assert "3 to 4 classes" in reports.markdown_table(found)
 
 
 def test_temperatures_need_validation_logits(several):
