@@ -368,11 +368,11 @@ def _repair(given: dict[str, Any], command: str, program: str) -> int:
 
     given["gates"] = _gates(given)
     loss = gates.limit_of(given["loss"] or "0", "--loss")
-    validation = tuple(map(Path, given["validation"]))
+    first, second = map(Path, given["validation"])
     names = [field.name for field in dataclasses.fields(Reading)]
     names += ["labels", "label_column", "by", "gates", "level"]
     result = serving.repair(
-        **{name: given[name] for name in names}, validation=validation, loss=loss
+        **{name: given[name] for name in names}, validation=(first, second), loss=loss
     )
     return _shown_and_saved(result, given, command, program)
 

@@ -243,14 +243,18 @@ def compare_suite(
     shared = {"level": level, "confirm": confirm, "on_missing": on_missing}
     compared = []
     for name in names:
-        rules, sides = suite.of(name), [of.get(name) for of in found]
-        lacking = [Path(f).name for f, p in zip((old, new), sides) if p is None]
+        rules = suite.of(name)
+        before, now = (of.get(name) for of in found)
+        sides = ((old, before), (new, now))
+        lacking = [Path(folder).name for folder, path in sides if path is None]
         if lacking:
             missing = f"it is missing in {' and in '.join(lacking)}"
             compared.append(Benchmark(name, rules, None, missing))
             continue
         try:
-            compared.append(Benchmark(name, rules, _compared(*sides, rules, shared)))
+            compared.append(
+                Benchmark(name, rules, _compared(before, now, rules, shared))
+            )
         except (PredictionsError, ArrayFileError, GateError) as error:
             compared.append(Benchmark(name, rules, None, f"{error}"))
     return SuiteResult(

@@ -109,7 +109,7 @@ class Outcomes:
         """`[N]` examples of which a run could not be evaluated."""
         if self.errored is None:
             return np.zeros(self.examples, bool)
-        return self.errored.any(axis=0)
+        return np.logical_or.reduce(self.errored)
 
     def errors_as_wrong(self) -> "Outcomes":
         """The same with 0 or an empty answer where a tool could not evaluate."""
