@@ -87,7 +87,7 @@ Names = Annotated[
 # Comments are the help, which tyro reads.
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What you have."""
+    """Input files."""
 
     labels: File = None  # file of the true classes, if they are elsewhere
     slices: File = None  # table whose columns group the examples
@@ -111,7 +111,7 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Gates:
-    """What must hold."""
+    """Conditions."""
 
     gates: File = None  # gate file (TOML): any limit, slice or class
     max_churn: Limit = None  # most predictions that change, as 0.02 or 2%
@@ -138,7 +138,7 @@ class Certainty:
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What to write."""
+    """Output."""
 
     html: File = None  # page with every number and figure
     json: File = None  # all numbers
@@ -453,7 +453,7 @@ def _check_moved(argv: Sequence[str]) -> None:
 
 
 def _left_out(document: Any, html: Path | None) -> str:
-    """What the terminal does not show, and the options that show it."""
+    """The parts that the terminal leaves out, and the options that show them."""
     shown = [block for block in document.blocks if block.blocks]
     titles = " ".join(section.title for section in shown).lower()
     kinds = ("classes", "slices", "regressions", "largest falls", "largest rises")

@@ -18,7 +18,7 @@ _LONGEST = 300
 
 
 def name_of_signal(number: int) -> str:
-    """What a message calls the end by a signal."""
+    """The name of the end by a signal, in messages."""
     return "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
 
 
@@ -29,7 +29,7 @@ def fail(sentence: str, program: str) -> int:
 
 
 def sentence_of(error: Exception) -> str:
-    """What went wrong; errors that are not ours are cut, with a way to see the rest."""
+    """The message of an error; those that are not ours are cut."""
     said = str(error)
     if isinstance(error, (ValueError, TypeError)):
         return said

@@ -96,7 +96,7 @@ def compare(
     seed: int = 0,
     any_time: bool = False,
 ) -> CompareResult:
-    """What changes when the version `new` of a classifier replaces `old`.
+    """Compares the predictions of the versions `old` and `new` of a classifier.
 
     Outcomes other than predicted classes (right or wrong, scores, answers, numbers) are
     compared by `compare_outcomes`.
@@ -136,7 +136,7 @@ def compare(
         regressions: number of negative flips to list.
         level: confidence level of the intervals.
         resamples: number of bootstrap samples.
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
         any_time: whether intervals hold at every number of labels, for those who look
             after each; where a part of the changed examples has labels.
 
@@ -394,7 +394,7 @@ def compare_outcomes(
     any_time: bool = False,
     errors: Errors | None = None,
 ) -> OutcomesResult:
-    """What changes in the outcomes of examples when `new` replaces `old`.
+    """Compares the outcomes of examples of the versions `old` and `new`.
 
     Outcomes are right or wrong answers, scores, texts, numbers of regressions, sets of
     labels, rankings; see `read_outcomes` for files and columns.
@@ -425,7 +425,7 @@ def compare_outcomes(
         gates: conditions, as in `compare`, for every measure that has the number.
         waivers: falls that gates on their share do not count, as in `compare`.
         regressions: how many changed examples to list.
-        level: of the confidence intervals.
+        level: level of the confidence intervals.
         labels: a queue of `label_queue` whose column `better` says, for some of the
             answers that change, which of the two is better.
         any_time: whether intervals hold at every number of these, as in `compare`.

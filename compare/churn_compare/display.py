@@ -50,7 +50,7 @@ class Display:
 
     @property
     def passed(self) -> bool:
-        """Whether every gate holds; True without gates, False where one is open."""
+        """True if every gate holds; True without gates, False where one is open."""
         return self.state == "pass"
 
     @property
@@ -75,7 +75,7 @@ class Display:
         return markdown(dataclasses.replace(document, title=title), level=3)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         document = self.document().at("summary")
         return html_fragment([Text((Strong(document.title),)), *document.blocks])
 
@@ -243,7 +243,7 @@ class OutcomesResult(Display):
         old: name of the version in use.
         new: name of the one that is to replace it.
         examples: N, those that both have.
-        level: of all confidence intervals, 0.95 for 95 %.
+        level: level of all confidence intervals, 0.95 for 95 %.
         measures: each compared on its own.
         gates: the outcome of each condition.
         notes: sentences about what was read and joined.
@@ -293,8 +293,8 @@ class VersionsResult(Display):
     Attributes:
         versions: the oldest first.
         examples: N, those that all versions have.
-        level: of all confidence intervals, 0.95 for 95 %.
-        accuracy: of each version; empty without labels.
+        level: level of all confidence intervals, 0.95 for 95 %.
+        accuracy: accuracy of each version; empty without labels.
         churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
             of runs; on the diagonal between runs of one version, NaN with one run.
         negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;

@@ -240,7 +240,7 @@ class Groups:
     def excess(
         self, of: PerExample, equal: np.ndarray | None, least: float = 0.0
     ) -> Intervals:
-        """What changes beyond runs of one version.
+        """The changes beyond those of runs of one version.
 
         `equal` is what every unit adds to the variance of equal versions (see
         `permuted_variance`), below which none is taken to be; None where runs are
@@ -270,7 +270,7 @@ class Groups:
         return self.added(of_a * of_b)
 
     def some(self, known: Uncertainty, span: np.ndarray | float) -> np.ndarray:
-        """Whether units differ in what they add, by more than rounding."""
+        """True if units differ in what they add, by more than rounding."""
         return known.total > np.square(1e-12 * span)
 
     def span(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:

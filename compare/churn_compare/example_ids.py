@@ -93,7 +93,7 @@ def rows_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def in_order(ids: np.ndarray) -> bool:
-    """Whether ids ascend, which also makes them unique."""
+    """True if ids ascend, which also makes them unique."""
     return bool(np.all(ids[:-1] < ids[1:]))
 
 

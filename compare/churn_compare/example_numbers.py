@@ -1,4 +1,4 @@
-"""What every example adds to a number, and all numbers of it with intervals."""
+"""Contributions of every example to a number, and the numbers with intervals."""
 
 import dataclasses
 import functools
@@ -401,10 +401,10 @@ def intervals(
         labels: `[N]` classes of the pair, or None.
         clusters: `[N]` from 0 to G - 1: examples of one document, user or conversation;
             None where examples are independent.
-        level: of the intervals.
-        resamples: of the bootstrap.
-        seed: of the bootstrap, and of assigning more than 4096 examples (or clusters)
-            to groups in ratios and in numbers of scores.
+        level: level of the intervals.
+        resamples: resamples of the bootstrap.
+        seed: seed of the bootstrap, and of assigning more than 4096 examples (or
+            clusters) to groups in ratios and in numbers of scores.
 
     Returns:
         Name to `Interval`, in the order of `QUANTITIES`. Ends are NaN where a number is
@@ -508,9 +508,9 @@ def estimate(
     numbers, and the test of no change flips the signs of examples or clusters.
 
     Args:
-        measure: of `N` examples.
+        measure: measure of `N` examples.
         clusters: `[N]` codes below their number, or None.
-        level: of the intervals.
+        level: level of the intervals.
 
     Notes:
         In simulations (`benchmarks/compare_coverage.py`, 40 to 1,000 examples, 1 or 5

@@ -200,7 +200,7 @@ def _draw(generator: np.random.Generator, rows: np.ndarray, count: int) -> np.nd
 
 
 def _outcomes(scanned: Scanned, labels: np.ndarray | None) -> np.ndarray:
-    """What happens in most pairs of runs, `[N]` indices into `_OUTCOMES`."""
+    """The outcome in most pairs of runs, `[N]` indices into `_OUTCOMES`."""
     # Of two that are equally frequent, the one that comes first in `_OUTCOMES`.
     counts = np.zeros((len(_OUTCOMES), scanned.old.predicted.shape[1]), np.int32)
     for _, before, now in scanned.pairs():

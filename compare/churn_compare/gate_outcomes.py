@@ -1,4 +1,4 @@
-"""Whether an update meets its conditions, with a line for each."""
+"""The conditions of an update, with a line for each."""
 
 import dataclasses
 import math
@@ -30,7 +30,7 @@ _NAMED = 3  # groups that a line names
 
 
 def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
-    """Whether each gate holds. A number that is not defined holds no gate.
+    """Judges each gate. A number that is not defined holds no gate.
 
     Args:
         gates: the conditions.
@@ -144,7 +144,7 @@ def _covers(gate: Gate, group: Group) -> bool:
 
 
 def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
-    """Whether a more specific gate is about this group."""
+    """True if a more specific gate is about this group."""
 
     def breadth(of: Gate) -> int:
         return 0 if of.group else 1 if of.grouping != ALL_SLICES else 2
@@ -174,7 +174,7 @@ def _margin(gate: Gate, interval: Interval) -> float:
 
 
 def _state(gate: Gate, interval: Interval) -> State:
-    """Whether the gate holds; of an undefined number it does not."""
+    """True if the gate holds; an undefined number does not hold one."""
     if _margin(gate, interval) >= -_ROUNDING:
         return "pass"
     best = interval.low if gate.bound == "max" else interval.high

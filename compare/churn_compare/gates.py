@@ -355,7 +355,7 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     `min-examples = 30` hold for the table they stand in and those below it.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Returns:
         The gates, in the order of the file.
@@ -474,7 +474,7 @@ def _gates(
 
 
 def _is_table(key: str, value: Any) -> bool:
-    """Whether it is a table of gates, and not one gate with its settings."""
+    """True if it is a table of gates, and not one gate with its settings."""
     if not isinstance(value, Mapping) or "limit" in value:
         return False
     try:

@@ -276,8 +276,8 @@ def confidence_sequence(
 
     Args:
         values: `[n]` in the order in which they were drawn, without replacement.
-        size: of the set they are drawn from.
-        level: of the sequence.
+        size: size of the set they are drawn from.
+        level: level of the sequence.
 
     References:
         [betting] Sections 4.1, 5 -- Waudby-Smith and Ramdas, Estimating means of

@@ -23,7 +23,7 @@ class Measure:
     """One outcome of `N` joined examples, in R_old and R_new runs.
 
     Attributes:
-        name: of its column.
+        name: name of its column.
         kind: "correct" (0 or 1), "score" (a number), "answer" (a text), "label" or
             "class" (its name or its number), "value" (a regression's number), "set" or
             "ranking" (of items).
@@ -57,17 +57,17 @@ class Measure:
 
     @property
     def judged(self) -> bool:
-        """Whether an outcome is better or worse than another, not only different."""
+        """True if outcomes have an order, in which one is better than another."""
         return self.kind in ("correct", "score") or self.target is not None
 
     @property
     def decided(self) -> bool:
-        """Whether an outcome is right or wrong."""
+        """True if an outcome is right or wrong."""
         return self.kind == "correct" or (self.named and self.judged)
 
     @property
     def named(self) -> bool:
-        """Whether outcomes are the same or not, with no distance in between."""
+        """True if outcomes are equal or not, with no distance in between."""
         return self.kind in ("answer", "label", "class")
 
     @property
@@ -117,7 +117,7 @@ class Measure:
         return a != b if self.named else self.beyond(self.distance(a, b), a, b)
 
     def beyond(self, size: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Whether sizes `[N]` of differences exceed the tolerance."""
+        """True if sizes `[N]` of differences exceed the tolerance."""
         if not self.relative or self.things is not None:
             return size > self.tolerance + 1e-12
         return size > self.tolerance * np.maximum(np.abs(a), np.abs(b)) + 1e-12

@@ -88,7 +88,7 @@ def noise_test(
     Args:
         scanned: both versions.
         clusters: `[N]` as in `intervals`.
-        level: of the intervals.
+        level: level of the intervals.
 
     Returns:
         None where both sides have one run. `within_old` or `within_new` is NaN for a
@@ -312,7 +312,7 @@ def noise_floor(
         grades: what each grade is worth, where scores are letters or words.
         confirm: names of doubts about what was read that are right as they are.
         regressions: how many of the least stable examples to list.
-        level: of the confidence intervals.
+        level: level of the confidence intervals.
 
     Returns:
         A result whose measures have `runs_differ`, the share of examples on which two

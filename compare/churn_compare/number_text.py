@@ -101,7 +101,7 @@ def remark(note: str) -> str:
 def judgement(
     name: str, interval: Interval, lower: bool = False
 ) -> Literal["better", "worse", "unclear"]:
-    """Whether a change is better or worse, if its interval excludes zero.
+    """Better or worse, as far as the interval of a change excludes zero.
 
     With `lower` less is better, whatever the quantity says.
     """
@@ -112,7 +112,7 @@ def judgement(
 
 
 def has_range(interval: Interval) -> bool:
-    """Whether there is an interval."""
+    """True if there is an interval."""
     return math.isfinite(interval.low) and math.isfinite(interval.high)
 
 

@@ -136,12 +136,12 @@ class Pair:
 
     @property
     def partial(self) -> bool:
-        """Whether only some examples have labels."""
+        """True if only some examples have labels."""
         return self.some_labels is not None
 
     @property
     def scored(self) -> bool:
-        """Whether both sides have logits or probabilities."""
+        """True if both sides have logits or probabilities."""
         return "classes" not in (self.old.kind, self.new.kind)
 
     def at(self, places: np.ndarray) -> "Pair":

@@ -34,7 +34,7 @@ class Quantity:
 
     @property
     def is_change(self) -> bool:
-        """Whether it is the difference of a quantity that both versions have."""
+        """True if it is the difference of a quantity that both versions have."""
         return self.name.endswith(("_gain", "_change"))
 
 
@@ -138,7 +138,7 @@ def _read(table: str) -> Iterator[Quantity]:
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
     {quantity.name: quantity for quantity in _read(_TABLE)}
 )
-"""What a comparison computes, by name; gates use these names."""
+"""The quantities of a comparison, by name; gates use these names."""
 
 
 def in_order(found: Mapping[str, Any]) -> dict[str, Any]:

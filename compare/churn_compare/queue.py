@@ -89,7 +89,7 @@ def label_queue(
         budget: number of examples to draw; None for all that change.
         by: a column whose values have as many examples each as the budget allows.
         blind: whether the two answers are called A and B, in random order.
-        seed: of the order.
+        seed: seed of the order.
         kind: as in `compare`, like all that follow.
 
     Raises:

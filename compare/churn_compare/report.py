@@ -145,7 +145,7 @@ def verdict(
     notes: Sequence[str],
     gates: Sequence[tuple[GateOutcome, str]],
 ) -> list[Section]:
-    """What was read, the gates and the sentences: the start of every report."""
+    """The start of every report: files read, gates and sentences."""
     lines = []
     for gate, step in gates:
         kind, word = KINDS[gate.state], gate.state.upper()
@@ -200,7 +200,7 @@ def _numbers(found: Measured) -> list[Block]:
 
 
 def about(result: CompareResult | OutcomesResult) -> str:
-    """What was compared, in one line."""
+    """The comparison in one line."""
     said = _counted(result.examples, "example")
     measured = result if isinstance(result, CompareResult) else result.measures[0]
     if (clusters := measured.clusters) is not None:

@@ -1,4 +1,4 @@
-"""What a comparison finds: plain values, which can all be printed or saved."""
+"""Results of comparisons: plain values, which can all be printed or saved."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -117,8 +117,8 @@ class Regression:
             is not the most probable class.
         new_confidence: the same now.
         label_drop: fall of the label's probability; NaN without scores.
-        displacement: of the logits; NaN without scores.
-        share: of the pairs of runs in which it is a negative flip.
+        displacement: displacement of the logits; NaN without scores.
+        share: share of the pairs of runs in which it is a negative flip.
     """
 
     id: str
@@ -279,7 +279,7 @@ class GateOutcome:
 
 
 def state_of(states: Iterable[str]) -> State:
-    """What several conditions come to: the worst of them; "pass" without any."""
+    """The state of several conditions: the worst of them; "pass" without any."""
     found = set(states)
     if "fail" in found:
         return "fail"
@@ -291,7 +291,7 @@ class Measured:
     """Numbers of one kind of outcome in two versions, and of groups of its examples.
 
     Attributes:
-        level: of all confidence intervals, 0.95 for 95 %.
+        level: level of all confidence intervals, 0.95 for 95 %.
         quantities: name to number and interval, in the order of `QUANTITIES`; only
             those that these outcomes allow.
         groups: classes, then the values of every grouping.
@@ -305,7 +305,7 @@ class Measured:
         equivalent: the margin asked for; None without one.
         waived: what gets worse and the gates do not count; None without waivers.
         pooled: the change over several benchmarks; None unless asked for.
-        runs: of the old and the new version.
+        runs: runs of the old and the new version.
         paired: whether run r is compared with run r alone, see `run_by_run`.
         clusters: how many there are, and what they do to an interval; None without.
         noise: None unless a side has several runs that all examples share.
@@ -352,7 +352,7 @@ class Measured:
 
     @property
     def decided(self) -> bool:
-        """Whether outcomes are right or wrong."""
+        """True if outcomes are right or wrong."""
         return "negative_flip_rate" in self.quantities
 
     @property
@@ -363,12 +363,12 @@ class Measured:
 
     @property
     def judged(self) -> bool:
-        """Whether an outcome is better or worse than another."""
+        """True if one outcome can be better than another."""
         return self.change != ""
 
     @property
     def of_classes(self) -> bool:
-        """Whether these are predicted classes."""
+        """True if these are predicted classes."""
         return self.kind == "class"
 
     @property
@@ -388,7 +388,7 @@ class Measured:
 
     @property
     def groups_judged(self) -> bool:
-        """Whether it is known of groups which get worse."""
+        """True if it is known which groups get worse."""
         return self.judged and self.sampled is None
 
     @property
@@ -408,11 +408,11 @@ class Measured:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more of the mean is better."""
+        """True if more of the mean is better."""
         return QUANTITIES[self.change].better == "higher" and not self.lower_is_better
 
     def finding(self, group: Group) -> Literal["better", "worse", ""]:
-        """Whether a group became better or worse, as far as that is significant."""
+        """The significant change of a group, better or worse."""
         if not group.adjusted_p < 1 - self.level:
             return ""
         rises = group[self.change].value > 0
@@ -420,7 +420,7 @@ class Measured:
 
     @property
     def is_equivalent(self) -> bool:
-        """Whether the change is shown to be smaller than the margin asked for."""
+        """True if the change is shown to be smaller than the margin asked for."""
         if self.within is None or self.equivalent is None:
             return False
         return max(-self.within.low, self.within.high) < self.equivalent
@@ -435,7 +435,7 @@ class Change:
         old: its outcome before, as text.
         new: its outcome now.
         target: what is right; "" where nothing says.
-        fall: of its worth, mean over runs; how far apart where nothing is judged.
+        fall: fall of its worth, mean over runs; how far apart where nothing is judged.
     """
 
     id: str
@@ -450,7 +450,7 @@ class MeasureFindings(Measured):
     """One measure of two versions.
 
     Attributes, next to those of `Measured`:
-        name: of its column.
+        name: name of its column.
         quantiles: share to quantile of the change of a number, mean over runs.
         of_runs: mean worth of each run of a noise floor; empty otherwise.
         changes: the largest falls, worst first.

@@ -40,15 +40,16 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What is served when an old and a new version are both at hand.
+    """A rule that serves the old or the new version, example by example.
 
     Attributes:
         kind: "new" serves the new version; "blend" the mean of both versions'
             log-probabilities; "surer" the new version where its top probability
             exceeds the old one's by `margin`; "keep" the old version on some groups.
-        weight: of the old version in a blend, from 0 to 1.
+        weight: weight of the old version in a blend, from 0 to 1.
         margin: least lead of the new version's top probability.
-        temperatures: of the old and the new version; their logits are divided by it.
+        temperatures: temperatures of the old and the new version; their logits are
+            divided by it.
         column: column of the groups that keep the old version; "" for the classes
             that the new version predicts.
         groups: the values of `column`, or names of classes, that keep the old version.
@@ -65,7 +66,7 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """What is served, as a part of a sentence."""
+        """The rule, as a part of a sentence."""
         if self.kind == "blend":
             share = f"{100 * self.weight:.0f} % old and {100 - 100 * self.weight:.0f} %"
             return f"{share} new log-probabilities"
@@ -178,7 +179,7 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RepairResult(Display):
-    """What `repair` finds; shows itself in a notebook and a terminal.
+    """The result of `repair`; shows itself in a notebook and a terminal.
 
     Attributes:
         rule: the rule that the validation examples chose.
@@ -481,7 +482,7 @@ def _paired(
 
 
 def _sentences(result: RepairResult) -> list[str]:
-    """What the rule does, its certificate and its price."""
+    """The effect of the rule, its certificate and its price."""
     before, after = (
         with_range(of["negative_flip_rate"], "share")
         for of in (result.shipped, result.served)

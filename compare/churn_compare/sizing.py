@@ -133,7 +133,7 @@ class Option:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SizeResult(Display):
-    """What `size` finds; shows itself in a notebook and a terminal.
+    """The result of `size`; shows itself in a notebook and a terminal.
 
     Attributes:
         old: name of the version in use.

@@ -277,7 +277,7 @@ class Predictions:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the logits are an array and not files that are yet to be read."""
+        """True if the logits are an array and not files that are yet to be read."""
         return not isinstance(self.logits, StoredLogits)
 
     @property
@@ -443,7 +443,7 @@ def _read_file(path: Path) -> Predictions:
 
 
 def fits_whole(numbers: int) -> bool:
-    """Whether this many float32 logits take at most `WHOLE_BYTES`."""
+    """True if this many float32 logits take at most `WHOLE_BYTES`."""
     return 4 * numbers <= WHOLE_BYTES
 
 
@@ -454,7 +454,7 @@ def shard_folder(path: str | os.PathLike) -> Path:
 
 
 def is_stored(path: str | os.PathLike) -> bool:
-    """Whether there is a file, or finished shards in its place."""
+    """True if there is a file, or finished shards in its place."""
     return Path(path).is_file() or (shard_folder(path) / INDEX).is_file()
 
 
@@ -497,7 +497,7 @@ class ShardWriter:
     first. As a context manager it closes itself, and after an error leaves nothing.
 
     Args:
-        folder: of all shards; made if it is not there.
+        folder: folder of all shards; made if it is not there.
         shard: number of this shard, from 0.
         shards: how many there are.
         ids: `[n]` integers or strings of the shard's examples, in the order of `write`.
@@ -643,7 +643,7 @@ def write_index(
     """Marks the shards as complete; one process does it after all closed theirs.
 
     Args:
-        folder: of the shards.
+        folder: folder of the shards.
         shards: how many there are.
         meta: JSON-ready facts, as in `Predictions`.
 

@@ -40,7 +40,7 @@ _SKIPPED = ("results", "config", "summary")  # files that tools write next to th
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What a suite asks of one benchmark."""
+    """The rules of a suite for one benchmark."""
 
     # "required" decides on the release; "advisory" is only reported.
     tier: Tier = "required"
@@ -57,15 +57,15 @@ class Suite:
     """The benchmarks of a release and what is asked of each.
 
     Attributes:
-        rules: of the benchmarks that are named, by name.
-        others: of all that are found and not named.
+        rules: rules of the benchmarks that are named, by name.
+        others: rules of all that are found and not named.
     """
 
     rules: Mapping[str, Rules] = dataclasses.field(default_factory=dict)
     others: Rules = Rules()
 
     def of(self, name: str) -> Rules:
-        """What is asked of a benchmark."""
+        """The rules for a benchmark."""
         return self.rules.get(name, self.others)
 
 

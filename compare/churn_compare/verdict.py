@@ -1,4 +1,4 @@
-"""What a comparison says, in sentences."""
+"""The verdict of a comparison, in sentences."""
 
 import statistics
 from collections.abc import Sequence
@@ -97,7 +97,7 @@ def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
 
 
 def _floor(found: Any) -> tuple[str, ...]:
-    """What identical runs of one version do."""
+    """The changes between identical runs of one version."""
     differ, agree = found["runs_differ"], found["runs_agree"]
     said = [
         f"Two of {found.runs[0]} runs differ on {with_range(differ, 'share')} of "
@@ -194,7 +194,7 @@ def _average(found: Measured) -> str:
 
 
 def _sampled(found: Measured, sampled: Sampled) -> list[str]:
-    """What the labels of a part of the changed examples tell."""
+    """The findings from the labels of a part of the changed examples."""
     worse, gain = (sampled.these[name] for name in (found.worse, found.change))
     what = "were right and are wrong now, and accuracy changes by"
     if sampled.preferred:
@@ -440,7 +440,7 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
 
 
 def _added(result: VersionsResult, name: str, what: str, back: str) -> str:
-    """Whether the changes of the updates accumulate or cancel."""
+    """A sentence on how the changes of the updates add up."""
     added, there = result.step_sum(name), result.whole[name].value
     start = (
         f"{what} of the single updates add up to {share_text(added)} of the examples; "

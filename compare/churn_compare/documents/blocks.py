@@ -1,4 +1,4 @@
-"""What a report says, as plain data that any writer can show."""
+"""The blocks of a report, as plain data that any writer can show."""
 
 import dataclasses
 import itertools

@@ -39,7 +39,7 @@ def json_text(value: Any, indent: int = 1) -> str:
 
 
 def plain_values(value: Any) -> Any:
-    """What JSON can say of a value.
+    """A value as JSON has it.
 
     Dataclasses are mappings, sequences and arrays are lists, and a number that is not
     finite is None.

@@ -59,7 +59,7 @@ def print_document(
 
 
 def plain_text(document: Document, width: int = 80, *, spaced: bool = False) -> str:
-    """What `print_document` prints, without colours and trailing spaces."""
+    """The text that `print_document` prints, without colours and trailing spaces."""
     from rich.console import Console
 
     file = io.StringIO()

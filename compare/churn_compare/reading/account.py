@@ -1,4 +1,4 @@
-"""What was read of each side, what was left out, and what looks wrong."""
+"""The account of each side: columns read, left out, and doubtful."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ _LISTED = 12  # of what is left out
 
 
 class Account(NamedTuple):
-    """What was read of one side.
+    """The account of one side.
 
     Attributes:
         read: roles and their columns, such as "id" or "prediction (column pred)".
@@ -69,7 +69,7 @@ DOUBTS: dict[str, str] = {
     "same-file": "one file is both the old and the new version",
     "score-columns": "a column of scores that may not be of a class",
 }
-"""What `--confirm` accepts: name to what it confirms."""
+"""The names that `--confirm` accepts, with what they confirm."""
 
 
 def settle(doubts: Iterable[Doubt], confirmed: Collection[str]) -> tuple[str, ...]:

@@ -243,7 +243,7 @@ def _decisions(values: np.ndarray, name: str) -> ClassValues:
 def has_arrays(
     arrays: Mapping[str, Any], kind: Kind | None, names: ColumnNames
 ) -> bool:
-    """Whether predictions are whole arrays, not one array per class."""
+    """True if predictions are whole arrays, not one array per class."""
     roles = find_roles(arrays, kind, names, others=False)
     if score_of_label(arrays, roles, names) is not None:
         return False

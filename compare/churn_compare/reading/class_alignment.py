@@ -158,7 +158,7 @@ def _truth_as_numbers(
 
 
 def _open(side: Side) -> bool:
-    """Whether there may be more classes than those that were predicted."""
+    """True if there may be more classes than those that were predicted."""
     return side.kind == "classes"
 
 

@@ -44,12 +44,12 @@ def as_number(text: str) -> int | None:
 
 
 def all_numbers(names: Iterable[str]) -> bool:
-    """Whether all names are numbers, so that a number is a name and not a position."""
+    """True if all names are numbers, so that a number is a name and not a position."""
     return all(as_number(name) is not None for name in names)
 
 
 def is_truth(names: Iterable[str]) -> bool:
-    """Whether names of classes are false and true, in that order."""
+    """True if names of classes are false and true, in that order."""
     return [name.capitalize() for name in names] == [*_TRUTH]
 
 

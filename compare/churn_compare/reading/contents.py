@@ -1,4 +1,4 @@
-"""What is in a file or an object that a user gives: arrays by name, or a table."""
+"""Contents of a file or an object that a user gives: arrays, or a table."""
 
 import contextlib
 import dataclasses

@@ -91,6 +91,6 @@ def index_ids(index: Any) -> np.ndarray | None:
 
 
 def counts_rows(ids: np.ndarray) -> bool:
-    """Whether ids count the rows from 0 or 1, like the index of a new data frame."""
+    """True if ids count the rows from 0 or 1, like the index of a new data frame."""
     first = ids[0] if len(ids) and ids.dtype.kind == "i" else -1
     return first in (0, 1) and np.array_equal(ids, np.arange(first, first + len(ids)))

@@ -28,7 +28,7 @@ _ZSTANDARD = 93  # compression method of an archive
 
 
 class Log(NamedTuple):
-    """What a tool has written."""
+    """The log of an evaluation tool."""
 
     table: Any  # a `pyarrow.Table`
     scores: tuple[str, ...]  # columns that its metrics or scorers made

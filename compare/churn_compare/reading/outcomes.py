@@ -522,7 +522,7 @@ _READERS: dict[Kind, Callable[[Any, str], tuple[Any, np.ndarray]]] = {
 
 
 def has_outcomes(path: Path) -> bool:
-    """Whether a file holds outcomes and no predicted classes, by its columns."""
+    """True if a file holds outcomes and no predicted classes, by its columns."""
     with errors_of(path):
         if reader_of(path) is not None:
             return True

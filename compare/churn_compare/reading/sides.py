@@ -130,7 +130,7 @@ def read_side(
 
 
 def side_names(old: Any, new: Any) -> tuple[str, str]:
-    """What to call two versions: their files, with folders if names are equal."""
+    """Names of two versions: their files, with folders if names are equal."""
     parts = [
         Path(given).parts if isinstance(given, str | os.PathLike) else (other,)
         for given, other in ((old, "old"), (new, "new"))

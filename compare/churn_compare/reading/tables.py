@@ -72,7 +72,7 @@ def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
 
 
 def _doubtful(roles: Roles, kind: Kind | None) -> bool:
-    """Whether what looks like scores may be something else, next to a prediction."""
+    """True if what looks like scores may be something else, next to a prediction."""
     scores = roles.scores
     if roles.prediction is None or scores is None or kind is not None:
         return False
@@ -264,7 +264,7 @@ def _parsed(table: Any, columns: Sequence[str]) -> Any:
 
 
 def _are_probabilities(table: Any, scores: ScoreColumns, roles: Roles) -> bool:
-    """Whether columns p_<x> are of the classes: by their names, or by their sum."""
+    """True if columns p_<x> are of the classes: by their names, or by their sum."""
     named = roles.prediction or roles.label
     if named is not None:
         found = set(map(str, table.column(named).unique().to_pylist()))
@@ -278,7 +278,7 @@ def _are_probabilities(table: Any, scores: ScoreColumns, roles: Roles) -> bool:
 def of_classifier(
     names: list[str], scored: bool, read: Callable[[list[str]], Any]
 ) -> bool:
-    """Whether a table with columns of outcomes is about predicted classes."""
+    """True if a table with columns of outcomes is about predicted classes."""
     known = set(map(plain, names))
     if known & ({*PREDICTION, *SCORES} - {*OUTPUT}):
         return True

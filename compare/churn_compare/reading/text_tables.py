@@ -49,7 +49,7 @@ class Layout(NamedTuple):
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is packed by gzip, whatever it is called."""
+    """True if a file is packed by gzip, whatever it is called."""
     with open(path, "rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
@@ -95,7 +95,7 @@ def layout_of(path: Path) -> Layout:
 
 
 def _is_comment(line: str, more: str) -> bool:
-    """Whether a line has other columns than the next; savetxt writes "# id,label"."""
+    """True if a line has other columns than the next; savetxt writes "# id,label"."""
     lines = (line for line in more.splitlines() if not line.startswith("#"))
     following = next(lines, "")
     return any(line.count(mark) != following.count(mark) for mark in _DELIMITERS)
@@ -157,7 +157,7 @@ def _check_header(names: list[str], rows: list[list[str]]) -> None:
 
 
 def _counts(names: list[str]) -> bool:
-    """Whether names are 0, 1, 2, 3, ..., which an example hardly is."""
+    """True if names are 0, 1, 2, 3, ..., which an example hardly is."""
     numbers = [name.strip().removesuffix(".0") for name in names]
     return len(names) > 3 and numbers == [str(i) for i in range(len(names))]
 
@@ -249,7 +249,7 @@ def _with_points(table: Any) -> tuple[Any, bool]:
 
 
 def ends_line(path: Path) -> bool:
-    """Whether the last line of a text file is complete."""
+    """True if the last line of a text file is complete."""
     with open(path, "rb") as file:
         file.seek(-min(4, path.stat().st_size), os.SEEK_END)
         return file.read().rstrip(b"\0")[-1:] in (b"\r", b"\n")

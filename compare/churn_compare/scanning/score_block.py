@@ -1,4 +1,4 @@
-"""What is kept of a block of scores, of one run and of two, and what is wrong."""
+"""Numbers kept of a block of scores, of one run and of two, and defects."""
 
 import dataclasses
 
