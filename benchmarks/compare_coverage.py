@@ -380,7 +380,7 @@ class Binary:
 
 
 def retraining(model: Binary, runs: int, N: int) -> Trial:
-    """Whether the test of two equal numbers of runs has a p, and rejects at 5 %."""
+    """True if the test of two equal numbers of runs has a p, and rejects at 5 %."""
 
     def trial(rng, number):
         ones = model.draw(rng, runs, 2 * runs, N)

@@ -60,5 +60,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What completion offers, loaded or not."""
+    """The names that completion offers, loaded or not."""
     return sorted({*globals(), *__all__, *_PACKAGES})

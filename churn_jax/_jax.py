@@ -1,4 +1,4 @@
-"""What the supported versions of JAX spell differently."""
+"""Names that the supported versions of JAX spell differently."""
 
 import math
 from typing import Any

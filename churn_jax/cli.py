@@ -91,7 +91,7 @@ def _without_closed_loops(unraisable) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """What went wrong; JAX says little about a platform that is not there."""
+    """The error in one sentence; JAX says little about a platform that is missing."""
     platforms, said = os.environ.get("JAX_PLATFORMS"), str(error)
     if platforms and (said == "" or "Unable to initialize backend" in said):
         if isinstance(error, (AssertionError, RuntimeError)):

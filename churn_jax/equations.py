@@ -59,7 +59,7 @@ class Formula:
 
     @property
     def anchor(self) -> str:
-        """What a link to that title ends in, on GitHub and on the site."""
+        """The anchor of that title, on GitHub and on the site."""
         return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
 
 
@@ -192,8 +192,9 @@ def markdown_page(
     """The index as a page: a section per paper, a heading per equation, its functions.
 
     Args:
-        entries: of `equation_index`.
-        formulas: of `read_formulas`. What has none is in a table after the others.
+        entries: entries of `equation_index`.
+        formulas: formulas of `read_formulas`. What has none is in a table after the
+            others.
         notes: a sentence below the title of a paper, by paper.
         root: put before links to files.
     """

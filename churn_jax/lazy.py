@@ -67,7 +67,7 @@ def load_on_use(
     Args:
         package: its `__name__`.
         names: its `__all__`.
-        files: of the package, searched for the name in this order; one of another
+        files: files of the package, searched for the name in this order; one of another
             package is named relative to this one (`.other.file`), one of
             `churn_compare` in full. Empty if the package has imported everything.
     """

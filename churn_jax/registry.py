@@ -95,7 +95,7 @@ class Registry(Mapping[str, Any]):
         """The name under which `find` finds a Python object in this process.
 
         Args:
-            value: of this kind.
+            value: value of this kind.
             content: says in a text what the value is, if it cannot be imported. Equal
                 texts are equal names, in other processes too.
 
@@ -204,7 +204,7 @@ class Registry(Mapping[str, Any]):
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is `package.module:name` or that of an object, so of one's own.
+    """True if a name is `package.module:name` or that of an object, so of one's own.
 
     Example:
         >>> [is_own(name) for name in ("mine.nets:Net", "Net@1a2b3c4d", "resnet20")]

@@ -30,7 +30,7 @@ class DisplacementDistribution(NamedTuple):
 def logit_displacement(
     *, old_logits: ArrayLike, new_logits: ArrayLike
 ) -> NDArray[np.float64]:
-    """What changes between two models, `phi(x) - psi(x)`.
+    """The displacement between two models, `phi(x) - psi(x)`.
 
     Args:
         old_logits: `[..., C]`, phi.
@@ -140,7 +140,7 @@ def ensemble_displacement_norms(
             first half of `a` and new ones from the second.
         size: m, at most the networks of a side.
         draws: how many pairs of ensembles.
-        key: of the draws.
+        key: key of the draws.
         order: p, at least 1.
 
     Returns:

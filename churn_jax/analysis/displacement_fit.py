@@ -63,7 +63,7 @@ def simulate_displacement_norms(
         covariance: `[..., C, C]` of single networks, symmetric.
         size: m.
         draws: how many.
-        key: of the normal numbers, which all images share.
+        key: key of the normal numbers, which all images share.
 
     Returns:
         `[draws, ...]` float64 Euclidean norms.
@@ -182,7 +182,7 @@ def goodness_of_fit(
         b: `[R2, C]` or `[R2, N, C]` of the new kind; None halves `a`.
         size: members m of an ensemble.
         draws: ensembles, and simulated displacements.
-        key: of all that is drawn.
+        key: key of all draws.
         resamples: sets of normal networks, which bound the p-value from below.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What updates between ensembles do as ensembles grow: errors, flips, ranks of flips.
+"""Updates between ensembles as they grow: errors, flips, ranks of flips.
 
 Members are drawn at random without replacement, and old and new ensembles share no
 network. NumPy, float64.
@@ -112,7 +112,7 @@ def er_nfr_by_ensemble_size(
         labels: `[N]` class ids.
         sizes: members m of an ensemble.
         draws: updates per size.
-        key: of the draws.
+        key: key of the draws.
 
     Returns:
         The `UpdatesBySize`.

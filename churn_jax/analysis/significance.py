@@ -154,8 +154,8 @@ def paired_leave_one_out_test(
     out of both sets at once, `t = difference / stderr` with `R - 1` degrees of freedom.
 
     Args:
-        value_method: of all the method's runs as one set.
-        value_baseline: of all the baseline's runs.
+        value_method: value of all the method's runs as one set.
+        value_baseline: value of all the baseline's runs.
         without_method: `[R]`, entry `r` without run `r`.
         without_baseline: `[R]`, the same runs in the same order.
 

@@ -1,4 +1,4 @@
-"""What each sub-command of `churn-jax` does; imported only when it is called."""
+"""Sub-commands of `churn-jax`; each is imported only when it is called."""
 
 import importlib
 from collections.abc import Callable, Sequence

@@ -92,7 +92,7 @@ def _machine() -> Facts:
 
 
 def _verdict(found: Any, updates: int) -> str:
-    """What was found, in sentences."""
+    """The findings, in sentences."""
     count = len(found.digests)
     ends = (
         f"Final churn {_percent(found.churn)}, surrogate churn "

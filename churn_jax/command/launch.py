@@ -68,12 +68,12 @@ def _number(found, *names: str) -> int:
 
 
 def has_tpu() -> bool:
-    """Whether this machine has TPU chips."""
+    """True if this machine has TPU chips."""
     return any(Path(chip).exists() for chip in _CHIPS)
 
 
 def _several_tpu_hosts() -> bool:
-    """Whether this machine has TPU chips and its metadata names several hosts."""
+    """True if this machine has TPU chips and its metadata names several hosts."""
     if "TPU_SKIP_MDS_QUERY" in os.environ or not has_tpu():
         return False
     import urllib.request

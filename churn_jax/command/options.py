@@ -49,7 +49,7 @@ _PARTS = ("data", "model", "train", "evaluation")
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """What is trained: a preset, and what is changed of it.
+    """The study: a preset, and changes of it.
 
     Attributes:
         preset: a built-in study, FILE.py:NAME, a study.json, or `own` for your own
@@ -60,7 +60,7 @@ class Study:
         optimizer: `sgd`, `adam`, `adagrad`, or your own such as `optax:lion`.
         epochs: passes over the training set.
         batch_size: examples per update and replica.
-        seed: of the study.
+        seed: seed of the study.
         method: add rows of these methods with their default coefficients: names as in
             `churn_jax.methods`, or your own as `package.module:Class`.
         set: change coefficients and settings, for example `codistill_skl.beta=0.2`,
@@ -80,7 +80,7 @@ class Study:
 
 @dataclasses.dataclass(frozen=True)
 class AllOfStudy(Study):
-    """What is used less.
+    """Options that are used less.
 
     Attributes:
         list: list what has a name, or the rows of a preset, and stop.

@@ -144,7 +144,7 @@ def with_texts(config: T, changes: Iterable[tuple[str, str]]) -> T:
 
 
 def _value(config: Any, path: str, text: str) -> Any:
-    """What the text says of the setting at a path; of an unknown setting the text."""
+    """The text of the setting at a path; of an unknown setting the whole text."""
     *above, name = path.split(".")
     try:
         owner = functools.reduce(getattr, above, config)

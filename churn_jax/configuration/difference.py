@@ -1,4 +1,4 @@
-"""What two configurations differ in, and which settings do not change results."""
+"""Differences of two configurations, and settings that change no result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def without(value: Any, names: Collection[str] = FREE) -> Any:
 
 
 def differences(there: Any, here: Any, path: str = "") -> list[str]:
-    """What two JSON values differ in, as `path: value there, value here`.
+    """The differences of two JSON values, as `path: value there, value here`.
 
     Parts of lists that have a name are called by it. Methods of two classes differ in
     the class alone, long lists of numbers as a whole.
@@ -39,7 +39,7 @@ def differences(there: Any, here: Any, path: str = "") -> list[str]:
     Args:
         there: what was found.
         here: what it is compared with.
-        path: of both, so far.
+        path: path of both so far.
 
     Example:
         >>> differences({"epochs": 1, "only": ["a"]}, {"epochs": 2, "only": ["a"]})

@@ -1,4 +1,4 @@
-"""What titles and tables call data sets and networks."""
+"""Names of data sets and networks in titles and tables."""
 
 import re
 from pathlib import Path
@@ -39,7 +39,7 @@ _FAMILIES = {
 
 
 def data_name(name: str) -> str:
-    """What titles call a data set: a known name in words, or that of file or object.
+    """The name of a data set in titles: in words if known, else of file or object.
 
     Example:
         >>> [data_name(n) for n in ("cifar10", "~/sets/cifar10.npz", "adult@1a2b3c4d")]
@@ -50,7 +50,7 @@ def data_name(name: str) -> str:
 
 
 def network_name(name: str) -> str:
-    """What titles call a network.
+    """The name of a network in titles.
 
     Example:
         >>> [network_name(n) for n in ("lenet5", "wide_resnet28_10", "mine.nets:Net")]

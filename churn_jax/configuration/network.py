@@ -90,7 +90,7 @@ _WORDS = {"bias": "bias_{}", "norm_of": "norm_{}", "repetition": "repeat_{:g}"}
 
 @dataclasses.dataclass(frozen=True)
 class Towers:
-    """What a click model, the network `click`, has in addition to `features`.
+    """The settings of a click model, the network `click`, beyond `features`.
 
     Attributes:
         embedding_dim: length of a field's embedding.
@@ -132,7 +132,7 @@ class ModelConfig:
         pretrained: local Hugging Face folder whose weights every network starts from,
             see `churn_jax.models.load_pretrained`; replicas then differ in the last
             layer only, where the folder's is of another number of classes.
-        towers: of a click model; None for all other networks.
+        towers: towers of a click model; None for all other networks.
     """
 
     name: str = "mlp"
@@ -172,7 +172,8 @@ class ModelConfig:
 
         Args:
             num_classes: C.
-            members: of the method; with `sharing` the network yields `heads(members)`.
+            members: members of the method; with `sharing` the network yields
+                `heads(members)`.
 
         Raises:
             ValueError: unknown name, dtype or an option the network lacks, columns
@@ -275,7 +276,7 @@ def _from_folder(
 
 
 def _stamps(folder: str) -> tuple[tuple[str, int, int], ...]:
-    """What changes when a file of the folder does."""
+    """A fingerprint that changes when a file of the folder does."""
     stats = ((path.name, path.stat()) for path in sorted(Path(folder).glob("*")))
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 

@@ -1,4 +1,4 @@
-"""What studies and sweeps leave in their folders: what was trained, when and where."""
+"""Records of studies and sweeps: what was trained, when and where."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ class RowRecord:
         of: name of the row whose averaged weights these are; empty for others.
         training_cost: networks trained, relative to one of the baseline.
         seconds: training time.
-        compile_seconds: of them, until the first update was compiled; near zero where
-            it was compiled while the row before trained.
+        compile_seconds: part of them until the first update was compiled;
+            near zero where it was compiled while the row before trained.
         parameters: trained numbers per replica.
-        mapping: of the replicas on one device.
+        mapping: mapping of the replicas on one device.
         stopped: replicas that were frozen.
     """
 
@@ -140,7 +140,7 @@ class StudyRecord:
         launch: see `LaunchRecord`.
         selected: names of the rows that the last launch was to train; None is all.
         methods: the finished rows.
-        kind: of record.
+        kind: kind of record.
     """
 
     config: StudyConfig
@@ -207,7 +207,7 @@ class PointRecord:
     Attributes:
         name: folder under `points/`.
         axis: name of its axis; empty for a baseline that is on none.
-        value: of the coefficient; None for such a baseline.
+        value: value of the coefficient; None for such a baseline.
         is_baseline: whether it is trained as the baseline is.
         spec: the row with the coefficient set.
         dependencies: the rows that it learns or starts from, and theirs.

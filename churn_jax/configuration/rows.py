@@ -160,7 +160,7 @@ class MethodSpec:
 
     @property
     def taught(self) -> bool:
-        """Whether the row learns from a teacher, old models or a file of logits."""
+        """True if the row learns from a teacher, old models or a file of logits."""
         return bool(self.teacher or self.teaching.old or self.teaching.logits)
 
     @property

@@ -79,7 +79,7 @@ class EvaluationConfig:
         check_choice("evaluation.predictions", self.predictions, _FORMS)
 
     def sharded(self, runs: int, examples: int, classes: int) -> bool:
-        """Whether logits `[R, N, C]` go into shards.
+        """True if logits `[R, N, C]` go into shards.
 
         Args:
             runs: R.
@@ -123,7 +123,7 @@ class Update:
 
     @property
     def from_file(self) -> bool:
-        """Whether the old model is a file of predictions."""
+        """True if the old model is a file of predictions."""
         return PurePath(self.old).suffix == ".npz"
 
 
@@ -132,7 +132,7 @@ class StudyConfig:
     """A whole study.
 
     Attributes:
-        name: of the preset and of the default output folder.
+        name: name of the preset and of the default output folder.
         title: heading of the report.
         data: see `DataConfig`.
         model: see `ModelConfig`.
@@ -141,9 +141,9 @@ class StudyConfig:
         baseline: name of the row that the others are compared with.
         published: `FILE.csv:TABLE`, the printed numbers that reports show next to ours
             (`churn_jax.reports.published`); empty if there are none.
-        columns: of the tables and figures, fields of a `MethodSummary`; empty is those
-            of the first paper. With `prediction_difference` among them, rows are
-            compared in it instead of in churn.
+        columns: columns of the tables and figures, fields of a `MethodSummary`; empty
+            is those of the first paper. With `prediction_difference` among them, rows
+            are compared in it instead of in churn.
         updates: which rows replace which, for the report's figures of model updates.
         evaluation: see `EvaluationConfig`.
         notes: sentences on where the settings come from, shown before training and in

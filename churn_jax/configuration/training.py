@@ -40,7 +40,7 @@ OPTIMIZERS = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """What updates the weights. Lengths are in epochs, as the papers give them.
+    """The optimiser of the weights. Lengths are in epochs, as papers give them.
 
     Attributes:
         name: `sgd`, `adam`, `adagrad`, or one of your own, such as `optax:lion`: a
@@ -318,10 +318,10 @@ class TrainConfig:
             statistics, which is evaluated next to the weights; 0 keeps none.
         checkpoint_every_seconds: time between checkpoints; a killed run loses at most
             so much work.
-        one_pass: of a click model, which learns in one pass; None for all other
-            networks. The optimiser is then `adagrad`, or `sgd` without momentum, at a
-            constant rate: what else there is would touch every row of every embedding
-            table at every update. Weight decay is of the towers' kernels.
+        one_pass: settings of a click model, which learns in one pass; None for all
+            other networks. The optimiser is then `adagrad`, or `sgd` without momentum,
+            at a constant rate: what else there is would touch every row of every
+            embedding table at every update. Weight decay is of the towers' kernels.
     """
 
     replicas: int = 10

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What `augment` does; static and hashable. The default does nothing.
+    """The settings of `augment`; static and hashable. The default does nothing.
 
     Attributes:
         pad_crop: pixels of black (0) padded on every side before a crop of the

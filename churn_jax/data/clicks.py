@@ -76,7 +76,7 @@ class Clicks:
     """Examples to learn in one pass, and those that are held out of it.
 
     Attributes:
-        name: of the source.
+        name: name of the source.
         train: scored and learned, one after the other.
         validation: never learned; scored at the end.
         sizes: rows of every field's table.
@@ -262,7 +262,7 @@ def synthetic_clicks(
         numeric: D.
         rate: share of clicks.
         signal: standard deviation of the log-odds; 0 leaves nothing to learn.
-        seed: of everything.
+        seed: seed of everything.
 
     Returns:
         `ids`, `numeric`, `labels`, `sizes` and `draw`.

@@ -61,7 +61,7 @@ def load(
         train_size: how many training examples to keep; None for all.
         num_classes: checked against the source; None takes the source's, or the
             largest training label plus one.
-        text: of texts, their length and their vocabulary.
+        text: settings of texts, their length and their vocabulary.
 
     Returns:
         The data set, with images uint8 `[N, H, W, C]` or float32, or token ids int32
@@ -203,8 +203,8 @@ def narrow(
     Args:
         dataset: in memory or streamed.
         classes: ids to keep; empty keeps all.
-        share: of every class's training examples, from above 0 to 1; the first ones in
-            the order in which they are, at least one.
+        share: share of every class's training examples, from above 0 to 1; the first
+            ones in the order in which they are, at least one.
 
     Returns:
         A data set with a fingerprint of its own.

@@ -124,7 +124,7 @@ def find_dataset(name: str) -> Dataset:
 
 
 def is_object(name: str) -> bool:
-    """Whether a name is that of a Python object, here or in another process."""
+    """True if a name is that of a Python object, here or in another process."""
     known = _OBJECT.fullmatch(name) or _FUNCTION.fullmatch(name)
     return bool(known) or (":" not in name and name in DATASETS)
 
@@ -151,7 +151,7 @@ def read_object(name: str, text: TextOptions) -> Uncut:
 
 
 def _importable(function: Any) -> bool:
-    """Whether the name of a function leads to it."""
+    """True if the name of a function leads to it."""
     try:
         return DATASETS.find(dotted_name(function)) is function
     except ValueError:

@@ -114,7 +114,7 @@ class StreamedSplit:
 
         Args:
             index: which example.
-            key: of the draw in training; None as in evaluation.
+            key: key of the draw in training; None as in evaluation.
 
         Returns:
             `[H, W, C]`.

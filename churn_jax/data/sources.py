@@ -138,12 +138,12 @@ def read_source(
 
 
 def is_function(source: Any) -> bool:
-    """Whether a source is a function or class, which returns one."""
+    """True if a source is a function or class, which returns one."""
     return callable(source) and hasattr(source, "__qualname__")
 
 
 def returned(function: Any) -> Any:
-    """What a function of the user's returns."""
+    """The source that a function of the user returns."""
     try:
         return function()
     except DataError:

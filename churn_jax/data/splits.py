@@ -21,13 +21,13 @@ class DataError(ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, in one line."""
+    """The message of another library's error, in one line."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0].strip() if lines else type(error).__name__
 
 
 class Examples(Protocol):
-    """What a split of any kind can do: in memory or streamed."""
+    """The base of all splits, in memory or streamed."""
 
     @property
     def labels(self) -> np.ndarray:
@@ -128,7 +128,7 @@ class Dataset:
                 out, as for `load`. None is a tenth.
             test: a pair `(x, y)`; None holds out a fifth of the examples, the same
                 ones for the same number of examples, which `notes` says.
-            ids: of the training examples, `[N]` strings or integers; None for
+            ids: ids of the training examples, `[N]` strings or integers; None for
                 `train/0`, `train/1`, ... (`pool/0`, ... without `test`).
             num_classes: None for those of one-hot labels and strings, or else the
                 largest training label plus one.
@@ -165,7 +165,7 @@ class ChannelStatistics(NamedTuple):
 
 
 def is_tokens(images) -> bool:
-    """Whether a batch, or a split's images, are token ids `[N, L]` int32.
+    """True if a batch, or a split's images, are token ids `[N, L]` int32.
 
     Nothing else has that dtype and rank: pixels are uint8 or floats, tables floats.
 

@@ -40,7 +40,7 @@ _CHUNK = 256
 def is_streaming(
     name_or_path: str | pathlib.Path, *, data_dir: str | pathlib.Path | None = None
 ) -> bool:
-    """Whether a set is for `load_streaming`: its images have no fixed size.
+    """True if a set is for `load_streaming`: its images have no fixed size.
 
     Args:
         name_or_path: as for `load`.

@@ -32,8 +32,8 @@ class TextOptions:
         sequence_length: L, to which every text is cut or padded.
         vocabulary_size: V, of token ids in a file: the last id, V - 1, stands for
             itself and all above it, the unknown token. None keeps every id.
-        vocabulary: of texts in words: a `vocab.txt` of WordPieces, or the folder that
-            holds one.
+        vocabulary: vocabulary of texts in words: a `vocab.txt` of WordPieces, or the
+            folder that holds one.
 
     Raises:
         DataError: a length or a size that cannot be.
@@ -188,7 +188,7 @@ def _checked_offsets(where: str, offsets, tokens: np.ndarray) -> np.ndarray:
 
 
 def is_text_folder(name: str | pathlib.Path) -> bool:
-    """Whether a folder holds `train.csv` or `test.csv`."""
+    """True if a folder holds `train.csv` or `test.csv`."""
     folder = pathlib.Path(name)
     return any((folder / f"{split}.csv").is_file() for split in ("train", "test"))
 

@@ -126,7 +126,7 @@ def from_linen(
 
 
 def _forwards(module: nn.Module) -> bool:
-    """Whether `__call__` takes any keyword; a Sequential gives them to one layer."""
+    """True if `__call__` takes any keyword; a Sequential gives them to one layer."""
     parameters = inspect.signature(type(module).__call__).parameters.values()
     anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return anything and not isinstance(module, nn.Sequential)
@@ -177,7 +177,7 @@ def _call_layer(label, names, train, axis_name, rows, call, args, kwargs, contex
 
 
 def _evaluated(layer: nn.Module, given: Mapping[str, Any]) -> bool | None:
-    """Whether dropout or batch norm is in evaluation mode; None of other layers."""
+    """True if dropout or batch norm is in evaluation mode; None of other layers."""
     if isinstance(layer, nn.BatchNorm):
         name = "use_running_average"
     elif isinstance(layer, nn.Dropout) and layer.rate:
@@ -192,7 +192,7 @@ def _evaluated(layer: nn.Module, given: Mapping[str, Any]) -> bool | None:
 
 
 def _has_statistics(layer: nn.Module) -> bool:
-    """Whether a layer can average over a mesh axis, and keeps what it averages."""
+    """True if a layer can average over a mesh axis, and keeps what it averages."""
     own = layer.variables.get("batch_stats", {})
     kept = any(not isinstance(value, Mapping) for value in own.values())
     return kept and hasattr(layer, "axis_name")

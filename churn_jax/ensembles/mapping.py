@@ -152,7 +152,7 @@ def convolved_rows(program: Any) -> list[int]:
 
 
 def convolved_otherwise(program: Any) -> bool:
-    """Whether a `jax.core.Jaxpr` convolves without derivatives of its own."""
+    """True if a `jax.core.Jaxpr` convolves without derivatives of its own."""
     return any(equations(program, _CONVOLUTION, outside="custom_jvp_call"))
 
 

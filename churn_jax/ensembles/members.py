@@ -29,7 +29,7 @@ class Group(tuple):
     """`(network, size, gate)`: `size` independently weighted networks of one kind.
 
     Args:
-        network: of every slot.
+        network: network of every slot.
         size: S, how many.
         gate: the networks are no members but weight them: each gives `[B, K]`
             log-weights, and the S x K of them belong to the committee's members in

@@ -33,7 +33,7 @@ class NetworkError(ValueError):
 
 @struct.dataclass
 class Outputs:
-    """What a network returns; everything but `logits` is optional.
+    """The outputs of a network; everything but `logits` is optional.
 
     Attributes:
         logits: `[..., C]`.
@@ -87,7 +87,7 @@ class Network:
     places_draws: bool = False
 
     def with_convolutions_from(self, params: PyTree) -> bool:
-        """Whether this network convolves, from the field or the kernels' rank."""
+        """True if this network convolves, from the field or the kernels' rank."""
         if self.has_convolutions is not None:
             return self.has_convolutions
         return any(len(p.shape) > 2 for p in jax.tree.leaves(params))
@@ -109,7 +109,7 @@ def as_outputs(raw: Any, name: str) -> Outputs:
 
 
 def described(value: Any) -> str:
-    """What a value is, in a message: `the class Net`, or `a Net`."""
+    """A value as messages name it: `the class Net`, or `a Net`."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"a {type(value).__name__}"

@@ -119,7 +119,7 @@ def from_nnx(
 
 
 def _only_dropout_draws(module: nnx.Module) -> bool:
-    """Whether no layer draws but dropout, and attention with one mask for all rows."""
+    """True if no layer draws but dropout, and attention with one mask for all rows."""
     for _, layer in _modules(module):
         known = isinstance(layer, nnx.Dropout) or (
             isinstance(layer, nnx.MultiHeadAttention) and layer.broadcast_dropout

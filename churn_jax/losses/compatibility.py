@@ -10,7 +10,7 @@ from churn_jax.typing import Array, Labels, Logits, PerExample
 
 
 def _knows_label(logits: Logits, labels: Labels) -> Array:
-    """Whether the label's class is among the known ones, `[...]` bool."""
+    """True if the label's class is among the known ones, `[...]` bool."""
     known = known_classes(jnp.asarray(logits))
     labels = jnp.asarray(labels)[..., None]
     return jnp.take_along_axis(known, labels, axis=-1)[..., 0]

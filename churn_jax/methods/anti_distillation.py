@@ -67,7 +67,7 @@ class AntiDistillation(Method):
             `part`, the output of a part of every network (`Outputs.part`), or
             `features`.
         order: p of the norm of the differences.
-        epsilon: of `inverse_difference`.
+        epsilon: epsilon of `inverse_difference`.
         ramp: how lambda grows.
         train_on: what the label loss is of: `components`, each of its own output, so
             that no gradient passes from the ensemble's output to them; `ensemble`, the
@@ -83,7 +83,7 @@ class AntiDistillation(Method):
             (`constant`). A study builds that gate; a `Run` brings its own.
         member_sample: `shared`, or `bootstrap` or `subset` for a sample of each
             component's own; see `ERM`.
-        member_share: of `subset`.
+        member_share: share of each member with `subset`.
         input_scale: s, the factor of the variance of the weights that see the input.
 
     Notes:

@@ -199,13 +199,14 @@ class Method:
 
         Args:
             apply: applies all members of the replica; `forward` calls it.
-            variables: of all members; the loss is differentiated in their `params`.
+            variables: variables of all members; the loss is differentiated in their
+                `params`.
             batch: the images and labels of this device.
             teacher: the trained models to learn from, or None; `teacher_logits` and
                 `old_logits` call it. For methods with `stale_steps` it is the members
                 themselves, some updates ago.
             step: number of the update, from 0; `Ramp` takes it.
-            key: of the update, the same on every device.
+            key: key of the update, the same on every device.
 
         Returns:
             The loss, the terms to log, the model state that `apply` returned, and the
@@ -215,12 +216,12 @@ class Method:
 
     @property
     def is_independent(self) -> bool:
-        """Whether every member is trained on the labels alone: a deep ensemble."""
+        """True if every member is trained on the labels alone: a deep ensemble."""
         return False
 
     @property
     def is_plain(self) -> bool:
-        """Whether the deployed network is trained on the labels alone, by itself.
+        """True if the deployed network is trained on the labels alone, by itself.
 
         It is then the baseline of a sweep and is not trained twice. True only at
         coefficients at which nothing else reaches that network.
@@ -249,7 +250,7 @@ class Method:
 
     @property
     def deploys_a_mean(self) -> bool:
-        """Whether a replica predicts with the mean of several members."""
+        """True if a replica predicts with the mean of several members."""
         return self.members > 1 and self.deploy in ("mean_probs", "mean_logits")
 
 

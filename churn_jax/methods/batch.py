@@ -1,4 +1,4 @@
-"""What a method's loss receives and returns: a batch, all members, terms.
+"""Arguments and results of a method's loss: a batch, all members, terms.
 
 Means over examples are those of the *global* batch, without its padding.
 """
@@ -153,8 +153,8 @@ def forward(
     """All members' logits of the batch, with the rows of padding hidden.
 
     Args:
-        apply: of all members.
-        variables: of all members.
+        apply: function that applies all members.
+        variables: variables of all members.
         batch: the batch; nothing changes where its mask is all ones.
 
     Returns:

@@ -97,8 +97,8 @@ class Perturbing(Method):
         public code. Without one a single pass serves both terms.
 
         Args:
-            apply: of the students, as are the variables.
-            variables: of the students.
+            apply: function of the students, as are the variables.
+            variables: variables of the students.
             batch: the clean batch.
             teacher: as `Method.loss` has it.
             temperature: tau of the probabilities that directions are taken from.

@@ -64,8 +64,8 @@ class BackwardCompatible(Compatible):
     whose class that model does not know adds 0.
 
     Attributes:
-        weight: of the old classifiers' cross-entropy; the paper does not give it, 1 is
-            ours.
+        weight: weight of the old classifiers' cross-entropy; the paper does not give
+            it, 1 is ours.
 
     Notes:
         Old models are not run: their last layers are, on the first columns of features
@@ -95,7 +95,7 @@ class RACT(Compatible):
     class the old model does not know adds 0.
 
     Attributes:
-        weight: of the second term; the paper does not give it, 1 is ours.
+        weight: weight of the second term; the paper does not give it, 1 is ours.
 
     Notes:
         Old models' last layers read the first columns of features that are wider than

@@ -247,7 +247,7 @@ def calibrated_scores(
         validation_logits: `[..., C]` of the same model on a split that it was not
             trained on, and that is not the one scored.
         validation_labels: class ids of that split.
-        num_bins: of the calibration error, static.
+        num_bins: number of bins of the calibration error, static.
         validation_mask: valid examples of the validation split.
         mask: `[...]` valid examples of `logits`.
 
@@ -313,8 +313,8 @@ def two_fold_calibrated_scores(
         labels: `[...]` class ids, which the temperatures are fitted to as well.
         key: draws the halves.
         repeats: number of halvings, static.
-        num_bins: of the calibration error, static. With half the examples this error
-            is biased upwards more than on all of them.
+        num_bins: number of bins of the calibration error, static. With half the
+            examples this error is biased upwards more than on all of them.
         mask: `[...]` valid examples.
 
     Returns:

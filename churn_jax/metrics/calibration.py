@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: binned calibration error."""
+"""Calibration of probabilities: binned calibration error."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What a metric adds up, block by block of examples, to compare runs with runs.
+"""Sums of a metric over blocks of examples, to compare runs with runs.
 
 `STREAMING` maps metric functions to `PairMetric` classes, which say what one block of
 examples contributes to all pairs of runs at once and how the sums become the number. To
@@ -35,7 +35,7 @@ from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
 @dataclasses.dataclass(frozen=True)
 class PairMetric:
-    """What one block of examples adds to every pair `(a, b)` of runs.
+    """The sums that one block of examples adds to every pair `(a, b)` of runs.
 
     Subclasses are frozen dataclasses, compared by value, so that a compiled `pairwise`
     is found again; fields are static settings.
@@ -75,7 +75,7 @@ class CrossMetric(PairMetric):
     """
 
     def of_runs(self, logits: Logits, labels: Labels | None, mask: Mask) -> Any:
-        """What is compared of each run: any tree of arrays with a leading axis `R`.
+        """The values of each run: any tree of arrays with a leading axis `R`.
 
         Args:
             logits: `[R, B, C]` in the caller's dtype.

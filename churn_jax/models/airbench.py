@@ -140,7 +140,7 @@ class Airbench(nn.Module):
         width: channels of the first stage; the others have four times as many.
         dtype, axis_name, remat: as in `ResNet`; `remat` is by stage.
         momentum: share of batch norm's running value that stays in an update.
-        epsilon: of batch norm, which has a bias and no scale.
+        epsilon: epsilon of batch norm, which has a bias and no scale.
         views: images for which one is evaluated: 1; 2, with its mirror image; 6, with
             both moved by a pixel up and left, and down and right, at half the weight.
         dropout: share of the last dense layer's inputs that are zero in training.

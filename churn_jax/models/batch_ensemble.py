@@ -97,7 +97,7 @@ class BatchEnsembleDense(_FastLayer):
         members: K.
         bias: `member` (one per member), `shared` or `none`.
         fast_weights: how r and s start, `normal` (mean 1, deviation 0.5) or `signs`.
-        kernel_init: of W.
+        kernel_init: initialiser of W.
         dtype: what it computes in; parameters are float32.
 
     Example:
@@ -202,7 +202,7 @@ class BatchEnsemble(Layers):
     Attributes:
         size: K.
         fast_weights: how the rank-one factors start, `normal` or `signs`.
-        bias: of layers that have one: one per `member`, `shared`, or `none`.
+        bias: bias of layers that have one: one per `member`, `shared`, or `none`.
         norm_of: batch norm over all members' rows (`shared`), or each `member` its own.
         batches: in training every member sees the whole batch (`tiled`), or its own
             K-th part of it (`split`), which costs what one network costs. In
@@ -258,7 +258,7 @@ class BatchEnsemble(Layers):
 
     @property
     def splits_batch(self) -> bool:
-        """Whether a member trains on its own part of every batch only."""
+        """True if a member trains on its own part of every batch only."""
         return self.batches == "split"
 
     def enter(self, module: nn.Module, x: Array, train: bool) -> tuple[Array, Any]:
@@ -334,7 +334,7 @@ def check_fast_weights(params: PyTree, members: int) -> None:
     defect. Only shapes are checked.
 
     Args:
-        params: of one network.
+        params: parameters of one network.
         members: K.
 
     Raises:

@@ -31,7 +31,7 @@ class BertLayer(nn.Module):
     """Attention and two dense layers; layer norm after each sum.
 
     Attributes:
-        heads: of the attention.
+        heads: heads of the attention.
         hidden: width between the two dense layers.
         dropout: in training, of attention weights and of both branches.
         epsilon: added to layer norm's variance.
@@ -75,7 +75,7 @@ class Bert(nn.Module):
         types: number of segment embeddings; the first is used, 0 has none.
         depth: number of layers.
         width: D, of every layer.
-        attention_heads: of every layer; divides `width`.
+        attention_heads: attention heads of every layer; divides `width`.
         hidden: width between the two dense layers of every layer.
         pooling: what the last layer sees: `first`, BERT's dense layer with tanh of the
             first token, or `mean`, the mean over all tokens that are not padding.

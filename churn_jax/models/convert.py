@@ -264,7 +264,7 @@ def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
     """The inverse of `from_hugging_face`: PyTorch's name to float32 array.
 
     Args:
-        variables: of an `ImageNetResNet`, one network (no member axis).
+        variables: variables of an `ImageNetResNet`, one network (no member axis).
 
     Returns:
         What `load_state_dict(..., strict=False)` takes, as NumPy arrays.

@@ -148,7 +148,7 @@ def bert_to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
     """The inverse of `bert_from_hugging_face`: name to float32 array.
 
     Args:
-        variables: of a `Bert`, one network (no member axis).
+        variables: variables of a `Bert`, one network (no member axis).
 
     Returns:
         What a file of `BertForSequenceClassification` holds.

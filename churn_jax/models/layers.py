@@ -1,4 +1,4 @@
-"""What every network takes and returns, and its layers: plain, or shared by members.
+"""Inputs and outputs of networks, and their layers: plain, or shared by members.
 
 A zoo network makes every dense layer, convolution and batch norm through its `layers`,
 so the same code is a single network, a BatchEnsemble or a MIMO network.
@@ -139,7 +139,7 @@ class Layers:
 
     @property
     def splits_batch(self) -> bool:
-        """Whether a member trains on its own part of every batch only."""
+        """True if a member trains on its own part of every batch only."""
         return False
 
     def enter(self, module: nn.Module, x: Array, train: bool) -> tuple[Array, Any]:
@@ -204,8 +204,8 @@ class Layers:
             stride: in pixels, along height and width.
             padding: zeros on each side, in pixels.
             dtype: what it computes in.
-            name: of its parameters.
-            kernel_init: of the kernel.
+            name: name of its parameters.
+            kernel_init: initialiser of the kernel.
             convolve: `(images, kernel) -> images`, instead of XLA's convolution.
         """
         if convolve is not None:
@@ -248,7 +248,7 @@ class Layered:
 
     @property
     def splits_batch(self) -> bool:
-        """Whether a member trains on its own part of every batch only."""
+        """True if a member trains on its own part of every batch only."""
         return self.layers.splits_batch
 
     def check_params(self, params: Mapping[str, Any]) -> None:

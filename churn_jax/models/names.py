@@ -42,7 +42,7 @@ NETWORKS = {
     "bert_tiny": "two layers of width 128, for texts",
     "text_encoder": "two layers of width 64, for texts; trains from scratch on a CPU",
 }
-"""What `churn-jax study --list` says about each network."""
+"""The networks, described as `churn-jax study --list` shows them."""
 
 MODELS = Registry(
     "network",

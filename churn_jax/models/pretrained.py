@@ -144,7 +144,7 @@ class Pretrained(NamedTuple):
         """`variables` with these weights in place of their own.
 
         Args:
-            variables: of the network, from its `init`.
+            variables: variables of the network, from its `init`.
 
         Example:
             >>> loaded = Pretrained({"params": {"stem": 1}}, ("head",), "", "")

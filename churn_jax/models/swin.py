@@ -66,7 +66,7 @@ class SwinBlock(nn.Module):
     """Attention within windows and two dense layers; layer norm before each.
 
     Attributes:
-        heads: of the attention.
+        heads: heads of the attention.
         window: height and width of a window in pixels.
         shifted: whether windows are shifted by half their size.
         hidden: width between the two dense layers.
@@ -148,7 +148,7 @@ class Swin(nn.Module):
     Attributes:
         num_classes: C.
         stages: number of blocks of every stage.
-        attention_heads: of every stage.
+        attention_heads: attention heads of every stage.
         width: channels of the first stage; each later one has twice as many.
         patch: height and width of a patch in pixels.
         window: height and width of a window in pixels of its stage.

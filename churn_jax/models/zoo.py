@@ -90,7 +90,7 @@ def available() -> tuple[str, ...]:
 
 
 def is_family(value: Any) -> bool:
-    """Whether a network is a Linen class, or a partial of one, with `num_classes`."""
+    """True if a network is a Linen class, or a partial of one, with `num_classes`."""
     made = getattr(value, "func", value)
     return (
         isinstance(made, type)
@@ -105,7 +105,7 @@ def _suggest(word: str, known) -> str:
 
 
 def _fields(build: Any) -> set[str]:
-    """What can be set of a network."""
+    """The settings of a network."""
     module: Any = getattr(build, "func", build)
     return {f.name for f in dataclasses.fields(module)} - {"name", "parent"}
 

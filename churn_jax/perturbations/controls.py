@@ -1,4 +1,4 @@
-"""What ODS is compared with: Gaussian noise, adversarial steps, two-sided steps."""
+"""Perturbations that ODS is compared with: Gaussian, adversarial, two-sided."""
 
 from collections.abc import Callable
 
@@ -71,7 +71,7 @@ def adversarial(
         images: `[B, ...]`, pixels.
         labels: `[B]` integers.
         step_size: RMS per pixel.
-        temperature: of the probabilities.
+        temperature: temperature of the probabilities.
         pixel_range: what images are clipped to; None does not.
 
     Returns:

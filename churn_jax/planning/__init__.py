@@ -1,4 +1,4 @@
-"""What a study would take on a TPU slice, by the TPU compiler and without a TPU."""
+"""The cost of a study on a TPU slice, by the TPU compiler and without a TPU."""
 
 from churn_jax.planning.chips import CHIPS, Chip, NoCompilerError, Slice, check_compiler
 from churn_jax.planning.compile import (

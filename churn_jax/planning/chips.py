@@ -16,7 +16,7 @@ class NoCompilerError(ValueError):
 
 
 class Chip(NamedTuple):
-    """What one device of a chip can do, as the compiler counts devices.
+    """The peaks of one device of a chip, as the compiler counts devices.
 
     Attributes:
         name: as in the name of a topology.
@@ -26,7 +26,7 @@ class Chip(NamedTuple):
         flops: peak operations per second in bfloat16.
         bandwidth: bytes per second between chip and memory.
         clock: cycles per second.
-        dims: of the grid of chips, 2 or 3.
+        dims: dimensions of the grid of chips, 2 or 3.
         side: chips along the longest side that a slice can have.
         devices: per chip.
     """
@@ -69,7 +69,7 @@ class Slice:
     """A grid of chips.
 
     Attributes:
-        chip: of which kind.
+        chip: kind of chip.
         grid: chips along every dimension.
     """
 

@@ -40,7 +40,7 @@ class Communication:
 
     Attributes:
         axes: mesh axes that are crossed, joined by commas.
-        kind: of HLO.
+        kind: kind of HLO.
         count: per call of every replica.
         bytes: that they yield per call on one device.
         largest: array among them, in bytes.
@@ -55,30 +55,31 @@ class Communication:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What the compiler says about one step on one mesh; no device ran it.
+    """The compiler's figures for one step on one mesh; no device ran it.
 
     Attributes:
         preset: name of the study.
-        row: of the study.
+        row: row of the study.
         network: its name.
         topology: as `v5e:4x4`.
         mesh: devices along every axis.
         replicas: R.
-        batch_size: of one replica, over all data shards.
+        batch_size: batch size of one replica, over all data shards.
         updates: that one call of the step makes.
-        calls: of the step, one after another, until every replica has made them.
+        calls: calls of the step, one after another, until every replica has made them.
         fits: whether the compiler found room for it and for `other_memory`.
         refusal: why the compiler refused it; other numbers are then 0.
         hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
         other_memory: the same, of what else is on the device while the step runs.
-        cycles: of one device per update, of the instructions that have an estimate.
+        cycles: cycles of one device per update, of the instructions that have an
+            estimate.
         estimated: how many instructions of all calls have one.
         unknown: how many have none.
         open_loops: loops whose length the compiler does not know, taken to turn once.
         communication: collectives by axis and kind.
         compile_seconds: that compiling took.
-        versions: of jax and libtpu.
+        versions: versions of jax and libtpu.
     """
 
     preset: str
@@ -120,7 +121,7 @@ class Plan:
 
     @property
     def apart(self) -> bool:
-        """Whether nothing moves between replicas."""
+        """True if nothing moves between replicas."""
         return not any(REPLICA in one.axes for one in self.communication)
 
     def to_json(self) -> dict[str, Any]:
@@ -306,7 +307,7 @@ def _memory(step: Step, analysis: Any) -> dict[str, int]:
 
 
 def _communication(text: str, step: Step) -> tuple[Communication, ...]:
-    """What one call of every replica moves, by axes and kind."""
+    """The bytes that one call of every replica moves, by axes and kind."""
     table = collections.defaultdict(list)
     for one in collectives_of(text, step.program.mesh):
         if one.axes:
@@ -417,7 +418,7 @@ def _cycles_text(plan: Plan) -> str:
 
 
 def _moved(plan: Plan) -> list[Block]:
-    """What moves between devices, per update."""
+    """The bytes moved between devices, per update."""
     if not plan.communication:
         return [Text("Nothing moves between devices.")]
     rows = [

@@ -16,7 +16,7 @@ from churn_jax.studies.inputs import load_inputs
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What a compiled step depends on of a data set."""
+    """The facts of a data set that a compiled step depends on."""
 
     shape: tuple[int, ...]  # of one example; () of images that are cropped
     classes: int

@@ -219,7 +219,7 @@ def _walk(hlo: str, *, every: bool = False) -> Iterator[tuple[list[str], int, in
 
 
 def _opcode(line: str) -> str:
-    """What an instruction does; empty for a line that is none."""
+    """The operation of an instruction; empty for any other line."""
     match = _INSTRUCTION.match(line)
     return "" if match is None else match["opcode"]
 

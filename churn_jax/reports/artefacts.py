@@ -1,4 +1,4 @@
-"""What a study left in its folder: `study.json`, predictions and training curves.
+"""The files of a study's folder: `study.json`, predictions, training curves.
 
 Reading is forgiving about a study that is still running or was interrupted: a method
 without a usable predictions file is listed with the reason, a half-written last line of
@@ -55,7 +55,7 @@ class Study:
 
     @property
     def trained(self) -> bool:
-        """Whether a study trained the rows; else only their logits are known."""
+        """True if a study trained the rows; else only their logits are known."""
         return isinstance(self.record, StudyRecord)
 
     def file(self, name: str, split: str = "test") -> Path:

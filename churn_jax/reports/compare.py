@@ -1,4 +1,4 @@
-"""What the numbers of a method's runs say against the baseline, paired by run."""
+"""Comparison of a method's runs with the baseline, paired by run."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the runs of a row have in common, and what the row changes in its training.
+"""Seeds that the runs of a row share, and the row's changes of its training.
 
 Churn between runs is caused by what differs between them, so a report says what that
 was: initial weights, mini-batch order, augmentation, or the training set itself.
@@ -29,7 +29,7 @@ def _with_seeds(study: Study, info: RowRecord, how: str) -> list[str]:
 
 
 def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
-    """What all runs of a row have in common, in words."""
+    """The seeds that all runs of a row share, in words."""
     out = _with_seeds(study, info, "fixed")
     if training(study, info).seeds.augment == "off":
         out.append("no augmentation")
@@ -39,13 +39,13 @@ def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
 
 
 def differing(study: Study, info: RowRecord) -> tuple[str, ...]:
-    """What the runs of a row differ in, in words."""
+    """The seeds in which the runs of a row differ, in words."""
     drawn = ["resampled training set"] if _resampled(study, info) else []
     return (*_with_seeds(study, info, "varied"), *drawn)
 
 
 def _draws(study: Study, info: RowRecord) -> bool:
-    """Whether a training set is drawn at all, per run or per member."""
+    """True if a training set is drawn at all, per run or per member."""
     per_run = training(study, info).sample == "bootstrap"
     return per_run or getattr(info.method, "member_sample", "shared") != "shared"
 
@@ -56,7 +56,7 @@ def _resampled(study: Study, info: RowRecord) -> bool:
 
 
 def changes(info: RowRecord) -> tuple[str, ...]:
-    """What a row changes in the study's training, data or network."""
+    """The changes of a row to the study's training, data or network."""
     # What varies between runs is not among it: see `differing`.
     out = [
         f"{path} = {value}"

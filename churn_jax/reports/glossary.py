@@ -1,4 +1,4 @@
-"""What the numbers of a report are: name, source, formula, meaning."""
+"""The glossary of a report: name, source, formula, meaning."""
 
 REPRODUCIBILITY = "[reproducibility]"
 GLOSSARY = (

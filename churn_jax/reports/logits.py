@@ -76,10 +76,10 @@ def report(
         baseline: the row that others are compared with; the first by default.
         validation: logits of the same rows and runs on other examples, and the labels
             of these, which temperatures are fitted on.
-        columns: of the table, names of `reports.QUANTITIES` or what `reports.column`
-            made; by default accuracy, churn, SChurn, churn on right and on wrong
-            examples, ECE and NLL, as far as there are runs enough.
-        title: of the page.
+        columns: columns of the table, names of `reports.QUANTITIES` or what
+            `reports.column` made; by default accuracy, churn, SChurn, churn on right
+            and on wrong examples, ECE and NLL, as far as there are runs enough.
+        title: title of the page.
         out: the folder for `report.html`, `table.md` and `table.csv`, or the path of
             the page alone if it ends in `.html`; None writes nothing.
 
@@ -162,7 +162,7 @@ class LogitsRow(RowRecord):
 
 @dataclasses.dataclass(frozen=True)
 class LogitsConfig:
-    """What a report needs to know, in place of a `StudyConfig`."""
+    """The facts that a report needs, in place of a `StudyConfig`."""
 
     title: str
     baseline: str

@@ -1,4 +1,4 @@
-"""What every member of an ensemble predicts: `members.npz` next to `predictions.npz`.
+"""Predictions of the members of an ensemble: `members.npz`.
 
 A row that deploys the mean of its members leaves the members' logits too, so that a
 report can say how much they differ and what smaller ensembles of them would do. Where

@@ -1,4 +1,4 @@
-"""What a paper reports, for reports to show next to what was measured.
+"""Numbers of the papers, which reports show next to measured ones.
 
 `FILE.csv:TABLE` names a table of a file such as `experiments/elodi/published.csv`: a
 line per number, `table,row,quantity,value,std,note`, as it is printed. Quantities in
@@ -56,7 +56,8 @@ class PublishedTable:
         url: where the paper is.
         rows: method name to metric to `Published`; names as in the presets.
         data: name of the data set; empty where it is private.
-        networks: of the rows, a name of `churn_jax.models.available()` and widths.
+        networks: networks of the rows, a name of `churn_jax.models.available()` and
+            widths.
         epochs: length of training; this and the next two are None where unknown.
         train: number of training examples.
         test: number of test examples.

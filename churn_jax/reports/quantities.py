@@ -157,7 +157,7 @@ def column(
     without one run each, and there is no error with fewer than three runs.
 
     Args:
-        heading: of the column.
+        heading: heading of the column.
         runs: whether the function takes `logits [R, N, C]` instead of `[N, C]`.
         write: the text of a cell; by default `mean ± std`, with `runs` `mean ± stderr`.
         narrow: whether a narrow terminal shows it too.

@@ -188,10 +188,10 @@ class Report:
         unreadable: sentences about files next to the predictions that cannot be used.
         losses: those of them about files that are damaged.
         updates: which rows replace which, with what effect; None in studies without.
-        steps: of logits that no study made, name of a row to its comparison with the
-            baseline, as `churn_jax.compare` makes it.
+        steps: steps of logits that no study made, name of a row to its comparison with
+            the baseline, as `churn_jax.compare` makes it.
         class_names: `C` names, where they are known.
-        held_out: of clicks, the same on the examples that are never learned.
+        held_out: held out of clicks, the same on the examples that are never learned.
     """
 
     study: Study
@@ -220,7 +220,7 @@ class Report:
         return {}
 
     def class_name(self, number: int) -> str:
-        """What the page calls a class."""
+        """The name of a class on the page."""
         return str(number) if self.class_names is None else self.class_names[number]
 
     @property
@@ -262,7 +262,7 @@ class Report:
 
     @property
     def headline(self) -> Quantity:
-        """What rows are compared in next to accuracy."""
+        """The quantity that rows are compared in, next to accuracy."""
         return headline(tuple(quantity.name for quantity in self.columns))
 
     @property
@@ -318,7 +318,7 @@ class Report:
         return said
 
     def _exchangeable(self, row: Row, base: Row) -> bool:
-        """Whether both have the same seeds in common and the same training examples."""
+        """True if both have the same seeds in common and the same training examples."""
         a, b = row.info, base.info
         if not self.study.trained:
             return True
@@ -330,7 +330,7 @@ class Report:
 
     @property
     def caption(self) -> str:
-        """What the table's numbers are."""
+        """The meaning of the table's numbers."""
         counts = sorted({len(row.summary.runs) for row in self.rows})
         if counts == [1] and not self.study.trained:
             return ONE_RUN
@@ -439,7 +439,7 @@ def check_readable(report) -> None:
 
 
 def _equal(a: MethodSummary, b: MethodSummary) -> bool:
-    """Whether the predictions of all runs are the same, by classes and scores."""
+    """True if the predictions of all runs are the same, by classes and scores."""
     return (
         a.runs == b.runs
         and np.array_equal(a.curves.classes, b.curves.classes)
@@ -536,7 +536,7 @@ def collected(study: Study, split: str = "test") -> Report:
 
 
 class _Reading:
-    """What has been read of a study so far."""
+    """The parts of a study that have been read so far."""
 
     def __init__(self, study: Study, columns: Collection[str], split: str):
         known = (QUANTITIES[name] for name in columns)

@@ -123,7 +123,7 @@ def predictions(
     """The predictions that a study keeps, a row at a time.
 
     Args:
-        folder: of the study.
+        folder: folder of the study.
         split: on which split.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What was run, from the record that a study or a sweep leaves."""
+"""Facts about a run, from the record that a study or a sweep leaves."""
 
 import dataclasses
 import json

@@ -274,7 +274,7 @@ def _held_out(report: Report) -> Section:
 
 
 def _verdicts(report: Report) -> list[Text]:
-    """What every row does to the headline and to accuracy."""
+    """The effect of every row on the headline and on accuracy."""
     if not report.study.trained:
         return logits_verdicts(report)
     return [

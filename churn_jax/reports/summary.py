@@ -138,8 +138,8 @@ def summarize(
     Args:
         predictions: logits `[R, N, C]` of `R` runs on one evaluation set.
         stopped: runs to leave out in addition to those `predictions.meta` marks.
-        validation: of the same runs on the split that temperatures are fitted on; the
-            calibrated numbers are NaN without.
+        validation: validation of the same runs on the split that temperatures are
+            fitted on; the calibrated numbers are NaN without.
 
     Returns:
         A `MethodSummary`; it says which runs it left out.

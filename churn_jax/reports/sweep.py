@@ -81,7 +81,7 @@ _BROKEN = 0.9
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What was picked on one axis."""
+    """The choice on one axis."""
 
     axis: str  # name of the axis
     criterion: str  # one of `CRITERIA`
@@ -108,7 +108,7 @@ class SweepResult(Report):
     choices: Mapping[str, Choice] = dataclasses.field(kw_only=True)
 
     def choice(self, axis: str) -> Choice:
-        """What was picked on the axis called `axis`."""
+        """The choice on the axis called `axis`."""
         if axis not in self.choices:
             names = ", ".join(self.choices)
             raise ValueError(f"the sweep has no axis {axis!r}; it has: {names}")
@@ -165,7 +165,7 @@ def collect_sweep(folder) -> SweepResult:
     A sweep that is still running is read as far as it is.
 
     Args:
-        folder: of the sweep.
+        folder: folder of the sweep.
 
     Returns:
         The `SweepResult`; nothing is written.
@@ -261,7 +261,7 @@ def write_sweep(folder) -> SweepResult:
     """Writes `table.md`, `table.csv`, `report.html` and PNG figures of a sweep.
 
     Args:
-        folder: of the sweep; it may be unfinished.
+        folder: folder of the sweep; it may be unfinished.
 
     Returns:
         The `SweepResult`; its `files` map names to the paths written.

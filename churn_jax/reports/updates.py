@@ -67,7 +67,7 @@ class ModelRuns:
 
 
 def is_file(old: str) -> bool:
-    """Whether the old model of an update is a file of predictions and not a row."""
+    """True if the old model of an update is a file of predictions and not a row."""
     return PurePath(old).suffix == ".npz"
 
 

@@ -1,4 +1,4 @@
-"""What a study will cost, in floating-point operations, before anything is trained."""
+"""The cost of a study, in floating-point operations, before it is trained."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from churn_jax.training.program import over_cores
 
 @dataclasses.dataclass(frozen=True)
 class RowCost:
-    """What training one row takes; each network sees `examples`."""
+    """The cost of training one row; each network sees `examples`."""
 
     name: str
     replicas: int
@@ -125,7 +125,7 @@ def seconds_per_operation(
 
 
 def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCost, ...]:
-    """What training each row takes; the data are opened, nothing is trained.
+    """The cost of training each row; the data are opened, nothing is trained.
 
     `R x updates x batch x (operations of all passes)`, where `Method.passes` says how
     often an update trains, applies and differentiates all students, all teachers and

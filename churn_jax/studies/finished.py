@@ -16,7 +16,7 @@ from churn_jax.training.session import restore
 
 
 def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
-    """What is trained for one row of a study."""
+    """The run of one row of a study."""
     return Run(
         name=spec.name,
         method=spec.method,
@@ -64,7 +64,7 @@ class FinishedStudy:
         return self.inputs.dataset
 
     def finished(self, spec: MethodSpec) -> bool:
-        """Whether the row is there as it would be trained now."""
+        """True if the row is there as it would be trained now."""
         if spec.name not in self._finished:  # looking reads all predictions
             self._finished[spec.name] = self.folder.finished(spec)
         return self._finished[spec.name]

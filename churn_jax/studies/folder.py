@@ -205,11 +205,11 @@ class StudyFolder:
         return self.out / "methods" / name
 
     def row(self, name: str) -> Any:
-        """What is recorded of a trained row; None where there is none."""
+        """The record of a trained row; None where there is none."""
         return self.record.row(name)
 
     def outdated(self, spec: Any) -> bool:
-        """Whether the row was trained before, but otherwise than it would be now."""
+        """True if the row was trained before, but otherwise than it would be now."""
         if (row := self.row(spec.name)) is None:
             return False
         there = (row.spec, *row.dependencies)
@@ -217,7 +217,7 @@ class StudyFolder:
         return bool(differences(without(to_json(there)), without(to_json(here))))
 
     def finished(self, spec: Any) -> bool:
-        """Whether the row was trained as it is now and its predictions are there."""
+        """True if the row was trained as it is now and its predictions are there."""
         if self.row(spec.name) is None or self.outdated(spec):
             return False
         names = [spec.name]

@@ -201,7 +201,7 @@ def baseline_point(
 
 
 def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
-    """Whether a row is trained as the baseline: one network on the labels alone.
+    """True if a row is trained as the baseline: one network on the labels alone.
 
     A pair without any coupling is two such networks, of which the first, with the
     baseline's initial weights, batches and augmentation, is deployed.
@@ -294,7 +294,7 @@ def _sweepable(method: Method) -> list[str]:
 
 
 def _is_share(method: Method, field: str) -> bool:
-    """Whether a coefficient is shared out with the labels' loss, so at most 1."""
+    """True if a coefficient is shared out with the labels' loss, so at most 1."""
     found = {f.name: f.metadata.get("share", False) for f in dataclasses.fields(method)}
     return found.get(field, False)
 

@@ -1,4 +1,4 @@
-"""What a study trains on: a data set, resident or streamed, and its pixels' moments."""
+"""Inputs of a study: a data set, resident or streamed, and its pixels' moments."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ class StudyInputs:
                 )
 
     def of(self, spec: MethodSpec) -> Inputs:
-        """What one row is trained on.
+        """The inputs of one row.
 
         Rows of some classes, or of a share of every class's examples, keep the moments
         of the study's pixels: an old model and its successor must see an image alike.
@@ -119,7 +119,7 @@ class StudyInputs:
 
 
 def _same_examples(a: Split | StreamedSplit, b: Split | StreamedSplit) -> bool:
-    """Whether two splits hold the same ids and labels, and images in memory."""
+    """True if two splits hold the same ids and labels, and images in memory."""
     same = np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
     if isinstance(a, Split) and isinstance(b, Split):
         same = same and np.array_equal(a.images, b.images)

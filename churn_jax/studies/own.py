@@ -90,7 +90,7 @@ def study(
         epochs: passes over the training set; 0 chooses.
         batch_size: examples per update; 0 chooses.
         replicas: runs of every method.
-        seed: of the study.
+        seed: seed of the study.
         validation: examples held out of training, a count or a share; None is the
             data's own validation split, or a tenth.
         train_size: how many training examples to keep; None is all.
@@ -188,8 +188,8 @@ class StudyResult:
     Attributes:
         out: the folder.
         config: what was trained; None reads it from the folder.
-        show_progress: of `resume`.
-        loggers: of `resume`.
+        show_progress: True to show the progress of `resume`.
+        loggers: loggers of `resume`.
         data: the data set if it was given as a Python object, so that it is not
             forgotten while this result is there.
 
@@ -216,7 +216,7 @@ class StudyResult:
 
     @property
     def finished(self) -> bool:
-        """Whether every row was trained."""
+        """True if every row was trained."""
         names = {row.name for row in read_study(self.out).methods}
         return names >= {spec.name for spec in self.config.methods}
 

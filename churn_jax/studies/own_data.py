@@ -110,7 +110,7 @@ _FAMILIES = {
 
 
 class DataFacts(NamedTuple):
-    """What a recipe depends on."""
+    """The facts that a recipe depends on."""
 
     kind: str  # images, table or tokens
     shape: tuple[int, ...]  # of one example
@@ -184,7 +184,7 @@ def own_study(
 
     Args:
         data: which examples; with `train_size` None all of them train.
-        facts: of the data; None opens them.
+        facts: facts of the data; None opens them.
         model: the network or its name; empty chooses one.
         epochs: passes over the training set; 0 chooses.
         batch_size: examples per update; 0 chooses.

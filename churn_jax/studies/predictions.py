@@ -1,4 +1,4 @@
-"""What a trained row predicts, kept in its folder in one file or in shards."""
+"""Predictions of a trained row, kept in its folder in one file or in shards."""
 
 import shutil
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def split_logits(
 
 
 class SplitPredictions(NamedTuple):
-    """What a trained row says about one split; logits are None where not asked for."""
+    """Predictions of a trained row for one split; logits are None if not wanted."""
 
     logits: np.ndarray | None  # [R, N, C], deployed
     members: Members | None = None

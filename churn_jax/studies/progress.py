@@ -1,4 +1,4 @@
-"""What is shown while a study is trained."""
+"""Progress of a study that is trained."""
 
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig

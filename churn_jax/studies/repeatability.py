@@ -1,4 +1,4 @@
-"""Whether this machine repeats a training: one run in several processes, compared.
+"""True if this machine repeats a training: one run in several processes, compared.
 
 The everything-fixed cell of the reproducibility paper's Table 6: initialisation, order
 and data are the same, so what differs between launches is the machine. Each launch is a
@@ -119,7 +119,7 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What one launch did."""
+    """The recording of one launch."""
 
     checksums: np.ndarray  # [updates + 1] uint32, of the weights after every update
     weights: np.ndarray  # all final weights in one vector
@@ -200,8 +200,8 @@ class Repetition:
             weights; 0.0 only where all bits agree but for the sign of zeros.
         churn: over all pairs, on the test split.
         surrogate_churn: the same with alpha = 1.
-        accuracy: of each launch.
-        updates_per_second: of each launch, without compilation.
+        accuracy: accuracy of each launch.
+        updates_per_second: updates per second of each launch, without compilation.
 
     References:
         [reproducibility] Table 6 -- Bhojanapalli et al., On the Reproducibility of
@@ -218,7 +218,7 @@ class Repetition:
 
     @property
     def repeats(self) -> bool:
-        """Whether all launches agree bit by bit, after every update and in the end."""
+        """True if all launches agree bit by bit, after every update and in the end."""
         return self.first_difference is None and len(set(self.digests)) == 1
 
 

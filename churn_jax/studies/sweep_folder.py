@@ -124,7 +124,7 @@ class SweepFolder:
         return self.out / "points" / point.name / f"{split}.npz"
 
     def finished(self, point: Point) -> bool:
-        """Whether both splits' predictions are there and can be read."""
+        """True if both splits' predictions are there and can be read."""
         paths = [self.file(point, split) for split in SPLITS]
         if not all(path.exists() for path in paths):
             return False

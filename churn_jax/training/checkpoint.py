@@ -41,7 +41,7 @@ class CheckpointClock:
         self._took = 0.0
 
     def due(self, ahead: float = 0.0) -> bool:
-        """Whether to save now; the next look comes in about `ahead` seconds."""
+        """True to save now; the next look comes in about `ahead` seconds."""
         # Writing takes time, too.
         margin = min(self._took + ahead, self._wait / 2)
         return time.perf_counter() - self._since + margin > self._wait

@@ -1,4 +1,4 @@
-"""What networks are given of a data set, and whether their outputs fit it."""
+"""The inputs of networks from a data set, and a check that their outputs fit."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _ahead(arrays: Iterator, count: int) -> Iterator:
 
 
 def stream_keys(config: TrainConfig, *, drawn: bool) -> dict[str, np.ndarray]:
-    """What decides the stream of each replica, as words `[R, n]` by factor.
+    """The seed words `[R, n]` of each replica's stream, by factor.
 
     `drawn` says whether images are drawn at random.
     """

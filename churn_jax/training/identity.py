@@ -1,4 +1,4 @@
-"""What a checkpoint must have been trained as, and what differs when it was not."""
+"""The identity of a training, which a checkpoint must have, and differences."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ def identity_of(
     teacher: Trained | Teachers | None,
     start: Trained | None = None,
 ) -> str:
-    """What a checkpoint must have been trained as to be continued by `run`.
+    """The identity that a checkpoint must have to be continued by `run`.
 
     Equal texts mean equal training; `fingerprint` is that of the data.
     """

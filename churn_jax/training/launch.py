@@ -1,4 +1,4 @@
-"""What every launch of training keeps next to its arrays: clock, checkpoints, files."""
+"""The state of a launch next to its arrays: clock, checkpoints, files."""
 
 import threading
 import time
@@ -90,7 +90,7 @@ class Launch:
     def look(
         self, stop: threading.Event, ahead: float, *values: float
     ) -> tuple[bool, bool, list[float]]:
-        """Whether to stop, whether to save, and the largest `values` of all processes.
+        """Flags to stop and to save, and the largest `values` of all processes.
 
         All processes find the same; the next look comes in about `ahead` seconds.
         """

@@ -27,10 +27,10 @@ _LONGEST = 600  # characters of another package's error in a sentence
 
 @dataclasses.dataclass(frozen=True)
 class LoggedRun:
-    """What a logger is told when a training begins.
+    """The facts that a logger gets when a training begins.
 
     Attributes:
-        name: of what is trained; a study trains several rows, one after the other.
+        name: name of what is trained; a study trains several rows, one after the other.
         group: the study, or "" for a training of its own.
         directory: folder of the training, or None if nothing is kept.
         settings: flat, such as `{"method.beta": 0.5, "train.epochs": 80}`.

@@ -83,7 +83,7 @@ def train(
             `churn_jax.training.teachers.Teachers`; replica r teaches replica r.
         start: a trained method whose deployed weights training starts from, of the
             same networks; None draws them.
-        mean: of pixels in [0, 1], a number or one per channel.
+        mean: mean of pixels in [0, 1], a number or one per channel.
         std: the same for their standard deviation.
         loggers: where metrics go in addition to `metrics.jsonl` in `directory`: names
             such as `csv`, `wandb` and `mlflow`, or objects, see
@@ -197,7 +197,7 @@ def seconds_per_update(
 
 
 def _settings(run: Run, dataset, teachers: Teachers | None) -> dict[str, Any]:
-    """What loggers show as the settings of a run."""
+    """The settings of a run, as loggers show them."""
     taught = teachers.trained if teachers is not None else ()
     return logged_settings(
         data=dataset.name,
@@ -322,7 +322,7 @@ class _Loop(Launch):
         self.tell(doing, self.finished, self.total)
 
     def _due(self, stop: threading.Event, last: bool = False) -> bool:
-        """Whether to save now; stops after saving unless all is done."""
+        """True to save now; stops after saving unless all is done."""
         stopping, due, (shortest,) = self.look(
             stop, self.evaluation_seconds + 2 * _BLOCK_SECONDS, -self.size
         )

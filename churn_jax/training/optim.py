@@ -47,12 +47,12 @@ def make_schedule(
 
 
 def is_fast(path) -> bool:
-    """Whether a leaf's path names fast weights."""
+    """True if a leaf's path names fast weights."""
     return _name(path).startswith("fast_")
 
 
 def is_vector(path) -> bool:
-    """Whether a leaf is a bias or a scale; those of several members have two axes."""
+    """True if a leaf is a bias or a scale; those of several members have two axes."""
     return _name(path) in ("bias", "scale")
 
 
@@ -81,7 +81,7 @@ def _fast_weights_by(factor: float) -> optax.GradientTransformation:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """What updates one network, but for its rates, which are traced.
+    """The optimiser of one network without its rates, which are traced.
 
     Equal ones make equal transformations, so that programs can be compared.
     """

@@ -1,4 +1,4 @@
-"""What is compiled into a run's step, and how its networks are mapped."""
+"""The program of a run: what its step compiles, and how networks are mapped."""
 
 import dataclasses
 import functools
@@ -88,7 +88,7 @@ class Program:
 
     @property
     def replicated(self) -> bool:
-        """Whether each device along the member axis holds all networks of its replicas.
+        """True if each device along the member axis holds all networks of its replicas.
 
         So a single network can be on a mesh whose member axis shards other rows, or its
         teachers; the devices along it do the same work.
@@ -142,7 +142,7 @@ class Mappings:
 
 
 def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
-    """Whether a network convolves, and how many parameters the largest one has."""
+    """True if a network convolves, and how many parameters the largest one has."""
     params = [
         jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
         for group in groups
@@ -189,7 +189,7 @@ def _activations(
 def _convolves_otherwise(
     groups: Sequence[Group], examples: jax.ShapeDtypeStruct
 ) -> bool:
-    """Whether a network has convolutions that are not `models.convolution`'s."""
+    """True if a network has convolutions that are not `models.convolution`'s."""
     for group in groups:
         apply = functools.partial(group.network.apply, train=False)
         variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)

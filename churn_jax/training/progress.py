@@ -1,4 +1,4 @@
-"""What is shown while something is trained: bars on a terminal, lines elsewhere.
+"""Progress of a training: bars on a terminal, lines elsewhere.
 
 A thread draws them, so that they go on while XLA compiles or the data are loaded.
 """
@@ -34,7 +34,7 @@ class Work:
     """How far a training is: what the devices have done, not what they were given.
 
     Attributes:
-        name: of the run.
+        name: name of the run.
         doing: what happens now, such as `COMPILING` or "saving".
         done: updates, or whatever `unit` says.
         total: how many there will be, or None if that is not known.

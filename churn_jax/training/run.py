@@ -1,4 +1,4 @@
-"""What is trained, and what comes out."""
+"""A run of training, and its result."""
 
 import dataclasses
 from typing import Any
@@ -30,7 +30,7 @@ class Interrupted(RuntimeError):  # noqa: N818 -- an outcome, not a mistake
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What to train: a method, its networks and the data.
+    """A run of training: a method, its networks and the settings.
 
     Attributes:
         name: folder and messages.
@@ -134,7 +134,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What the loop reports after an evaluation."""
+    """The report of the loop after an evaluation."""
 
     name: str
     epoch: int
@@ -157,7 +157,8 @@ class Trained:
         program: compiled structure of what is deployed.
         stopped: replicas that were frozen.
         seconds: spent training, over all launches.
-        compile_seconds: of them, until the first update had been compiled.
+        compile_seconds: part of them until the first update had been
+            compiled.
         parameters: trained numbers per replica.
         identity: what it was trained as, see `churn_jax.training.identity`.
         notes: sentences for the user about what was restored.

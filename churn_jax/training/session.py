@@ -60,7 +60,7 @@ from churn_jax.training.tuning import tuned
 
 @dataclasses.dataclass
 class Part:
-    """What one compiled step trains: all of a run, or a plain ensemble's networks."""
+    """The networks of one compiled step: a run's, or those of a plain ensemble."""
 
     run: Run
     program: Program
@@ -359,7 +359,7 @@ def trained_of(
     seconds: float,
     compile_seconds: float = 0.0,
 ) -> Trained:
-    """What came out of a training that is over; `final` are its parts' last states."""
+    """The result of a training that is over; `final` are its parts' last states."""
     last = session.gathered(final)
     chosen: BestState | TrainState = best if run.config.weights == "best" else last
     params, model_state = chosen.params, chosen.model_state
@@ -393,7 +393,7 @@ def restore(
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
 ) -> Trained:
-    """What `train` returned when it had finished, from its checkpoint alone."""
+    """The result of a finished `train`, from its checkpoint alone."""
     saved = directory / "checkpoints"
     if not saved.is_dir():  # opening it would create it
         raise CheckpointError(f"{saved} does not exist; {run.name} cannot be restored")

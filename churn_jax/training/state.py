@@ -107,7 +107,7 @@ class BestState:
 
 @struct.dataclass
 class Coefficients:
-    """What may differ between replicas, apart from seeds; leaves `[R]`."""
+    """Settings that may differ between replicas, apart from seeds; leaves `[R]`."""
 
     method: Method
     learning_rate: jax.Array

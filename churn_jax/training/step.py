@@ -316,7 +316,7 @@ def update(
 
 
 def _guard(logged: jax.Array, finite: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Whether loss and terms are finite, and the code of what is to blame if not."""
+    """True if loss and terms are finite, and the code of the culprit if not."""
     # Terms come first in the code, then the loss, the gradient and the memory.
     bad = ~jnp.isfinite(logged)
     loss_finite = ~jnp.any(bad)
@@ -337,7 +337,7 @@ def select(condition, new: PyTree, old: PyTree) -> PyTree:
 
 
 def _own_settings(program: Program) -> list[dict[str, jax.Array]]:
-    """What this device's networks have of their own, one `[S]` of each per group."""
+    """The settings of this device's own networks, one `[S]` of each per group."""
     config, axis = program.optimizer.config, program.member_axis
     own: dict[str, Any] = {}
     if config.member_rates:

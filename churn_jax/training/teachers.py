@@ -1,4 +1,4 @@
-"""What a row learns from: trained models on the host, and functions in the step."""
+"""The teachers of a row: trained models on the host, and functions in the step."""
 
 import dataclasses
 import hashlib
@@ -122,7 +122,7 @@ class Teachers:
         return (*(() if self.teacher is None else (self.teacher,)), *self.old)
 
     def identity(self) -> Mapping[str, Any]:
-        """What a student's checkpoint knows them by."""
+        """The text by which a student's checkpoint identifies the teachers."""
         found: dict[str, Any] = {}
         if self.teacher is not None:
             found = {"name": self.teacher.run.name, **json.loads(self.teacher.identity)}

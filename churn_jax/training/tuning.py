@@ -126,7 +126,7 @@ def _seconds_per_update(session, part, choice: Choice) -> float:
 
 
 def _key(session, part) -> str:
-    """What the times depend on: device, version, and the step of `auto`."""
+    """The key of measured times: device, version, and the step of `auto`."""
     program, run = part.program, part.run
     step = make_step(program, steps_per_call=1)
     call = _arguments(session, part, program)[0]

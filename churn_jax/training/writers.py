@@ -58,7 +58,7 @@ class MetricsWriter:
     so that a full disk is an `OSError` of `write`.
 
     Attributes:
-        step: of the last line that is kept, or 0.
+        step: step of the last line that is kept, or 0.
         note: a sentence about damaged lines that were left out, or empty.
     """
 

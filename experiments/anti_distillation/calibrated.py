@@ -57,12 +57,12 @@ class CalibratedRow:
     """One method of a study with calibrated probabilities.
 
     Attributes:
-        name: of the method.
+        name: name of the method.
         label: its name for people.
         runs: replicas that finished.
         temperature: over runs, fitted on the validation split.
-        nll: of the calibrated predictions on the test split, over runs; on the examples
-            whose class the runs know, as the temperature is.
+        nll: NLL of the calibrated predictions on the test split, over runs; on the
+            examples whose class the runs know, as the temperature is.
         numbers: `QUANTITIES` of the predictions as they are deployed, and under names
             that start with `calibrated_` of the calibrated ones.
         changes: each of `numbers` against the baseline's, paired by run; empty for the

@@ -42,7 +42,7 @@ class CorruptedSets:
     Attributes:
         source: where the images come from, in words for a report.
         corruptions: the kinds.
-        severities: of each kind, 1 (weakest) to 5.
+        severities: severities of each kind, 1 (weakest) to 5.
         read: `(kind, severity)` to images `[N, H, W, C]` uint8 and labels `[N]`.
     """
 
@@ -63,7 +63,7 @@ def corrupted_sets(
     """Corrupted test images of a data set.
 
     Args:
-        name: of the data set, as for `load`.
+        name: name of the data set, as for `load`.
         test: its clean test images, corrupted if there is no published folder.
         manual_dir: that folder, or the one that holds it (`CIFAR-10-C`, `CIFAR-100-C`,
             or else `<name>-C`).

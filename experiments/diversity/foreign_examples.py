@@ -43,7 +43,7 @@ class OutOfDistribution:
             ties half; 1 is perfect, 0.5 is chance.
         auroc_max_probability: `[R]`, probability that a foreign image has the lower
             top probability.
-        histogram_in: of the entropies, `counts [R, bins]`.
+        histogram_in: histogram of the entropies, `counts [R, bins]`.
         histogram_out: the same of the foreign images, with the same edges.
     """
 
@@ -90,7 +90,7 @@ def out_of_distribution(
     Args:
         in_logits: `[R, N, C]`, R runs on N images of the data set.
         out_logits: `[R, N2, C]`, the same runs on foreign images.
-        bins: of the two histograms.
+        bins: bins of the two histograms.
 
     Returns:
         One value per run. A run that stopped, with nan among its logits, has nan.

@@ -57,7 +57,7 @@ class SectionRecord:
         return self.path.with_suffix(".npz")
 
     def has(self, key: str, stamp: str) -> bool:
-        """Whether the part is there, of a row that was trained as it is now."""
+        """True if the part is there, of a row that was trained as it is now."""
         return key in self.parts and self.stamps.get(key) == stamp
 
     def put(

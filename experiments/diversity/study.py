@@ -25,18 +25,18 @@ class DiversityOptions:
 
     Attributes:
         rows: names of rows; empty is all that have finished.
-        examples: of the training split, the test split, a foreign or a corrupted set
-            that are looked at, evenly spaced; all where there are fewer.
+        examples: examples of the training split, the test split, a foreign or a
+            corrupted set that are looked at, evenly spaced; all where there are fewer.
         jacobian_examples: the same, for the Jacobians.
-        bins: of confidence.
-        temperature: of the softmax before the KL of teachers and of students; a loss at
-            tau = 4 sees that at 4, and the paper's figures have 1.
+        bins: bins of confidence.
+        temperature: temperature of the softmax before the KL of teachers and of
+            students; a loss at tau = 4 sees that at 4, and the paper's figures have 1.
         draws: S, of a perturbation for a signal-to-noise ratio.
         batch: examples whose gradient that is of.
         ood: a data set whose test images are foreign; empty is none.
         types: kinds of corruption; empty is all.
-        severities: of corruptions; empty is all.
-        seed: of guides and noise.
+        severities: severities of corruptions; empty is all.
+        seed: seed of guides and noise.
     """
 
     rows: tuple[str, ...] = ()

@@ -207,7 +207,7 @@ class Plane:
     marked: int  # the example with a black border, whose displacements are shown too
 
     def right(self, values) -> NDArray[np.bool_]:
-        """Whether `[..., n, 2]` are of the right class."""
+        """True if `[..., n, 2]` are of the right class."""
         return np.argmax(values @ self.kernel + self.bias, axis=-1) == self.labels
 
 

@@ -132,7 +132,7 @@ def design_claims(
         betas: for each of `skl`, `l1`, `ce` and `ce_both`.
         ramp_steps: length of the linear ramp.
         burn_in_steps: before the step.
-        refresh_steps: of the stale copies of independent updates.
+        refresh_steps: updates between refreshes of stale copies.
     """
     rows = [MethodSpec("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2")]
     appendix = "[reproducibility] Appendix C"

@@ -24,7 +24,7 @@ Rows = tuple[tuple[MethodSpec, ...], tuple[Update, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is updated to what, and the methods' constants."""
+    """The networks of an update, and the methods' constants."""
 
     old: ModelConfig
     new: ModelConfig
@@ -88,7 +88,7 @@ def _row(name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
 
 
 def _matches(method: Method) -> bool:
-    """Whether logits are matched, whose gradients grow with them."""
+    """True if logits are matched, whose gradients grow with them."""
     focal = isinstance(method, FocalDistillation) and method.divergence == "logits"
     return focal or isinstance(method, ELODI)
 

@@ -1,4 +1,4 @@
-"""What is trained in one pass: the run, its program, its state and its inputs."""
+"""Training in one pass: the run, its program, its state and its inputs."""
 
 import dataclasses
 import functools
@@ -36,7 +36,7 @@ _PADDED_FROM = 57
 
 @dataclasses.dataclass(frozen=True)
 class ClickRun:
-    """What to train: a method and its click model.
+    """A run in one pass: a method and its click model.
 
     Attributes:
         name: folder and messages.
