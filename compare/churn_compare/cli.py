@@ -87,7 +87,7 @@ Names = Annotated[
 # Comments are the help, which tyro reads.
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Input files."""
+    """Files and columns."""
 
     labels: File = None  # file of the true classes, if they are elsewhere
     slices: File = None  # table whose columns group the examples
