@@ -60,12 +60,12 @@ def grouped(
     return tuple(found)
 
 
-def cluster_effect(numbers: Numbers, every: Groups, column: str) -> Clusters | None:
+def cluster_effect(
+    of: PerExample, every: Groups, column: str, *, mean: bool = False
+) -> Clusters | None:
     """How many clusters there are and how much wider they make an interval."""
     if every.clusters is None:
         return None
-    of = numbers.gain if numbers.judged else numbers.changed
-    mean = numbers.judged and not numbers.decided
     alone = all_examples(len(of.mean), None, every.level).known(of, mean=mean)
     clustered = every.known(of, mean=mean)
     effect = wider = np.nan
@@ -88,7 +88,10 @@ def parts_of(
     cluster_column: str,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The fields of `Measured` that follow from its numbers, and notes on waivers."""
-    found: dict[str, Any] = {"clusters": cluster_effect(numbers, every, cluster_column)}
+    of = numbers.gain if numbers.judged else numbers.changed
+    mean = numbers.judged and not numbers.decided
+    clusters = cluster_effect(of, every, cluster_column, mean=mean)
+    found: dict[str, Any] = {"clusters": clusters}
     if not numbers.judged:
         return found | {"groups": grouped(numbers, every, groupings)}, ()
     waived, without, notes = waive(numbers, waivers, ids, every)

@@ -20,6 +20,7 @@ from churn_compare.example_numbers import (
     spread,
 )
 from churn_compare.flip_counts import count_flips
+from churn_compare.groups import cluster_effect
 from churn_compare.measures import Measure, Normalization
 from churn_compare.pair import Scanned, Side, class_order
 from churn_compare.reading.account import account_lines
@@ -38,7 +39,7 @@ from churn_compare.reading.outcomes import (
 )
 from churn_compare.reading.rows import Rows
 from churn_compare.reading.sides import read_side
-from churn_compare.result import NONE, Change, Clusters, MeasureFindings, Noise
+from churn_compare.result import NONE, Change, MeasureFindings, Noise
 from churn_compare.uncertainty import Uncertainty
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
@@ -470,12 +471,12 @@ def _findings(
     measure: Measure, groups: Groups, joined: Joined, listed: int
 ) -> MeasureFindings:
     runs = measure.old
-    pairs = list(itertools.combinations(runs, 2))
-    apart = [measure.beyond(measure.distance(a, b), a, b) for a, b in pairs]
+    apart = [measure.differ(a, b) for a, b in itertools.combinations(runs, 2)]
     differ = np.mean(apart, axis=0)
     agree = ~np.logical_or.reduce(apart[: len(runs) - 1])  # with the first run
+    of_runs = PerExample(differ)
     found = {
-        "runs_differ": groups.share(PerExample(differ)).of(0),
+        "runs_differ": groups.share(of_runs).of(0),
         "runs_agree": groups.share(PerExample(agree)).of(0),
     }
     means = []
@@ -486,20 +487,14 @@ def _findings(
     rows = []
     for i in worst:
         other = next(b for b in range(1, len(runs)) if runs[b, i] != runs[0, i])
-        two = dataclasses.replace(measure, old=runs[:1], new=runs[other : other + 1])
-        if measure.shown is not None:
-            texts = {"old": measure.shown["old"], "new": measure.shown["old"][other:]}
-            two = dataclasses.replace(two, shown=texts)
-        before, after = two.text("old", i), two.text("new", i)
+        before, after = (
+            f"{runs[r, i]:.4g}" if measure.things is None else measure.text("old", i, r)
+            for r in (0, other)
+        )
         target = "" if measure.target is None else measure.text("target", i)
         rows.append(Change(str(joined.ids[i]), before, after, target, float(differ[i])))
-    clusters = None
-    if joined.clusters is not None:
-        sizes = np.bincount(joined.clusters)
-        named = len(sizes), int(sizes.max()), np.nan, np.nan, joined.cluster_column
-        clusters = Clusters(*named)
     return MeasureFindings(
-        clusters=clusters,
+        clusters=cluster_effect(of_runs, groups, joined.cluster_column),
         name=measure.name,
         kind=measure.kind,
         runs=(len(runs), len(runs)),

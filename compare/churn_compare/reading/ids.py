@@ -1,10 +1,10 @@
 """Ids of examples as users write them, and the index of a data frame."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, check_unique
+from churn_compare.example_ids import PredictionsError, check_unique, some
 from churn_compare.reading.class_values import (
     arrow_compute,
     check_lengths,
@@ -88,6 +88,43 @@ def index_ids(index: Any) -> np.ndarray | None:
         return check_unique(as_ids(index))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
+
+
+class Runs(NamedTuple):
+    """The rows of a file that has several of each id."""
+
+    rows: np.ndarray  # `[R, N]`
+    ids: np.ndarray  # `[N]` in ascending order
+    names: np.ndarray  # `[R]` of the runs; empty where no column names them
+
+    def check_same(self, values: np.ndarray, what: str) -> None:
+        """Refuses rows of one id that are of different examples."""
+        values = values[self.rows]
+        if (differ := (values != values[0]).any(axis=0)).any():
+            raise PredictionsError(
+                f"rows of the same id differ in {what}, for example of id "
+                f"{some(self.ids[differ])}: only runs of one example may share an id; "
+                "make ids that tell the examples apart"
+            )
+
+
+def split_runs(ids: np.ndarray, names: Any = None) -> Runs:
+    """Divides rows into runs by a column of names, else by their order."""
+    distinct, place, count = np.unique(ids, return_inverse=True, return_counts=True)
+    if count.min() != count.max():
+        few, many = distinct[count.argmin()], distinct[count.argmax()]
+        raise PredictionsError(
+            f"every example must have as many rows as runs; {few} has {count.min()}, "
+            f"{many} has {count.max()}"
+        )
+    keys, known = [place], np.arange(0)
+    if names is not None:
+        known, run = np.unique(as_ids(names), return_inverse=True)
+        keys = [run, place]
+        if np.unique(np.stack(keys), axis=1).shape[1] != len(ids):
+            raise PredictionsError("an example has two rows of one run")
+    order = np.lexsort(keys)  # stable: without a column, in the order of the file
+    return Runs(order.reshape(-1, count[0]).T, distinct, known)
 
 
 def counts_rows(ids: np.ndarray) -> bool:

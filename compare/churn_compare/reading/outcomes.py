@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, errors_of, some
+from churn_compare.example_ids import PredictionsError, errors_of, repeated, some
 from churn_compare.measures import Kind, less_is_better
 from churn_compare.reading.account import Account
 from churn_compare.reading.class_values import (
@@ -21,7 +21,7 @@ from churn_compare.reading.class_values import (
     find_column,
 )
 from churn_compare.reading.contents import as_table, column_names, read_contents
-from churn_compare.reading.ids import as_ids, counts_rows, index_ids
+from churn_compare.reading.ids import as_ids, counts_rows, index_ids, split_runs
 from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
 from churn_compare.reading.tables import of_classifier
 
@@ -310,14 +310,22 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column,
     target_name = find_column(names, LABEL, target_column, "target")
     run_name = _first(names, RUNS)
     input_name = _first(names, INPUT)
-    order, runs, ids = _runs(table, id_name, run_name)
-    if order is not None:
-        table = table.take(order)
-    examples = table.num_rows // runs
-    if runs > 1:
+    if not table.num_rows:
+        raise PredictionsError("there are no examples")
+    runs, ids = 1, None if id_name is None else as_ids(table.column(id_name))
+    if ids is None and run_name and len(table.column(run_name).unique()) > 1:
+        raise PredictionsError(f"column {run_name} needs ids of the examples")
+    if ids is not None and repeated(ids).size:
+        of_rows = text_of(_one(table.column(run_name))) if run_name else None
+        found = split_runs(ids, of_rows)
         of_examples = [n for n in names if n.strip().lower() in _OF_EXAMPLES]
         for column in filter(None, (target_name, input_name, *of_examples)):
-            _check_runs(table.column(column), column, ids, runs)
+            codes = text_of(_one(table.column(column))).dictionary_encode().indices
+            codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
+            found.check_same(codes, column)
+        table, ids = table.take(found.rows.reshape(-1)), found.ids
+        runs = len(found.rows)
+    examples = table.num_rows // runs
     known = np.ones(examples, bool)
     columns = {}
     for column, kind in chosen.items():
@@ -359,53 +367,9 @@ def _role(role: str, column: str) -> str:
     return role if column.strip().lower() == role else f"{role} (column {column})"
 
 
-def _check_runs(column: Any, name: str, ids: Any, runs: int) -> None:
-    """Refuses rows of one id that are different examples."""
-    codes = text_of(_one(column)).dictionary_encode().indices.fill_null(-1)
-    codes = codes.to_numpy(zero_copy_only=False).reshape(runs, -1)
-    differ = (codes != codes[0]).any(axis=0)
-    if differ.any():
-        raise PredictionsError(
-            f"rows of the same id differ in {name}, for example of id "
-            f"{some(ids[differ])}: only runs of one example may share an id; make ids "
-            "that tell the examples apart"
-        )
-
-
 def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
     lower = {name.strip().lower(): name for name in reversed(names)}
     return next((lower[name] for name in wanted if name in lower), None)
-
-
-def _runs(table, id_name, run_name) -> tuple[Any, int, np.ndarray | None]:
-    """The order of rows, run by run; how many runs; the ids of the examples."""
-    if not table.num_rows:
-        raise PredictionsError("there are no examples")
-    if id_name is None:
-        if run_name is not None and len(set(table.column(run_name).to_pylist())) > 1:
-            raise PredictionsError(f"column {run_name} needs ids of the examples")
-        return None, 1, None
-    ids = as_ids(table.column(id_name))
-    distinct, place, count = np.unique(ids, return_inverse=True, return_counts=True)
-    if count.min() != count.max():
-        few, many = distinct[count.argmin()], distinct[count.argmax()]
-        raise PredictionsError(
-            f"every example must have as many rows as runs; {few} has {count.min()}, "
-            f"{many} has {count.max()}"
-        )
-    runs = int(count[0])
-    if runs == 1:
-        return None, 1, ids
-    keys: list[Any] = [place]
-    if run_name is not None:
-        run = table.column(run_name).combine_chunks().dictionary_encode()
-        named = np.argsort(np.argsort(np.array(run.dictionary.to_pylist())))
-        keys.insert(0, named[run.indices.to_numpy()])
-        both = np.unique(np.stack([place, keys[0]]), axis=1).shape[1]
-        if both != len(ids):
-            raise PredictionsError(f"an example has two rows of one {run_name}")
-    by_example = np.lexsort(keys)  # stable: without a run, in the order of the file
-    return by_example.reshape(-1, runs).T.reshape(-1), runs, distinct
 
 
 def _one(column: Any) -> Any:

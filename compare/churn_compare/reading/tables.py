@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
+from churn_compare.example_ids import PredictionsError, some
 from churn_compare.pair import Kind
 from churn_compare.reading.arrays import (
     SCORES_ALONE,
@@ -36,7 +36,7 @@ from churn_compare.reading.class_values import (
     score_columns,
     score_of_label,
 )
-from churn_compare.reading.ids import as_ids
+from churn_compare.reading.ids import as_ids, split_runs
 
 _ROWS = 16_384  # converted at once
 _FRACTIONS = (
@@ -325,44 +325,26 @@ def _by_run(found: RawSide, column: Any) -> RawSide:
     """Rows of several runs, rearranged to `[R, N]` in the order of the ids."""
     if found.ids is None:
         raise PredictionsError("a table with a run column must have an id column")
-    ids = as_ids(found.ids)
-    names, run_of = np.unique(as_ids(column), return_inverse=True)
-    rows, first = [], ids[:0]
-    for run, name in enumerate(names):
-        of_run = np.flatnonzero(run_of == run)
-        with errors_of(f"run {name}"):
-            check_unique(ids[of_run])
-        of_run = of_run[np.argsort(ids[of_run], kind="stable")]
-        rows.append(of_run)
-        first = ids[rows[0]]
-        if not np.array_equal(ids[of_run], first):
-            lacking = np.setxor1d(ids[of_run], first)
-            raise PredictionsError(
-                f"runs must have the same ids; {lacking.size} are not both in run "
-                f"{names[0]} and in run {name}, for example {some(lacking)}"
-            )
-    index = np.stack(rows)
+    runs = split_runs(as_ids(found.ids), column)
+    if len(runs.names) != len(runs.rows):
+        raise PredictionsError(f"runs {some(runs.names)} must have the same ids")
     labels, decisions = None, found.decisions
     if decisions is not None:
-        decisions = decisions._replace(numbers=decisions.numbers[index])
+        decisions = decisions._replace(numbers=decisions.numbers[runs.rows])
     if found.labels is not None:
         numbers, label_names = as_class_values(found.labels, "labels")
-        differ = (numbers[index] != numbers[index[0]]).any(axis=0)
-        if differ.any():
-            raise PredictionsError(
-                f"labels of {int(differ.sum())} of {differ.size} examples differ "
-                f"between runs, for example ids {some(first[differ])}"
-            )
-        labels = numbers[index[0]]
+        runs.check_same(numbers, "labels")
+        labels = numbers[runs.rows[0]]
         if label_names is not None:
             labels = np.array(label_names)[labels]
+    values = found.scores.values[0][runs.rows]
     return dataclasses.replace(
         found,
-        scores=dataclasses.replace(found.scores, values=found.scores.values[0][index]),
-        ids=first,
+        scores=dataclasses.replace(found.scores, values=values),
+        ids=runs.ids,
         labels=labels,
         decisions=decisions,
-        runs=tuple(names.tolist()) if names.dtype.kind == "i" else None,
+        runs=tuple(runs.names.tolist()) if runs.names.dtype.kind == "i" else None,
     )
 
 

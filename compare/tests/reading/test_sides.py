@@ -238,7 +238,7 @@ def test_runs_in_a_column_become_an_axis(rng, tmp_path):
     np.testing.assert_array_equal(side.values, runs)
     assert side.label_names == ("cat", "cow", "dog")
     columns["id"][0] = 999
-    with pytest.raises(PredictionsError, match="2 are not both in run 3 and in run 8"):
+    with pytest.raises(PredictionsError, match="as many rows as runs"):
         read_side(_csv(tmp_path / "p.csv", columns))
 
 
