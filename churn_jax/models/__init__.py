@@ -23,12 +23,6 @@ if TYPE_CHECKING:
         to_hugging_face,
         to_timm,
     )
-    from churn_jax.models.convert_transformers import (
-        bert_from_hugging_face,
-        bert_to_hugging_face,
-        swin_from_hugging_face,
-        swin_to_hugging_face,
-    )
     from churn_jax.models.densenet import DenseLayer, DenseNet, Transition
     from churn_jax.models.layers import PLAIN, Layers, ModelOutput
     from churn_jax.models.mimo import MIMO
@@ -85,16 +79,12 @@ __all__ = [
     "adaptive_average_pool",
     "available",
     "banded_convolution",
-    "bert_from_hugging_face",
-    "bert_to_hugging_face",
     "check_fast_weights",
     "create",
     "from_hugging_face",
     "from_timm",
     "is_family",
     "load_pretrained",
-    "swin_from_hugging_face",
-    "swin_to_hugging_face",
     "to_hugging_face",
     "to_timm",
 ]
@@ -108,7 +98,6 @@ _FILES = (
     "click",
     "cnn",
     "convert",
-    "convert_transformers",
     "densenet",
     "layers",
     "mimo",

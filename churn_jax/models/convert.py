@@ -1,4 +1,4 @@
-"""Weights to and from the names of public PyTorch models; NumPy only.
+"""Weights to and from the names of public models: Hugging Face and timm; NumPy only.
 
 `state_dict()` of a PyTorch model, or the tensors of a safetensors file, as NumPy arrays
 are all that is needed: nothing here imports PyTorch or JAX. A layer of ours is the path
@@ -18,13 +18,61 @@ _BLOCK = re.compile(r"stage(\d+)_block(\d+)")
 _PART = re.compile(r"(conv|norm)(\d+)")
 _LAYER = re.compile(r"block(\d+)_layer(\d+)")
 _TRANSITION = re.compile(r"transition\d+")
+_MERGE = re.compile(r"stage(\d+)_merge")
 _LEAVES = {
     "kernel": "weight",
     "scale": "weight",
+    "embedding": "weight",
+    "position_bias": "relative_position_bias_table",
     "bias": "bias",
     "mean": "running_mean",
     "var": "running_var",
 }
+# Inside a layer of BERT and inside a block of Swin.
+_WITHIN = {
+    "attention/query": "attention.self.query",
+    "attention/key": "attention.self.key",
+    "attention/value": "attention.self.value",
+    "attention/out": "attention.output.dense",
+    "feed_forward/dense1": "intermediate.dense",
+    "feed_forward/dense2": "output.dense",
+}
+_BERT = {
+    "tokens": "bert.embeddings.word_embeddings",
+    "positions": "bert.embeddings.position_embeddings",
+    "types": "bert.embeddings.token_type_embeddings",
+    "norm": "bert.embeddings.LayerNorm",
+    "pooler": "bert.pooler.dense",
+    "head": "classifier",
+}
+_BERT_WITHIN = _WITHIN | {
+    "norm1": "attention.output.LayerNorm",
+    "norm2": "output.LayerNorm",
+}
+_SWIN = {
+    "patches": "swin.embeddings.patch_embeddings.projection",
+    "patches_norm": "swin.embeddings.norm",
+    "norm": "swin.layernorm",
+    "head": "classifier",
+}
+_SWIN_WITHIN = _WITHIN | {"norm1": "layernorm_before", "norm2": "layernorm_after"}
+# Version 5 of `transformers` knows Swin's parts by other names than its files.
+_SWIN_RENAMED = (
+    (re.compile(r"\.attention\.(q|k|v)_proj\."), ".attention.self.{}."),
+    (re.compile(r"\.attention\.(o)_proj\."), ".attention.{}."),
+    (re.compile(r"\.mlp\.(fc[12])\."), ".{}."),
+    (re.compile(r"\.attention\.(relative)_position_bias\."), ".attention.{}."),
+)
+_NEW_NAMES = {
+    "q": "query",
+    "k": "key",
+    "v": "value",
+    "o": "output.dense",
+    "fc1": "intermediate.dense",
+    "fc2": "output.dense",
+    "relative": "self",
+}
+_SWIN_INDEX = "relative_position_index"  # follows from the window; not a weight
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +83,12 @@ class PublicNames:
     module: Callable[..., str | None]  # from our modules to the public one
     # Our dense layers that are convolutions there, with height and width in pixels.
     windows: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    depth: int = 2  # modules inside each other, at most
 
     def find(self, path: tuple[str, ...]) -> str | None:
         """PyTorch's name of a variable, None for one of another network."""
         _, *modules, leaf = path
-        module = self.module(*modules) if 1 <= len(modules) <= 2 else None
+        module = self.module(*modules) if 1 <= len(modules) <= self.depth else None
         return f"{module}.{_LEAVES[leaf]}" if module and leaf in _LEAVES else None
 
     def name(self, path: tuple[str, ...]) -> str:
@@ -156,10 +205,45 @@ def _timm_vgg(params: Mapping[str, Any]) -> PublicNames:
     return PublicNames("VGG", lambda *modules: places.get(modules), windows)
 
 
+def _bert(*modules: str) -> str | None:
+    if len(modules) == 1:
+        return _BERT.get(modules[0])
+    layer = re.fullmatch(r"layer(\d+)", modules[0])
+    within = _BERT_WITHIN.get("/".join(modules[1:]))
+    if layer is None or within is None:
+        return None
+    return f"bert.encoder.layer.{int(layer[1]) - 1}.{within}"
+
+
+def _swin(*modules: str) -> str | None:
+    top, within = modules[0], "/".join(modules[1:])
+    if block := _BLOCK.fullmatch(top):
+        place = f"swin.encoder.layers.{int(block[1]) - 1}.blocks.{int(block[2]) - 1}"
+        # A block itself has the table of position biases.
+        known = _SWIN_WITHIN.get(within) if within else "attention.self"
+        return known and f"{place}.{known}"
+    if merge := _MERGE.fullmatch(top):  # there it ends the stage before
+        place = f"swin.encoder.layers.{int(merge[1]) - 2}.downsample"
+        return f"{place}.{within}" if within in ("norm", "reduction") else None
+    return None if within else _SWIN.get(top)
+
+
 def hugging_face_names(variables: Mapping[str, Any]) -> PublicNames:
-    """The names of an `ImageNetResNet`."""
-    del variables
+    """The names of a `Bert`, a `Swin` or, for other variables, an `ImageNetResNet`."""
+    params = variables.get("params", {})
+    if "tokens" in params or "layer1" in params:
+        return PublicNames("Bert", _bert, depth=3)
+    merges = any(_MERGE.fullmatch(name) for name in params)
+    if "patches" in params or "attention" in params.get("stage1_block1", {}) or merges:
+        return PublicNames("Swin", _swin, depth=3)
     return PublicNames("ImageNetResNet", _hugging_face_resnet)
+
+
+def swin_file_name(name: str) -> str:
+    """A name in a file of Swin weights, from that or from the one in memory."""
+    for pattern, form in _SWIN_RENAMED:
+        name = pattern.sub(lambda m, form=form: form.format(_NEW_NAMES[m[1]]), name)
+    return name
 
 
 def timm_names(variables: Mapping[str, Any]) -> PublicNames:
@@ -172,7 +256,8 @@ def timm_names(variables: Mapping[str, Any]) -> PublicNames:
     return PublicNames("ResNetV2", _timm_resnet_v2, {"head": (1, 1)})
 
 
-_COUNTER = "num_batches_tracked"  # of every batch norm; only PyTorch keeps it
+# Of every batch norm, which only PyTorch counts, and what follows from a window.
+_COUNTERS = ("num_batches_tracked", _SWIN_INDEX)
 
 
 def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple, Any]]:
@@ -192,7 +277,7 @@ def _some(names) -> str:
 def read_weights(weights: Mapping[str, Any], like: Any, form: PublicNames) -> dict:
     """Variables such as `like`, from PyTorch's names and shapes to ours."""
     wanted = {form.name(path): (path, leaf) for path, leaf in _leaves(like)}
-    given = {name for name in weights if not name.endswith(_COUNTER)}
+    given = {name for name in weights if not name.endswith(_COUNTERS)}
     if missing := wanted.keys() - given:
         raise ValueError(f"the weights lack {_some(missing)}")
     if unknown := given - wanted.keys():
@@ -228,12 +313,13 @@ def write_weights(variables: Any, form: PublicNames) -> dict[str, np.ndarray]:
 
 
 def from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
-    """Variables of an `ImageNetResNet` from Hugging Face's ResNet for classification.
+    """Variables of an `ImageNetResNet`, a `Bert` or a `Swin` from Hugging Face's.
 
     Args:
-        weights: PyTorch's name to array, as in `state_dict()` of
-            `ResNetForImageClassification`; convolutions are `[O, I, H, W]`. Counters
-            named `num_batches_tracked` are left out.
+        weights: PyTorch's name to array, as in `state_dict()` or in a file of
+            `ResNetForImageClassification`, `BertForSequenceClassification` or
+            `SwinForImageClassification`; convolutions are `[O, I, H, W]`. Counters
+            named `num_batches_tracked` and `relative_position_index` are left out.
         like: variables of the network, or their shapes from `jax.eval_shape`.
 
     Returns:
@@ -243,8 +329,8 @@ def from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
         ValueError: a weight is missing, has no place or has another shape.
 
     Notes:
-        The default configuration there has its strides where ours has
-        (`stride_at="3x3"`); `downsample_in_bottleneck` is our `"1x1"`.
+        The default ResNet there has its strides where ours has (`stride_at="3x3"`);
+        `downsample_in_bottleneck` is our `"1x1"`.
 
     Example:
         >>> import numpy as np
@@ -257,17 +343,21 @@ def from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
             ...
         ValueError: the weights lack classifier.1.bias, classifier.1.weight
     """
-    return read_weights(weights, like, hugging_face_names(like))
+    form = hugging_face_names(like)
+    if form.network == "Swin":
+        weights = {swin_file_name(name): value for name, value in weights.items()}
+    return read_weights(weights, like, form)
 
 
 def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
     """The inverse of `from_hugging_face`: PyTorch's name to float32 array.
 
     Args:
-        variables: variables of an `ImageNetResNet`, one network (no member axis).
+        variables: variables of one network (no member axis).
 
     Returns:
-        What `load_state_dict(..., strict=False)` takes, as NumPy arrays.
+        What `load_state_dict(..., strict=False)` takes, as NumPy arrays; a Swin has
+        the names of its file.
 
     Raises:
         ValueError: these are variables of another network.

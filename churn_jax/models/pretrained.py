@@ -16,12 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.models.bert import Bert
-from churn_jax.models.convert import from_hugging_face
-from churn_jax.models.convert_transformers import (
-    bert_from_hugging_face,
-    swin_file_name,
-    swin_from_hugging_face,
-)
+from churn_jax.models.convert import from_hugging_face, swin_file_name
 from churn_jax.models.residual import ImageNetResNet
 from churn_jax.models.swin import Swin
 
@@ -43,7 +38,6 @@ class Architecture(NamedTuple):
     network: type[nn.Module]
     prefix: str  # of the names of all tensors but the last layer's
     head: str  # prefix of the last layer's
-    read: Callable[[Mapping[str, Any], Any], dict]  # (tensors, like) to variables
     example: jax.ShapeDtypeStruct  # of an input
     settings: tuple[Setting, ...]  # must agree with `config.json`
     # Prefixes or suffixes of tensors that have no place: other last layers, constants.
@@ -61,7 +55,6 @@ ARCHITECTURES = {
         Bert,
         "bert.",
         "classifier.",
-        bert_from_hugging_face,
         jax.ShapeDtypeStruct((1, 1), jnp.int32),
         (
             Setting("vocab_size", 30522, lambda n: n.vocabulary_size),
@@ -81,7 +74,6 @@ ARCHITECTURES = {
         ImageNetResNet,
         "resnet.",
         "classifier.",
-        from_hugging_face,
         _IMAGE,
         (
             Setting("num_channels", 3, lambda n: 3),
@@ -98,7 +90,6 @@ ARCHITECTURES = {
         Swin,
         "swin.",
         "classifier.",
-        swin_from_hugging_face,
         _IMAGE,
         (
             Setting("num_channels", 3, lambda n: 3),
@@ -206,7 +197,7 @@ def load_pretrained(folder: str | Path, network: nn.Module) -> Pretrained:
     for name in fresh:
         del params[name]
     try:
-        variables = form.read(weights, {**like, "params": params})
+        variables = from_hugging_face(weights, {**like, "params": params})
     except ValueError as error:
         raise PretrainedError(f"{folder}: {error}") from error
     kept = f"; fresh: {', '.join(fresh)}" if fresh else ""

@@ -41,8 +41,8 @@ _CONFIGS = {
     },
 }
 _WRITE = {
-    "bert": models.bert_to_hugging_face,
-    "swin": models.swin_to_hugging_face,
+    "bert": models.to_hugging_face,
+    "swin": models.to_hugging_face,
     "resnet": models.to_hugging_face,
 }
 every = pytest.mark.parametrize("kind", _NETWORKS)
@@ -128,7 +128,7 @@ def test_shards_are_joined_and_half_precision_becomes_float32(tmp_path):
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": where}))
     loaded = load_pretrained(folder, _NETWORKS["bert"])
-    for name, value in models.bert_to_hugging_face(loaded.variables).items():
+    for name, value in models.to_hugging_face(loaded.variables).items():
         assert value.dtype == np.float32
         np.testing.assert_allclose(value, weights[name], rtol=2**-8)
 
@@ -163,7 +163,7 @@ def test_names_of_older_and_bare_models_are_known_and_other_heads_left_out(tmp_p
     folder = _folder(tmp_path, "bert", older | other)
     loaded = load_pretrained(folder, _NETWORKS["bert"])
     assert loaded.fresh == ("head", "pooler")
-    read = models.bert_to_hugging_face(loaded.variables)
+    read = models.to_hugging_face(loaded.variables)
     assert len(read) == len(older)
     for name, value in read.items():
         np.testing.assert_array_equal(value, weights[name])

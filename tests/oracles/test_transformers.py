@@ -139,7 +139,7 @@ def test_names_in_memory_and_in_the_file_are_both_known(tmp_path):
     network = models.create("swin_tiny", num_classes=_CLASSES, **_SWIN)
     loaded = models.load_pretrained(tmp_path, network)
     weights = {name: value.numpy() for name, value in theirs.state_dict().items()}
-    read = models.swin_from_hugging_face(weights, loaded.variables)
+    read = models.from_hugging_face(weights, loaded.variables)
     jax.tree.map(np.testing.assert_array_equal, read, loaded.variables)
 
 

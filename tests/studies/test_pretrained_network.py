@@ -57,7 +57,7 @@ def folder(tmp_path):
     network = models.create("bert_tiny", num_classes=_CLASSES, vocabulary_size=20)
     shapes = jax.eval_shape(network.init, jax.random.key(0), jnp.ones((1, 2), int))
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), shapes)
-    written = models.bert_to_hugging_face(empty)
+    written = models.to_hugging_face(empty)
     weights = drawn.weights({name: value.shape for name, value in written.items()})
     save_file(weights, path / "model.safetensors")
     config = {
