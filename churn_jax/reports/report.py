@@ -188,10 +188,10 @@ class Report:
         unreadable: sentences about files next to the predictions that cannot be used.
         losses: those of them about files that are damaged.
         updates: which rows replace which, with what effect; None in studies without.
-        steps: steps of logits that no study made, name of a row to its comparison with
+        steps: for logits that no study made, name of a row to its comparison with
             the baseline, as `churn_jax.compare` makes it.
         class_names: `C` names, where they are known.
-        held_out: held out of clicks, the same on the examples that are never learned.
+        held_out: the same of clicks, on the examples that are never learned.
     """
 
     study: Study
