@@ -243,7 +243,7 @@ def page_text(path: Path) -> str:
 
 
 def print_equations(console=None) -> None:
-    """Prints equation, function and file:line, unwrapped where it is no terminal."""
+    """Prints equation, function and file:line, unwrapped where it is not a terminal."""
     from rich.console import Console
     from rich.table import Table
 

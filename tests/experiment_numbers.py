@@ -280,7 +280,7 @@ class Page:
         for heading, cell in zip(header, row, strict=True):
             for sign, text in _NUMBER.findall(_plain(cell)):
                 if "Paper" in heading and not _of_paper(text, self.page):
-                    self._say(number, f"{sign}{text} is no number of the paper's")
+                    self._say(number, f"{sign}{text} is not a number of the paper's")
 
     def _column(self, number: int, heading: str, pairs, fields, last) -> str | None:
         """The column of the CSV that a heading means; None for no number of ours."""

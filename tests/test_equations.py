@@ -71,7 +71,7 @@ def test_every_public_loss_metric_and_method_has_a_reference(index):
     named = {entry.name for entry in index}
     assert {f"churn_jax.losses.{name}" for name in losses.__all__} <= named
     # States and result types belong to a function with a reference, and what methods
-    # are made of is no method.
+    # are made of is not a method.
     base = ("base.py", "batch.py", "fields.py")
     for name, value in equations.public_objects():
         file = Path(inspect.getsourcefile(value)).name

@@ -82,7 +82,7 @@ def test_a_true_page_passes_and_what_it_leaves_out_is_counted(tmp_path):
         ("to 2.51 %", "to 2.52 %", "2.52 is in no csv"),
         ("In the paper it", "It", "5.72 is in no csv"),
         ("to 4.29 %", "to 4.39 %", "4.39 is in no csv"),
-        ("| 4.29 |", "| 4.39 |", "4.39 is no number of the paper's"),
+        ("| 4.29 |", "| 4.39 |", "4.39 is not a number of the paper's"),
         ("; here the accuracy is 97.1 %", ". Rate 0.03", "0.03 is in no csv"),
         (" table: results/a.csv;", " table of results/a.csv;", "no file of"),
         ("\n<!-- table: results/a.csv; Speed-up = gain -->\n", "<!-- unchecked: -->",

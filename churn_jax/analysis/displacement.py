@@ -148,7 +148,7 @@ def ensemble_displacement_norms(
 
     Raises:
         ValueError: the shapes do not fit, there are too few networks, or p is below 1.
-        TypeError: not real numbers, or `key` is no key.
+        TypeError: not real numbers, or `key` is not a key.
 
     Example:
         >>> networks = [[0.0, 0.0], [3.0, 4.0]]

@@ -70,7 +70,7 @@ def simulate_displacement_norms(
 
     Raises:
         ValueError: the shapes do not fit, or size or draws are below 1.
-        TypeError: `key` is no key.
+        TypeError: `key` is not a key.
 
     Example:
         >>> norms = simulate_displacement_norms(
@@ -190,7 +190,7 @@ def goodness_of_fit(
 
     Raises:
         ValueError: the shapes do not fit, or there are too few networks or draws.
-        TypeError: not real numbers, or `key` is no key.
+        TypeError: not real numbers, or `key` is not a key.
 
     Example:
         >>> networks = np.random.default_rng(0).normal(size=(16, 2, 3))

@@ -119,7 +119,7 @@ def er_nfr_by_ensemble_size(
 
     Raises:
         ValueError: the shapes do not fit, or a side has fewer networks than members.
-        TypeError: not real numbers, or `key` is no key.
+        TypeError: not real numbers, or `key` is not a key.
 
     Example:
         >>> old = np.array([[[2.0, 0.0], [0.0, 2.0]]])

@@ -150,8 +150,8 @@ def paired_leave_one_out_test(
 ) -> Difference:
     """Do two methods differ in a number of all their runs, such as Delta_1?
 
-    As `paired_jackknife_test`, for a number that is no mean over pairs: run `r` is left
-    out of both sets at once, `t = difference / stderr` with `R - 1` degrees of freedom.
+    As `paired_jackknife_test`, for a number that is not a mean over pairs: run `r` is
+    left out of both sets, `t = difference / stderr` with `R - 1` degrees of freedom.
 
     Args:
         value_method: value of all the method's runs as one set.

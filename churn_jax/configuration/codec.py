@@ -131,7 +131,7 @@ def with_texts(config: T, changes: Iterable[tuple[str, str]]) -> T:
     """`replaced` with values that are written as texts: numbers, lists, words.
 
     Raises:
-        ValueError: as `replaced`, or the text is no value of the setting.
+        ValueError: as `replaced`, or the text is not a value of the setting.
 
     Example:
         >>> from churn_jax.configuration import TrainConfig

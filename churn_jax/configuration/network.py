@@ -151,7 +151,7 @@ class ModelConfig:
         """How many of a method's members one network yields.
 
         Raises:
-            ValueError: `members` is no multiple of it.
+            ValueError: `members` is not a multiple of it.
 
         Example:
             >>> ModelConfig(sharing=Sharing(heads=4)).heads(8), ModelConfig().heads(8)

@@ -151,7 +151,7 @@ class StudyRecord:
     kind: str = "study"
 
     def __post_init__(self):
-        """Refuses names that are no folders, or are given twice."""
+        """Refuses names that are not folders, or are given twice."""
         names = [row.name for row in self.methods]
         for name in (*names, *(spec.name for spec in self.config.methods)):
             if not name or Path(name).name != name or name == "..":
@@ -283,7 +283,7 @@ def read_record(path: Path) -> Any:
         raise RecordError(f"{path} cannot be read as JSON ({error})") from error
     kind = found.get("kind") if isinstance(found, dict) else None
     if kind not in _KINDS:
-        raise RecordError(f"{path} is no record of a {what} of this churn_jax")
+        raise RecordError(f"{path} is not a record of a {what} of this churn_jax")
     try:
         return from_json(_KINDS[kind], found)
     except (TypeError, ValueError, LookupError, AttributeError) as error:

@@ -58,7 +58,7 @@ class OptimizerConfig:
             it, is `weight_decay = 2 c`. A tuple gives one per replica.
         decay: `l2` adds `weight_decay * w` to the gradient; `decoupled` subtracts
             `learning_rate * weight_decay * w` from the weight (AdamW, SGDW).
-        decay_on: `kernels` (leaves of rank two and more that are no biases or scales
+        decay_on: `kernels` (leaves of rank two and more that are not biases or scales
             of several members) or `all`. Which one the papers used is not stated;
             kernels is ours. Fast weights (`fast_rate`) never decay.
         schedule: `constant`, `step`, `cosine` or `flat_then_linear`.

@@ -142,7 +142,7 @@ def normalize(images: Array, mean, std) -> Array:
 
     Args:
         images: `[..., C]`; uint8 is divided by 255, floating point is taken as it is.
-            Token ids `[B, L]` int32 are no images and come back as they are.
+            Token ids `[B, L]` int32 are not images and come back as they are.
         mean: a number, or one per channel `[C]`, on the scale of x.
         std: the same, positive.
 

@@ -309,7 +309,7 @@ def _tokenizer(path: pathlib.Path):
     missing = [piece for piece in _SPECIAL if piece not in vocabulary]
     if missing:
         raise DataError(
-            f"{path} is no vocabulary of WordPieces: it lacks {', '.join(missing)}"
+            f"{path} is not a vocabulary of WordPieces: it lacks {', '.join(missing)}"
         )
     if vocabulary[_SPECIAL[0]] != PADDING:
         raise DataError(

@@ -158,7 +158,7 @@ def read_image(path: pathlib.Path) -> np.ndarray:
             pixels = np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"{path} is no whole image ({type(error).__name__}): unpack the archive "
+            f"{path} is not a whole image ({type(error).__name__}): unpack the archive "
             "again"
         ) from error
     if pixels.shape != (SIDE, SIDE, 3):

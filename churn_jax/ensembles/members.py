@@ -31,7 +31,7 @@ class Group(tuple):
     Args:
         network: network of every slot.
         size: S, how many.
-        gate: the networks are no members but weight them: each gives `[B, K]`
+        gate: the networks are not members but weight them: each gives `[B, K]`
             log-weights, and the S x K of them belong to the committee's members in
             order. One network for all M (S = 1), or one per member (K = 1), which can
             be sharded as the members are.

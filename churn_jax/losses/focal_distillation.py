@@ -92,7 +92,7 @@ def focal_kl(
         `[...]` float32, at least 0 up to rounding.
 
     Raises:
-        ValueError: the shapes do not fit, or `temperature` is no positive scalar.
+        ValueError: the shapes do not fit, or `temperature` is not a positive scalar.
         TypeError: logits are not floating point, or labels are not integers.
 
     Example:

@@ -252,7 +252,7 @@ def leave_one_model_out(metric: Callable, logits: Array, **inputs: Any) -> Any:
         The metric's result with a leading axis `M`; `[M]` for a scalar.
 
     Raises:
-        ValueError: fewer than three models, of which one less is no set to compare.
+        ValueError: fewer than three models, of which one less is not a set to compare.
 
     Notes:
         One model after another, so memory is that of one call and one copy of the

@@ -123,7 +123,7 @@ class BatchEnsembleDense(_FastLayer):
         """`[K * B, D]`, member by member, to `[K * B, features]`.
 
         Raises:
-            ValueError: the rows are no multiple of K.
+            ValueError: the rows are not a multiple of K.
         """
         return self._apply(x, (x.shape[-1], self.features), jnp.matmul)
 
@@ -157,7 +157,7 @@ class BatchEnsembleConv(_FastLayer):
         """`[K * B, H, W, C]`, member by member, to `[K * B, H', W', features]`.
 
         Raises:
-            ValueError: the rows are no multiple of K.
+            ValueError: the rows are not a multiple of K.
         """
         by_xla = partial(xla_convolution, stride=self.stride, padding=self.padding)
         shape = (self.size, self.size, x.shape[-1], self.features)

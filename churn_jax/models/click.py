@@ -1,6 +1,6 @@
 """Click models: towers of narrowing layers over embedded categories and numbers.
 
-The embedding tables are no parameters of the network. Their rows are looked up
+The embedding tables are not parameters of the network. Their rows are looked up
 outside and come in as an input, so that a training step can differentiate with
 respect to the rows of the batch and never touches a whole table
 (`churn_jax.training.progressive`).

@@ -161,7 +161,7 @@ class Swin(nn.Module):
         axis_name: changes nothing, for lack of batch norm; every network has the field.
 
     Notes:
-        Images of any size are taken. Where a stage's size is no multiple of `window`,
+        Images of any size are taken. Where `window` does not divide a stage's size,
         zeros are appended and seen by the attention, as in the public PyTorch models;
         for small images a smaller `window` and `patch` waste less.
 

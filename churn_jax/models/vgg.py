@@ -27,7 +27,7 @@ def adaptive_average_pool(x: Array, size: int) -> Array:
     """Means over a grid of `size` x `size` windows that cover an image of any size.
 
     Window i of n pixels is `[floor(i n / size), ceil((i + 1) n / size))`. Windows
-    overlap where n is no multiple of `size`, and hold a pixel each, some the same one,
+    overlap where `size` does not divide n, and hold a pixel each, some the same one,
     where n is smaller.
 
     Args:

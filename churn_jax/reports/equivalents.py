@@ -56,7 +56,7 @@ def reference_row(
     """The row that deep ensembles are read from."""
     # That called `teachers`, or else the largest ensemble that was trained without a
     # penalty or a teacher; it must have finished and kept its members' predictions.
-    # Members that share weights are no deep ensemble.
+    # Members that share weights are not deep ensemble.
 
     def kept(info: RowRecord) -> bool:
         folder = study.method_folder(info.name)

@@ -34,7 +34,7 @@ class Examples:
 
 
 def save_examples(out, ids, images, logits=None, *, ambiguity=None) -> Path | None:
-    """Keeps test inputs for the report; None where they are no images."""
+    """Keeps test inputs for the report; None where they are not images."""
     ids, shape = np.asarray(ids), _shape(images)
     if shape[:1] != ids.shape:
         raise ValueError(f"ids {ids.shape} and images {shape} must be of one length")

@@ -14,7 +14,7 @@ GLOSSARY = (
         f"{REPRODUCIBILITY} Eq. 4, α = 1",
         "½ E‖(f(x; w₁) / max f(x; w₁))^α − (f(x; w₂) / max f(x; w₂))^α‖₁",
         "A soft churn that also sees changes of probability; it tends to churn as α "
-        "grows. It is no share: at α = 1 it lies between 0 and half the number of "
+        "grows. It is not a share: at α = 1 it lies between 0 and half the number of "
         "classes, and is large where probabilities are nearly uniform.",
     ),
     (

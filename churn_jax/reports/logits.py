@@ -103,7 +103,7 @@ def report(
     first = next(iter(rows)) if baseline is None else baseline
     if first not in rows:
         raise ValueError(
-            f"baseline {first!r} is no row; there are {', '.join(rows)}"
+            f"baseline {first!r} is not a row; there are {', '.join(rows)}"
             f"{did_you_mean(first, rows)}"
         )
     held_out = _validation(validation, rows)
@@ -285,7 +285,7 @@ def _predictions(
 
 
 def _logits(given: Any, name: str) -> np.ndarray:
-    """`[R, N, C]`; refuses what is no logits."""
+    """`[R, N, C]`; refuses what is not logits."""
     values = as_array(given, name)
     if values.ndim not in (2, 3):
         hint = "; churn_jax.compare takes predicted classes" if values.ndim == 1 else ""

@@ -14,7 +14,7 @@ from churn_jax.reports.summary import MethodSummary
 
 
 class ColumnError(ValueError):
-    """A column's function failed, or returned something that is no number per run."""
+    """A column's function failed, or returned anything but a number per run."""
 
 
 def with_columns(
@@ -44,7 +44,7 @@ def with_columns(
                 values[name], own[name] = found, over_runs(found)
                 continue
             error, left = np.nan, np.full(len(runs), np.nan)
-            if len(runs) > 2:  # two runs without one are no pair any more
+            if len(runs) > 2:  # two runs without one are not a pair any more
                 parts = (np.delete(logits, i, axis=0) for i in range(len(runs)))
                 left = np.array([_called(quantity, z, labels) for z in parts])
                 error = jackknife_stderr(_finite(quantity, left, runs, "without run"))

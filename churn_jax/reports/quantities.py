@@ -134,7 +134,7 @@ CALIBRATED = frozenset(
 DEFAULT_COLUMNS = (
     *("accuracy", "churn", "churn_correct", "churn_incorrect", "ece", "nll"),
 )
-"""Those of Table 2 of the first paper but for its SChurn, which is no share."""
+"""Those of Table 2 of the first paper but for its SChurn, which is not a share."""
 
 
 def column(

@@ -88,7 +88,7 @@ AT_TEMPERATURE = (
     "validation predictions ask for. "
 )
 SCHURN = (
-    "SChurn is no share: it lies between 0 and {most:g}, half the number of classes "
+    "SChurn is not a share: it lies between 0 and {most:g}, half the number of classes "
     "(×100 in the table), and is large where probabilities are nearly uniform. "
 )
 DEE = (
@@ -271,7 +271,7 @@ class Report:
 
         A row that lowers accuracy is passed over where another does not. Rows whose
         runs share other seeds than the baseline's, or that have other training
-        examples, are no candidates; a study of updates has no such sentence.
+        examples, are not candidates; a study of updates has no such sentence.
         """
         base = self.baseline
         if base is None or self.updates is not None:

@@ -188,7 +188,7 @@ def collect_sweep(folder) -> SweepResult:
     except RecordError as error:
         raise ReportError(str(error)) from error
     if not isinstance(record, SweepRecord):
-        raise ReportError(f"{path} is no sweep's record")
+        raise ReportError(f"{path} is not a sweep's record")
     report = collected(_as_study(folder, record))
     names = [quantity.name for quantity in report.columns]
     validation, wrong = {}, []
@@ -204,7 +204,7 @@ def collect_sweep(folder) -> SweepResult:
     start = validation.get(record.baseline or "")
     choices = {}
     for axis in record.axes:
-        # A weight of 0 is no candidate; the preset's own learning rate is.
+        # A weight of 0 is not a candidate; the preset's own learning rate is.
         candidates = [
             (point.name, point.value or 0.0, validation.get(point.name))
             for point in record.points
@@ -287,7 +287,7 @@ def choose(
     criterion: str = "churn",
 ) -> Choice:
     """The best point of an axis by its validation numbers."""
-    # Points at which a run stopped are no candidates: a coefficient that sometimes
+    # Points at which a run stopped are not candidates: a coefficient that sometimes
     # diverges is not one to recommend. Nor are points with less than half the accuracy
     # of the best one: networks that predict one class for everything do not churn.
     # The paper reports the value "with the smallest churn" and not on which split; this

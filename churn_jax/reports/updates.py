@@ -280,7 +280,7 @@ def collect_updates(
             elif examples is not None and is_file(name) and name == entry.old:
                 versions[name] = from_file(study, name, examples.ids, examples.labels)
             else:
-                why = reasons.get(name, "it is no finished row of this study")
+                why = reasons.get(name, "it is not a finished row of this study")
                 absent = absent or f"{names.get(name, name)}: {why}"
         if absent:
             remarks.append(f"The update {label} is not in the table. {absent}.")

@@ -99,7 +99,7 @@ def updates_csv(report: Report) -> str:
     # fits the update; it has the published numbers, too.
     updates, found = report.updates, paper_updates(report)
     if updates is None:
-        raise ValueError(f"{report.study.folder} is no study of model updates")
+        raise ValueError(f"{report.study.folder} is not a study of model updates")
     printed = [quantity.name for quantity in (found.metrics if found else ())]
     fields = ["label", "old", "new", "targeted", "examples", "num_examples"]
     fields += ["pairing", "first", "pairs"]

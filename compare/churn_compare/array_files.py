@@ -46,7 +46,7 @@ def read_npy(path: Path) -> np.ndarray:
     """The memory-mapped array of a `.npy` file; bfloat16 where that was saved."""
     with open(path, "rb") as file:
         if file.read(6) != b"\x93NUMPY":
-            raise ArrayFileError("it is no NumPy .npy file")
+            raise ArrayFileError("it is not a NumPy .npy file")
         file.seek(0)
         shape, fortran, dtype, start = _header(file, path.stat().st_size)
     if 0 in shape:  # cannot be mapped

@@ -484,7 +484,7 @@ def _check_outputs(
         if path is None:
             continue
         if path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "no ordinary file"
+            what = "a folder" if path.is_dir() else "not an ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")
         if path.name.lower().endswith(contents.ENDINGS):
             raise ValueError(

@@ -157,7 +157,7 @@ def waived_rows(
     for some, what in (
         (expired, "past its date and without effect"),
         (unknown, "about an id that is not compared"),
-        (needless, "about an example that is no negative flip"),
+        (needless, "about an example that is not a negative flip"),
     ):
         if some:
             many = f"{count_text(len(some))} waivers are each"

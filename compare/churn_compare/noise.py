@@ -96,7 +96,7 @@ def noise_test(
         side with one run; `p` with fewer than five runs in all, or where it would
         rest on fewer than five examples or, below 0.05, on one run without which less
         than a third of the excess is left (`one_run`). It is at least `least_p`. Runs
-        that are paired are not tested: they are no two samples.
+        that are paired are not tested: they are not two samples.
 
     Notes:
         With several runs on both sides p is one-sided. In expectation the excess is
@@ -115,7 +115,7 @@ def noise_test(
         and no test holds its level for any effects of runs.
 
         The intervals are for new examples and new runs (`uncertainty`). That of
-        the excess adds the variances over examples and runs and is no narrower than
+        the excess adds the variances over examples and runs and is not narrower than
         that of equal versions. It does not answer the same question as `p`, which uses
         that all runs are alike where nothing changed; it can hold 0 where `p` is small.
 

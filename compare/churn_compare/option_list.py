@@ -47,7 +47,7 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
         if dataclasses.is_dataclass(default):
             inside = prefix if tyro.conf.OmitArgPrefixes in markers else f"{word}."
             yield from _options(type(default), default, f"{path}.", inside)
-        # None in place of settings, which have options of their own, is no option.
+        # None in place of settings, which have options of their own, is not an option.
         elif default is not None or not any(
             map(dataclasses.is_dataclass, typing.get_args(kind))
         ):

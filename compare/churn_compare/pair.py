@@ -121,7 +121,7 @@ class Pair:
     # Which examples a queue has, see `label_queue`; None without one.
     drawn: "Drawn | None" = None
     class_names: tuple[str, ...] | None = None  # `C` names, or None
-    # Name of a grouping to its `[N]` values as strings; "" is no value.
+    # Name of a grouping to its `[N]` values as strings; "" is not a value.
     slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     # `[N]` from 0, which examples belong together; None where none do.
     clusters: np.ndarray | None = None

@@ -1,7 +1,7 @@
 """A fixture for the tests of a project that ships models.
 
 `pytest_plugins = ["churn_compare.pytest_plugin"]` in a `conftest.py` makes it known.
-It is no entry point of pytest: importing it would delay the tests of other projects.
+It is not a pytest entry point: importing it would delay the tests of other projects.
 """
 
 from collections.abc import Callable

@@ -405,7 +405,8 @@ def load_predictions(path: str | os.PathLike, whole: bool = False) -> Prediction
             order = _read_array(folder / _ORDER)
             same = np.array_equal(np.sort(order), np.arange(examples))
             if order.dtype.kind not in "iu" or not same:
-                raise PredictionsError(f"{_ORDER} is no order of {examples} examples")
+                text = f"{_ORDER} is not an order of {examples} examples"
+                raise PredictionsError(text)
             ids, labels, logits = ids[order], labels[order], logits.of(logits, order)
         found = Predictions(ids, labels, np.asarray(logits) if fits else logits, meta)
     if whole and not found.in_memory:

@@ -199,7 +199,7 @@ def test_what_has_no_effect_is_noted():
     assert found.notes[-3:] == (
         "A waiver is past its date and without effect: 3.",
         "A waiver is about an id that is not compared: 1000.",
-        "2 waivers are each about an example that is no negative flip: 50, 51.",
+        "2 waivers are each about an example that is not a negative flip: 50, 51.",
     )
 
 
@@ -226,7 +226,7 @@ def test_outcomes_that_get_worse_can_be_waived(kind, tmp_path):
     assert vars(measure.waived.rate) == vars(same[same.worse])
     said = " ".join(str(found).split())
     assert "2 of 10" in said and "are waived: 10 % (6 to 17 %) with and 8 %" in said
-    assert "no negative flip: 70." in said
+    assert "not a negative flip: 70." in said
     with pytest.raises(GateError, match="nothing says what"):
         sides = ({"id": [1], "answer": ["a"]}, {"id": [1], "answer": ["b"]})
         compare_outcomes(*sides, waivers=[Waiver("1", "r", LATER)])

@@ -545,7 +545,7 @@ def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):
     with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
         load_predictions(path)
     write_index(folder, 2)
-    with pytest.raises(PredictionsError, match=r"order.npy is no order of 23 examples"):
+    with pytest.raises(PredictionsError, match=r"is not an order of 23 examples"):
         load_predictions(path)
     (folder / "order.npy").write_bytes(b"no array")
     write_index(folder, 2)

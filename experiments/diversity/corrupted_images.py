@@ -150,8 +150,8 @@ def _mapped(path: pathlib.Path) -> np.ndarray:
         return np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
-            f"{path} is no whole .npy file ({path.stat().st_size} bytes): unpack the "
-            "archive again"
+            f"{path} is not a whole .npy file ({path.stat().st_size} bytes): unpack "
+            "the archive again"
         ) from error
 
 

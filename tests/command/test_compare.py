@@ -178,7 +178,7 @@ def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsy
         ("--max-slice-nfr 1%", "there are no slices"),
         ("--max-excess-churn 1%", "both versions have one run"),
         ("--html .", "--html: . is a folder; name a file"),
-        ("--json /dev/null", "--json: /dev/null is no ordinary file; name a file"),
+        ("--json /dev/null", "--json: /dev/null is not an ordinary file; name a file"),
         ("--gates gone.toml", "gone.toml: the gate file does not exist"),
         ("--slices gone.csv", "gone.csv"),
         ("--order a b", "--order is for a folder of versions"),

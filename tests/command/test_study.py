@@ -363,7 +363,7 @@ def test_a_printed_record_is_the_same_study(words, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("none.json", "none.json is no record of a study"),
+        ("none.json", "none.json is not a record of a study"),
         ("digits --epoch 3", "did you mean --epochs?"),
         ("digits --learnin-rate 1", "mean --learning-rate?"),
         ("digits --set train.epoch=3", "no setting 'epoch'"),

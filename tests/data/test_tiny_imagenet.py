@@ -111,7 +111,7 @@ def test_a_damaged_archive_is_refused_in_one_sentence(archive, moved, text, mess
 def test_a_broken_image_is_named_while_the_set_is_prepared(archive, encoded, tmp_path):
     path = archive / "train" / WNIDS[0] / "images" / f"{WNIDS[0]}_2.JPEG"
     path.write_bytes(encoded[0][: len(encoded[0]) // 2])
-    with pytest.raises(DataError, match=r"2.JPEG is no whole image") as caught:
+    with pytest.raises(DataError, match=r"2.JPEG is not a whole image") as caught:
         load("tiny_imagenet", data_dir=tmp_path / "d", manual_dir=tmp_path)
     assert "\n" not in str(caught.value)
     path.write_bytes(encode(picture(64, 32)))

@@ -206,6 +206,6 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
     assert "is" in capsys.readouterr().err
     (tmp_path / "study.json").write_text(json.dumps({"config": {"name": "a"}}))
     assert main([str(tmp_path)]) == 2
-    assert "is no record of a study" in capsys.readouterr().err
+    assert "is not a record of a study" in capsys.readouterr().err
     assert main(["--examples", "3"]) == 2
     assert "the folder of a finished study comes first" in capsys.readouterr().err

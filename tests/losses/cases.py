@@ -143,7 +143,7 @@ class Penalty:
     name: str
     loss: Callable
     reference: Callable
-    coupled: bool = True  # its value is no mean over examples
+    coupled: bool = True  # its value is not a mean over examples
     ordered: bool = False  # the order of three members matters
     power: int | None = 4  # what c times the outputs do to it; None: no power of c
     divided_by: float = 1.0  # the share that is taken out of the gradient

@@ -24,7 +24,7 @@ def test_cross_entropy_by_hand_and_at_its_limits():
         [10000.0, 9999.0, -np.inf],  # huge logits keep their digits
         [0.0, 0.0, 0.0],
     ]
-    labels = np.array([0, 2, 0, 3])  # the last is no class
+    labels = np.array([0, 2, 0, 3])  # the last is not a class
     value, grad = value_and_gradient(np.float32(z), labels)
     expected = [np.log(2), 2 * np.log(2), np.log1p(np.exp(-1)), np.nan]
     np.testing.assert_allclose(value, expected, rtol=1e-6)

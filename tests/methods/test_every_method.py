@@ -92,7 +92,7 @@ def test_coefficients_differ_between_replicas_under_vmap(case):
     together = jax.jit(jax.vmap(one))(stacked, logits)
     for r, scale in enumerate(scales):
         options = {k: v * scale for k, v in case.coefficients.items()}
-        if "temperature" in options:  # tau = 0 is no objective
+        if "temperature" in options:  # tau = 0 is not an objective
             if scale == 0:
                 continue
         np.testing.assert_allclose(

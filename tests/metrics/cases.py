@@ -150,7 +150,7 @@ def _calibrated_case():
 
 
 def _diversity_by_confidence_case():
-    """What adds up; counts are no numbers that could be nan, quartiles no sums."""
+    """What adds up; counts are not numbers that could be nan, quartiles no sums."""
     select = ("bin_mean_kl", "mean_kl")
 
     def function(member_logits, mask=None):

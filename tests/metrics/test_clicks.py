@@ -124,7 +124,7 @@ def test_what_cannot_be_ranked_is_nan_not_a_number():
         assert np.isnan(histogram(as_logits(x), y)).all()
     nobody = np.zeros((0, 2), np.float32)
     assert np.isnan(metrics.roc_auc(nobody, np.zeros(0, np.int32)))
-    # Predictions without a click are all too many; another label is no example.
+    # Predictions without a click are all too many; another label is not an example.
     assert np.isposinf(calibration_ratio(as_logits(z), 0 * labels))
     assert np.isnan(calibration_ratio(as_logits(z), 0 * labels - 1))
 

@@ -46,7 +46,7 @@ def test_averaged_weights_come_after_the_rows_of_the_plan(tmp_path):
         (None, "does not exist; is .* the folder of a study"),
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
-        ("[]", "is no record of a study"),
+        ("[]", "is not a record of a study"),
         ('{"kind": "study", "methods": []}', "another version .* lacks 'config'"),
     ],
 )

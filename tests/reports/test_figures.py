@@ -61,7 +61,7 @@ def test_a_series_is_one_method_with_several_strengths(strengths):
     assert found.values == (0.0, 0.02, 0.1, 0.5)
     assert [row.info.name for row in found.rows] == ["zero", "a", "b", "c"]
     assert found.label == "AD"
-    assert series_of(strengths, "members") == ()  # two sizes are no curve
+    assert series_of(strengths, "members") == ()  # two sizes are not a curve
     assert "network mlp 8" in reports.markdown_table(strengths)
 
 

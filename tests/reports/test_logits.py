@@ -233,7 +233,7 @@ A = np.zeros((60, 3))
         ({"old": A + 1 / 3}, {}, "old looks like probabilities"),
         ({"old": A[:, :2]}, {}, "labels go up to 2, and old has 2 classes"),
         ({"old": A}, {"class_names": ["a"]}, "class_names has 1 names, and old has 3"),
-        ({"old": A}, {"baseline": "odl"}, "baseline 'odl' is no row.*did you mean old"),
+        ({"old": A}, {"baseline": "odl"}, "'odl' is not a row.*did you mean old"),
         ({"old": A}, {"columns": ["chrun"]}, "no column 'chrun' .*did you mean churn"),
         ({"old": A}, {"columns": ["dee"]}, "column dee needs what only a study"),
         ({"old": A}, {"ids": np.zeros(60, int)}, "old: .*ids"),

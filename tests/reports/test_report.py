@@ -254,7 +254,7 @@ def test_surrogate_churn_above_one_is_explained(report):
     record = dataclasses.replace(report.study.record, config=config)
     study = dataclasses.replace(report.study, record=record)
     report = dataclasses.replace(report, study=study)
-    assert "SChurn is no share" not in report.caption
+    assert "SChurn is not a share" not in report.caption
     base = report.rows[0]
     large = Estimate(13.02, 0.1, 0.1)
     summary = base.summary.having(surrogate_churn=large)

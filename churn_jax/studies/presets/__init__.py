@@ -213,4 +213,4 @@ def _recorded(path: Path) -> StudyConfig:
         found = json.loads(path.read_text(encoding="utf-8-sig"))
         return from_json(StudyConfig, found.get("config", found))
     except (OSError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is no record of a study ({error})") from error
+        raise ValueError(f"{path} is not a record of a study ({error})") from error

@@ -28,7 +28,7 @@ _SIDES = {"left": ":--", "right": "--:", "center": ":-:"}
 
 
 def markdown(document: Document, level: int = 1) -> str:
-    """A document without figures; names in it are no markup and mention nobody.
+    """A document without figures; names in it are not markup and mention nobody.
 
     Sections are one level below that of the title's heading.
     """

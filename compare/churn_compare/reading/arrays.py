@@ -68,7 +68,7 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
 
 def _classes(values: np.ndarray, letter: str, kind: Kind | None, what: str) -> Scores:
     if letter in "USO" and kind in ("logits", "probabilities"):
-        raise PredictionsError(f"{what} are no numbers, so they cannot be {kind}")
+        raise PredictionsError(f"{what} are not numbers, so they cannot be {kind}")
     if values.ndim == 3 or (letter == "f" and values.ndim == 2):
         raise PredictionsError(
             f"{what} of shape {values.shape} are scores, not classes; say whether they "

@@ -286,7 +286,7 @@ class _Table:
             # Labels may have classes that the old side does not know.
             if number is None and not (_open(old) or text in old_labels):
                 raise PredictionsError(
-                    f"the class map names {text!r}, which is no class of {old.name}"
+                    f"the class map names {text!r}, which is not a class of {old.name}"
                 )
             key = number if number is not None else label if bare else text
             assert key is not None
@@ -298,7 +298,7 @@ class _Table:
         number = self._new.of_text(text)
         if number is None:
             raise PredictionsError(
-                f"the class map leads to {text!r}, which is no class of "
+                f"the class map leads to {text!r}, which is not a class of "
                 f"{self._new.name}"
             )
         return number

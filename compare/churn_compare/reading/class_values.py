@@ -192,7 +192,7 @@ def _from_strings(values: np.ndarray, what: str, hint: str) -> ClassValues:
         return _numbered(taken.reshape(values.shape), what)
     if all(map(_FLOAT.fullmatch, found)):
         floats = np.array(found, np.float64)
-        if not np.all(floats == np.floor(floats)):  # scores, which are no names
+        if not np.all(floats == np.floor(floats)):  # scores, which are not names
             _whole(floats[places], what, hint)
     spelled = {name.capitalize(): name for name in found}
     if spelled.keys() <= set(_TRUTH) and len(spelled) == len(found):

@@ -41,7 +41,7 @@ class ExampleValues(NamedTuple):
     slices: Mapping[str, np.ndarray] = {}  # name of a grouping to `[N]` strings
     clusters: np.ndarray | None = None  # `[N]` from 0; -1 for an example without one
     column: str = ""  # of the clusters
-    # columns that are no groupings, since they are called like predictions
+    # columns that are not groupings, since they are called like predictions
     left_out: tuple[str, ...] = ()
     # whether the ids are only the index of a data frame, as in `Side`
     index: bool = False

@@ -255,7 +255,7 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
     worth, words, unknown = [], [], []
     for text in map(str.strip, encoded.dictionary.to_pylist()):
         try:
-            worth.append(float("_" if "_" in text else text))  # 1_000 is no number
+            worth.append(float("_" if "_" in text else text))  # 1_000 is not a number
         except ValueError:
             worth.append(grades.get(text, math.nan))
             words.append(text)

@@ -91,7 +91,7 @@ class Rows:
         if separate.left_out:
             self.notes.append(
                 f"{len(separate.left_out)} of the slices' columns are called like "
-                f"predictions and are no groupings here: {some(separate.left_out)}."
+                f"predictions and are not groupings here: {some(separate.left_out)}."
             )
         return {
             name: np.where(rows < 0, "", values[rows])

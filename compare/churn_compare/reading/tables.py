@@ -229,7 +229,7 @@ def _without_doubtful(
         if roles.prediction is None:
             raise PredictionsError(
                 f"columns {some(scores.columns)} are {why}: their rows do not sum to "
-                "one and their names are no labels; --prediction-column names the "
+                "one and their names are not labels; --prediction-column names the "
                 "predicted classes, --kind what the columns are"
             )
     elif _doubtful(roles, kind):

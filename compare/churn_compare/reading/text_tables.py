@@ -30,7 +30,7 @@ _BLOCK_BYTES = 1 << 20  # that pyarrow reads at once; a row must fit
 _CELL_BYTES = 32  # room for a number
 _NOT_UTF8 = "it is not in UTF-8; in Excel, save it as CSV UTF-8"
 _KNOWN = {*ID, *LABEL, *PREDICTION, *RUN, *SCORES} - {"y", "actual", "expected"}
-_LISTS = ("set", "ranking", *ID)  # columns in which a comma is no decimal mark
+_LISTS = ("set", "ranking", *ID)  # columns in which a comma is not a decimal mark
 _NUMBER = re.compile(
     r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE
 )

@@ -225,7 +225,7 @@ def test_a_number_stays_with_its_percent_sign():
 def test_a_notebook_gets_a_fragment_with_its_own_style():
     found = html_fragment([Text("a")])
     assert found.startswith('<div class="churn-jax ') and "<p>a</p>" in found
-    assert "mathjax_ignore" in found  # $x$ in a name is no formula
+    assert "mathjax_ignore" in found  # $x$ in a name is not a formula
 
 
 def test_records_are_csv_at_full_precision():

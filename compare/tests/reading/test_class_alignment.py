@@ -218,8 +218,8 @@ def test_names_on_one_side_need_a_class_map():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"a": 5}, "leads to '5', which is no class of new"),
-        ({"x": 0}, "names 'x', which is no class of old"),
+        ({"a": 5}, "leads to '5', which is not a class of new"),
+        ({"x": 0}, "names 'x', which is not a class of old"),
         ({"a": 1, "b": 1}, "two old classes to one new class: a and b to 1"),
         ({}, "the class map is empty"),
         ({"a": 1.5}, "of numbers or names; got 1.5"),

@@ -481,7 +481,7 @@ def test_slices_that_lack_examples_or_are_no_groupings():
     assert pair.slices["a"].tolist() == ["", *(str(i % 2) for i in ids[1:])]
     pair = join(old, new, slices={"id": ids, "class": ["car"] * N, "day": ["Mon"] * N})
     assert list(pair.slices) == ["day"]
-    assert "called like predictions and are no groupings here: class." in pair.notes[0]
+    assert "called like predictions and are not groupings here: class." in pair.notes[0]
 
 
 def test_columns_of_other_names_are_used_everywhere(tmp_path):

@@ -572,7 +572,7 @@ def test_ids_of_digits_with_zeros_in_front_stay_text(tmp_path):
 TEXTS = {  # a file and its text
     ("a.csv", ""): "a.csv: the file is empty",
     ("a.txt", "1 2"): "files of this kind are not read",
-    ("a.npy", "hello"): "it is no NumPy .npy file",
+    ("a.npy", "hello"): "it is not a NumPy .npy file",
     ("a.npz", "hello"): "it is not a NumPy .npz archive",
     ("a.parquet", "hello you"): "cannot be read, ",
     ("a.csv", "id,p_0,p_1\n"): "it has no rows",
