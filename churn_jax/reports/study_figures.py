@@ -364,32 +364,45 @@ _CURVES = (
     ("validation/accuracy", "Validation accuracy %", 100),
     ("validation/churn", "Validation churn %", 100),
 )
+# Of clicks, before they were learned.
+_ALONG = (
+    ("validation/nll", "Log loss, nats", 1),
+    ("validation/auc", "Area under the ROC curve", 1),
+    ("validation/positive_prediction_difference", "Δʳ₁", 1),
+)
 
 
 def training_curves(report: Report) -> Figure:
     """Training loss, validation accuracy and churn, the mean over runs."""
+    stream = report.study.trained and report.study.config.train.one_pass is not None
     panels = []
-    for name, title, scale in _CURVES:
+    for name, title, scale in _ALONG if stream else _CURVES:
         found = []
         for i, row in enumerate(report.rows):
-            x, mean = _curve(row, name)
+            x, mean = _curve(row, name, stream)
             if len(x):
                 style = {"marker": "." if len(x) < 3 else None}
                 found.append(Line(i, row.info.label, x, scale * mean, style=style))
         panels.append(Panel(title, found))
     epochs = all(np.isfinite(row.history.epochs).all() for row in report.rows)
+    said = (
+        "Mean over the runs that finished. The loss is each method's own objective: "
+        "its height cannot be compared between methods."
+    )
+    if stream:
+        said = "Each point is of the examples since the last, before they were learned."
     chart = Chart(
         "training_curves",
-        "Training",
-        "Mean over the runs that finished. The loss is each method's own objective: "
-        "its height cannot be compared between methods.",
+        "Along the stream" if stream else "Training",
+        said,
         "Training curves, mean over runs, by method",
         (5.4, 0.6 + 2.1 * sum(bool(panel.lines) for panel in panels)),
     )
-    return charts.lines(chart, panels, Across("Epoch" if epochs else "Step"))
+    across = "Window" if stream else "Epoch" if epochs else "Step"
+    return charts.lines(chart, panels, Across(across))
 
 
-def _curve(row: Row, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _curve(row: Row, name: str, by_step: bool) -> tuple[np.ndarray, np.ndarray]:
     """Epochs, or steps, and the mean over the runs that finished; empty without."""
     steps = row.history.steps
     values = row.history.series.get(name, np.full((len(steps), 1), np.nan))
@@ -398,5 +411,5 @@ def _curve(row: Row, name: str) -> tuple[np.ndarray, np.ndarray]:
         values = np.delete(values, stopped, axis=1)
     good = np.isfinite(values).any(axis=1)
     epochs = row.history.epochs
-    x = epochs if np.isfinite(epochs).all() else steps
+    x = steps if by_step or not np.isfinite(epochs).all() else epochs
     return x[good], np.nanmean(values[good], axis=1)

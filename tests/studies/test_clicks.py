@@ -112,7 +112,7 @@ def test_the_report_has_two_tables_and_the_papers_numbers(folder, report):
     ]
     page = (folder / "report.html").read_text()
     assert "Examples held out of the stream" in page
-    assert "one pass in windows of 64" in page
+    assert "one pass in windows of 64" in page and "Along the stream" in page
     assert "data are private: only the direction" in page
     with (folder / "held_out.csv").open() as file:
         lines = {line["method"]: line for line in csv.DictReader(file)}
