@@ -1,4 +1,4 @@
-"""The results that users hold: they print, show and save themselves."""
+"""Results of comparisons with methods that print, show and save them."""
 
 import dataclasses
 import datetime
@@ -37,54 +37,54 @@ from churn_compare.result import (
     state_of,
 )
 
-FORMAT = 1  # grows where a program that reads the file would have to change
+FORMAT = 1  # increased when programs that read the file have to change
 
 
 class Display:
-    """Base of the results: they print, show and save themselves."""
+    """Base class of results, with methods that print, show and save them."""
 
     @property
     def gates(self) -> Sequence[GateOutcome]:
-        """The outcome of each condition."""
+        """Outcomes of the conditions."""
         raise NotImplementedError
 
     @property
     def passed(self) -> bool:
-        """True if every gate holds; True without gates, False where one is open."""
+        """True if every gate holds; False if one fails or is inconclusive."""
         return self.state == "pass"
 
     @property
     def state(self) -> State:
-        """The worst of the gates': "fail", "inconclusive" or "pass"."""
+        """The worst state of a gate: "fail", "inconclusive" or "pass"."""
         return state_of(outcome.state for outcome in self.gates)
 
     def document(self, command: str = "") -> Document:
-        """The report, with the command under its title; a page shows it in full."""
+        """The report, with the command under its title."""
         from churn_compare.report import document
 
         return document(self, command)
 
     def terminal(self, *, full: bool = False) -> Document:
-        """The document that is printed, in full detail or only the verdict."""
+        """The report as it is printed, in full detail or only its verdict."""
         return self.document().as_lines("full" if full else "verdict")
 
     def markdown(self) -> str:
-        """A comment for a pull request."""
+        """The report as Markdown, for a comment on a pull request."""
         document = self.document().at("summary")
         title = document.title.replace("→", "->")
         return markdown(dataclasses.replace(document, title=title), level=3)
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
+        """The report as HTML for a notebook."""
         document = self.document().at("summary")
         return html_fragment([Text((Strong(document.title),)), *document.blocks])
 
     def __str__(self) -> str:
-        """The tables as they are printed in a terminal, without colours."""
+        """The report as it is printed in a terminal, without colours."""
         return plain_text(self.terminal())
 
-    # Of an update: both names; of each measure its name, examples, numbers and groups;
-    # the verdict.
+    # For an update: both names; name, examples, numbers and groups of each measure; the
+    # verdict.
     def _sides(self) -> tuple[str, str]:
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class Display:
         return start | {"verdict": self._verdict()} | plain_values(self)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each number, as of a data frame: `quantity`, `value` and so on."""
+        """Rows of a data frame, one per number: `quantity`, `value` and so on."""
         about, found = dict(zip(("old", "new"), self._sides(), strict=True)), []
         for named, examples, quantities, groups in self._parts():
             parts = [("", "", examples, quantities)]
@@ -120,13 +120,13 @@ class Display:
         return found
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
-        """The gates of each update."""
+        """Names of the updates with their gates."""
         return [(" -> ".join(self._sides()), self.gates)]
 
     def junit(self) -> str:
-        """JUnit XML for a CI: a test case for each gate, inconclusive ones skipped."""
-        # Elements and attributes are those of the Ant task's schema, in its order: the
-        # readers of GitLab, Jenkins and GitHub's actions take these and ignore others.
+        """JUnit XML with a test case for each gate; inconclusive gates are skipped."""
+        # Elements and attributes are those of the Ant task's schema, in its order:
+        # GitLab, Jenkins and GitHub's actions read these.
         root = ElementTree.Element("testsuites")
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
         for number, (title, gates) in enumerate(self.suites()):
@@ -155,11 +155,11 @@ class Display:
         return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
     def save_json(self, path: str | os.PathLike) -> Path:
-        """Writes `to_dict()`, whole or not at all."""
+        """Writes `to_dict()` to a file, whole or not at all."""
         return write_file(path, json_text(self.to_dict()))
 
     def save_html(self, path: str | os.PathLike, *, command: str | None = None) -> Path:
-        """Writes the page, one file that needs nothing else, whole or not at all."""
+        """Writes the report as one self-contained HTML file, whole or not at all."""
         return write_file(path, html_page(self.document(command or "")))
 
 
@@ -172,20 +172,20 @@ def _element(above, tag: str, text: str = "", **attributes: Any):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class CompareResult(Display, Measured):
-    """Everything that `compare` finds; shows itself in a notebook and a terminal.
+    """The result of `compare`; a notebook and a terminal show it as a report.
 
     Attributes, next to those of `Measured`:
-        old: the version in use.
-        new: the one that is to replace it.
-        examples: N, those that both have.
+        old: version in use.
+        new: version that is to replace it.
+        examples: number of examples that both versions have.
         flow: changed predictions from class to class.
-        regressions: the largest negative flips, worst first.
-        regressions_total: how many examples are negative flips in some pair of runs.
-        curves: reliability of old and new; None without labels and scores.
-        points: for the scatter of confidence and displacement; None without scores.
-        gates: the outcome of each condition.
+        regressions: largest negative flips, worst first.
+        regressions_total: number of examples that flip in some pair of runs.
+        curves: reliability of both versions; None without labels and scores.
+        points: points of the scatter plot; None without scores.
+        gates: outcomes of the conditions.
         notes: sentences about what was read and joined.
-        read: what was read of each side and what was left out, a line each.
+        read: lines on what was read of each side and what was left out.
     """
 
     old: Version
@@ -213,7 +213,7 @@ class CompareResult(Display, Measured):
 
     @property
     def title(self) -> str:
-        """Both versions, as in a heading."""
+        """Names of both versions, as in a heading."""
         return f"{self.old.name} → {self.new.name}"
 
     def _sides(self) -> tuple[str, str]:
@@ -237,17 +237,17 @@ class CompareResult(Display, Measured):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class OutcomesResult(Display):
-    """Everything that `compare_outcomes` finds; shows itself as a `CompareResult` does.
+    """The result of `compare_outcomes`; a notebook and a terminal show it as a report.
 
     Attributes:
         old: name of the version in use.
-        new: name of the one that is to replace it.
-        examples: N, those that both have.
-        level: level of all confidence intervals, 0.95 for 95 %.
-        measures: each compared on its own.
-        gates: the outcome of each condition.
+        new: name of the version that is to replace it.
+        examples: number of examples that both versions have.
+        level: confidence level of all intervals, 0.95 for 95 %.
+        measures: measures, each compared on its own.
+        gates: outcomes of the conditions.
         notes: sentences about what was read and joined.
-        read: what was read of each side and what was left out, a line each.
+        read: lines on what was read of each side and what was left out.
     """
 
     old: str
@@ -291,18 +291,18 @@ class VersionsResult(Display):
     """Every version against every other, and every update on its own.
 
     Attributes:
-        versions: the oldest first.
-        examples: N, those that all versions have.
-        level: level of all confidence intervals, 0.95 for 95 %.
+        versions: versions, oldest first.
+        examples: number of examples that all versions have.
+        level: confidence level of all intervals, 0.95 for 95 %.
         accuracy: accuracy of each version; empty without labels.
         churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
             of runs; on the diagonal between runs of one version, NaN with one run.
-        negative_flip_rate: `[V, V]` right in the row's version, wrong in the column's;
-            None without labels.
-        relative_negative_flip_rate: `[V, V]` too; 1 for independent errors.
-        ambiguity: share of examples that some version predicts as another class than
-            the last version does; of several runs, its first.
-        discrepancy: the largest share that a single version does.
+        negative_flip_rate: `[V, V]` share of examples that are right in the row's
+            version and wrong in the column's; None without labels.
+        relative_negative_flip_rate: `[V, V]` relative NFR; 1 for independent errors.
+        ambiguity: share of examples to which some version gives another class than the
+            first run of the last version.
+        discrepancy: largest share of examples to which a single version does.
         steps: each version against the one before it.
         whole: the last version against the first.
         notes: sentences about what was read and joined.
@@ -333,18 +333,17 @@ class VersionsResult(Display):
 
     @property
     def gates(self) -> tuple[GateOutcome, ...]:
-        """Outcomes of the gates of every step."""
+        """Outcomes of the gates of all steps."""
         return tuple(outcome for step in self.steps for outcome in step.gates)
 
     def step_sum(self, name: str) -> float:
         """Sum of the quantity `name` over the steps.
 
-        Of churn and of flips this is at least what they are from the first version to
-        the last: an example that flips and flips back counts in two steps and not in
-        the whole.
+        For churn and flips it is at least the number from the first version to the
+        last, because an example that flips and flips back counts in two steps.
 
         Args:
-            name: a quantity that every step has.
+            name: name of a quantity that every step has.
         """
         return float(sum(step[name].value for step in self.steps))
 
@@ -354,11 +353,11 @@ class VersionsResult(Display):
         return f"<{type(self).__name__} of {names}: {self.examples:,} examples>"
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of every step, one after another."""
+        """Rows of all steps."""
         return [row for step in self.steps for row in step.rows()]
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
-        """The gates of every step."""
+        """Names of the steps with their gates."""
         return [suite for step in self.steps for suite in step.suites()]
 
     def to_dict(self) -> dict[str, Any]:

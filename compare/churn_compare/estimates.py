@@ -1,4 +1,4 @@
-"""Means of what every example adds, in groups of examples: intervals and tests."""
+"""Means of per-example numbers in groups of examples, with intervals and tests."""
 
 import dataclasses
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _ROUNDING, _NEAR = 1e-24, 1e-12
 
 
 class Intervals(NamedTuple):
-    """A number of every group with its interval."""
+    """A number with its interval for each group."""
 
     value: np.ndarray  # `[G]`; NaN where it is undefined
     low: np.ndarray  # `[G]`
@@ -32,7 +32,7 @@ class Intervals(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Sums `[R, N]`, of each run, and the weight they have."""
+    """Sums `[R, N]` for each run, with their weight."""
 
     weight: float
     sums: np.ndarray
@@ -40,16 +40,15 @@ class Weighted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerExample:
-    """What every example adds to a mean over examples and pairs of runs."""
+    """Numbers of each example whose mean over examples is estimated."""
 
-    mean: np.ndarray  # `[N]`, over pairs of runs
-    # of each side with several runs that all examples share: what every run adds, the
-    # sum of the parts; empty where the runs of an example have nothing to do with those
-    # of another
+    mean: np.ndarray  # `[N]`, mean over pairs of runs
+    # For each side with several runs that all examples share, the sums of each run, in
+    # parts that add up; empty if the runs of different examples are independent.
     runs: tuple[tuple[Weighted, ...], ...] = ()
 
     def __add__(self, other: "PerExample") -> "PerExample":
-        """The sum of two numbers of the same runs."""
+        """The sum of two numbers from the same runs."""
         runs = zip(self.runs, other.runs, strict=True)
         return PerExample(self.mean + other.mean, tuple(a + b for a, b in runs))
 
@@ -63,7 +62,7 @@ class PerExample:
         return PerExample(mean, runs)
 
     def __sub__(self, other: "PerExample") -> "PerExample":
-        """The difference from another number of the same runs."""
+        """The difference of two numbers from the same runs."""
         return self + other * -1
 
     def without(self, rows: np.ndarray) -> "PerExample":
@@ -78,27 +77,27 @@ class PerExample:
 
 
 class Groups:
-    """Groups of examples, each with its own means, their intervals and tests.
+    """Groups of examples: means, their intervals and tests for each group.
 
     The variance of a mean is
 
         V = sum_u moved_u^2,  times U / (U - 1) for clusters and means
 
-    with `moved_u` what the examples of a unit (an example, or a cluster within the
-    group) add to the deviation of the mean from itself; and, where all examples share
-    the runs, what these add (`uncertainty`). Shares have Wilson's interval with as many
-    examples as have this variance, gains in right answers Tango's, and means
-    `t sqrt(V)` to either side.
+    where `moved_u` is the deviation of the mean that is due to unit u: an example, or
+    a cluster within the group. Where all examples share the runs, the variance over
+    runs is added (`uncertainty`). Shares have Wilson's interval with as many examples
+    as have this variance, gains in right answers Tango's, means `t sqrt(V)` to either
+    side.
     """
 
     def __init__(
         self,
-        group: np.ndarray,  # `[N]` below `count`; examples with -1 are in none
+        group: np.ndarray,  # `[N]` below `count`; -1 is in no group
         count: int,
         clusters: np.ndarray | None = None,  # `[N]` codes
         level: float = 0.95,
         *,
-        strata: np.ndarray | None = None,  # `[N]` of one group; of equal weight each
+        strata: np.ndarray | None = None,  # `[N]` in one group, of equal weight
     ):
         inside = group >= 0
         self.rows = slice(None) if inside.all() else np.flatnonzero(inside)
@@ -118,9 +117,9 @@ class Groups:
                 code + clusters[self.rows], return_index=True, return_inverse=True
             )
             owner = self.group[first]
-        self.owner = owner  # of every unit
-        self.found = np.bincount(owner, minlength=count)  # units
-        # What a share of no event says is known from as many independent draws.
+        self.owner = owner  # group of every unit
+        self.found = np.bincount(owner, minlength=count)  # number of units
+        # Number of independent draws, for the interval of a share without any event.
         self.units = self.found.astype(np.float64)
         if self.pooled:
             share = self.found / np.maximum(self.size, 1)
@@ -137,7 +136,7 @@ class Groups:
         return means.mean(keepdims=True) if self.pooled else means
 
     def _moved(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means `[G]`, and how far each unit moves that of its group."""
+        """Means `[G]`, and the deviation of its group's mean due to each unit."""
         numbers = numbers[self.rows]
         means = np.bincount(self.strata, numbers, len(self._sizes)) / self._sizes
         moved = numbers - means[self.strata]
@@ -149,7 +148,7 @@ class Groups:
         return means, moved / self.size[self.owner]
 
     def known(self, of: PerExample, *, mean: bool = False) -> Uncertainty:
-        """How well the means are known; `mean` estimates V as in a t-test."""
+        """Uncertainty of the means; with `mean`, V is estimated as in a t-test."""
         plain = self.cell is None and not self.pooled and not of.runs
         if plain and of.mean.dtype == np.int8:  # -1, 0, 1: squares follow from sums
             variance = self.value(np.abs(of.mean)) - np.square(self.value(of.mean))
@@ -171,10 +170,10 @@ class Groups:
             parts.append(run_part(means, factor * noise / (R * (R - 1))))
         squares = np.square(moved)
         examples, fourth = self.added(squares), self.added(np.square(squares))
-        if not mean:  # of shares so little is rounding
+        if not mean:  # so small a variance of a share is rounding
             examples = np.where(examples > _ROUNDING, examples, 0.0)
         bearing = np.full(self.count, np.inf)
-        if clustered or not parts:  # runs of an example are a cluster of it
+        if clustered or not parts:  # the runs of an example are a cluster
             some = (examples > 0) & (fourth > 0)
             bearing[some] = np.square(examples[some]) / fourth[some]
         clusters = np.maximum(self.found, 1) if clustered else 0
@@ -187,7 +186,7 @@ class Groups:
         return dataclasses.replace(known, freedom=freedom, of_clusters=freedom)
 
     def share(self, of: PerExample) -> Intervals:
-        """Shares of the examples."""
+        """Shares of the examples, with intervals."""
         value = self.value(of.mean)
         whole = np.clip(np.round(value), 0.0, 1.0)  # exactly 0 and 1
         value = np.where(np.abs(value - whole) < _NEAR, whole, value)
@@ -205,7 +204,7 @@ class Groups:
         worse: PerExample,
         level: float | None = None,
     ) -> Intervals:
-        """Gains in right answers, with the shares that get better and worse."""
+        """Gains in right answers, from the shares that get better and worse."""
         known, value = self.known(gain), self.value(gain.mean)
         gained, lost = self.value(better.mean), self.value(worse.mean)
         most = (gained + lost - np.square(value)) / np.maximum(self.units, 1)
@@ -228,7 +227,7 @@ class Groups:
         most: np.ndarray | float = np.inf,
         level: float | None = None,
     ) -> Intervals:
-        """Means of numbers that lie within `span` of each other."""
+        """Means of numbers that differ by at most `span`, with intervals."""
         known, value = self.known(of, mean=True), self.value(of.mean)
         quantile = known.quantile(level or self.level)
         half = quantile * np.sqrt(known.total)
@@ -240,11 +239,11 @@ class Groups:
     def excess(
         self, of: PerExample, equal: np.ndarray | None, least: float = 0.0
     ) -> Intervals:
-        """The changes beyond those of runs of one version.
+        """Changes beyond those between runs of one version, with intervals.
 
-        `equal` is what every unit adds to the variance of equal versions (see
-        `permuted_variance`), below which none is taken to be; None where runs are
-        paired. `least` is such a variance of the excess itself.
+        `equal` is each unit's part of the variance for equal versions (see
+        `permuted_variance`), the least variance assumed; None if runs are paired.
+        `least` is the least variance of the excess.
         """
         known, value = self.known(of, mean=True), self.value(of.mean)
         of_examples = known.example_quantile(self.level)
@@ -265,16 +264,16 @@ class Groups:
         return Intervals(value, value - half, value + half)
 
     def covariance(self, a: PerExample, b: PerExample) -> np.ndarray:
-        """Covariance of two means, over the examples."""
+        """Covariance of two means over the examples."""
         (_, of_a), (_, of_b) = self._moved(a.mean), self._moved(b.mean)
         return self.added(of_a * of_b)
 
     def some(self, known: Uncertainty, span: np.ndarray | float) -> np.ndarray:
-        """True if units differ in what they add, by more than rounding."""
+        """True for groups whose units differ by more than rounding."""
         return known.total > np.square(1e-12 * span)
 
     def span(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """How far numbers of a group lie apart at most; `[N]` least and largest."""
+        """Largest difference in each group, from least and largest numbers `[N]`."""
         low, high = low[self.rows], high[self.rows]
         if self.count == 1:
             return np.array([high.max() - low.min()])
@@ -285,14 +284,14 @@ class Groups:
         return high - low
 
     def none(self, quantile: np.ndarray) -> np.ndarray:
-        """Upper end of the share of an event that no example shows."""
+        """Upper end of the share of an event that no example has."""
         zero = np.zeros(self.count)
         return share_ends(zero, zero, quantile, self.units)[1]
 
     def t_test(
         self, of: PerExample, span: np.ndarray | float, *, share: bool = False
     ) -> np.ndarray:
-        """Two-sided p of means of 0: a t-test, or signs where all change alike."""
+        """Two-sided p-values of mean 0: t-test, or sign test for equal changes."""
         known, value = self.known(of, mean=not share), self.value(of.mean)
         some = self.some(known, span)
         t = np.abs(value) / np.sqrt(np.where(some, known.total, 1.0))
@@ -300,7 +299,7 @@ class Groups:
         return np.where(some, 2 * special.stdtr(known.freedom, -t), alike)
 
     def sign_flip(self, net: np.ndarray) -> np.ndarray:
-        """`sign_flip_exact` of whole numbers `[N]`; NaN for a group of no example."""
+        """`sign_flip_exact` of whole numbers `[N]`; NaN for an empty group."""
         net = net[self.rows]
         if self.cell is not None:
             net = np.bincount(self.cell, net, len(self.owner)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The conditions of an update, with a line for each."""
+"""Outcomes of the conditions of an update, each with a line of text."""
 
 import dataclasses
 import math
@@ -24,24 +24,24 @@ from churn_compare.result import (
     state_of,
 )
 
-# Sums and differences of shares are off by rounding, and that fails no gate.
+# Rounding errors of sums and differences of shares fail no gate.
 _ROUNDING = 1e-9
-_NAMED = 3  # groups that a line names
+_NAMED = 3  # groups named in a line
 
 
 def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
-    """Judges each gate. A number that is not defined holds no gate.
+    """Judges each gate. A gate on an undefined number fails.
 
     Args:
-        gates: the conditions.
-        found: numbers of all examples and of groups; what is waived does not count.
+        gates: conditions.
+        found: numbers of all examples and of groups; waived flips are left out.
 
     Returns:
-        One outcome per gate, in the order of the gates. A gate on several groups has
-        the worst of them in `measured` and, if it does not hold, in `where`.
+        One outcome per gate, in the order of the gates. For a gate on several groups
+        `measured` is that of the worst group; `where` names it if the gate fails.
 
     Raises:
-        GateError: there is no such number or group.
+        GateError: if there is no such number or group.
 
     Example:
         >>> churn = {"churn": Interval(0.042, 0.039, 0.045)}
@@ -73,8 +73,8 @@ def _judge_whole(
 ) -> GateOutcome:
     within, sampled = found.within, found.sampled
     if gate.quantity == EQUIVALENT and within is not None:
-        # Whether the whole interval for two one-sided tests lies within the margin.
-        size = max(-within.low, within.high)  # NaN where there is none
+        # The interval of two one-sided tests has to lie within the margin.
+        size = max(-within.low, within.high)  # NaN without an interval
         touching = within.low <= gate.limit and within.high >= -gate.limit
         state: State = "inconclusive" if gate.on == "interval" and touching else "fail"
         state = "pass" if size < gate.limit else state
@@ -82,7 +82,7 @@ def _judge_whole(
         outcome = _outcome(gate, "", within, state, line)
         return dataclasses.replace(outcome, measured=size)
     if sampled is not None and gate.quantity in sampled.these and gate.on == "estimate":
-        # Whether these examples keep it, as far as labels of a part of them tell.
+        # The gate is on these examples, of which only a part has labels.
         interval = sampled.these[gate.quantity]
         state = _state(dataclasses.replace(gate, on="interval"), interval)
         size = with_range(interval, gate.unit, sampled.level)
@@ -117,7 +117,7 @@ def _judge_groups(
     ordered = sorted(judged, key=lambda group: _margin(gate, group[gate.quantity]))
     states = [_state(gate, g[gate.quantity]) for g in ordered]
     state = state_of(states)
-    # Of several groups those that make the gate what it is are named.
+    # The groups that fail or are inconclusive are named.
     failing = [g for g, s in zip(ordered, states, strict=True) if s == state != "pass"]
     worst = failing[0] if failing else ordered[0]
     interval = worst[gate.quantity]
@@ -144,7 +144,7 @@ def _covers(gate: Gate, group: Group) -> bool:
 
 
 def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
-    """True if a more specific gate is about this group."""
+    """True if a more specific gate applies to this group."""
 
     def breadth(of: Gate) -> int:
         return 0 if of.group else 1 if of.grouping != ALL_SLICES else 2
@@ -159,14 +159,14 @@ def _overridden(gate: Gate, gates: Sequence[Gate], group: Group) -> bool:
 
 
 def _compared(gate: Gate, interval: Interval) -> float:
-    """The number that is compared with the limit; NaN if undefined."""
+    """The number to compare with the limit; NaN if undefined."""
     if gate.on == "estimate" or math.isnan(interval.value):
         return interval.value
     return interval.high if gate.bound == "max" else interval.low
 
 
 def _margin(gate: Gate, interval: Interval) -> float:
-    """How far the gate is from failing; undefined numbers are the worst."""
+    """Distance of the number from the limit; undefined numbers are the worst."""
     compared = _compared(gate, interval)
     if math.isnan(compared):
         return -math.inf
@@ -174,7 +174,7 @@ def _margin(gate: Gate, interval: Interval) -> float:
 
 
 def _state(gate: Gate, interval: Interval) -> State:
-    """True if the gate holds; an undefined number does not hold one."""
+    """State of the gate; an undefined number fails."""
     if _margin(gate, interval) >= -_ROUNDING:
         return "pass"
     best = interval.low if gate.bound == "max" else interval.high

@@ -1,4 +1,4 @@
-"""Conditions on an update, and how they are written: by name or in a TOML file."""
+"""Conditions on an update, given by name or in a TOML file."""
 
 import dataclasses
 import datetime
@@ -36,7 +36,7 @@ OF_RUNS = (
     "excess_pfr",
 )
 
-# What classes and slices have.
+# Quantities that classes and slices have.
 GROUP_QUANTITIES = (
     *(name for name, of in QUANTITIES.items() if of.outcomes),
     *("accuracy_old", "accuracy_new", "accuracy_gain"),
@@ -54,7 +54,7 @@ SHORT = {
 
 
 class GateError(ValueError):
-    """A condition that makes no sense or that these predictions cannot answer."""
+    """A condition that is invalid or that these predictions cannot answer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,26 +62,25 @@ class Gate:
     """One condition: a quantity is at most, or at least, a limit.
 
     Attributes:
-        quantity: a name in `QUANTITIES`, or "excess_churn": churn beyond what
-            retraining alone gives; or "equivalent": accuracy is shown to change by
-            less than the limit, by two one-sided tests.
-        limit: a fraction where the quantity is a share, 0.02 for 2 %.
-        bound: "max": at most the limit; "min": at least.
-        on: "estimate" compares the number itself; "bound" the end of its confidence
-            interval nearer to failing: the upper one for "max", the lower for "min";
-            "interval" the whole interval: the gate passes if all of it keeps the limit,
-            fails if none does and is inconclusive otherwise.
+        quantity: name in `QUANTITIES`; or "equivalent", if two one-sided tests are to
+            show that accuracy changes by less than the limit.
+        limit: the limit, as a fraction for shares: 0.02 for 2 %.
+        bound: "max" for at most the limit, "min" for at least the limit.
+        on: number compared with the limit: "estimate"; "bound", the end of its
+            confidence interval nearer to failing (the upper one for "max"); or
+            "interval", the whole interval: the gate passes if all of it keeps the
+            limit, fails if none does and is inconclusive otherwise.
         grouping: "" for all examples together; "class" for each class; a column of the
             slices for each of its values; "*" for each value of every column.
         group: one class or value of `grouping`; "" for each of them.
-        min_examples: groups with fewer examples are not judged, unless they are named.
+        min_examples: least number of examples of a group that is judged, unless the
+            group is named.
 
     A gate on a named group replaces the one on the same quantity and bound for each
     group, and a gate on a column replaces the one on every column.
 
     Raises:
-        GateError: there is no such quantity, or the limit or another entry makes no
-            sense.
+        GateError: if there is no such quantity, or an attribute is invalid.
 
     Example:
         >>> Gate("negative_flip_rate", 0.01, on="bound").text
@@ -137,7 +136,7 @@ class Gate:
 
     @property
     def text(self) -> str:
-        """The condition, as a part of a sentence."""
+        """The condition as a part of a sentence."""
         if self.quantity == EQUIVALENT:
             return f"accuracy shown to change by less than {margin_text(self.limit)}"
         end = {"max": "upper end of ", "min": "lower end of "}[self.bound]
@@ -151,7 +150,7 @@ class Gate:
 
 
 def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
-    """Both, without those of `gates` that `over` replaces."""
+    """All gates, without those of `gates` that `over` replaces."""
 
     def about(gate: Gate) -> tuple[str, ...]:
         return gate.quantity, gate.bound, gate.grouping, gate.group
@@ -163,14 +162,14 @@ def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
 
 
 def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
-    """Refuses gates that the predictions cannot answer, before the long pass."""
+    """Raises for gates that the predictions cannot answer, before the scan."""
     for gate in gates:
         if reason := _unanswerable(gate, pair):
             raise GateError(f"the gate {gate.text!r} cannot be judged: {reason}")
 
 
 def _unanswerable(gate: Gate, pair: Pair) -> str:
-    """The reason, or ""."""
+    """Reason why the predictions cannot answer the gate, or ""."""
     if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
         return "noise is measured between runs, and both versions have one run"
     if gate.quantity == EQUIVALENT:
@@ -222,7 +221,7 @@ def _hint(name: str, known: Sequence[str]) -> str:
 
 
 def limit_text(limit: float, unit: Unit) -> str:
-    """The limit as it was given, not rounded."""
+    """The limit as text, not rounded."""
     sign = "+" if unit in ("points", "change") and limit else ""
     if unit in ("share", "points"):
         return f"{100 * limit:{sign}.10g} {'%' if unit == 'share' else 'points'}"
@@ -240,7 +239,7 @@ def _unit(quantity: str) -> Unit:
 
 
 def limit_of(given: Any, what: str, quantity: str = "") -> float:
-    """A limit as a number; `2%` is 0.02, and 1 of a share is asked about."""
+    """A limit as a number; `2%` is 0.02, and 1 is refused for a share."""
     percent = False
     value = math.nan
     try:
@@ -265,7 +264,7 @@ def limit_of(given: Any, what: str, quantity: str = "") -> float:
 def margin_of(
     given: float | str | None, gates: Sequence[Gate], pair: Pair
 ) -> float | None:
-    """The margin of equivalence asked for, or that of a gate."""
+    """The given margin of equivalence, or that of a gate."""
     if given is None:
         found = [gate.limit for gate in gates if gate.quantity == EQUIVALENT]
         return min(found, default=None)
@@ -277,7 +276,7 @@ def margin_of(
 
 
 def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
-    """The bound and the quantity that a key such as `max-nfr` stands for."""
+    """Bound and quantity of a key such as `max-nfr`."""
     known = {
         f"{bound}-{name}".replace("_", "-")
         for bound in ("max", "min")
@@ -326,7 +325,7 @@ _DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per cl
 
 
 def as_gates(given: Gating) -> tuple[Gate, ...]:
-    """Gates in any form in which a user may give them."""
+    """Gates from the path of a file, a mapping of limits or a sequence of gates."""
     if isinstance(given, str | os.PathLike):
         return read_gates(given)
     if isinstance(given, Mapping):
@@ -338,21 +337,21 @@ def as_gates(given: Gating) -> tuple[Gate, ...]:
 
 
 def waivers_of(given: Gating) -> tuple[Waiver, ...]:
-    """The waivers that come with the gates, if these are a file."""
+    """The waivers in the gate file, if the gates are given as a file."""
     return read_waivers(given) if isinstance(given, str | os.PathLike) else ()
 
 
 def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     '''Reads the conditions of a TOML file.
 
-    A key is `max-` or `min-` and a quantity's name, with hyphens, or short: nfr, pfr,
-    relative-nfr, btc, bec. Its value is a limit, `0.02` or `"2%"`, or a table with
-    `limit` and, for this gate alone, `on` and `min-examples`. What stands before the
-    first table is about all examples together; `[classes]` about each class,
-    `[classes."7"]` about one; `[slices]` about each value of every column of the
-    slices, `[slices.region]` of that column, `[slices.region."north"]` about one. What
-    is about less takes the place of what is about more. `on = "bound"` and
-    `min-examples = 30` hold for the table they stand in and those below it.
+    A key is `max-` or `min-` and the name of a quantity with hyphens, or one of nfr,
+    pfr, relative-nfr, btc and bec. Its value is a limit, `0.02` or `"2%"`, or a table
+    with `limit` and, for this gate only, `on` and `min-examples`. Keys before the first
+    table apply to all examples together; `[classes]` applies to each class,
+    `[classes."7"]` to one; `[slices]` to each value of every column of the slices,
+    `[slices.region]` to each value of that column, `[slices.region."north"]` to one. A
+    more specific gate replaces a more general one. `on = "bound"` and
+    `min-examples = 30` apply to their table and to those below it.
 
     Args:
         path: path of the file.
@@ -361,7 +360,7 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
         The gates, in the order of the file.
 
     Raises:
-        GateError: the file cannot be read or an entry makes no sense; the message
+        GateError: if the file cannot be read or an entry is invalid; the message
             begins with the path and names the entry.
 
     Example:
@@ -396,8 +395,8 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
     """The `[[waive]]` tables of a gate file.
 
     Raises:
-        GateError: the file cannot be read, or a waiver lacks its id, reason or date or
-            is there twice.
+        GateError: if the file cannot be read, or a waiver is repeated or lacks its id,
+            reason or date.
     """
     given = read_toml(Path(path)).get(_WAIVE, [])
     try:
@@ -412,7 +411,7 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file of conditions."""
+    """The tables of a TOML file."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise GateError(f"{path}: the gate file {what}")
@@ -420,7 +419,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         import tomllib
 
         return tomllib.loads(path.read_bytes().decode())
-    except ValueError as error:  # of TOML or of UTF-8
+    except ValueError as error:  # invalid TOML or UTF-8
         raise GateError(f"{path}: not a TOML file, {error}") from None
 
 
@@ -450,7 +449,7 @@ def _waiver(given: Any, place: str) -> Waiver:
 
 
 def gates_of(table: Mapping[str, Any]) -> tuple[Gate, ...]:
-    """The conditions in the tables of a gate file."""
+    """The gates in the tables of a gate file."""
     return tuple(_gates(table, {}))
 
 
@@ -474,7 +473,7 @@ def _gates(
 
 
 def _is_table(key: str, value: Any) -> bool:
-    """True if it is a table of gates, and not one gate with its settings."""
+    """True if the value is a table of gates, not one gate with its settings."""
     if not isinstance(value, Mapping) or "limit" in value:
         return False
     try:
@@ -487,7 +486,7 @@ def _is_table(key: str, value: Any) -> bool:
 def _settings(
     table: Mapping[str, Any], above: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """Fields of a `Gate` that hold in this table and below."""
+    """Fields of `Gate` that apply to this table and those below it."""
     found = dict(above)
     for key in _SETTINGS:
         if key in table and not isinstance(table[key], Mapping):

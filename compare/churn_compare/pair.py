@@ -1,4 +1,4 @@
-"""Two versions: their predictions, joined, and what one pass over them keeps."""
+"""Predictions of two versions, joined, and the numbers kept of each example."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -16,37 +16,37 @@ Kind = Literal["logits", "probabilities", "classes"]
 class Side:
     """Predictions of one version of a model: `R` runs on `N` examples."""
 
-    name: str  # what to call the version, usually the file's name
-    kind: Kind  # what `values` are
+    name: str  # name of the version, usually that of the file
+    kind: Kind  # kind of `values`
     # Scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet checked;
     # or predicted classes `[R, N]`, integers below `C`.
     values: np.ndarray
-    # `C` names of the classes; None where they have numbers only.
+    # `C` names of the classes; None if they have only numbers.
     class_names: tuple[str, ...] | None = None
     # `[N]` unique integers or strings; None if only their order counts.
     ids: np.ndarray | None = None
-    # `[N]` class numbers, also of classes that this side does not know.
+    # `[N]` class numbers, which may be of classes that this side does not know.
     labels: np.ndarray | None = None
     # Names, if `labels` are positions in this tuple.
     label_names: tuple[str, ...] | None = None
-    # The numbers of the runs in `values`, without those that stopped early.
+    # Numbers of the runs in `values`; runs that stopped early are left out.
     runs: tuple[int, ...] = (0,)
-    index: bool = False  # whether the ids are only the index of a data frame
-    # Sentences about how the file was read that a user should know.
+    index: bool = False  # True if the ids are only the index of a data frame
+    # Sentences for the user about how the file was read.
     notes: tuple[str, ...] = ()
-    # What was read of the file; None for arrays without names.
+    # Account of what was read of the file; None for arrays without names.
     account: Account | None = None
-    # `[R, N]` classes that were decided next to scores, by a threshold.
+    # `[R, N]` classes decided by a threshold, next to scores.
     decisions: np.ndarray | None = None
-    # Reads the columns that are left out, by name.
+    # Function that reads the other columns, by name.
     others: Callable[[], Mapping[str, Any]] = dict
-    # Names of the class numbers, by the file's metadata.
+    # Names of the class numbers in the metadata of the file.
     number_names: tuple[str, ...] | None = None
-    repeats = False  # an id stands in one row, unless a column tells runs apart
+    repeats = False  # an id has one row, unless a column numbers the runs
 
     @property
     def truth(self) -> str:
-        """What its truths are called, on which both versions must agree; "" without."""
+        """Name of its truths, which must be equal in both versions; "" without any."""
         return "" if self.labels is None else "labels"
 
     @property
@@ -55,12 +55,12 @@ class Side:
         return self.values.shape[1]
 
     def rows_or_none(self, rows: np.ndarray) -> np.ndarray | None:
-        """`rows`, or None if they are all rows of this side, in order."""
+        """The `rows`, or None if they are all rows of this side in order."""
         return None if np.array_equal(rows, np.arange(self.examples)) else rows
 
     @property
     def classes(self) -> int:
-        """C; of predicted classes the number of names, or one more than the largest."""
+        """C; for predicted classes, the number of names or the largest class plus 1."""
         if self.kind != "classes":
             return self.values.shape[2]
         if self.class_names is not None:
@@ -69,7 +69,7 @@ class Side:
 
 
 def class_order(names: Iterable[str]) -> np.ndarray:
-    """Places of the classes in ascending order: numbers by value, then other names."""
+    """Indices that sort class names: numbers by value, then other names."""
     keys = [(0, int(n), n) if n.isdecimal() else (1, 0, n) for n in names]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__))
 
@@ -78,15 +78,15 @@ def class_order(names: Iterable[str]) -> np.ndarray:
 class Drawn:
     """Changed examples that were drawn to be labelled."""
 
-    place: np.ndarray  # `[N]` in the queue, from 0; -1 for an example that is not there
-    stratum: np.ndarray  # `[N]` codes of what was drawn from apart
-    names: tuple[str, ...]  # of the strata, "" for the only one
-    changed: np.ndarray  # of each stratum, how many examples change
-    # `[N]` which version's answer is better: "old", "new", "same", or "".
+    place: np.ndarray  # `[N]` place in the queue, from 0; -1 if it is not there
+    stratum: np.ndarray  # `[N]` codes of the strata
+    names: tuple[str, ...]  # names of the strata, "" for a single one
+    changed: np.ndarray  # number of examples that change in each stratum
+    # `[N]` version with the better answer: "old", "new", "same", or "".
     better: np.ndarray
 
     def at(self, places: np.ndarray) -> "Drawn":
-        """Some of the examples."""
+        """The drawn examples at some places."""
         return dataclasses.replace(
             self,
             place=self.place[places],
@@ -103,35 +103,35 @@ class Pair:
     the new one; class `c` of the old side is class `old_columns[c]` of the pair.
     """
 
-    old: Side  # the version in use
-    new: Side  # the one that is to replace it
-    # `[N]` of the joined examples; row numbers where neither side has ids.
+    old: Side  # version in use
+    new: Side  # version that is to replace it
+    # `[N]` ids of the joined examples; row numbers if neither side has ids.
     ids: np.ndarray
-    classes: int  # C of the pair, every class that either side or a label has
-    # `[N]` rows of the old side; None where it is all rows in order.
+    classes: int  # C, number of classes that either side or a label has
+    # `[N]` rows of the old side; None if they are all rows in order.
     old_rows: np.ndarray | None = None
     new_rows: np.ndarray | None = None  # the same for the new side
-    # `[C_old]` classes of the pair; None where they are the same.
+    # `[C_old]` classes of the pair; None if they are the same.
     old_columns: np.ndarray | None = None
     new_columns: np.ndarray | None = None  # the same for the new side
     # `[N]` classes of the pair; None unless all examples have labels.
     labels: np.ndarray | None = None
-    # The same, -1 for an example without one, where only some have.
+    # The same if only some examples have labels; -1 for the others.
     some_labels: np.ndarray | None = None
-    # Which examples a queue has, see `label_queue`; None without one.
+    # Examples in a queue to label, see `label_queue`; None without one.
     drawn: "Drawn | None" = None
     class_names: tuple[str, ...] | None = None  # `C` names, or None
-    # Name of a grouping to its `[N]` values as strings; "" is not a value.
+    # `[N]` values of each grouping as strings, by name; "" is a missing value.
     slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    # `[N]` from 0, which examples belong together; None where none do.
+    # `[N]` cluster of each example, from 0; None without clusters.
     clusters: np.ndarray | None = None
-    cluster_column: str = ""  # that the clusters are from, "" if from none
-    # Sentences about how the two were joined that a user should know.
+    cluster_column: str = ""  # column of the clusters, "" if they are from none
+    # Sentences for the user about how the two versions were joined.
     notes: tuple[str, ...] = ()
 
     @property
     def examples(self) -> int:
-        """N, of the joined examples."""
+        """N, the number of joined examples."""
         return len(self.ids)
 
     @property
@@ -151,7 +151,7 @@ class Pair:
             return side.rows_or_none(places if before is None else before[places])
 
         clusters = self.clusters
-        if clusters is not None:  # without those of which no example is left
+        if clusters is not None:  # clusters without examples are left out
             clusters = np.unique(clusters[places], return_inverse=True)[1]
         return dataclasses.replace(
             self,
@@ -170,63 +170,63 @@ class Pair:
         return str(number) if self.class_names is None else self.class_names[number]
 
 
-_CLOSER = 2.0  # how many times, than to any other run
-_BY_CHANCE = 3  # examples that this may be off by
+_CLOSER = 2.0  # ratio of differences from other runs and from the same run
+_BY_CHANCE = 3  # examples by which it may be off
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScannedSide:
-    """One version after the pass; `R` runs on the `N` examples of the pair."""
+    """Numbers kept of one version: `R` runs on the `N` examples of the pair."""
 
-    # `[R, N]` int32, classes of the pair: decisions where the side has them, else the
-    # most probable ones; ties go to the first class by name or number.
+    # `[R, N]` int32, classes of the pair: decisions if the side has them, else the most
+    # probable classes; ties go to the first class by name or number.
     predicted: np.ndarray
     # `[R, N]` float32 top probability; None for a side of classes only.
     confidence: np.ndarray | None = None
     # `[R, N]` float32 log-probability of the label, -inf where the side does not know
     # the class; None without scores or labels.
     label_log_prob: np.ndarray | None = None
-    # `[R, N]` float32 Brier score, a sum over classes; None in those cases.
+    # `[R, N]` float32 Brier score, a sum over classes; None without scores or labels.
     brier: np.ndarray | None = None
-    # `[R, N]` int32, where `predicted` are decisions; else None.
+    # `[R, N]` int32 most probable classes if `predicted` are decisions; else None.
     most_probable: np.ndarray | None = None
-    ties: int = 0  # rows of all runs in which several classes have the highest score
+    ties: int = 0  # number of rows in which several classes have the highest score
 
     @property
     def of_scores(self) -> np.ndarray:
-        """`[R, N]` classes that the confidence is of."""
+        """`[R, N]` most probable classes, to which the confidence belongs."""
         return self.predicted if self.most_probable is None else self.most_probable
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scanned:
-    """Both versions after the pass."""
+    """Numbers kept of both versions and of their pairs of runs."""
 
-    old: ScannedSide  # the version in use
-    new: ScannedSide  # the one that is to replace it
+    old: ScannedSide  # version in use
+    new: ScannedSide  # version that is to replace it
     # `[*shape, N]` float32, surrogate churn of each example with alpha 1, `1/2 sum_c
-    # |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a side does not know counts
-    # as probability 0. None unless both have scores.
+    # |exp(z_c - max z) - exp(z'_c - max z')|`; a class that a side does not know has
+    # probability 0. None unless both sides have scores.
     surrogate: np.ndarray | None = None
-    # The same, KL(old || new) in nats; None unless both have scores, and where the new
-    # side does not know a class of the old one.
+    # `[*shape, N]` float32 KL(old || new) in nats; None unless both sides have scores
+    # and the new side knows all classes of the old one.
     kl: np.ndarray | None = None
     # `[N]` float32, mean over pairs of runs of the Euclidean norm of the change in
-    # logits, each side's logits centred over the classes that both know; where a side
-    # has probabilities of their logarithms, floored at -30. None unless both have
+    # logits, each side's logits centred over the classes that both know; probabilities
+    # are replaced by their logarithms, at least -30. None unless both sides have
     # scores.
     displacement: np.ndarray | None = None
-    # The same for pairs of equal runs; None unless both sides have as many runs.
+    # The same over pairs of run r with run r; None if the numbers of runs differ.
     own_displacement: np.ndarray | None = None
-    paired: bool = False  # whether run r is compared with run r alone
+    paired: bool = False  # True if run r is compared with run r only
 
     @property
     def shape(self) -> tuple[int, int]:
-        """`[R_old, R_new]` of the pairs of runs; `[R, 1]` where they are paired."""
+        """Shape `[R_old, R_new]` of the pairs of runs; `[R, 1]` if runs are paired."""
         return len(self.old.predicted), 1 if self.paired else len(self.new.predicted)
 
     def pairs(self) -> list[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
-        """Place in `shape`, old and new predictions `[N]` of every pair of runs."""
+        """Index in `shape`, old and new predictions `[N]` of every pair of runs."""
         rows, columns = self.shape
         return [
             ((a, b), self.old.predicted[a], self.new.predicted[a if self.paired else b])
@@ -236,11 +236,10 @@ class Scanned:
 
 
 def run_by_run(scanned: Scanned) -> Scanned:
-    """Pairs run r of both sides with each other if such runs belong together."""
-    # They do if every run differs from the run of its name on less than half as many
-    # examples as from any other run of either side, a few examples aside: the new runs
-    # were started from the old ones, or are the same. Independent runs of two versions
-    # hardly ever look like that.
+    """Pairs run r of both sides if the new runs were started from the old ones."""
+    # They were, or are the same, if every run differs from the run of its name on less
+    # than half as many examples as from any other run of either side, a few examples
+    # aside. Independent runs of two versions hardly ever look like that.
     R = len(scanned.old.predicted)
     if R == 1:
         return scanned

@@ -1,4 +1,4 @@
-"""Every number of a comparison: its name, how it is shown, what it needs."""
+"""Every number of a comparison: name, heading, formula, unit and requirements."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -8,19 +8,18 @@ from typing import Any, Literal
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-    """How a report shows one number.
+    """A number of a comparison, as a report shows it.
 
     Attributes:
         name: key of `CompareResult.quantities`.
-        heading: in tables.
-        formula: what it is, in one line.
+        heading: heading in tables.
+        formula: definition in one line.
         unit: "share" is shown as a percentage, "points" as percentage points with a
             sign, "number" as it is, "change" as it is with a sign.
-        better: which way is better; "" where neither is.
-        labels: whether it needs labels.
-        scores: whether both sides need logits or probabilities; "old" and "new" name
-            the one side that does.
-        outcomes: whether it is of numbers, texts, sets or rankings, not of classes.
+        better: "lower" or "higher"; "" if neither is better.
+        labels: True if it needs labels.
+        scores: side that needs logits or probabilities: "old", "new", "both" or "".
+        outcomes: True for numbers, texts, sets or rankings, False for classes.
     """
 
     name: str
@@ -38,8 +37,8 @@ class Quantity:
         return self.name.endswith(("_gain", "_change"))
 
 
-# Name, heading, what is better, unit and what it needs; below it the formula. One with
-# a star is of each version, and its difference is a quantity, too.
+# Name, heading, better direction, unit and requirements; below it the formula. A star
+# stands for "old", "new" and, for their difference, "change" or "gain".
 _TABLE = """
 accuracy_* | Accuracy | higher share
     share of right predictions

@@ -1,4 +1,4 @@
-"""Results of comparisons: plain values, which can all be printed or saved."""
+"""Results of comparisons, as plain values that can be printed and saved."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -33,28 +33,28 @@ class Version:
 
     name: str  # of the file or as given
     kind: str  # "logits", "probabilities" or "classes"
-    runs: int  # how many runs were compared
-    classes: int  # how many classes it knows
-    examples: int  # how many it has, joined or not
+    runs: int  # number of runs compared
+    classes: int  # number of classes it knows
+    examples: int  # number of its examples, joined or not
 
 
 @dataclasses.dataclass(frozen=True)
 class Clusters:
-    """Examples that belong together: of one document, user or conversation."""
+    """Clusters of examples, such as those of one document, user or conversation."""
 
-    count: int  # how many clusters
-    largest: int  # examples of the largest
-    # Variance over examples of the accuracy gain (of churn without labels) over
-    # that of independent examples; NaN where nothing flips.
+    count: int  # number of clusters
+    largest: int  # examples in the largest cluster
+    # Variance of the accuracy gain (without labels, of churn) divided by that with
+    # independent examples; NaN where nothing flips.
     design_effect: float
-    wider: float  # how many times as wide its interval is
-    # That names each example's cluster; "" where they were given as values.
+    wider: float  # width of its interval, relative to independent examples
+    # Column with the clusters; "" if they were given as an array.
     column: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """Is the update's churn more than retraining the same model would give?"""
+    """Churn of the update compared with that of retraining the same model."""
 
     # Mean churn between two runs of the old version; NaN with one run.
     within_old: Interval
@@ -64,13 +64,13 @@ class Noise:
     # Churn between the versions minus `expected`. Where a side has one run, the
     # interval is for that run.
     excess: Interval
-    # Of "retraining explains it all", one-sided where both sides have several
-    # runs, see `noise_test`; NaN with too few runs or examples. At least 0.01,
-    # with one run on a side 0.05: so few runs support no smaller one.
+    # p-value of "retraining explains all churn", one-sided if both sides have several
+    # runs, see `noise_test`; NaN with too few runs or examples. It is at least 0.01,
+    # or 0.05 with one run on a side, because so few runs do not support a smaller one.
     p: float
-    # Share of the variance of churn that runs add to that of examples.
+    # Share of the variance of churn that is due to runs.
     of_runs: float = 0.0
-    one_run: bool = False  # True if there is no p because one run would decide it
+    one_run: bool = False  # True if p is NaN because one run would decide it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +79,14 @@ class Group:
 
     Attributes:
         grouping: "class", or the column of the slices.
-        name: the class or the value of the column.
-        examples: how many.
-        quantities: name to number and interval, as of all examples; of predicted
-            classes churn and, with labels, accuracy (of each version without an
-            interval) and flips.
-        p: of "no change on average", as of all examples; NaN where nothing is judged.
-        adjusted_p: by Holm over the groups of this grouping.
-        waived_rate: share that gets worse without what is waived; None without waivers.
+        name: name of the class, or value of the column.
+        examples: number of examples.
+        quantities: numbers with intervals by name, as for all examples; for predicted
+            classes churn and, with labels, flips and accuracy (without an interval
+            for each version).
+        p: p-value of "no change on average"; NaN if no outcome is better or worse.
+        adjusted_p: p-value adjusted by Holm over the groups of this grouping.
+        waived_rate: share that gets worse and is not waived; None without waivers.
     """
 
     grouping: str
@@ -106,16 +106,16 @@ class Group:
 class Regression:
     """An example that the old version got right and the new one gets wrong.
 
-    With several runs, classes are the most frequent ones, shares and means over runs.
+    With several runs, classes are the most frequent ones and numbers are means.
 
     Attributes:
-        id: of the example.
+        id: id of the example.
         label: name of its class.
         old: name of the old prediction.
         new: name of the new prediction.
-        old_confidence: top probability before; NaN without scores, or where a decision
-            is not the most probable class.
-        new_confidence: the same now.
+        old_confidence: top probability before; NaN without scores, or if the
+            prediction is not the most probable class.
+        new_confidence: top probability now.
         label_drop: fall of the label's probability; NaN without scores.
         displacement: displacement of the logits; NaN without scores.
         share: share of the pairs of runs in which it is a negative flip.
@@ -134,15 +134,15 @@ class Regression:
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """Changed predictions from class to class, mean over pairs of runs."""
+    """Numbers of changed predictions from class to class, means over pairs of runs."""
 
     # Class names predicted before, one per entry, largest count first.
     old: tuple[str, ...]
     new: tuple[str, ...]  # class names predicted now
-    examples: tuple[float, ...]  # how many examples went this way
-    # How many of them were right before and are wrong now; NaN without labels.
+    examples: tuple[float, ...]  # number of examples that changed this way
+    # Number of them right before and wrong now; NaN without labels.
     negative: tuple[float, ...]
-    # How many were wrong before and are right now; NaN without labels.
+    # Number of them wrong before and right now; NaN without labels.
     positive: tuple[float, ...]
 
 
@@ -152,25 +152,25 @@ class Curve:
 
     confidence: np.ndarray  # mean top probability of each bin; NaN in empty bins
     accuracy: np.ndarray  # share of right predictions in each bin
-    examples: np.ndarray  # in each bin
+    examples: np.ndarray  # number of examples in each bin
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points:
-    """A sample of examples for the scatter; negative flips come first.
+    """A sample of examples for the scatter plot; negative flips come first.
 
-    Negative flips are drawn more often than the rest: of each outcome, compare the
-    number of points with `totals`. With several runs an outcome is what happens in most
-    pairs of runs.
+    Negative flips are drawn more often than the rest: compare the number of points of
+    each outcome with `totals`. With several runs, the outcome is the most frequent one
+    over pairs of runs.
     """
 
     confidence: np.ndarray  # `[P]` old top probability, mean over runs
     displacement: np.ndarray  # `[P]` of the logits
-    # `[P]` of "same", "negative", "positive", "other"; without labels "same" and
+    # `[P]` "same", "negative", "positive" or "other"; without labels "same" or
     # "other".
     outcome: np.ndarray
-    sampled_from: int  # how many examples there are
-    # Outcome to how many of all examples have it.
+    sampled_from: int  # number of all examples
+    # Number of all examples by outcome.
     totals: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -189,9 +189,9 @@ class Waiver:
     """A regression that is accepted until a date.
 
     Attributes:
-        id: of the example.
-        reason: why.
-        until: the last day, as 2026-12-31.
+        id: id of the example.
+        reason: reason for accepting it.
+        until: last day on which it is accepted, such as 2026-12-31.
     """
 
     id: str
@@ -201,12 +201,12 @@ class Waiver:
 
 @dataclasses.dataclass(frozen=True)
 class Waived:
-    """Negative flips that gates on their rate do not count."""
+    """Negative flips that gates on their rate leave out."""
 
     waivers: tuple[Waiver, ...]  # those that have an effect here
     flips: float  # waived negative flips, mean over pairs of runs
-    all_flips: float  # negative flips with them
-    rate: Interval  # the rate without them, of all examples
+    all_flips: float  # all negative flips
+    rate: Interval  # rate of the negative flips that are not waived
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,36 +214,36 @@ class Stratum:
     """Changed examples of which some are labelled."""
 
     name: str  # value of the slice; "" where all are one stratum
-    changed: int  # how many there are
-    labelled: int  # how many have a label
+    changed: int  # number of changed examples
+    labelled: int  # number of these with a label
     worse: float  # share of the labelled that get worse, mean over pairs of runs
-    better: float  # share that get better
-    # Means of the squares of what gets worse, better, and of the difference.
+    better: float  # share of the labelled that get better
+    # Mean squares of what gets worse, of what gets better, and of the difference.
     squares: tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-    """Flips that are known from the labels of a part of the changed examples."""
+    """Flips estimated from the labels of a part of the changed examples."""
 
     examples: int  # N, changed or not
-    strata: tuple[Stratum, ...]  # what was drawn from apart
-    level: float  # of the intervals
-    any_time: bool = False  # whether they hold at every number of labels
-    # Whether some are known by which answer is better, not by a label.
+    strata: tuple[Stratum, ...]  # strata that were sampled separately
+    level: float  # confidence level of the intervals
+    any_time: bool = False  # True if the intervals hold at every number of labels
+    # True if some examples have a preferred answer instead of a label.
     preferred: bool = False
-    # NFR, PFR and gain of these very examples; `quantities` has the intervals for
-    # the population that they come from.
+    # NFR, PFR and gain of these examples; `Measured.quantities` has intervals for the
+    # population that they come from.
     these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
 
     @property
     def changed(self) -> int:
-        """How many examples change."""
+        """Number of examples that change."""
         return sum(stratum.changed for stratum in self.strata)
 
     @property
     def labelled(self) -> int:
-        """How many of them are labelled."""
+        """Number of changed examples that have a label."""
         return sum(stratum.labelled for stratum in self.strata)
 
 
@@ -252,17 +252,17 @@ State = Literal["pass", "fail", "inconclusive"]
 
 @dataclasses.dataclass(frozen=True)
 class GateOutcome:
-    """One condition and whether it holds.
+    """The outcome of one condition.
 
     Attributes:
-        gate: the condition, as a sentence part: "churn at most 5 %".
-        where: "", or the group it is about.
-        measured: the number compared with the limit.
-        limit: what it was compared with.
-        passed: whether it holds; False where that is open.
-        line: the whole outcome in one line.
-        state: "pass", "fail", or "inconclusive" where a gate is on the whole interval
-            and one part of it keeps the limit, another does not.
+        gate: text of the condition, such as "churn at most 5 %".
+        where: group that the outcome is about; "" for all examples.
+        measured: number that was compared with the limit.
+        limit: limit of the condition.
+        passed: True if the condition holds; False if it is inconclusive.
+        line: the outcome in one line.
+        state: "pass", "fail", or "inconclusive" if the gate is on the whole interval
+            and the limit lies within it.
     """
 
     gate: str
@@ -279,7 +279,7 @@ class GateOutcome:
 
 
 def state_of(states: Iterable[str]) -> State:
-    """The state of several conditions: the worst of them; "pass" without any."""
+    """The worst of several states; "pass" without any."""
     found = set(states)
     if "fail" in found:
         return "fail"
@@ -291,27 +291,27 @@ class Measured:
     """Numbers of one kind of outcome in two versions, and of groups of its examples.
 
     Attributes:
-        level: level of all confidence intervals, 0.95 for 95 %.
-        quantities: name to number and interval, in the order of `QUANTITIES`; only
+        level: confidence level of all intervals, 0.95 for 95 %.
+        quantities: numbers with intervals by name, in the order of `QUANTITIES`; only
             those that these outcomes allow.
-        groups: classes, then the values of every grouping.
-        p: of "no change on average", two-sided; of several pairs of runs that share
-            the examples' labels the median; NaN where nothing is judged.
+        groups: classes, then the values of every column of the slices.
+        p: two-sided p-value of "no change on average"; with several pairs of runs that
+            share labels, the median; NaN if no outcome is better or worse.
         within: interval of the change at level `2 level - 1`: 90 % for 95 %. It lies
-            within plus and minus a margin where two one-sided tests at 5 % both find
-            the change smaller than that. None where nothing is judged.
-        detectable: the smallest change of the mean that the interval leaves zero out
-            for in 80 % of cases; NaN where nothing is judged.
-        equivalent: the margin asked for; None without one.
-        waived: what gets worse and the gates do not count; None without waivers.
-        pooled: the change over several benchmarks; None unless asked for.
-        runs: runs of the old and the new version.
-        paired: whether run r is compared with run r alone, see `run_by_run`.
-        clusters: how many there are, and what they do to an interval; None without.
-        noise: None unless a side has several runs that all examples share.
+            within plus and minus a margin if two one-sided tests at 5 % both find the
+            change smaller than the margin. None if no outcome is better or worse.
+        detectable: smallest change of the mean whose interval leaves zero out in 80 %
+            of cases; NaN if no outcome is better or worse.
+        equivalent: margin of equivalence; None without one.
+        waived: negative flips that the gates leave out; None without waivers.
+        pooled: change over several benchmarks; None unless asked for.
+        runs: numbers of runs of the old and the new version.
+        paired: True if run r is compared with run r only, see `run_by_run`.
+        clusters: number of clusters and their effect on an interval; None without.
+        noise: churn of retraining; None without several runs that all examples share.
         kind: "class", or "correct", "score", "answer", "value", "set" or "ranking".
-        lower_is_better: whether less of a score is better.
-        sampled: what is known of flips where some changed examples have no label.
+        lower_is_better: True if a lower score is better.
+        sampled: flips estimated from a part of the labels; None if all are known.
     """
 
     level: float
@@ -335,7 +335,7 @@ class Measured:
         """The number called `name`, with its interval.
 
         Raises:
-            KeyError: these outcomes do not allow it, or there is no such quantity.
+            KeyError: the comparison has no such quantity.
         """
         if name not in self.quantities:
             known = ", ".join(self.quantities)
@@ -344,7 +344,7 @@ class Measured:
 
     @property
     def groupings(self) -> dict[str, list[Group]]:
-        """The groups of the classes and of every column of the slices."""
+        """The groups by grouping: the classes and the columns of the slices."""
         found: dict[str, list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.grouping, []).append(group)
@@ -357,7 +357,7 @@ class Measured:
 
     @property
     def change(self) -> str:
-        """The name of the change of the mean; "" where nothing is judged."""
+        """Name of the change of the mean; "" if no outcome is better or worse."""
         names = ("accuracy_gain", "score_change", "error_change")
         return next((name for name in names if name in self.quantities), "")
 
@@ -373,46 +373,46 @@ class Measured:
 
     @property
     def run_pairs(self) -> int:
-        """How many pairs of runs were compared."""
+        """Number of pairs of runs that were compared."""
         return self.runs[0] if self.paired else self.runs[0] * self.runs[1]
 
     @property
     def mean(self) -> str:
-        """What the names of the mean of each version begin with."""
+        """Prefix of the names of both versions' means, such as "accuracy"."""
         return self.change.rpartition("_")[0]
 
     @property
     def changed(self) -> str:
-        """The name of the share of examples that change."""
+        """Name of the share of examples that change."""
         return "churn" if "churn" in self.quantities else "share_changed"
 
     @property
     def groups_judged(self) -> bool:
-        """True if it is known which groups get worse."""
+        """True if groups can get better or worse."""
         return self.judged and self.sampled is None
 
     @property
     def worse(self) -> str:
-        """The name of the share of examples that get worse."""
+        """Name of the share of examples that get worse."""
         return "negative_flip_rate" if self.decided else "share_worse"
 
     @property
     def better(self) -> str:
-        """The name of the share of examples that get better."""
+        """Name of the share of examples that get better."""
         return "positive_flip_rate" if self.decided else "share_better"
 
     @property
     def turn(self) -> str:
-        """How a score gets worse."""
+        """Noun for a score that gets worse: "rise" or "fall"."""
         return "rise" if self.lower_is_better else "fall"
 
     @property
     def higher_is_better(self) -> bool:
-        """True if more of the mean is better."""
+        """True if a higher mean is better."""
         return QUANTITIES[self.change].better == "higher" and not self.lower_is_better
 
     def finding(self, group: Group) -> Literal["better", "worse", ""]:
-        """The significant change of a group, better or worse."""
+        """Direction of a group's significant change; "" if it is not significant."""
         if not group.adjusted_p < 1 - self.level:
             return ""
         rises = group[self.change].value > 0
@@ -431,11 +431,11 @@ class Change:
     """An example whose outcome changed.
 
     Attributes:
-        id: of the example.
-        old: its outcome before, as text.
-        new: its outcome now.
-        target: what is right; "" where nothing says.
-        fall: fall of its worth, mean over runs; how far apart where nothing is judged.
+        id: id of the example.
+        old: outcome before, as text.
+        new: outcome now, as text.
+        target: right outcome; "" if it is not known.
+        fall: fall of the score, mean over runs; distance if neither is better.
     """
 
     id: str
@@ -451,10 +451,10 @@ class MeasureFindings(Measured):
 
     Attributes, next to those of `Measured`:
         name: name of its column.
-        quantiles: share to quantile of the change of a number, mean over runs.
-        of_runs: mean worth of each run of a noise floor; empty otherwise.
-        changes: the largest falls, worst first.
-        changes_total: how many examples fall, or change where nothing is judged.
+        quantiles: quantiles of the change of a number by share, mean over runs.
+        of_runs: mean score of each run of a noise floor; empty otherwise.
+        changes: largest falls, worst first.
+        changes_total: number of examples that fall, or change if none is better.
     """
 
     name: str
