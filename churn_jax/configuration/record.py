@@ -202,7 +202,7 @@ class AxisRecord:
 
 @dataclasses.dataclass(frozen=True)
 class PointRecord:
-    """One setting of a sweep.
+    """One setting of a sweep, trained with every seed.
 
     Attributes:
         name: folder under `points/`.

@@ -238,7 +238,9 @@ def _as_study(folder: Path, record: SweepRecord) -> Study:
     config = record.config
     # Without a baseline of the sweep the study's has no row, and nothing is compared.
     specs = tuple(row.spec for row in rows)
-    known = () if record.baseline else (config.spec(config.baseline),)
+    known = [] if record.baseline else [config.spec(config.baseline)]
+    known += [teacher for point in record.points for teacher in point.dependencies]
+    others = {spec.name: spec for spec in known if spec not in specs}
     train = dataclasses.replace(
         config.train, replicas=record.seeds, seed_numbers=(), mesh=MeshShape()
     )
@@ -246,7 +248,7 @@ def _as_study(folder: Path, record: SweepRecord) -> Study:
         config,
         title=record.title,
         train=train,
-        methods=(*known, *specs),
+        methods=(*others.values(), *specs),
         baseline=record.baseline or config.baseline,
         columns=config.columns or _COLUMNS,
         updates=(),

@@ -17,6 +17,7 @@ import numpy as np
 
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.codec import replaced
+from churn_jax.configuration.record import PointRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import TrainConfig
@@ -135,16 +136,6 @@ class Axis:
         return dataclasses.replace(self, values=values)
 
 
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """One setting, trained with every seed; its name is its folder."""
-
-    name: str
-    axis: str
-    value: float | None
-    spec: MethodSpec
-
-
 def numbers(text: str, path: str) -> tuple[float, ...]:
     """`"0.1, 0.3"` as numbers."""
     try:
@@ -155,13 +146,13 @@ def numbers(text: str, path: str) -> tuple[float, ...]:
         ) from None
 
 
-def grid_points(config: StudyConfig, axis: Axis) -> tuple[Point, ...]:
+def grid_points(config: StudyConfig, axis: Axis) -> tuple[PointRecord, ...]:
     """The points of an axis, smallest value first."""
     spec = config.spec(axis.method)
     for field, value in axis.fixed:
         spec = _at(spec, field, value)
     return tuple(
-        Point(
+        PointRecord(
             f"{axis.path}={_text(value)}{axis.name.removeprefix(axis.path)}",
             axis.name,
             value,
@@ -172,8 +163,8 @@ def grid_points(config: StudyConfig, axis: Axis) -> tuple[Point, ...]:
 
 
 def baseline_point(
-    config: StudyConfig, points: Sequence[Point], axes: Sequence[Axis]
-) -> Point:
+    config: StudyConfig, points: Sequence[PointRecord], axes: Sequence[Axis]
+) -> PointRecord:
     """The point that the others are compared with.
 
     A point of the grid that trains as the baseline does (a weight of 0), else the value
@@ -197,7 +188,7 @@ def baseline_point(
     for point in (*points, *at_zero):
         if is_baseline(config, point.spec):
             return point
-    return Point(config.baseline, "", None, config.spec(config.baseline))
+    return PointRecord(config.baseline, "", None, config.spec(config.baseline))
 
 
 def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
@@ -221,14 +212,14 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
 
 
 def programs(
-    config: StudyConfig, points: Sequence[Point], largest: int = 0
-) -> list[list[Point]]:
+    config: StudyConfig, points: Sequence[PointRecord], largest: int = 0
+) -> list[list[PointRecord]]:
     """Points that can be trained as one program, at most `largest` together; 0 is all.
 
     Methods of one structure, with the same networks, teacher and training, differ by
     numbers alone.
     """
-    together: dict[Any, list[Point]] = {}
+    together: dict[Any, list[PointRecord]] = {}
     for point in points:
         spec = point.spec
         key = (
@@ -252,7 +243,7 @@ def programs(
 
 
 def stacked(
-    config: StudyConfig, points: Sequence[Point], seeds: Sequence[int]
+    config: StudyConfig, points: Sequence[PointRecord], seeds: Sequence[int]
 ) -> tuple[Method, TrainConfig]:
     """Points of one program as one method with coefficients `[points x seeds]`."""
 

@@ -9,30 +9,44 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.difference import differences, in_words, without
+from churn_jax.configuration.record import (
+    AxisRecord,
+    PointRecord,
+    ProgramRecord,
+    SweepRecord,
+    write_record,
+)
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods.base import Ramp
-from churn_jax.reports.sweep import CRITERIA, SweepResult, collect_sweep
+from churn_jax.reports.sweep import CRITERIA, SPLITS, SweepResult, collect_sweep
 from churn_jax.studies.finished import row_run
-from churn_jax.studies.folder import importable
+from churn_jax.studies.folder import (
+    continued,
+    data_record,
+    importable,
+    launch_record,
+)
 from churn_jax.studies.grid import (
     Axis,
-    Point,
     baseline_point,
     grid_points,
+    is_baseline,
     programs,
     stacked,
 )
 from churn_jax.studies.inputs import StudyError, StudyInputs
+from churn_jax.studies.predictions import split_logits
 from churn_jax.studies.processes import (
     check_agreement,
     check_shared_folder,
     wait_for_all,
 )
-from churn_jax.studies.sweep_folder import GridProgram, SweepFolder
 from churn_jax.studies.teachers import row_teachers
-from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
@@ -52,8 +66,8 @@ def run_sweep(
     points_per_program: int = 0,
     command: str = "",
     loggers: Sequence[str | Logger] = ("tensorboard",),
-    on_plan: Callable[[Sequence[GridProgram]], None] = lambda plan: None,
-    on_start: Callable[[GridProgram, bool], None] = lambda program, finished: None,
+    on_plan: Callable[[Sequence[Any]], None] = lambda plan: None,
+    on_start: Callable[[Any, bool], None] = lambda program, finished: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
@@ -125,8 +139,6 @@ def run_sweep(
                 "data": dataset.fingerprint,
             }
         )
-        facts = {"criterion": criterion, "seeds": seeds, "command": command}
-        folder = SweepFolder(out, config, dataset, **facts)
         points = [point for axis in axes for point in grid_points(config, axis)]
         reference = None
         if baseline:
@@ -134,20 +146,12 @@ def run_sweep(
             if found.name not in [point.name for point in points]:
                 points.insert(0, found)
             reference = found.name
-        session = _Session(
-            inputs, folder, _numbers(config, seeds), logging, on_work, stop
-        )
-        folder.add(
-            axes,
-            points,
-            reference,
-            lambda spec: inputs.of(spec).dataset.fingerprint,
-        )
-        plan = [
-            session.program(name, part)
-            for name, part in folder.plan(programs(config, points, points_per_program))
-        ]
-        folder.write()
+        told = {"on_work": on_work, "on_note": on_note, "stop": stop}
+        told |= {"loggers": logging, "group": config.name}
+        sweep = _Sweep(inputs, out, seeds, criterion, command, told)
+        sweep.add(axes, points, reference)
+        plan = sweep.plan(programs(config, points, points_per_program))
+        sweep.write()
         on_plan(plan)
         for note in config.notes:
             on_note(note)
@@ -155,108 +159,240 @@ def run_sweep(
             # Several processes agree to stop inside the training loop, at its updates.
             if jax.process_count() == 1 and stop is not None and stop.is_set():
                 raise Interrupted(f"stopped before {program.name}")
-            finished = all(folder.finished(point) for point in program.points)
+            finished = all(sweep.finished(point) for point in program.points)
             on_start(program, finished)
             if not finished:
-                session.train(program, on_progress, on_note)
+                sweep.train(program, on_progress)
         wait_for_all("the sweep's predictions are written")
         return collect_sweep(out)
 
 
-class _Session:
-    """Data and settings that all programs of a sweep share."""
+@dataclasses.dataclass(frozen=True)
+class GridProgram:
+    """Points that are trained together, in the order of the replicas."""
 
-    def __init__(
-        self, inputs: StudyInputs, folder: SweepFolder, seeds, loggers, on_work, stop
-    ):
-        self.config, self.inputs, self.folder = inputs.config, inputs, folder
-        self.seeds, self.loggers = seeds, loggers
-        self.on_work, self.stop = on_work, stop
+    name: str
+    label: str
+    points: tuple[PointRecord, ...]
+    replicas: int
+    networks: int
+
+
+class _Sweep:
+    """What all programs share, and the folder: `sweep.json` and what is below it."""
+
+    # Files that say that something was trained.
+    LEFT = ("programs/*/checkpoints/*", "teachers/*/checkpoints/*", "points/*/*.npz")
+
+    def __init__(self, inputs: StudyInputs, out: Path, seeds, criterion, command, told):
+        self.inputs, self.config, self.dataset = inputs, inputs.config, inputs.dataset
+        self.out, self.path, self.told = out, out / "sweep.json", told
+        given = self.config.train.seed_numbers
+        self.seeds = given[:seeds] if len(given) >= seeds else tuple(range(seeds))
         self.teachers: dict[str, Trained] = {}
+        self.record = SweepRecord(
+            self.config,
+            seeds,
+            criterion,
+            data_record(self.dataset),
+            launch_record(command),
+        )
+        # Points of other methods, too: one report compares them all. A sweep has seeds
+        # and points instead of replicas.
+        old = continued(self.path, self.record, self.LEFT, ("methods", "replicas"))
+        if old is None:
+            return
+        if old.seeds != seeds:
+            raise StudyError(
+                f"{out} holds a sweep with other settings (seeds: {old.seeds} there, "
+                f"{seeds} here); use another --out or --fresh"
+            )
+        kept = ("baseline", "axes", "points", "programs")
+        self._set(**{name: getattr(old, name) for name in kept})
 
-    def program(self, name: str, points: Sequence[Point]) -> GridProgram:
+    def _set(self, **changes: Any) -> None:
+        self.record = dataclasses.replace(self.record, **changes)
+
+    def add(
+        self, axes: Sequence[Axis], points: Sequence[PointRecord], baseline: str | None
+    ) -> None:
+        """Takes axes and points in; those that are there must have equal settings."""
+        known = {point.name: point for point in self.record.points}
+        for point in points:
+            spec = point.spec
+            groups = spec.groups(self.config.model, self.dataset.num_classes)
+            new = dataclasses.replace(
+                point,
+                is_baseline=is_baseline(self.config, spec),
+                dependencies=self.config.dependencies(spec),
+                data=self.inputs.of(spec).dataset.fingerprint,
+                networks=tuple(group.network.name for group in groups),
+            )
+            there = known.setdefault(point.name, new)
+            if changed := differences(without(to_json(there)), without(to_json(new))):
+                raise StudyError(
+                    f"{self.out} holds {point.name} with other settings "
+                    f"({in_words(changed)}); use another --out or --fresh"
+                )
+        found = {axis.name: axis for axis in self.record.axes}
+        for axis in axes:
+            label, fixed = self.config.spec(axis.method).label, dict(axis.fixed)
+            new = AxisRecord(axis.name, axis.method, label, axis.field, fixed)
+            found.setdefault(axis.name, new)
+        self._set(
+            axes=tuple(found.values()),
+            points=tuple(known.values()),
+            baseline=baseline or self.record.baseline,
+        )
+
+    def file(self, point: PointRecord, split: str) -> Path:
+        """Where a point's predictions are."""
+        return self.out / "points" / point.name / f"{split}.npz"
+
+    def finished(self, point: PointRecord) -> bool:
+        """True if both splits' predictions are there and can be read."""
+        paths = [self.file(point, split) for split in SPLITS]
+        if not all(path.exists() for path in paths):
+            return False
+        for path in paths:
+            load_predictions(path)  # damage is an error, not a reason to train again
+        return True
+
+    def plan(self, parts: Sequence[Sequence[PointRecord]]) -> list[GridProgram]:
+        """Names the programs; unfinished ones of an earlier launch keep their points.
+
+        A checkpoint holds the points it was begun with, so such a program goes on as
+        it is, and only points that are in none make new ones.
+        """
+        wanted = {point.name: point for part in parts for point in part}
+        planned, taken = [], set()
+        programs = list(self.record.programs)
+        for program in programs:
+            if set(program.points) <= set(wanted):
+                own = [wanted[name] for name in program.points]
+                planned.append(self._program(program.name, own))
+                taken |= set(program.points)
+        names = {program.name for program in programs}
+        for part in parts:
+            rest = [point for point in part if point.name not in taken]
+            rest = [point for point in rest if not self.finished(point)]
+            if not rest:
+                continue
+            base = rest[0].axis or rest[0].name
+            name, number = base, 1
+            while name in names:
+                number += 1
+                name = f"{base}-{number}"
+            names.add(name)
+            planned.append(self._program(name, rest))
+            programs.append(ProgramRecord(name, tuple(point.name for point in rest)))
+        self._set(programs=tuple(programs))
+        return planned
+
+    def _program(self, name: str, points: Sequence[PointRecord]) -> GridProgram:
         spec = points[0].spec
         replicas = len(points) * len(self.seeds)
-        networks = replicas * spec.method.members
         label = name if points[0].axis else spec.label
         try:  # before the first program trains
             stacked(self.config, points, self.seeds)
         except ValueError as error:
             raise StudyError(f"{name}: {error}") from error
+        networks = replicas * spec.method.members
         return GridProgram(name, label, tuple(points), replicas, networks)
 
-    def train(self, program: GridProgram, on_progress, on_note) -> None:
-        spec = program.points[0].spec
-        trained = self._train(
-            self.folder.out / "programs" / program.name,
-            program.name,
-            program.points,
-            self._before(spec, on_note),
-            on_progress,
-            on_note,
-        )
-        self.folder.save(program, trained, self.seeds)
+    def train(self, program: GridProgram, on_progress) -> None:
+        """Trains a program and keeps what its points predict."""
+        folder = self.out / "programs" / program.name
+        self.save(program, self._train(folder, program.points, on_progress))
 
-    def _before(self, spec: MethodSpec, on_note) -> dict[str, Trained]:
-        """The rows that must be trained before this one, by name."""
-        names = spec.dependencies
-        return {name: self._teacher(self.config.spec(name), on_note) for name in names}
+    def _before(self, name: str) -> Trained:
+        """The row that teaches, trained once with the sweep's seeds."""
+        if name not in self.teachers:
+            spec = self.config.spec(name)
+            for other in spec.dependencies:
+                self._before(other)
+            self.told["on_note"](f"{spec.label} is the teacher and is trained first")
+            point, folder = PointRecord(name, "", None, spec), self.out / "teachers"
+            self.teachers[name] = self._train(folder / name, (point,), lambda _: None)
+        return self.teachers[name]
 
-    def _teacher(self, spec: MethodSpec, on_note) -> Trained:
-        """The method that teaches, trained once with the sweep's seeds."""
-        if spec.name not in self.teachers:
-            before = self._before(spec, on_note)
-            on_note(f"{spec.label} is the teacher and is trained first")
-            self.teachers[spec.name] = self._train(
-                self.folder.out / "teachers" / spec.name,
-                spec.name,
-                (Point(spec.name, "", None, spec),),
-                before,
-                lambda progress: None,
-                on_note,
-            )
-        return self.teachers[spec.name]
-
-    def _train(self, directory, name, points, before, on_progress, on_note) -> Trained:
+    def _train(self, folder: Path, points, on_progress) -> Trained:
         method, settings = stacked(self.config, points, self.seeds)
-        spec, classes = points[0].spec, self.inputs.dataset.num_classes
+        spec, classes = points[0].spec, self.dataset.num_classes
         own = self.inputs.of(spec)
-        teacher = row_teachers(
-            self.config, spec, before.__getitem__, own.dataset, classes
-        )
-        start = before.get(spec.start)
+        for name in spec.dependencies:
+            self._before(name)
+        teacher = row_teachers(self.config, spec, self._before, own.dataset, classes)
         # Every point has the same teachers, and starts from the same weights.
         if teacher is not None:
             teacher = dataclasses.replace(teacher, repeats=len(points))
-        if start is not None:
-            start = _tiled(start, len(points))
+        start = _tiled(self._before(spec.start), len(points)) if spec.start else None
         run = dataclasses.replace(
             row_run(self.config, spec, classes),
-            name=name,
+            name=folder.name,
             method=method,
             config=settings,
         )
         return train(
             over_cores(run),
             own.dataset,
-            directory=directory,
+            directory=folder,
             teacher=teacher,
             start=start,
             mean=own.mean,
             std=own.std,
-            loggers=self.loggers,
-            group=self.config.name,
             on_progress=on_progress,
-            on_work=self.on_work,
-            on_note=on_note,
-            stop=self.stop,
             show_progress=False,
+            **self.told,
         )
 
+    def save(self, program: GridProgram, trained: Trained) -> None:
+        """Writes the predictions of a finished program, point by point."""
+        parts = {split: getattr(self.dataset, split) for split in SPLITS}
+        logits = {k: split_logits(trained, self.dataset, k) for k in SPLITS}
+        if jax.process_index() != 0:
+            return
+        check_lock(self.out)
+        for i, point in enumerate(program.points):
+            first = i * len(self.seeds)
+            stopped = [
+                {**dataclasses.asdict(s), "replica": s.replica - first}
+                for s in trained.stopped
+                if first <= s.replica < first + len(self.seeds)
+            ]
+            for split, part in parts.items():
+                meta = {
+                    "sweep": self.config.name,
+                    "point": point.name,
+                    "fingerprint": self.dataset.fingerprint,
+                    "split": split,
+                    "seeds": list(self.seeds),
+                    "stopped": stopped,
+                }
+                runs = logits[split][first : first + len(self.seeds)]
+                save_predictions(
+                    self.file(point, split),
+                    Predictions(part.ids, part.labels, runs, meta),
+                )
+        done = ProgramRecord(
+            name=program.name,
+            points=tuple(point.name for point in program.points),
+            replicas=trained.run.config.replicas,
+            networks=program.networks,
+            seconds=round(trained.seconds, 3),
+            compile_seconds=round(trained.compile_seconds, 3),
+            parameters=trained.parameters,
+            mapping=trained.program.mapping,
+        )
+        programs = self.record.programs
+        self._set(programs=tuple(done if p.name == done.name else p for p in programs))
+        self.write()
 
-def _numbers(config: StudyConfig, seeds: int) -> tuple[int, ...]:
-    given = config.train.seed_numbers
-    return given[:seeds] if len(given) >= seeds else tuple(range(seeds))
+    def write(self) -> None:
+        """Writes `sweep.json`."""
+        if jax.process_index() == 0:
+            check_lock(self.out)
+            write_record(self.path, self.record)
 
 
 def _tiled(trained: Trained, points: int) -> Trained:
