@@ -37,8 +37,8 @@ def differences(there: Any, here: Any, path: str = "") -> list[str]:
     the class alone, long lists of numbers as a whole.
 
     Args:
-        there: what was found.
-        here: what it is compared with.
+        there: value that was found.
+        here: value that it is compared with.
         path: path of both so far.
 
     Example:

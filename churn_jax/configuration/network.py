@@ -236,7 +236,7 @@ class ModelConfig:
 
         Args:
             sizes: rows of each field's table.
-            numeric: how many numeric features there are.
+            numeric: number of numeric features.
             method: whose members are the towers.
 
         Raises:

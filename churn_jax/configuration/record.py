@@ -135,7 +135,7 @@ class StudyRecord:
     """`study.json`.
 
     Attributes:
-        config: what the study was launched with last.
+        config: settings that the study was launched with last.
         data: see `DataRecord`.
         launch: see `LaunchRecord`.
         selected: names of the rows that the last launch was to train; None is all.
@@ -208,7 +208,7 @@ class PointRecord:
         name: folder under `points/`.
         axis: name of its axis; empty for a baseline that is on none.
         value: value of the coefficient; None for such a baseline.
-        is_baseline: whether it is trained as the baseline is.
+        is_baseline: True if it is trained as the baseline is.
         spec: the row with the coefficient set.
         dependencies: the rows that it learns or starts from, and theirs.
         data: fingerprint of the examples that it is trained on.

@@ -22,14 +22,14 @@ class Teaching:
     Attributes:
         old: rows that are deployed already, one network each, in the order of their
             versions; the method learns from them in addition to its teacher or instead.
-        members: how many of the teacher's members teach, the first ones; 0 is all.
+        members: number of the teacher's members that teach, the first ones; 0 is all.
         offline: the teacher's averaged logits are computed once, on the training
             examples as they are stored, instead of in every update on what the
             student sees.
         calibrated: every member's logits are divided by the temperature that fits it
             best on the validation split, before they are averaged.
-        dtype: what the teacher computes in, `float32` or `bfloat16`; empty is what it
-            was trained in.
+        dtype: type that the teacher computes in, `float32` or `bfloat16`; empty is what
+            it was trained in.
         logits: path of a `predictions.npz` of the training examples, or of a folder of
             their shards, of one run or of as many as the study has, that teaches
             instead of a row: a network of any framework. Its examples are found by
@@ -72,7 +72,7 @@ class MethodSpec:
             is a name, with the row's other options, or a `ModelConfig`, so that members
             may differ in width or in what they see of the input. Empty means `members`
             networks of the row's model.
-        train: what this row trains with instead of the study's `TrainConfig`, by dotted
+        train: settings of this row in place of the study's `TrainConfig`, by dotted
             path: `(("seeds.init", "fixed"), ("optimizer.weight_decay", 0.0))`.
         train_size: keep so many training examples for this row, a prefix of the
             study's training split in its fixed order; None keeps all.

@@ -144,7 +144,7 @@ class StudyConfig:
         columns: columns of the tables and figures, fields of a `MethodSummary`; empty
             is those of the first paper. With `prediction_difference` among them, rows
             are compared in it instead of in churn.
-        updates: which rows replace which, for the report's figures of model updates.
+        updates: rows that replace others, for the report's figures of model updates.
         evaluation: see `EvaluationConfig`.
         notes: sentences on where the settings come from, shown before training and in
             the report.

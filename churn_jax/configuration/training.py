@@ -293,7 +293,7 @@ class TrainConfig:
 
     Attributes:
         replicas: R, independent repetitions.
-        seed_numbers: which seeds the replicas have, R numbers; empty means 0 .. R-1.
+        seed_numbers: seed numbers of the replicas, R of them; empty means 0 .. R-1.
             A grid repeats the same numbers at every point, so that points differ by
             their coefficients alone.
         epochs: passes over each replica's training set; what is left of an epoch
@@ -302,7 +302,7 @@ class TrainConfig:
         eval_batch_size: rows per call in evaluation.
         eval_every_epochs: validation after every so many epochs, and at the end.
         optimizer: algorithm, learning rate and schedule.
-        seeds: what differs between replicas.
+        seeds: seeds that differ between replicas.
         augmentation: how training images are changed at random; not at all where
             `seeds.augment` is off.
         sample: each replica's training set: `all` or `bootstrap`.
@@ -312,7 +312,7 @@ class TrainConfig:
             for a moment before training and keeps the answer next to JAX's compiled
             programs. Streams and several processes have `auto` for `tune`.
         steps_per_call: updates per dispatch; 0 chooses.
-        weights: which weights are deployed, those of the `last` or of the `best`
+        weights: weights that are deployed, those of the `last` or of the `best`
             validation epoch.
         ema_decay: decay of an exponential moving average of weights and batch
             statistics, which is evaluated next to the weights; 0 keeps none.

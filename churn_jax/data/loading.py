@@ -58,7 +58,7 @@ def load(
         validation: how many training examples to hold out: a count (int), or a
             fraction (float, below 1). None takes the source's own validation split,
             or 200 for `digits`, or else a tenth. 0 leaves it empty.
-        train_size: how many training examples to keep; None for all.
+        train_size: number of training examples to keep; None for all.
         num_classes: checked against the source; None takes the source's, or the
             largest training label plus one.
         text: settings of texts, their length and their vocabulary.

@@ -25,7 +25,7 @@ def with_inputs(
     """A network that sees a part or a view of the input: components may differ in it.
 
     Args:
-        network: what is wrapped.
+        network: network to wrap.
         inputs: columns of the flattened example (of an image in row, column, channel
             order), so that the network is given `[B, len(inputs)]`; or a function of
             the whole batch `[B, ...]`.
@@ -215,7 +215,7 @@ def starting_from(
     """A network whose initial weights are given; layers without weights are drawn.
 
     Args:
-        network: what is wrapped.
+        network: network to wrap.
         weights: `{"params": {layer: ...}, ...}`; a layer is given as a whole.
         name: by which a checkpoint knows the network.
         note: see `Network`.

@@ -42,7 +42,7 @@ def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
 
     Args:
         logits: `[..., C]`, floating point.
-        top_k: how many classes to keep, 1 to `C`; None keeps all.
+        top_k: number of classes to keep, 1 to `C`; None keeps all.
 
     Returns:
         `[...]` float32, from 0 to `log C`.
@@ -81,7 +81,7 @@ def renormalized_entropy(logits: Logits, top_k: int) -> PerExample:
 
     Args:
         logits: `[..., C]`, floating point.
-        top_k: how many classes to keep, 2 to `C`.
+        top_k: number of classes to keep, 2 to `C`.
 
     Returns:
         `[...]` float32, from 0 to `log top_k`.

@@ -63,8 +63,8 @@ class AntiDistillation(Method):
             or `cross_entropy_difference`; see the losses of these names. Or a function
             of your own, `(signals [M, B, ...], *, mask, axis_name)` to one number, or
             its `package.module:name`, which is what is kept.
-        on: what is penalised: `logits`, `probabilities` (the paper found no gain),
-            `part`, the output of a part of every network (`Outputs.part`), or
+        on: outputs that are penalised: `logits`, `probabilities` (the paper found no
+            gain), `part`, the output of a part of every network (`Outputs.part`), or
             `features`.
         order: p of the norm of the differences.
         epsilon: epsilon of `inverse_difference`.

@@ -92,11 +92,11 @@ class Method:
 
     Attributes:
         members: M, networks per replica that train together.
-        deploy: what a replica predicts with: `mean_probs` or `mean_logits` of its
+        deploy: way in which a replica predicts: `mean_probs` or `mean_logits` of its
             members, one `member` (number `deployed_member`), or `gate`, their mixture
             with learned weights, for methods that train a gate. One network predicts
             by itself.
-        deployed_member: which peer, for `deploy="member"`, counted from 0.
+        deployed_member: number of the peer, for `deploy="member"`, counted from 0.
     """
 
     members: int = static(1)

@@ -121,7 +121,7 @@ class LossOutput:
         loss: the scalar that is differentiated.
         terms: scalars logged under their own names; a non-finite one is named when
             the replica is stopped.
-        model_state: what `apply` returned (batch statistics).
+        model_state: state that `apply` returned (batch statistics).
         memory: `Batch.memory` of the next update, with the same structure, shapes and
             dtypes. Values of the *global* batch and of all members, equal on every
             device: from `Batch.sum` and `Batch.mean`, or `psum`ed over

@@ -31,7 +31,7 @@ class ClickModel:
 
     Attributes:
         sizes: rows of each categorical field's table.
-        numeric: how many numeric features there are.
+        numeric: number of numeric features.
         embedding_dim: D, of every field.
         features: widths of a tower's hidden layers, bottom first.
         components: K, towers with their own weights.

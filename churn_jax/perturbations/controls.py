@@ -25,7 +25,7 @@ def gaussian(
         keys: `[B]` typed keys.
         step_size: deviation per pixel, so that the expected squared norm is that of an
             ODS step.
-        pixel_range: what images are clipped to; None does not.
+        pixel_range: range that images are clipped to; None does not.
 
     Returns:
         `[B, ...]` float32; the noise of a row depends on its own key alone.
@@ -72,7 +72,7 @@ def adversarial(
         labels: `[B]` integers.
         step_size: RMS per pixel.
         temperature: temperature of the probabilities.
-        pixel_range: what images are clipped to; None does not.
+        pixel_range: range that images are clipped to; None does not.
 
     Returns:
         `[B, ...]` float32.
@@ -163,7 +163,7 @@ def two_sided(
         images: `[B, ...]`, pixels.
         step_size: RMS per pixel.
         temperature: tau.
-        pixel_range: what images are clipped to; None does not.
+        pixel_range: range that images are clipped to; None does not.
 
     Returns:
         `[B, ...]` float32.

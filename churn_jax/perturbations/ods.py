@@ -177,7 +177,7 @@ def step(
         images: `[B, ...]`, floating point.
         directions: `[B, ...]`, of unit norm per example.
         step_size: eta; a step has the L2 norm `eta sqrt(D)`, D numbers per example.
-        pixel_range: what images are clipped to; None does not.
+        pixel_range: range that images are clipped to; None does not.
 
     Returns:
         `[B, ...]` float32.
@@ -221,7 +221,7 @@ def ods(
         keys: `[B]` typed keys.
         step_size: eta, RMS per pixel.
         temperature: tau of the probabilities that the guide follows.
-        pixel_range: what images are clipped to; None does not.
+        pixel_range: range that images are clipped to; None does not.
 
     Returns:
         `[B, ...]` float32.
@@ -266,7 +266,7 @@ def conf_ods(
         keys: `[B]` typed keys.
         step_size: eta, RMS per pixel where the confidence is 1.
         temperature: tau, of the direction and of the confidence.
-        pixel_range: what images are clipped to; None does not.
+        pixel_range: range that images are clipped to; None does not.
 
     Returns:
         `[B, ...]` float32.

@@ -67,15 +67,15 @@ class Plan:
         batch_size: batch size of one replica, over all data shards.
         updates: that one call of the step makes.
         calls: calls of the step, one after another, until every replica has made them.
-        fits: whether the compiler found room for it and for `other_memory`.
+        fits: True if the compiler found room for it and for `other_memory`.
         refusal: why the compiler refused it; other numbers are then 0.
         hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
         other_memory: the same, of what else is on the device while the step runs.
         cycles: cycles of one device per update, of the instructions that have an
             estimate.
-        estimated: how many instructions of all calls have one.
-        unknown: how many have none.
+        estimated: number of instructions of all calls with one.
+        unknown: number without one.
         open_loops: loops whose length the compiler does not know, taken to turn once.
         communication: collectives by axis and kind.
         compile_seconds: that compiling took.

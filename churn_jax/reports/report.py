@@ -187,7 +187,7 @@ class Report:
             does not ask for it or has none.
         unreadable: sentences about files next to the predictions that cannot be used.
         losses: those of them about files that are damaged.
-        updates: which rows replace which, with what effect; None in studies without.
+        updates: rows that replace others, with what effect; None in studies without.
         steps: for logits that no study made, name of a row to its comparison with
             the baseline, as `churn_jax.compare` makes it.
         class_names: `C` names, where they are known.

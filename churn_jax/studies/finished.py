@@ -32,7 +32,7 @@ class FinishedStudy:
 
     Attributes:
         out: the folder.
-        config: what the study was launched with, on a mesh of one device.
+        config: settings that the study was launched with, on a mesh of one device.
         inputs: the data set, and what each row was trained on.
         folder: its record.
     """

@@ -93,11 +93,11 @@ def study(
         seed: seed of the study.
         validation: examples held out of training, a count or a share; None is the
             data's own validation split, or a tenth.
-        train_size: how many training examples to keep; None is all.
+        train_size: number of training examples to keep; None is all.
         metrics: columns of your own in addition to the usual ones: functions of
             `(logits [R, N, C], labels [N])`, or what `churn_jax.reports.column` makes.
         columns: all columns of the table instead, by name or as in `metrics`.
-        updates: which row replaces which, `(old, new)` by label or name, or
+        updates: rows that replace others, `(old, new)` by label or name, or
             `churn_jax.studies.Update`: the report then has the flips of each and names
             no best row. Empty is every row with its old models (`teaching.old`) and,
             in a study with `ELODI`, rows of one method on other data or another
@@ -187,7 +187,7 @@ class StudyResult:
 
     Attributes:
         out: the folder.
-        config: what was trained; None reads it from the folder.
+        config: study that was trained; None reads it from the folder.
         show_progress: True to show the progress of `resume`.
         loggers: loggers of `resume`.
         data: the data set if it was given as a Python object, so that it is not

@@ -72,7 +72,7 @@ class Launch:
     Attributes:
         config: the study.
         row: name of the row; empty is the study's baseline.
-        updates: how many are made. A run longer than the study's own stretches its
+        updates: number of updates. A run longer than the study's own stretches its
             schedule, so that the learning rate does not end at zero early.
     """
 

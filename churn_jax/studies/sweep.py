@@ -80,7 +80,7 @@ def run_sweep(
 
     Args:
         config: the study whose data, network, training and methods are used.
-        axes: what to sweep, each on its own (no products).
+        axes: coefficients to sweep, each on its own (no products).
         out: folder of the sweep.
         seeds: runs per point; every point has the same ones.
         baseline: train the baseline too, as the value 0 where that is the baseline.

@@ -283,7 +283,7 @@ class Loggers(list[Logger]):
         """Starts all.
 
         Args:
-            run: what is trained.
+            run: run that is trained.
             on_note: called with a sentence about each logger that fails.
 
         Raises:

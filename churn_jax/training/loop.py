@@ -76,7 +76,7 @@ def train(
     """Trains R replicas of a method; continues from `directory` where it can.
 
     Args:
-        run: what to train.
+        run: run to train.
         dataset: a `churn_jax.data.Dataset` or `StreamingDataset`.
         directory: for checkpoints, metrics and events; None keeps nothing.
         teacher: a trained method, for methods that need one, or several as

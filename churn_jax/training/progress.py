@@ -38,7 +38,7 @@ class Work:
         doing: what happens now, such as `COMPILING` or "saving".
         done: updates, or whatever `unit` says.
         total: how many there will be, or None if that is not known.
-        unit: what is counted.
+        unit: unit of what is counted.
     """
 
     name: str

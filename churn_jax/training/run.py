@@ -149,7 +149,7 @@ class Trained:
     """A trained method.
 
     Attributes:
-        run: what was trained.
+        run: run that was trained.
         params: deployed weights, one tree per group, leaves `[R, S, ...]`.
         model_state: the same for the networks' state, such as batch statistics.
         last: the final state.

@@ -28,7 +28,7 @@ class Teachers:
     Attributes:
         teacher: a trained method whose members teach; None with old models only.
         old: deployed models of one network each, in the order of their versions.
-        members: how many of the teacher's members teach, the first ones; 0 is all.
+        members: number of the teacher's members that teach, the first ones; 0 is all.
         groups: the teacher's committee where it differs from the trained one, such as
             one that computes in bfloat16; empty keeps the trained one.
         temperatures: `[R, T]`, by which the members' logits are divided; None is 1.

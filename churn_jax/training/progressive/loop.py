@@ -81,7 +81,7 @@ def train_clicks(
     """Trains R replicas in one pass; continues from `directory` where it can.
 
     Args:
-        run: what to train.
+        run: run to train.
         data: examples in time order.
         directory: for checkpoints, `metrics.jsonl` and `scores.npy`; None keeps
             nothing.
