@@ -69,6 +69,11 @@ def plan(argv: Sequence[str]) -> int:
         return print_list("plan", options)
     if options.row:
         config.spec(options.row)
+    if config.train.one_pass:
+        raise ValueError(
+            f"{config.name} passes over its examples once; only studies that are "
+            "trained in epochs can be planned"
+        )
     import jax
 
     from churn_jax import planning

@@ -20,24 +20,16 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """One number of a paper.
+    """One number of a paper."""
 
-    Attributes:
-        mean: over the paper's runs; shares (accuracy, churn, ECE, ...) as fractions.
-        std: standard deviation over those runs; None for a setting or a cost, and in
-            papers that print none.
-        doubtful: whether the cell must not be relied upon.
-        note: why it is doubtful, or what it was computed from; empty otherwise.
-        source: where it is printed, such as `"Table 2"`.
-        derived: whether it is printed nowhere and was computed from what is.
-    """
-
+    # over the paper's runs; shares (accuracy, churn, ECE, ...) as fractions
     mean: float
+    # over those runs; None for a setting or a cost, and in papers that print none
     std: float | None = None
-    doubtful: bool = False
-    note: str = ""
-    source: str = ""
-    derived: bool = False
+    doubtful: bool = False  # whether the cell must not be relied upon
+    note: str = ""  # why it is doubtful, or what it was computed from
+    source: str = ""  # where it is printed, such as `"Table 2"`
+    derived: bool = False  # whether it is printed nowhere and was computed
 
     @property
     def mark(self) -> str:
@@ -47,32 +39,20 @@ class Published:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedTable:
-    """The rows of one table for one data set.
+    """The rows of one table for one data set."""
 
-    Attributes:
-        title: data set and network.
-        runs: how many runs the paper has per row; 0 where it does not say.
-        citation: authors, title, year.
-        url: where the paper is.
-        rows: method name to metric to `Published`; names as in the presets.
-        data: name of the data set; empty where it is private.
-        networks: networks of the rows, a name of `churn_jax.models.available()` and
-            widths.
-        epochs: length of training; this and the next two are None where unknown.
-        train: number of training examples.
-        test: number of test examples.
-    """
-
-    title: str
-    runs: int
-    citation: str
-    url: str
+    title: str  # data set and network
+    runs: int  # of the paper per row; 0 where it does not say
+    citation: str  # authors, title, year
+    url: str  # where the paper is
+    # method name, as in the presets, to metric to number
     rows: Mapping[str, Mapping[str, Published]]
-    data: str = ""
+    data: str = ""  # name of the data set; empty where it is private
+    # of the rows, a name of `churn_jax.models.available()` and widths
     networks: tuple[str, ...] = ()
-    epochs: int | None = None
-    train: int | None = None
-    test: int | None = None
+    epochs: int | None = None  # length of training; None where unknown
+    train: int | None = None  # number of training examples
+    test: int | None = None  # number of test examples
 
 
 def published_places(file: str) -> tuple[str, ...]:

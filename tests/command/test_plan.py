@@ -52,6 +52,7 @@ CIFAR10 = "experiments/reproducibility/presets.py:cifar10"
         ("digits --data mine", "knows those of digits, mnist"),
         ("digits --json no/such/x.json", "there is no folder no/such"),
         ("digits --json -", "--json needs the name of a file; got -"),
+        ("clicks", "clicks passes over its examples once; only studies that"),
         ("own", "a study of your own data needs --data: an .npz file"),
     ],
 )
