@@ -24,12 +24,13 @@ class _Tracker:
     _open: Any
     _send: Any
     _run: Any = None
+    _end: Any = None  # leaves the run open
 
     def __init__(self, *, replicas: bool = False):
-        if self.package and importlib.util.find_spec(self.package) is None:
-            raise ValueError(
-                f"logging to {self.package} needs a package: pip install {self.package}"
-            )
+        package = self.package
+        if package and importlib.util.find_spec(package) is None:
+            needed = f"logging to {package} needs a package: pip install {package}"
+            raise ValueError(needed)
         self.replicas = replicas
 
     def start(self, run: LoggedRun) -> None:
@@ -55,11 +56,8 @@ class _Tracker:
     def close(self, finished: bool) -> None:
         """Ends the run."""
         run, self._run = self._run, None
-        if run is not None:
+        if run is not None and self._end is not None:
             self._end(run, finished)
-
-    def _end(self, run, finished):
-        """Leaves it open."""
 
     def _keep(self) -> None:
         if self._path is not None:
@@ -108,11 +106,9 @@ class WandbLogger(_Tracker):
         self._init = init
 
     def _open(self, run):
-        row = {"name": run.name, "group": run.group or None}
         # `create_new`: not a run of the program itself that is open at the same time.
-        given = (
-            row | {"config": dict(run.settings), "reinit": "create_new"} | self._init
-        )
+        given = {"name": run.name, "group": run.group or None, "reinit": "create_new"}
+        given |= {"config": dict(run.settings), **self._init}
         if self._sent["id"]:
             given |= {"id": self._sent["id"], "resume": "allow"}
         opened = importlib.import_module("wandb").init(**given)
@@ -131,17 +127,14 @@ class MlflowLogger(_Tracker):
 
     Args:
         tracking_uri: a folder or server; default MLflow's own, `MLFLOW_TRACKING_URI`.
-        experiment: its name; default `MLFLOW_EXPERIMENT_NAME`, else that of the study.
         **options: `replicas`, to log every replica and not only their mean.
     """
 
     file = package = "mlflow"
 
-    def __init__(
-        self, *, tracking_uri: str | None = None, experiment: str = "", **options: Any
-    ):
+    def __init__(self, *, tracking_uri: str | None = None, **options: Any):
         super().__init__(**options)
-        self.tracking_uri, self.experiment = tracking_uri, experiment
+        self.tracking_uri = tracking_uri
 
     def _open(self, run):
         self._mlflow: Any = importlib.import_module("mlflow")
@@ -149,8 +142,7 @@ class MlflowLogger(_Tracker):
         if self._sent["id"]:
             client.update_run(self._sent["id"], "RUNNING")
             return client
-        named = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME")
-        name = named or run.group or "Default"
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or run.group or "Default"
         found = client.get_experiment_by_name(name)
         where = found.experiment_id if found else client.create_experiment(name)
         self._sent["id"] = client.create_run(where, run_name=run.name).info.run_id

@@ -11,8 +11,8 @@ from churn_jax.losses import binary_logits
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import Interrupted, MeshShape, Seeds
 from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.launch import read_metrics
 from churn_jax.training.progressive import train_clicks
-from churn_jax.training.writers import read_metrics
 from tests.training.progressive.runs import adagrad, few_clicks, tiny_model, tiny_run
 from tests.training.test_loggers import Recorder
 
