@@ -47,19 +47,12 @@ class Uncut(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def checked_parts(
-    parts: Mapping[str, Part], class_names: tuple[str, ...] = ()
-) -> Uncut:
-    """The splits of `parts`, of which `train` is there; without `test` it is cut.
-
-    Args:
-        parts: by the names of `Uncut.splits`.
-        class_names: what the source calls its classes; empty if it does not say.
-    """
+def checked_parts(parts: Mapping[str, Part]) -> Uncut:
+    """The splits of `parts`, of which `train` is there; without `test` it is cut."""
     check_columns({name: part.images for name, part in parts.items()})
     where = {name: _where(name, parts) for name in parts}
     raw = {name: (where[name], part.labels) for name, part in parts.items()}
-    labels, classes, class_names, notes = as_labels(raw, "train", class_names)
+    labels, classes, class_names, notes = as_labels(raw, "train")
     splits = {n: _split(where[n], part, labels[n]) for n, part in parts.items()}
     if all(part.tokens for part in parts.values()):
         longest = max(split.images.shape[1] for split in splits.values())
@@ -103,7 +96,7 @@ def pool_note(count: int, held: int) -> str:
 
 
 def as_labels(
-    raw: Mapping[str, tuple[str, Any]], train: str, class_names: tuple[str, ...] = ()
+    raw: Mapping[str, tuple[str, Any]], train: str
 ) -> tuple[dict[str, np.ndarray], int | None, tuple[str, ...], tuple[str, ...]]:
     """Labels as numbers, their classes and names if these are known, and notes.
 
@@ -111,7 +104,7 @@ def as_labels(
     sorted order of those at `train`.
     """
     labels = {name: _as_labels(*given) for name, given in raw.items()}
-    classes, notes = len(class_names) or None, ()
+    classes, class_names, notes = None, (), ()
     if labels[train].dtype.kind == "U":
         class_names = tuple(np.unique(labels[train]).tolist())
         classes = len(class_names)

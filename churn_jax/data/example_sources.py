@@ -1,14 +1,13 @@
-"""One split's examples from sources of other libraries, read into arrays.
+"""One split's examples from sources of records, read into arrays.
 
-Data sets of Hugging Face, `tf.data`, Grain and PyTorch are all read as records: a dict
-with the columns of the image and the label, or a pair of both. What one library alone
-has (types of columns, endless repetition) is found by its attributes, so that none of
-them is imported.
+A record is a dict with the columns of the image and the label, or a pair of both. No
+library is known here: data sets of Hugging Face, Grain and PyTorch are sequences or
+iterables of records.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +24,7 @@ _TOKENIZE = (
 )
 
 
-class Examples(NamedTuple):
-    """The examples of a source, and the names of its classes where it has them."""
-
-    part: Part
-    class_names: tuple[str, ...] = ()
-
-
-def read_examples(where: str, source: Any, columns: tuple[str, str]) -> Examples:
+def read_examples(where: str, source: Any, columns: tuple[str, str]) -> Part:
     """All examples of a source of records; `where` is for messages."""
     if isinstance(source, (str, bytes)):
         raise DataError(f"{where}: expected a source of examples; got {source!r}")
@@ -43,53 +35,10 @@ def read_examples(where: str, source: Any, columns: tuple[str, str]) -> Examples
         )
     if isinstance(source, np.ndarray):
         raise DataError(f"{where}: images need labels: give the pair (x, y)")
-    names: tuple[str, ...] = ()
-    dtype = None
-    # A transform of the user's yields what the columns do not say.
-    form = getattr(source, "format", None)
-    transformed = isinstance(form, Mapping) and form.get("type") == "custom"
-    if hasattr(source, "with_format") and source.features and not transformed:
-        source, columns, names, dtype = _hugging_face(where, source, columns)
-    rows = _Rows(where, columns, dtype)
+    rows = _Rows(where, columns)
     for record in _records(where, source):
         rows.add(record, _length(source))
-    part = rows.part()
-    if names and min(part.labels) == -1:
-        raise DataError(
-            f"{where}: label -1 marks examples without a label; give the splits that "
-            "have labels as {'train': ..., 'test': ...}"
-        )
-    return Examples(part, names)
-
-
-def _hugging_face(where: str, source: Any, columns: tuple[str, str]):
-    """The needed columns, their names, the classes' names, and the dtype of numbers."""
-    features = source.features
-    kinds = {name: type(feature).__name__ for name, feature in features.items()}
-    if columns == COLUMNS:
-        alone = []
-        for name, kind in zip(COLUMNS, ("Image", "ClassLabel"), strict=True):
-            found = [column for column in kinds if kinds[column] == kind]
-            one = len(found) == 1 and name not in kinds
-            alone.append(found[0] if one else name)
-        columns = (alone[0], alone[1])
-    if missing := [name for name in columns if name not in features]:
-        raise DataError(
-            f"{where}: there is no column {missing[0]!r} among {', '.join(features)}; "
-            "name those of the images and of the labels with columns=(..., ...)"
-        )
-    image, label = (features[name] for name in columns)
-    names = tuple(getattr(label, "names", None) or ())
-    kept = [*columns, *(["id"] if "id" in features and "id" not in columns else [])]
-    if kinds[columns[0]] == "Image":
-        return source.select_columns(kept).with_format(None), columns, names, None
-    # Without a format numbers are read as lists of Python's integers.
-    while not hasattr(image, "dtype") and hasattr(image, "feature"):
-        image = image.feature
-    dtype = getattr(image, "dtype", None)
-    if dtype in ("string", "large_string"):
-        raise DataError(f"{where}: the column {columns[0]} holds texts: {_TOKENIZE}")
-    return source.select_columns(kept).with_format("numpy"), columns, names, dtype
+    return rows.part()
 
 
 def _length(source: Any) -> int | None:
@@ -101,11 +50,7 @@ def _length(source: Any) -> int | None:
 
 def _records(where: str, source: Any) -> Iterator[Any]:
     """The records in order; filtered ones are None in Grain, and left out."""
-    if hasattr(source, "as_numpy_iterator"):
-        if int(getattr(source, "cardinality", lambda: 0)()) == -1:
-            raise DataError(f"{where}: the data set repeats without end")
-        found = source.as_numpy_iterator()
-    elif (count := _length(source)) is not None and hasattr(source, "__getitem__"):
+    if (count := _length(source)) is not None and hasattr(source, "__getitem__"):
         # Not iterated: a Grain data set starts again after its last record.
         found = (source[i] for i in range(count))
     elif isinstance(source, Iterable):
@@ -136,8 +81,8 @@ def _records(where: str, source: Any) -> Iterator[Any]:
 class _Rows:
     """The images, labels and ids of the records that were added."""
 
-    def __init__(self, where: str, columns: tuple[str, str], dtype: Any):
-        self.where, self.columns, self.dtype = where, columns, dtype
+    def __init__(self, where: str, columns: tuple[str, str]):
+        self.where, self.columns = where, columns
         self.labels: list[Any] = []
         self.ids: list[Any] = []
         self.texts: list[np.ndarray] = []
@@ -202,8 +147,6 @@ class _Rows:
         if hasattr(image, "mode") and hasattr(image, "convert"):
             image = self._decoded(image)
         array = as_array(self.where, name, image)
-        if self.dtype is not None and array.dtype.kind in "iuf":
-            array = array.astype(self.dtype)
         if array.dtype.kind in "OUS":
             raise DataError(
                 f"{self.where}: {name} holds {_described(image)}: {_TOKENIZE}"

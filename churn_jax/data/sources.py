@@ -21,7 +21,7 @@ from churn_jax.data.arrays import (
     pool_note,
 )
 from churn_jax.data.digits import VALIDATION_SIZE
-from churn_jax.data.example_sources import COLUMNS, Examples, read_examples
+from churn_jax.data.example_sources import COLUMNS, read_examples
 from churn_jax.data.loading import assemble, read_uncut
 from churn_jax.data.npz_source import read_arrays
 from churn_jax.data.records import StreamingDataset
@@ -46,17 +46,15 @@ def from_source(
     Args:
         source: a pair of arrays `(x, y)`; `((x, y), (x_test, y_test))`, as Keras gives
             them; a dict of arrays by the names that an `.npz` file has; a dict of
-            sources by split (`train`, `test`, `validation`), such as a `DatasetDict`; a
-            Hugging Face `Dataset`; a `tf.data.Dataset`; a Grain source, `MapDataset` or
-            `IterDataset`; a PyTorch data set; any sequence or iterable of records,
-            which are dicts or pairs (image, label); a `Dataset`; or a name or path as
-            for `load`; or a function without arguments that returns one of these.
-            Arrays are read as in `Dataset.from_arrays`, records to the end in their
-            order, which must not change from one launch to the next.
-        columns: names of the image and of the label in records that are dicts; for a
-            Hugging Face set the default also finds its only image and its only class
-            label. `input_ids`, `token_ids` and `tokens` hold token ids, where 0 is
-            padding. A column `id` is the example's id.
+            sources by split (`train`, `test`, `validation`), such as a `DatasetDict`;
+            any sequence or iterable of records, which are dicts or pairs (image,
+            label), as Hugging Face, Grain and PyTorch have them; a `Dataset`; a name or
+            path as for `load`; or a function without arguments that returns one of
+            these. Arrays are read as in `Dataset.from_arrays`, records to the end in
+            their order, which must not change from one launch to the next.
+        columns: names of the image and of the label in records that are dicts.
+            `input_ids`, `token_ids` and `tokens` hold token ids, where 0 is padding. A
+            column `id` is the example's id.
         validation: a source of validation examples; or how many of the training
             examples to hold out, as for `load`.
         test: a source of test examples. If there is none, a fifth of the examples is
@@ -126,15 +124,9 @@ def read_source(
             "the splits of a data set are train, test and validation; got "
             f"{', '.join(map(str, sources))}"
         )
-    found = {name: _examples(name, part, columns) for name, part in sources.items()}
-    names = {e.class_names: name for name, e in found.items() if e.class_names}
-    if len(names) > 1:
-        raise DataError(
-            f"{' and '.join(names.values())}: the splits must have the same classes in "
-            "one order"
-        )
-    parts = {name: examples.part for name, examples in found.items()}
-    return checked_parts(parts, next(iter(names), ()))
+    return checked_parts(
+        {name: _part(name, part, columns) for name, part in sources.items()}
+    )
 
 
 def is_function(source: Any) -> bool:
@@ -233,10 +225,10 @@ def _by_split(source: Any) -> dict[str, Any]:
     return {"train": source}
 
 
-def _examples(where: str, source: Any, columns: tuple[str, str]) -> Examples:
+def _part(where: str, source: Any, columns: tuple[str, str]) -> Part:
     """The examples of one split."""
     if isinstance(source, Part):
-        return Examples(source)
+        return source
     if not isinstance(source, tuple):
         return read_examples(where, source, columns)
     if len(source) != 2:
@@ -251,4 +243,4 @@ def _examples(where: str, source: Any, columns: tuple[str, str]) -> Examples:
                 f"{type(values).__name__}. Several splits are given as "
                 "{'train': ..., 'test': ...}"
             )
-    return Examples(Part(*source))
+    return Part(*source)

@@ -73,9 +73,9 @@ def study(
     was, bit by bit.
 
     Args:
-        data: arrays `(x, y)` or `((x, y), (x_test, y_test))`, a dict of arrays, a data
-            set of Hugging Face, `tf.data` or Grain, a `churn_jax.data.Dataset`, or a
-            name or path; see `churn_jax.data.from_source`.
+        data: arrays `(x, y)` or `((x, y), (x_test, y_test))`, a dict of arrays, any
+            records, as Hugging Face and Grain have them, a `churn_jax.data.Dataset`, or
+            a name or path; see `churn_jax.data.from_source`.
         methods: rows of the study by label, each a method with its coefficients, its
             class, its name, or a `MethodSpec` where it has a teacher or settings of its
             own, such as a `model` in any form that is taken here; or a list of such
