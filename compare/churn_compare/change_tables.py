@@ -1,4 +1,4 @@
-"""Examples whose outcome changed as tables, and their texts word by word."""
+"""Tables of examples whose outcome changed, and their texts word by word."""
 
 import difflib
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from churn_compare.documents import Block, Cell, Column, Fold, Rows, Strong, Tab
 from churn_compare.number_text import count_text
 from churn_compare.result import Change, MeasureFindings
 
-_BRIEF, _LISTED = 10, 50  # below full detail, on the page
-_WORDS = 40  # of a text that tables show; characters that need no more than a table
-_CHARACTERS = 4000  # of a text whose words are compared
+_BRIEF, _LISTED = 10, 50  # examples below full detail, and unfolded on the page
+_WORDS = 40  # words of a text in a table; characters that need no more than a table
+_CHARACTERS = 4000  # characters of a text that are compared word by word
 
 
 def change_blocks(measure: MeasureFindings) -> list[Block]:
-    """The largest falls, or changes where nothing is judged, worst first."""
+    """The largest falls, or changes if no outcome is better, worst first."""
     if not measure.changes:
         return [Text("There is none.")]
     total = count_text(measure.changes_total)
@@ -30,7 +30,7 @@ def change_blocks(measure: MeasureFindings) -> list[Block]:
 
 
 def _side_by_side(change: Change) -> Rows:
-    """Both texts, with the words that only one of them has."""
+    """Both texts, with emphasis on the words that only one of them has."""
     old, new = (text[:_CHARACTERS].split() for text in (change.old, change.new))
     matched = difflib.SequenceMatcher(None, old, new, autojunk=False)
     before: list[str | Strong] = []

@@ -1,4 +1,4 @@
-"""Figures of a comparison, drawn by Matplotlib where it is installed."""
+"""Figures of a comparison, drawn with Matplotlib if it is installed."""
 
 import importlib.util
 
@@ -8,9 +8,9 @@ from churn_compare.documents.plotting import COLOURS, INK, drawing, legend
 from churn_compare.number_text import count_text
 from churn_compare.result import Curve, Points
 
-FEW = 10  # examples of a bin whose accuracy says little
+FEW = 10  # examples of a bin below which its mark is hollow
 _SIZE = (5.4, 4.2)  # inches
-# Outcome: what the legend says, marker, colour, opacity.
+# Outcome: label in the legend, marker, colour, opacity.
 _OUTCOMES = {
     "same": ("same class", ".", COLOURS[6], 0.45),
     "other": ("changed", "_", COLOURS[0], 0.8),
@@ -20,7 +20,7 @@ _OUTCOMES = {
 
 
 def has_matplotlib() -> bool:
-    """True if figures can be drawn."""
+    """True if Matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 

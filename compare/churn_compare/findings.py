@@ -1,4 +1,4 @@
-"""Findings next to the numbers: flows between classes, regressions, curves."""
+"""Flows between classes, largest regressions and reliability curves."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from churn_compare.pair import Pair, Scanned, ScannedSide
 from churn_compare.result import Curve, Flow, Points, Regression
 from churn_compare.sums import BINS, bins_of
 
-LARGEST = 2000  # entries that a flow keeps
-_HELD = 2**21  # entries that wait to be merged
+LARGEST = 2000  # entries kept in a flow
+_HELD = 2**21  # entries held before they are merged
 
 
 def class_flow(pair: Pair, scanned: Scanned) -> Flow:
-    """How many predictions change from which class to which."""
+    """Numbers of predictions that change from one class to another."""
     # Mean over pairs of runs. An example labelled with the class before is a negative
     # flip, one labelled with the class now a positive one.
     labels = pair.labels
@@ -54,9 +54,9 @@ def _merged(
 def largest_regressions(
     pair: Pair, scanned: Scanned, count: int
 ) -> tuple[tuple[Regression, ...], int]:
-    """The largest negative flips: right before, wrong now."""
-    # Most pairs of runs first, then the largest fall of the label's probability, then
-    # the largest displacement, then the order of the examples.
+    """The largest negative flips, and the number of all of them."""
+    # Sorted by pairs of runs, by the fall of the label's probability, by displacement,
+    # and by the order of the examples.
     if count < 0:
         raise ValueError(f"regressions must be at least 0; got {count}")
     if pair.labels is None:
@@ -98,7 +98,7 @@ def largest_regressions(
 
 
 def _right(side: ScannedSide, labels: np.ndarray) -> np.ndarray:
-    """In how many runs each example is right, `[N]`."""
+    """Number of runs in which each example is right, `[N]`."""
     total = np.zeros(len(labels), np.int64)
     for predicted in side.predicted:  # one run at a time: little memory
         total += predicted == labels
@@ -116,7 +116,7 @@ def _mean_label_prob(side: ScannedSide, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _mean_confidence(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
-    """Top probability, mean over runs; NaN without one of the prediction."""
+    """Top probability, mean over runs; NaN if it is not that of the prediction."""
     if side.confidence is None:
         return np.full(len(rows), np.nan)
     own = side.predicted[:, rows] == side.of_scores[:, rows]
@@ -125,7 +125,7 @@ def _mean_confidence(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
 
 
 def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
-    """The class that most runs predict for each example; ties go to the lowest."""
+    """Most frequent class of each example over runs; ties go to the lowest."""
     predicted = side.predicted[:, rows]
     if len(predicted) == 1:
         return predicted[0]
@@ -135,12 +135,12 @@ def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
 
 
 def _largest(keys: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Indices of the `count` largest by one key after the other, then by order."""
+    """Indices of the `count` largest, by the first key, then the second and so on."""
     total = len(keys[0])
     among = np.arange(total)
     if not count:
         return among[:0]
-    for key in keys:  # the first key that differs at all leaves few to sort
+    for key in keys:  # the first key that varies leaves few to sort
         if key.min() < key.max():
             among = np.flatnonzero(key >= np.partition(key, total - count)[-count])
             break
@@ -168,10 +168,9 @@ def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
 
 
 def scatter_points(pair: Pair, scanned: Scanned, *, seed: int) -> Points:
-    """A sample of examples: confidence before, and how far the logits moved."""
-    # All negative flips, or 1500 drawn at random of more, then a random sample of the
-    # rest, 3000 points at most: the two are not drawn equally often, see
-    # `Points.totals`.
+    """A sample of examples with old confidence and displacement of the logits."""
+    # At most 3000 points: up to 1500 negative flips, then a random sample of the rest.
+    # The two are not drawn equally often, see `Points.totals`.
     if scanned.old.confidence is None or scanned.displacement is None:
         raise ValueError("confidences and displacements need scores of both sides")
     outcome = _outcomes(scanned, pair.labels)
@@ -193,15 +192,15 @@ def scatter_points(pair: Pair, scanned: Scanned, *, seed: int) -> Points:
 
 
 def _draw(generator: np.random.Generator, rows: np.ndarray, count: int) -> np.ndarray:
-    """`count` of the rows at random, in order; all of them if there are no more."""
+    """A random sample of `count` rows, in order; all rows if there are fewer."""
     if len(rows) <= count:
         return rows
     return np.sort(generator.choice(rows, count, replace=False, shuffle=False))
 
 
 def _outcomes(scanned: Scanned, labels: np.ndarray | None) -> np.ndarray:
-    """The outcome in most pairs of runs, `[N]` indices into `_OUTCOMES`."""
-    # Of two that are equally frequent, the one that comes first in `_OUTCOMES`.
+    """Most frequent outcome over pairs of runs, `[N]` indices into `_OUTCOMES`."""
+    # Ties go to the first one in `_OUTCOMES`.
     counts = np.zeros((len(_OUTCOMES), scanned.old.predicted.shape[1]), np.int32)
     for _, before, now in scanned.pairs():
         was_right = np.False_ if labels is None else before == labels

@@ -1,6 +1,6 @@
-"""The one count of changed predictions and flips, for every pair of runs; NumPy only.
+"""Counts of changed predictions and flips for every pair of runs, in NumPy.
 
-`churn_jax.metrics` has the same rates as functions of logits, for programs of JAX.
+`churn_jax.metrics` has the same rates as functions of logits, in JAX.
 """
 
 import dataclasses
@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_BLOCK = 1 << 16  # examples at once; counts of so many are exact in float32
+_BLOCK = 1 << 16  # examples at a time; counts up to this are exact in float32
 
 
 class Flips(NamedTuple):
-    """How many examples flip from old run a to new run b; `[..., A, B]` int64."""
+    """Numbers of examples that flip from old run a to new b; `[..., A, B]` int64."""
 
-    examples: np.ndarray  # [...], all
-    changed: np.ndarray  # predicted as different classes
+    examples: np.ndarray  # [...], all examples
+    changed: np.ndarray  # different predictions
     negative: Any = None  # right before, wrong now
     positive: Any = None  # wrong before, right now
     both: Any = None  # right in both
 
     @property
     def old_error(self) -> np.ndarray:
-        """Share of examples that old run a has wrong."""
+        """Share of examples that are wrong in old run a."""
         return 1 - (self.both + self.negative) / self.examples[..., None, None]
 
     @property
     def new_error(self) -> np.ndarray:
-        """Share of examples that new run b has wrong."""
+        """Share of examples that are wrong in new run b."""
         return 1 - (self.both + self.positive) / self.examples[..., None, None]
 
     @property
     def relative(self) -> np.ndarray:
-        """NFR of independent errors is 1; 0 where no negative flip is possible."""
+        """Relative NFR: 1 for independent errors; 0 if no negative flip is possible."""
         chance = (1 - self.old_error) * self.new_error
         rate = self.negative / self.examples[..., None, None]
         return np.divide(rate, chance, out=np.zeros_like(chance), where=chance > 0)
@@ -42,7 +42,7 @@ class Flips(NamedTuple):
 def count_flips(
     old: np.ndarray, new: np.ndarray, labels: np.ndarray | None = None
 ) -> Flips:
-    """Counts of every old run against every new one."""
+    """Counts for every old run and every new run."""
     shape, examples = (len(old), len(new)), old.shape[1]
     changed, both = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     old_right, new_right = (np.zeros(size, np.int64) for size in shape)
@@ -69,22 +69,22 @@ def count_flips(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VersionMatrices:
-    """Every run against every other, and means over the pairs of two versions."""
+    """Flips of every pair of runs, and means over the pairs of two versions."""
 
-    flips: Flips  # of every pair of runs, those of the first version first
-    version: np.ndarray  # that each run is of, from 0
+    flips: Flips  # flips of every pair of runs, ordered by version
+    version: np.ndarray  # version of each run, from 0
     # `[V, V]` share of examples whose predicted class differs; symmetric
     churn: np.ndarray
-    # `[V, V]` right in the old, wrong in the new; None without labels
+    # `[V, V]` share right in the old and wrong in the new; None without labels
     negative_flip_rate: Any = None
-    # `[V, V]` NFR of independent errors is 1; None without labels
+    # `[V, V]` relative NFR, 1 for independent errors; None without labels
     relative_negative_flip_rate: Any = None
     # against the first run of the last version, see `_multiplicity`
     ambiguity: float = np.nan
     discrepancy: float = np.nan
 
     def between(self, old: int, new: int) -> Flips:
-        """The flips from the runs of one version to those of another, `[A, B]`."""
+        """Flips from the runs of one version to those of another, `[A, B]`."""
         rows, columns = (np.flatnonzero(self.version == v) for v in (old, new))
         pairs = np.ix_(rows, columns)
         counts: Any = (None if of is None else of[pairs] for of in self.flips[1:])
@@ -95,9 +95,9 @@ def version_matrices(
     predicted: Sequence[np.ndarray], labels: np.ndarray | None = None
 ) -> VersionMatrices:
     """Churn and negative flips between every two versions."""
-    # Means over the pairs of runs of every pair of versions, on the diagonal over pairs
-    # of different runs. Relative NFR is undefined without right old or wrong new
-    # predictions, and its mean is that over the other pairs.
+    # Means over the pairs of runs of two versions; on the diagonal, over pairs of
+    # different runs. Pairs without right old or wrong new predictions have no relative
+    # NFR and are left out of its mean.
     runs = np.concatenate(predicted)
     version = np.repeat(np.arange(len(predicted)), [len(of) for of in predicted])
     flips = count_flips(runs, runs, labels)
@@ -114,8 +114,8 @@ def version_matrices(
 
 def _multiplicity(predicted: Sequence[np.ndarray]) -> tuple[float, float]:
     """Ambiguity and discrepancy (Marx et al., ICML 2020, arXiv 1909.06677)."""
-    # The share of examples that some other run, of any version, predicts as another
-    # class than the reference; the largest share that a single one does.
+    # Share of examples to which some other run, of any version, gives another class
+    # than the reference; largest such share of a single run.
     reference = predicted[-1][0]
     anywhere, most = np.zeros(len(reference), bool), 0.0
     for run in (run for runs in predicted for run in runs):

@@ -1,4 +1,4 @@
-"""Classes, slices and benchmarks: thousands of groups at once, or one mean of all."""
+"""Numbers of classes and slices, means over benchmarks, clusters and waivers."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from churn_compare.number_text import count_text, listed
 from churn_compare.result import Clusters, Group, Pooled, Waived, Waiver
 from churn_compare.significance import holm
 
-_NAMED = 5  # ids that a note names
+_NAMED = 5  # ids named in a note
 NO_VALUE = "(none)"  # the slice of examples that have no value
 
 
 def coded(values: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """The distinct values, and which of them each example has."""
+    """The distinct values, and the index of each example's value."""
     texts = values.tolist()  # a dict finds equal strings faster than sorting does
     names = [str(name) for name in dict.fromkeys(texts)]
     names = sorted(set(names) - {"", NO_VALUE})
@@ -35,9 +35,9 @@ def grouped(
     groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
     without: PerExample | None = None,
 ) -> tuple[Group, ...]:
-    """A group for each name of each grouping, of which the examples have codes `[N]`.
+    """A group for each name of each grouping, whose codes `[N]` number the names.
 
-    `without` is what gets worse without what is waived.
+    `without` has the examples that get worse, without the waived ones.
     """
     found: list[Group] = []
     for column, (names, group) in groupings.items():
@@ -63,7 +63,7 @@ def grouped(
 def cluster_effect(
     of: PerExample, every: Groups, column: str, *, mean: bool = False
 ) -> Clusters | None:
-    """How many clusters there are and how much wider they make an interval."""
+    """Number of clusters and their effect on an interval; None without clusters."""
     if every.clusters is None:
         return None
     alone = all_examples(len(of.mean), None, every.level).known(of, mean=mean)
@@ -110,10 +110,10 @@ def parts_of(
 def pool(
     numbers: Numbers, every: Groups, column: str, names: Sequence[str], of: np.ndarray
 ) -> Pooled:
-    """The mean over benchmarks of their changes, each with the same weight.
+    """Mean change over benchmarks, each with the same weight.
 
-    It has the interval of its variance `sum_k V_k / K^2` (over clusters and runs where
-    there are) and a z-test of right answers, Student's of means, with runs or clusters.
+    Its variance is `sum_k V_k / K^2`, over clusters and runs if there are any. The test
+    is a z-test for right answers, a t-test for means and with runs or clusters.
     """
     if names[-1] == NO_VALUE:
         of, names = np.where(of == len(names) - 1, -1, of), names[:-1]
@@ -130,7 +130,7 @@ def pool(
 def waive(
     numbers: Numbers, waivers: Sequence[Waiver], ids: np.ndarray, every: Groups
 ) -> tuple[Waived | None, PerExample | None, tuple[str, ...]]:
-    """What is waived, what gets worse without it, notes about waivers of no use."""
+    """Waived flips, the examples that get worse without them, and notes."""
     if not waivers:
         return None, None, ()
     flips = numbers.worse.mean
@@ -143,7 +143,7 @@ def waive(
 def waived_rows(
     waivers: Sequence[Waiver], ids: np.ndarray, flips: np.ndarray
 ) -> tuple[np.ndarray, tuple[Waiver, ...], tuple[str, ...]]:
-    """Rows of waived flips, by which waivers, and notes about the other waivers."""
+    """Rows of waived flips, their waivers, and notes about the other waivers."""
     today = datetime.date.today().isoformat()
     expired = [w.id for w in waivers if w.until < today]
     valid = {w.id: w for w in waivers if w.until >= today}

@@ -1,6 +1,6 @@
-"""The report of an update or of versions; each writer shows a level of its detail.
+"""The report of an update or of versions, in three levels of detail.
 
-Verdict is what a terminal shows, summary a comment and a notebook, full the page.
+A terminal shows the verdict, a comment and a notebook the summary, a page all of it.
 """
 
 import datetime
@@ -51,14 +51,14 @@ from churn_compare.tables import (
 )
 from churn_compare.verdict import gate_sentence, sentences, versions_sentences
 
-_LISTED, _REGRESSIONS = 50, 2000  # on the page: shown openly, and at all
+_LISTED, _REGRESSIONS = 50, 2000  # regressions on the page, unfolded and in all
 _OF_STEP = 20  # regressions of each of several updates
-_MANY, _SHORT = 8, 10  # versions, and characters of a name, that there is room for
-KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # of texts
+_MANY, _SHORT = 8, 10  # most versions, and characters of a name, as headings
+KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # `Text.kind`
 
 
 def document(result: Display, command: str = "") -> Document:
-    """The report of an update, or of versions; drawing its figures takes a while."""
+    """The report of an update or of versions, with its figures yet to be drawn."""
     if isinstance(result, VersionsResult):
         return _of_versions(result, command)
     if isinstance(result, CompareResult):
@@ -125,7 +125,7 @@ def _of_versions(result: VersionsResult, command: str) -> Document:
 
 
 def _step(step: CompareResult) -> list[Block]:
-    """One of several updates; its classes and slices are on a page of its own only."""
+    """Blocks of one of several updates, without its classes and slices."""
     blocks: list[Block] = [
         *map(Text, sentences(step)),
         *changes_table(step),
@@ -159,7 +159,7 @@ def verdict(
 
 
 def what_was_run(facts: dict[str, str], level: float) -> Section:
-    """When and with what a comparison was made."""
+    """Section on the date, the versions and the software of a comparison."""
     facts |= made(level, "Software")
     return Section("What was run", [Facts(facts)], detail="full")
 
@@ -243,12 +243,12 @@ def _flow(result: CompareResult) -> list[Block]:
     if result.labelled:
         said += '; "worse" counts those that were right before and are wrong now'
     if sum(flow.examples) < changed - 0.5:
-        said += f"; shown are the {count_text(len(flow.old))} largest flows"
+        said += f"; the {count_text(len(flow.old))} largest flows are shown"
     return [Text(f"{said}.", "soft"), flow_map(flow)]
 
 
 def _probabilities(result: CompareResult) -> list[Block]:
-    """Reliability and displacement: figures, and what can be told in tables."""
+    """Reliability and displacement as figures and tables."""
     figures: list[Block] = []
     tables: list[Block] = (
         [] if result.curves is None else [reliability_table(*result.curves)]
@@ -258,8 +258,8 @@ def _probabilities(result: CompareResult) -> list[Block]:
     if result.curves is not None:
         caption = (
             "On the dotted line, predictions made with confidence 0.8 are right in "
-            "80 % of cases. Hollow marks: bins of fewer than 10 examples. Below: how "
-            "many examples each bin has."
+            "80 % of cases. Hollow marks: bins of fewer than 10 examples. Below: share "
+            "of the examples in each bin."
         )
         drawn = functools.partial(reliability, *result.curves)
         name = reliability.__name__
@@ -270,8 +270,8 @@ def _probabilities(result: CompareResult) -> list[Block]:
         if len(points.outcome) < points.sampled_from:
             caption = (
                 f"A sample of {count_text(len(points.outcome))} of the "
-                f"{count_text(points.sampled_from)} examples, more of the changed ones "
-                "than of the rest: see the numbers below the figure."
+                f"{count_text(points.sampled_from)} examples, with a larger share of "
+                "the negative flips: see the numbers below the figure."
             )
         drawn = functools.partial(confidence_and_displacement, points)
         title, name = "Confidence and displacement", drawn.func.__name__
@@ -299,7 +299,7 @@ def _regressions(result: CompareResult) -> list[Block]:
 
 
 def made(level: float, software: str) -> dict[str, str]:
-    """When and with what a comparison was made."""
+    """Level, date and software of a comparison."""
     from churn_compare import __version__
 
     return {
@@ -311,7 +311,7 @@ def made(level: float, software: str) -> dict[str, str]:
 
 
 def terms(measured: Sequence[Measured]) -> list[Term]:
-    """Every quantity and test that a comparison has."""
+    """Definitions of the quantities and tests of a comparison."""
     found: dict[str, str] = {}
     first = measured[0]
     for name in (name for of in measured for name in of.quantities):
@@ -321,22 +321,22 @@ def terms(measured: Sequence[Measured]) -> list[Term]:
         if word.islower() and "_" not in word:
             word = word.capitalize()
         said = f"{' '.join((word, *rest))}."
-        # Of scores, the measure knows it.
+        # For scores it depends on the measure.
         if quantity.better and not name.startswith("score"):
             said += f" {quantity.better.capitalize()} is better."
         found.setdefault(
             quantity.heading.removesuffix(", old").removesuffix(", new"), said
         )
     level = level_text(first.level)
-    runs = "Runs are taken as they are."
+    runs = "Runs are treated as fixed."
     if first.of_classes:
         runs = (
-            "Several runs are taken as a sample, too. Both versions are always "
+            "Several runs are treated as a sample, too. Both versions are always "
             "compared on the same examples."
         )
     found[f"{level} interval"] = (
-        f"In about {level} of repetitions with other examples such an interval holds "
-        f"the true number. {runs}"
+        f"In about {level} of repetitions with other examples, such an interval "
+        f"contains the true value. {runs}"
     )
     if any(of.decided for of in measured):
         found["Negative and positive flips"] = (
@@ -346,13 +346,13 @@ def terms(measured: Sequence[Measured]) -> list[Term]:
         name = "exact McNemar test"
         name = name if first.clusters is None else "clusters' sign-flip test"
         found[f"p ({name})"] = (
-            "How likely as uneven a split into negative and positive flips would be if "
-            "both versions were equally accurate. Of several pairs of runs, the median."
+            "Probability of negative and positive flips at least as unevenly split, if "
+            "both versions were equally accurate; the median over pairs of runs."
         )
     if any(g.adjusted_p == g.adjusted_p for of in measured for g in of.groups):
         found["Adjusted p (Holm)"] = (
-            "p after correction for testing all groups of a table at once: below 0.05 "
-            "for even one group by chance happens in at most 5 % of such tables."
+            "p corrected for testing all groups of a table at once: by chance alone, "
+            "at most 5 % of such tables have an adjusted p below 0.05."
         )
     if first.noise is not None:
         found["Expected from retraining alone"] = (
@@ -361,7 +361,7 @@ def terms(measured: Sequence[Measured]) -> list[Term]:
     if isinstance(first, CompareResult) and first.points is not None:
         found["Displacement"] = (
             "Euclidean distance between the old and the new logits of an example, each "
-            "centred; of log-probabilities where there are no logits."
+            "centred; without logits, between log-probabilities."
         )
     if isinstance(first, CompareResult) and first.curves is not None:
         found["Reliability"] = (

@@ -1,4 +1,4 @@
-"""Numbers, groups and versions as tables, for a page, a terminal and Markdown."""
+"""Tables of numbers, groups and versions, for a page, a terminal and Markdown."""
 
 import dataclasses
 import math
@@ -24,14 +24,14 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Curve, Flow, Group, Interval, Measured, Regression
 
-_WIDE = 100  # columns of a terminal that shows what each quantity is
+_WIDE = 100  # least width of a terminal that shows the formulas
 _BRIEF = 10  # regressions below full detail
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
 _MARKS = {"better": "✓ better", "worse": "✗ worse"}
-_CLASSES = 12  # of a heat map, the last of which may stand for all others
-_NOTHING = 1e-9  # examples; a mean over pairs of runs leaves rounding errors
-_OPEN, _ROWS = 30, 1000  # groups that the page shows openly, and at all
-_BRIEF_GROUPS = 5  # below full detail
+_CLASSES = 12  # classes of a heat map; the last one may stand for all others
+_NOTHING = 1e-9  # examples; means over pairs of runs have rounding errors
+_OPEN, _ROWS = 30, 1000  # groups on the page, unfolded and in all
+_BRIEF_GROUPS = 5  # groups below full detail
 _IN_STEPS = {  # columns of the table of updates
     "churn": "Churn",
     "negative_flip_rate": "NFR",
@@ -124,7 +124,7 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
 
 
 def flow_map(flow: Flow) -> Table:
-    """Changed predictions from class (rows) to class (columns), the darker the more."""
+    """Heat map of changed predictions, from class (rows) to class (columns)."""
     labelled = bool(flow.negative) and not math.isnan(flow.negative[0])
     counts = (flow.examples, flow.negative)[: 1 + labelled]
     sizes: dict[str, float] = {}
@@ -153,12 +153,12 @@ def flow_map(flow: Flow) -> Table:
 
 
 def mean_count(examples: float) -> str:
-    """Number of examples; a mean over pairs of runs may have a fraction."""
+    """Number of examples as text; a mean over pairs of runs may have a decimal."""
     return count_text(round(examples) if examples >= 10 else round(examples, 1))
 
 
 def reliability_table(old: Curve, new: Curve) -> Table:
-    """Confidence and accuracy of both versions in the bins that have examples."""
+    """Confidence and accuracy of both versions in each bin with examples."""
     heads = ["Confidence"]
     for name in ("old", "new"):
         heads += [f"{head}, {name}" for head in ("Examples", "Mean", "Accuracy")]
@@ -174,17 +174,17 @@ def reliability_table(old: Curve, new: Curve) -> Table:
 
 
 def group_title(grouping: str) -> str:
-    """The heading of the classes, or of the values of a column of the slices."""
+    """Heading of a grouping: the classes, or a column of the slices."""
     return "classes" if grouping == "class" else f"slices by {grouping}"
 
 
 def group_blocks(
     found: Measured, grouping: str, groups: Sequence[Group]
 ) -> list[Block]:
-    """One grouping on the page: the most changed groups, and all of them folded."""
+    """Blocks of one grouping: the most changed groups, and all groups folded."""
 
     def by_evidence(group: Group) -> tuple[float, ...]:
-        if not found.groups_judged:  # the most changed first; the maximum is 0 for NaN
+        if not found.groups_judged:  # most changed first; the maximum is 0 for NaN
             return (-max(0.0, group[found.changed].value),)
         p, raw = (2.0 if math.isnan(x) else x for x in (group.adjusted_p, group.p))
         change = group[found.change].value
@@ -218,7 +218,7 @@ def group_blocks(
 
 def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
     changed = Column("Churn" if found.changed == "churn" else "Changed")
-    numbers = {found.changed: changed}  # name of the quantity to its column
+    numbers = {found.changed: changed}  # columns by name of the quantity
     columns = [Column(first, "left", first="ascending"), Column("Examples")]
     judged = found.groups_judged
     if judged:
@@ -284,7 +284,7 @@ def version_table(result: VersionsResult, labels: Sequence[str]) -> Table:
 
 
 def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
-    """One row per update, then the last version against the first, then the sum."""
+    """One row per update, then the last version against the first and the sum."""
     names = [name for name in _IN_STEPS if name in result.whole.quantities]
     heads = ["Update", *(_IN_STEPS[name] for name in names), *["p"] * result.labelled]
     caption = _interval_note(result) + _FLIPS * result.labelled
@@ -316,8 +316,8 @@ def matrix_tables(
     found = [("Churn %", 100 * result.churn, 2, differs)]
     if result.negative_flip_rate is not None:
         what = (
-            "Share of examples that the row's version has right and the column's has "
-            "wrong"
+            "Share of examples that are right in the row's version and wrong in the "
+            "column's"
         )
         flips = 100 * result.negative_flip_rate
         found.append(("Negative flips (NFR) %", flips, 2, what))
@@ -333,7 +333,7 @@ def matrix_tables(
 def heat_map(
     labels: Sequence[str], values: np.ndarray, title: str, caption: str, digits: int
 ) -> Table:
-    """A number of every old version (rows) and new one (columns), shaded by size."""
+    """Heat map of a number for every old (rows) and new version (columns)."""
 
     def cell(value: float, shade: float) -> Cell:
         text = f"{value:.{digits}f}" if np.isfinite(value) else NOTHING
@@ -345,14 +345,14 @@ def heat_map(
 
 
 def _shades(values: np.ndarray) -> np.ndarray:
-    """How dark each number's cell is, from 0 to 1; NaN for a number that is none."""
+    """Shade of each number's cell, from 0 to 1; NaN for undefined numbers."""
     known = values[np.isfinite(values)]
     most = float(known.max()) if known.size else 0.0
     return values / most if most > 0 else np.where(np.isfinite(values), 0.0, math.nan)
 
 
 def _plain_cell(interval: Interval, name: str) -> Cell:
-    """A number without units that the heading has."""
+    """A number without its unit, which the heading has."""
     cell = number_cell(interval, QUANTITIES[name].unit)
     return Cell(cell.text.removesuffix(" points"), below=cell.below.removesuffix(" %"))
 

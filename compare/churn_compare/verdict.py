@@ -25,9 +25,10 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import GateOutcome, Interval, Measured, Noise, Sampled
 
-_WAIVERS = 10  # that a sentence lists; the record has all
-_NAMED = 3  # groups that a sentence names
-_FEW = 0.05  # of all flips; where fewer cancel, they accumulate
+_WAIVERS = 10  # waivers listed in a sentence; the record has all
+_NAMED = 3  # groups named in a sentence
+_FEW = 0.05  # share of flips that cancel, below which they accumulate
+_UNKNOWN_ACCURACY = "Accuracy is not known: only changed examples have labels."
 _MEANS = {
     "accuracy_gain": "Accuracy",
     "score_change": "The mean",
@@ -36,23 +37,22 @@ _MEANS = {
 
 
 def sentences(found: Measured) -> tuple[str, ...]:
-    """The findings in plain words, the most important first."""
-    # A change is called one only where its interval leaves out zero.
+    """The findings in plain words, most important first."""
+    # A change is reported as one only if its interval leaves out zero.
     if "runs_differ" in found.quantities:
         return _floor(found)
     said = [_changed(found)]
     if not found.judged:
-        start = "Nothing says which outcome is better"
-        start = "There are no labels" if found.of_classes else start
+        truth = "labels" if found.of_classes else "targets"
         said.append(
-            f"{start}: whether the changes are for better or worse is not known."
+            f"There are no {truth}: it is not known which changes are for the better."
         )
     else:
         said += [_flips(found), _average(found)]
         if found.sampled is not None:
             said += _sampled(found, found.sampled)
         elif f"{found.mean}_old" not in found.quantities:
-            said.append("Accuracy itself is not known: only what changes has labels.")
+            said.append(_UNKNOWN_ACCURACY)
         said += _precision(found)
         said += _probabilities(found)
     if found.clusters is not None:
@@ -61,9 +61,9 @@ def sentences(found: Measured) -> tuple[str, ...]:
         said.append(_retraining(found, found.noise))
         if found.noise.of_runs > 0.5:
             said.append(
-                "Runs differ by more than the examples explain: intervals of churn "
-                "hold the truth less often than they say (in simulations those of 95 % "
-                "about 90 times of 100)."
+                "Runs differ by more than the examples explain, so intervals of churn "
+                "are too narrow: in simulations, 95 % intervals held the true value "
+                "about 90 times of 100."
             )
     elif EXCESS in found.quantities:
         said.append(_excess(found))
@@ -75,17 +75,16 @@ def sentences(found: Measured) -> tuple[str, ...]:
 
 
 def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
-    """How many gates hold; "" without gates."""
+    """A sentence on how many gates hold; "" without gates."""
     gates, states = len(outcomes), [outcome.state for outcome in outcomes]
     failed, unclear = states.count("fail"), states.count("inconclusive")
     if not gates:
         return ""
     if unclear and not failed:
-        verb = "is" if unclear == 1 else "are"
-        what = (
-            f"the gate {verb}" if gates == 1 else f"{unclear} of {gates} gates {verb}"
-        )
-        return f"INCONCLUSIVE: {what} neither kept nor broken by the whole interval."
+        what = "the gate" if gates == 1 else f"{unclear} of {gates} gates"
+        if unclear == 1:
+            return f"INCONCLUSIVE: the limit of {what} lies within its interval."
+        return f"INCONCLUSIVE: the limits of {what} lie within their intervals."
     if not failed:
         return (
             f"PASSED: {'the gate holds' if gates == 1 else f'all {gates} gates hold'}."
@@ -97,7 +96,7 @@ def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
 
 
 def _floor(found: Any) -> tuple[str, ...]:
-    """The changes between identical runs of one version."""
+    """Sentences on the changes between runs of one version."""
     differ, agree = found["runs_differ"], found["runs_agree"]
     said = [
         f"Two of {found.runs[0]} runs differ on {with_range(differ, 'share')} of "
@@ -114,7 +113,7 @@ def _floor(found: Any) -> tuple[str, ...]:
             f"{what} is {scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
             f"{most}{unit} over runs (standard deviation {spread})."
         )
-    said.append("An update that changes no more cannot be told from another run.")
+    said.append("An update with no more churn is indistinguishable from another run.")
     return tuple(said)
 
 
@@ -194,18 +193,19 @@ def _average(found: Measured) -> str:
 
 
 def _sampled(found: Measured, sampled: Sampled) -> list[str]:
-    """The findings from the labels of a part of the changed examples."""
+    """Sentences on the labels of a part of the changed examples."""
     worse, gain = (sampled.these[name] for name in (found.worse, found.change))
     what = "were right and are wrong now, and accuracy changes by"
     if sampled.preferred:
         what = "get worse, and the balance changes by"
-    always = ", at every number of labels" if sampled.any_time else ""
+    always = " (valid at every number of labels)" if sampled.any_time else ""
     return [
-        f"These intervals are for new examples. {count_text(sampled.labelled)} of the "
-        f"{count_text(sampled.changed)} that change are labelled: of these "
-        f"{count_text(sampled.examples)} examples {with_range(worse, 'share')} {what} "
+        "These intervals are for new examples. Of the "
+        f"{count_text(sampled.changed)} examples that change, "
+        f"{count_text(sampled.labelled)} have labels. Of these "
+        f"{count_text(sampled.examples)} examples, {with_range(worse, 'share')} {what} "
         f"{with_range(gain, 'points')}{always}.",
-        "Accuracy itself is not known: only what changes has labels.",
+        _UNKNOWN_ACCURACY,
     ]
 
 
@@ -220,13 +220,13 @@ def _clusters(found: Measured) -> str:
     if found.decided or not found.judged:
         number = "the accuracy gain" if found.judged else "churn"
     return (
-        f"{said}: that of {number} is {clusters.wider:.2f} times as wide as if "
-        f"examples were independent (design effect {clusters.design_effect:.2f})."
+        f"{said}. The interval of {number} is {clusters.wider:.2f} times as wide as "
+        f"for independent examples (design effect {clusters.design_effect:.2f})."
     )
 
 
 def _precision(found: Measured) -> list[str]:
-    """What is shown of the change of the mean, and what would be seen of one."""
+    """Sentences on equivalence and on the change that can be detected."""
     said, unit = [], QUANTITIES[found.change].unit
     what = _MEANS[found.change].lower()
     if found.equivalent is not None and found.within is not None:
@@ -241,8 +241,8 @@ def _precision(found: Measured) -> list[str]:
     units = "examples" if found.clusters is None else "clusters"
     if unit == "points" and found.detectable >= 1:
         said.append(
-            f"These {units} are too few to detect a change of {what}: one of less than "
-            "100 points may go unseen."
+            f"These {units} are too few to detect a change of {what} of less than 100 "
+            "points."
         )
     elif found.detectable == found.detectable:  # not NaN
         said.append(
@@ -279,8 +279,9 @@ def _probabilities(found: Measured) -> list[str]:
 
 
 def _retraining(found: Measured, noise: Noise) -> str:
-    """Compares churn with that of retraining; p decides, not the interval."""
-    # A side's only run is given for the interval, but one of many for p.
+    """A sentence on churn compared with that of retraining."""
+    # p decides, not the interval: the interval is for a side's only run, while p treats
+    # it as one of many.
     runs, excess = dict(zip(("old", "new"), found.runs, strict=True)), noise.excess
     several = [version for version in runs if runs[version] > 1]
     one = len(several) == 1
@@ -297,8 +298,8 @@ def _retraining(found: Measured, noise: Noise) -> str:
             why = "there are too few runs to test the update against that"
         elif noise.one_run:
             why = (
-                "one run decides how much more the update changes, so that it is not "
-                "tested against that"
+                "one run decides how much more the update changes, so it is not tested "
+                "against that"
             )
         return f"{start}; {why}."
     ends = ""
@@ -315,7 +316,7 @@ def _retraining(found: Measured, noise: Noise) -> str:
 
 
 def _excess(found: Measured) -> str:
-    """Compares churn with that of runs which have nothing to do with each other."""
+    """A sentence on churn compared with that between independent runs."""
     within = [
         f"{value_text(found[name], 'share')} ({name.removeprefix('within_')})"
         for name in ("within_old", "within_new")
@@ -326,16 +327,16 @@ def _excess(found: Measured) -> str:
 
 
 def _excess_flips(found: Measured) -> str:
-    """Compares negative flips with those that another run of one version gives."""
+    """A sentence on negative flips compared with those between runs."""
     expected, beyond = found["expected_nfr"], _beyond(found["excess_nfr"])
     return (
-        f"Another run of one version gets {with_range(expected, 'share')} of all "
-        f"examples wrong that were right: the update {beyond}."
+        f"Negative flips between runs of one version are "
+        f"{with_range(expected, 'share')} of all examples; the update has {beyond}."
     )
 
 
 def _beyond(excess: Interval, than: str = "") -> str:
-    """How much more an update does than another run, where that can be told."""
+    """The change beyond that of another run, in words."""
     size = f"{value_text(excess, 'points')} ({range_text(excess, 'points')})"
     if excess.low <= 0 <= excess.high:
         return f"not detectably more{than}, {size}"
@@ -343,7 +344,7 @@ def _beyond(excess: Interval, than: str = "") -> str:
 
 
 def _pooled(found: Measured) -> list[str]:
-    """The mean change over all benchmarks."""
+    """A sentence on the mean change over all benchmarks."""
     if found.pooled is None:
         return []
     pooled, unit = found.pooled, QUANTITIES[found.change].unit
@@ -356,7 +357,7 @@ def _pooled(found: Measured) -> list[str]:
 
 
 def _waived(found: Measured) -> list[str]:
-    """How many negative flips the gates do not count, and each with its reason."""
+    """A sentence on the flips that gates leave out, with their reasons."""
     waived = found.waived
     if waived is None or not waived.waivers:
         return []
@@ -366,21 +367,20 @@ def _waived(found: Measured) -> list[str]:
     verb = "is" if waived.flips == 1 else "are"
     reasons = [f"{w.id} until {w.until} ({w.reason})" for w in waived.waivers]
     return [
-        f"{flips[0]} of {flips[1]} {what} {verb} waived: {one} with and "
-        f"{other} without, which limits on their rate judge: "
-        f"{listed(reasons, _WAIVERS)}."
+        f"{flips[0]} of {flips[1]} {what} {verb} waived: {listed(reasons, _WAIVERS)}. "
+        f"Gates judge the rate without them, {other}, instead of {one}."
     ]
 
 
 def _groups(found: Measured) -> list[str]:
-    """In which groups of each grouping the mean gets worse."""
+    """Sentences on the groups whose mean gets worse, one per grouping."""
     alpha, change = 1 - found.level, found.change
     down = found.higher_is_better
     falls = f"{_MEANS[change]} {'falls' if down else 'rises'} detectably in"
     said = []
     for grouping, groups in found.groupings.items():
         if len(groups) == 1:
-            continue  # says nothing that the whole does not
+            continue  # the same as all examples
         worse = [g for g in groups if found.finding(g) == "worse"]
         worse.sort(key=lambda group: (group.adjusted_p, -abs(group[change].value)))
         groups_of = "classes" if grouping == "class" else f"values of {grouping}"
@@ -397,7 +397,7 @@ def _groups(found: Measured) -> list[str]:
 
 
 def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
-    """The finding in plain words; of two versions what `compare` says."""
+    """The findings in plain words; for two versions, those of `compare`."""
     if len(result.steps) == 1:
         return sentences(result.whole)
     out, whole = [], result.whole
@@ -433,8 +433,8 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
         low, high = share_text(min(again)), share_text(max(again))
         size = low if low == high else f"{low} to {high}"
         out.append(
-            f"Two runs of one version predict differently for {size} of the examples: "
-            "so much changes by training again alone."
+            f"Two runs of one version predict differently for {size} of the examples, "
+            "which is what retraining alone changes."
         )
     return tuple(out)
 
@@ -446,7 +446,7 @@ def _added(result: VersionsResult, name: str, what: str, back: str) -> str:
         f"{what} of the single updates add up to {share_text(added)} of the examples; "
         f"from the first version to the last they are {share_text(there)}"
     )
-    gone = added - there  # never below 0: every path of runs flips at least so often
+    gone = added - there  # never below 0: every path of runs has at least as many flips
     if added <= 0 or gone < _FEW * added:
         return f"{start}: they accumulate."
     return f"{start}. {share_text(gone / added)} cancel out, in examples that {back}."

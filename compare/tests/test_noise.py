@@ -245,7 +245,7 @@ def test_a_slice_that_an_update_breaks_stands_out_from_retraining(
     (outcome,) = judge([gate], found)
     assert (outcome.state, outcome.where) == ("fail", "slice 2")
     assert found["excess_nfr"].low > 0 > found["excess_pfr"].high - 0.03
-    said = [s for s in sentences(found) if s.startswith("Another run of one version")]
+    said = [s for s in sentences(found) if s.startswith("Negative flips between")]
     assert len(said) == 1 and said[0].endswith("more.")
 
 

@@ -190,10 +190,10 @@ def test_gates_are_counted():
 
 def test_inconclusive_is_a_state_of_its_own():
     more = "does not hold, 1 more inconclusive."
-    end = "neither kept nor broken by the whole interval."
+    start, end = "INCONCLUSIVE: the limit of", "lies within its interval."
     for states, state, sentence in (
-        ("inconclusive", "inconclusive", f"INCONCLUSIVE: the gate is {end}"),
-        ("pass inconclusive", "inconclusive", f"INCONCLUSIVE: 1 of 2 gates is {end}"),
+        ("inconclusive", "inconclusive", f"{start} the gate {end}"),
+        ("pass inconclusive", "inconclusive", f"{start} 1 of 2 gates {end}"),
         ("fail inconclusive", "fail", f"FAILED: 1 of 2 gates {more}"),
     ):
         gates = tuple(

@@ -417,4 +417,4 @@ def test_sentences_say_whether_flips_accumulate_or_cancel(result):
     gone = 1 - result.whole["churn"].value / result.step_sum("churn")
     assert gone > 0.05
     assert f"{100 * gone:.1f} % cancel out, in examples that change more" in said
-    assert said.endswith("so much changes by training again alone.")
+    assert said.endswith("which is what retraining alone changes.")

@@ -95,7 +95,7 @@ def test_numbers_of_two_files_are_printed_and_written(files, capsys):
         ("--max-churn 100% --max-nfr 0", 1, "1 of 2 gates does not hold"),
         ("--equivalent 40%", 0, "is shown to change accuracy by less than 40 points ("),
         ("--equivalent .01", 0, "is not shown to change accuracy by less than 1 point"),
-        (f"--gates '{WHOLE} = 0.3'", 4, "INCONCLUSIVE: the gate is neither kept"),
+        (f"--gates '{WHOLE} = 0.3'", 4, "INCONCLUSIVE: the limit of the gate"),
         (f"--gates '{WHOLE} = 0.3' --inconclusive pass", 0, "INCONCLUSIVE"),
         (f"--gates '{WHOLE} = 0.3' --inconclusive fail", 1, "INCONCLUSIVE"),
         (f"--gates '{WHOLE} = 0.05' --inconclusive pass", 1, "FAILED"),
