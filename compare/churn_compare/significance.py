@@ -3,27 +3,27 @@
 import numpy as np
 from scipy import special
 
-_LATTICE = 1 << 20  # flips up to which the sign-flip distribution is exact
+_LATTICE = 1 << 20  # most flips for which the sign-flip distribution is exact
 
 
 def mcnemar_exact(b, c):
-    """Exact McNemar test on the examples two models disagree about.
+    """Exact McNemar test on the examples that only one of two models gets right.
 
     Under "neither is better", `b ~ Binomial(b + c, 1/2)`; two-sided
     `p = min(1, 2 P[X <= min(b, c)])`.
 
     Args:
-        b: examples only the first model gets right (negative flips, old to new); a
-            count or an array of them.
-        c: examples only the second gets right (positive flips).
+        b: number of examples that only the first model gets right (negative flips from
+            old to new), or an array of numbers.
+        c: number of examples that only the second gets right (positive flips).
 
     Example:
         >>> mcnemar_exact(1, 6)  # 2 * (1 + 7) / 2**7
         0.125
 
     Notes:
-        It says whether these two *models* differ on this kind of example, not whether
-        two training methods do: that takes several runs (`paired_t_test`).
+        It tests whether these two *models* differ on this kind of example. Whether two
+        training methods differ takes several runs (`paired_t_test`).
 
     References:
         [mcnemar] pp. 153-157 -- McNemar, Note on the sampling error of the difference
@@ -39,7 +39,7 @@ def mcnemar_exact(b, c):
 
 
 def sign_flip_exact(net) -> float:
-    """McNemar's test for clusters: old and new are swapped in whole clusters.
+    """McNemar's test for clusters, which swaps old and new in whole clusters.
 
     With `d_k` the positive less the negative flips of cluster k, and independent signs
     `e_k` that are as likely 1 as -1, `p = P[|sum_k e_k d_k| >= |sum_k d_k|]`.
@@ -54,14 +54,14 @@ def sign_flip_exact(net) -> float:
         0.5
 
     Notes:
-        Exact if, were the versions equally good, every cluster were as likely with old
-        and new exchanged; where only the mean of `d_k` is 0, it holds in large samples,
-        as does the test of Durkalski et al. (Statistics in Medicine 2003), which is the
-        normal approximation to this one with the clusters' shares in place of their
-        counts. It is chosen since it needs no large sample and is the exact McNemar
-        test where each cluster is one example. The distribution is found from its
-        characteristic function, `prod_k cos(d_k t)`; with more than 2^20 flips the
-        normal approximation with variance `sum_k d_k^2` takes its place.
+        The test is exact if, for equally good versions, exchanging old and new in a
+        cluster leaves its probability the same. If only the mean of `d_k` is 0, it
+        holds in large samples, as does the test of Durkalski et al. (Statistics in
+        Medicine 2003), the normal approximation to it with the clusters' shares instead
+        of counts. This test needs no large sample and is the exact McNemar test if each
+        cluster is one example. The distribution is computed from its characteristic
+        function, `prod_k cos(d_k t)`; with more than 2^20 flips, the normal
+        approximation with variance `sum_k d_k^2` is used.
 
     References:
         [sign-flip] pp. 381-397 -- Winkler et al., Permutation inference for the general

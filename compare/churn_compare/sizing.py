@@ -1,4 +1,4 @@
-"""How many examples and runs decide: the parts of a variance, and what shrinks it."""
+"""Numbers of examples and runs that a decision needs, from variance components."""
 
 import dataclasses
 import itertools
@@ -28,36 +28,36 @@ from churn_compare.scanning.scan import scan
 from churn_compare.uncertainty import Uncertainty, uncertainty
 
 _MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
-_FEW = 8  # runs, from which on their spread is known to a quarter
-_DRAWS = 2000  # of the spread between runs that a comparison finds
-_RUNS = (2, 3, 5, 10)  # for which the examples that are needed are told
+_FEW = 8  # runs below which the estimate of their variance is poor
+_DRAWS = 2000  # simulated variances between runs
+_RUNS = (2, 3, 5, 10)  # numbers of runs of the options
 _NAMES = (
     ("churn", "share_changed"),
     ("negative_flip_rate", "share_worse"),
     ("positive_flip_rate", "share_better"),
     ("accuracy_gain", "score_change", "error_change"),
 )
-Values = Iterator[np.ndarray]  # `[N]` of every pair of runs, the old run's number first
+Values = Iterator[np.ndarray]  # `[N]` for every pair of runs, sorted by the old run
 
 
 @dataclasses.dataclass(frozen=True)
 class Components:
-    """Variance of a number of one example and one pair of runs, by its cause."""
+    """Variance components of a number of one example and one pair of runs."""
 
-    # Of the examples, over all runs there could be; with one run on a side it holds
-    # what that run adds to each example.
+    # Variance between examples; with one run on a side, it includes the variance of
+    # that run on each example.
     examples: float
-    old: float = 0.0  # of old runs on each example, 0 with one of them
-    new: float = 0.0  # of new runs on each example
-    both: float = 0.0  # of pairs of runs on each example beyond these
-    old_run: float = 0.0  # of an old run as a whole, on all examples alike
-    new_run: float = 0.0  # of a new run as a whole
+    old: float = 0.0  # old runs on each example; 0 with one old run
+    new: float = 0.0  # new runs on each example; 0 with one new run
+    both: float = 0.0  # pairs of runs on each example, beyond these
+    old_run: float = 0.0  # an old run on all examples alike
+    new_run: float = 0.0  # a new run on all examples alike
     # True if a run is the same on all examples, as a trained network is; False for
     # independent samples of each example.
     shared: bool = True
 
     def known(self, examples: int, old: int, new: int) -> tuple[float, Uncertainty]:
-        """The variance of the mean, and what comparisons will find of it, drawn."""
+        """Variance of the mean, and simulated estimates of it."""
         variance = self.examples + self.old / old + self.new / new
         variance = (variance + self.both / (old * new)) / examples
         drawn, parts, total = np.random.default_rng(0), [], variance
@@ -76,7 +76,7 @@ class Components:
 def components(
     values: Values, old: int, new: int, every: Any, shared: bool
 ) -> Components:
-    """The parts of the variance, by the method of moments.
+    """Variance components, estimated by the method of moments.
 
     With x_abi the number of old run a, new run b and example i,
 
@@ -85,11 +85,11 @@ def components(
     and the variances of e, r and so on are `Components`.
 
     Args:
-        values: x, `[N]` of each pair, the new run changing first.
+        values: x, `[N]` for each pair of runs, sorted by the old run.
         old: number of old runs.
         new: number of new runs.
         every: all examples, see `estimates.all_examples`.
-        shared: whether a run is the same on all examples.
+        shared: True if a run is the same on all examples.
     """
     N = len(every.group)
     rows, columns, squares = np.zeros((old, N)), np.zeros((new, N)), np.zeros(N)
@@ -120,32 +120,32 @@ def components(
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """So many examples and runs, and what they tell."""
+    """Numbers of examples and runs, with the expected interval and power."""
 
     examples: int  # number of examples
     old: int  # number of old runs
     new: int  # number of new runs
-    half_width: float  # half of the width of the interval to expect
-    # The smallest change whose interval leaves zero out with this power.
+    half_width: float  # half of the expected width of the interval
+    # Smallest change whose interval leaves zero out with the power asked for.
     detectable: float
     power: float  # probability that the interval leaves the limit out
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SizeResult(Display):
-    """The result of `size`; shows itself in a notebook and a terminal.
+    """The result of `size`; a notebook and a terminal show it as a report.
 
     Attributes:
         old: name of the version in use.
-        new: name of the one that is to replace it.
-        quantity: name of the number, as in `QUANTITIES`.
-        value: the number with the predictions at hand.
-        limit: what its interval is to leave out: the gate's limit, or 0 for a change.
+        new: name of the version that is to replace it.
+        quantity: name of the quantity, as in `QUANTITIES`.
+        value: value of the quantity with these predictions.
+        limit: number that the interval is to leave out: the gate's limit, or 0.
         gate: the condition; None without one.
-        power: probability that is asked for.
+        power: power asked for.
         level: confidence level of the intervals.
-        components: the parts of the variance.
-        options: the predictions at hand first, then what would suffice.
+        components: variance components.
+        options: these predictions first, then the options that suffice.
         notes: sentences about what was read and joined.
     """
 
@@ -187,28 +187,28 @@ def size(
     clusters: np.ndarray | None = None,
     **reading: Any,
 ) -> SizeResult:
-    """How many examples, runs or samples of each example a decision needs.
+    """Number of examples, runs or samples of each example that a decision needs.
 
-    The predictions at hand are a pilot: their variance is split into what examples and
-    what runs add (see `components`), and put together again for other numbers of both.
+    The given predictions are a pilot: their variance is split into the parts due to
+    examples and runs (see `components`), which give the variance for other numbers.
 
     Args:
         old: predictions or outcomes of the version in use, as in `compare`.
-        new: those of the version that is to replace it.
+        new: predictions or outcomes of the version that is to replace it.
         gates: one limit on churn, flips or the change of the mean, as in `compare`; the
-            interval is to lie on one side of it. Without one, a change of the mean is
-            to be told from zero.
-        change: that change; None for the one that is measured.
-        power: probability with which the interval does so.
+            interval is to lie on one side of it. Without a limit, the interval of a
+            change of the mean is to leave zero out.
+        change: the change to detect; None for the one that is measured.
+        power: probability with which the interval is to do so.
         level: confidence level of the interval.
-        clusters: `[N]` codes of examples that belong together, or None; their number
-            then grows with that of the examples.
+        clusters: `[N]` codes of the clusters of examples, or None; the number of
+            clusters grows with that of the examples.
         **reading: arguments of `compare` or `compare_outcomes` about reading.
 
     Raises:
-        PredictionsError: predictions cannot be read or joined.
-        GateError: the gate is none of these, or its limit is the number itself.
-        ValueError: the power or the level makes no sense.
+        PredictionsError: if predictions cannot be read or joined.
+        GateError: if the gate is on another quantity, or its limit is the value itself.
+        ValueError: if the power or the level is invalid.
     """
     if not 0 < level < 1 or not 0.5 <= power < 1:
         raise ValueError("level lies between 0 and 1, power between 0.5 and 1")
@@ -245,7 +245,7 @@ def size(
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-    """What numbers of examples and runs tell: of a share, or of a change."""
+    """Expected intervals and power for numbers of examples and runs."""
 
     parts: Components
     expected: float
@@ -255,13 +255,13 @@ class Design:
     power: float
 
     def option(self, examples: int, old: int, new: int) -> Option:
-        """So many examples and runs, with the power that comparisons will have."""
+        """The option of these numbers of examples and runs."""
         total, known = self.parts.known(examples, old, new)
         half = known.quantile(self.level) * np.sqrt(known.total)
         error, stretch = np.sqrt(total), 1.0
         binomial = self.expected * (1 - self.expected)
         if self.of_share and self.limit > 0 and binomial > 0:
-            # Wilson's interval has the variance of its end.
+            # Wilson's interval uses the variance at its end.
             stretch = np.sqrt(self.limit * (1 - self.limit) / binomial)
         away = abs(self.expected - self.limit)
 
@@ -277,7 +277,7 @@ class Design:
         return Option(examples, old, new, float(np.median(half)), high, reached)
 
     def least(self, of: Callable[[int], Option], low: int, most: int) -> Option | None:
-        """The smallest number that has the power; None if none has."""
+        """The option with the smallest number that has the power; None without any."""
         high = low
         while of(high).power < self.power:
             if high >= most:
@@ -292,13 +292,13 @@ class Design:
 
 
 def _options(design: Design, N: int, old: int, new: int) -> tuple[Option, ...]:
-    """The predictions at hand, more examples, more runs, some of both."""
+    """Options: the given predictions, more examples, more runs, or both."""
     now = design.option(N, old, new)
     if now.power >= design.power:
         fewer = design.least(lambda n: design.option(n, old, new), 2, N)
         return (now, *([fewer] if fewer and fewer.examples < N else []))
 
-    def runs(count: int) -> tuple[int, int]:  # only where it is known what they add
+    def runs(count: int) -> tuple[int, int]:  # only if their variance is known
         return max(count, old) if old > 1 else 1, max(count, new) if new > 1 else 1
 
     found = [design.least(lambda n: design.option(n, old, new), N, _MOST_EXAMPLES)]
@@ -319,7 +319,7 @@ def _options(design: Design, N: int, old: int, new: int) -> tuple[Option, ...]:
 
 
 def _read(old: Any, new: Any, reading: dict[str, Any]):
-    """Names of both sides, what every example adds, notes."""
+    """Names of both sides, per-example numbers and notes."""
     names = side_names(old, new)
     classes = reading.get("kind") or reading.get("prediction_column")
     if not classes and (reading.get("score_columns") or are_outcomes(old)):
@@ -346,7 +346,7 @@ def _read(old: Any, new: Any, reading: dict[str, Any]):
 
 
 def values_of(numbers: Numbers) -> dict[str, Callable[[], Values]]:
-    """By quantity, what every pair of runs has on each example."""
+    """Functions by quantity that give the numbers of every pair of runs."""
 
     def of(value: Callable[[int, int], np.ndarray]) -> Callable[[], Values]:
         return lambda: (value(r, s).astype(float) for _, r, s in numbers.pairs())
@@ -374,7 +374,7 @@ _PARTS = (
 
 
 def _sizes(option: Option, first: Option, shared: bool) -> str:
-    """What an option asks for beyond the predictions at hand."""
+    """Words for what an option needs beyond the given predictions."""
     said = []
     if option.examples < first.examples:
         said.append(f"{count_text(option.examples)} examples would do")
@@ -394,7 +394,7 @@ def _sentences(result: SizeResult) -> list[str]:
     first, *more = result.options
     unit = QUANTITIES[result.quantity].unit
     name = result.quantity.replace("_", " ")
-    what = "tell the change that is asked for from zero"
+    what = "distinguish the given change from zero"
     if result.gate is not None:
         most = {"max": "at most", "min": "at least"}[result.gate.bound]
         what = f"decide whether it is {most} {limit_text(result.limit, unit)}"
@@ -407,18 +407,18 @@ def _sentences(result: SizeResult) -> list[str]:
     wanted = share_text(result.power)
     options = [_sizes(of, first, result.components.shared) for of in more]
     if not more and first.power < result.power:
-        said.append(f"No number of examples or runs that was tried does in {wanted}.")
+        said.append(f"No number of examples or runs that was tried has {wanted} power.")
     elif more:
         said.append(f"For {wanted}: {'; or '.join(options)}.")
     if first.old == 1 or first.new == 1:
         which = "either side" if first.old == first.new else "one side"
         said.append(
-            f"With one run of {which}, what its runs add is not known and counts as of "
-            "the examples; files of several runs tell it."
+            f"With one run of {which}, the variance of its runs is unknown and counts "
+            "as that of the examples; files of several runs show it."
         )
     elif result.components.shared and max(first.old, first.new) < _FEW:
         said.append(
-            "What a run adds to all examples alike is known poorly from so few runs."
+            "So few runs give a poor estimate of what a run adds to all examples alike."
         )
     return said
 

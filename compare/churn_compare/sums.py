@@ -1,4 +1,4 @@
-"""Numbers that are functions of sums over groups of examples; the bootstrap."""
+"""Numbers that are functions of sums over examples, and the bootstrap."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from churn_compare.pair import Scanned
 from churn_compare.result import Interval
 from churn_compare.uncertainty import Uncertainty, run_part, share_ends, uncertainty
 
-BINS = 15  # of the calibration error, as in `metrics.expected_calibration_error`
+BINS = 15  # bins of the calibration error, as in `metrics.expected_calibration_error`
 _GROUPS = 4096
-_NUMBERS = 2**20  # groups times pairs of runs, for one kind of sum
+_NUMBERS = 2**20  # most groups times pairs of runs, for one kind of sum
 _BLOCK = 2**20  # weights at a time: 8 MiB
-_MOST = {"ece": 1.0, "brier": 2.0}  # that a number can be; it is never negative
+_MOST = {"ece": 1.0, "brier": 2.0}  # largest possible numbers; the least is 0
 
 
 class Partition(NamedTuple):
@@ -23,10 +23,10 @@ class Partition(NamedTuple):
 
     group: np.ndarray  # `[N]` below `groups`
     groups: int
-    clusters: int = 0  # that the groups consist of; 0 for independent examples
+    clusters: int = 0  # number of clusters; 0 for independent examples
 
     def units(self, examples: float) -> float:
-        """Independent units that so many examples are; fewer with clusters."""
+        """Number of independent units in `examples`; fewer with clusters."""
         if not self.clusters:
             return examples
         return examples * self.clusters / max(len(self.group), 1)
@@ -39,9 +39,9 @@ def partition(
     clusters: np.ndarray | None = None,
 ) -> Partition:
     """Divides the examples, or their clusters, into groups."""
-    # More than 4096 of them are assigned at random, so that the variance over groups
-    # is in expectation that over examples, with the error that 4095 degrees of freedom
-    # leave: about 1 % of an interval's width.
+    # More than 4096 of them are assigned to groups at random. The expected variance
+    # over groups is that over examples, with the error of 4095 degrees of freedom,
+    # about 1 % of an interval's width.
     groups = min(_GROUPS, max(512, _NUMBERS // pairs))
     units = examples if clusters is None else int(clusters.max(initial=-1)) + 1
     if units <= groups:
@@ -55,24 +55,24 @@ def partition(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Statistic:
-    """A number of every pair of runs."""
+    """A number for every pair of runs, with its influence function."""
 
-    # `[R_old, R_new]`, or a 1 for a side that the number does not depend on; NaN where
-    # a pair has none
+    # `[R_old, R_new]`, with 1 for a side that the number does not depend on; NaN where
+    # it is undefined
     matrix: np.ndarray
-    # `[G, R_old, R_new]`, what every group of examples moves it by, to first order;
-    # adds up to 0 over the groups
+    # `[G, R_old, R_new]` first-order effect of each group of examples; sums to 0 over
+    # the groups
     influence: np.ndarray
-    examples: float  # how many examples the number is a share of, mean over pairs
+    examples: float  # number of examples in the denominator, mean over pairs
 
     @property
     def value(self) -> float:
-        """The mean over pairs of runs; NaN where no pair has the number."""
+        """Mean over pairs of runs; NaN if it is undefined for all pairs."""
         known = self.matrix[~np.isnan(self.matrix)]
         return float(known.mean()) if known.size else np.nan
 
     def of_groups(self) -> np.ndarray:
-        """How far each group moves the mean over pairs, `[G]`."""
+        """Effect of each group on the mean over pairs, `[G]`."""
         return self.influence.mean(axis=(1, 2))
 
     def tail(self) -> float:
@@ -84,7 +84,7 @@ class Statistic:
         return max(np.sum(np.square(squares)) / total**2 - 1 / len(squares), 0.0)
 
     def uncertainty(self, clusters: int = 0) -> Uncertainty:
-        """Uncertainty of the mean over pairs; `clusters` are those of `Partition`."""
+        """Uncertainty of the mean over pairs; `clusters` as in `Partition`."""
         of_groups = self.of_groups()
         G = len(of_groups)
         factor = G / max(G - 1, 1) if clusters else 1.0
@@ -105,7 +105,7 @@ class Statistic:
 
 
 def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
-    """`sum_g above / sum_g below` of every pair of runs."""
+    """`sum_g above / sum_g below` for every pair of runs."""
     total, of = above.sum(axis=0), np.broadcast_to(below, above.shape).sum(axis=0)
     some = of > 0
     safe = np.where(some, of, 1.0)
@@ -117,7 +117,7 @@ def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
 def relative(
     negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
 ) -> Statistic:
-    """`(negative / N) / ((right / N) (wrong / N))`; NaN where nothing is below."""
+    """`(negative / N) / ((right / N) (wrong / N))`; NaN if a denominator is 0."""
     flips, old, new = (ratio(of, size, np.nan) for of in (negative, right, wrong))
     some = (old.matrix > 0) & (new.matrix > 0)
     a, b = (np.where(some, of.matrix, 1.0) for of in (old, new))
@@ -128,9 +128,9 @@ def relative(
 
 
 def difference(old: Statistic, new: Statistic) -> Statistic:
-    """New minus old of every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
-    # Where a run's number is infinite, so is the difference of the means over runs, or
-    # NaN where both means are.
+    """New minus old for every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
+    # If a run's number is infinite, so is the difference of the means over runs; it is
+    # NaN if both means are infinite.
     if np.all(np.isfinite(old.matrix)) and np.all(np.isfinite(new.matrix)):
         influence = new.influence - old.influence
         return Statistic(new.matrix - old.matrix, influence, new.examples)
@@ -144,7 +144,7 @@ def _flip_sums(
 ) -> np.ndarray:
     """`[K, G, R_old, R_new]`: changed, agreement by chance; negative, positive, both.
 
-    The last three are there with labels alone; "both" are right before and now.
+    Without labels, the last three are left out; "both" are right before and now.
     """
     # Chance is for Cohen's kappa, linear in the examples. With f and g the frequencies
     # of the classes that either version predicts, chance agreement is e = sum_c f(c)
@@ -172,7 +172,7 @@ def _flip_sums(
 def ratios(
     scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
 ) -> dict[str, Interval]:
-    """Kappa and shares of a part of the examples, which varies."""
+    """Kappa and the shares whose denominator varies."""
     size = np.bincount(parts.group, minlength=parts.groups)[:, None, None]
     of_flips = _flip_sums(scanned, labels, parts.group, parts.groups)
     changed, chance = of_flips[:2]
@@ -209,8 +209,8 @@ def _part(
     examples: float | None = None,
 ) -> Interval:
     """The interval of a number from 0 to `most` whose denominator varies."""
-    # Means over many runs vary less than binomial shares. How much less is not well
-    # known where the denominator holds few examples, which costs degrees of freedom.
+    # Means over many runs vary less than binomial shares. With few examples in the
+    # denominator, the estimate of how much less costs degrees of freedom.
     examples = parts.units(estimate.examples if examples is None else examples)
     known, share = estimate.uncertainty(parts.clusters), estimate.value / most
     binomial = share * (1 - share) * most**2 / max(examples, 1.0)
@@ -240,7 +240,7 @@ def resampled(
     resamples: int,
     seed: int | np.random.Generator,
 ) -> dict[str, Interval]:
-    """Surrogate churn, NLL, Brier score and ECE, by the bootstrap over examples."""
+    """Surrogate churn, NLL, Brier score and ECE, with bootstrap intervals."""
     size = np.bincount(parts.group, minlength=parts.groups).astype(np.float64)
     numbers: dict[str, Statistic] = {}
     columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
@@ -269,7 +269,7 @@ def resampled(
 def _score_sums(
     scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Sums `[G, R_old, R_new, 1]`, or of the calibration error of every bin."""
+    """Names and sums `[G, R_old, R_new, 1]`; for ECE, `[G, R_old, R_new, BINS]`."""
     of_pairs = {"surrogate_churn": scanned.surrogate, "kl_divergence": scanned.kl}
     for name, values in of_pairs.items():
         if values is not None:
@@ -296,7 +296,7 @@ def _score_sums(
 
 
 def value_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Sums `[G, ...]` float64 over groups of values `[..., N]`."""
+    """Sums `[G, ...]` float64 of values `[..., N]` over groups."""
     lead = values.shape[:-1]
     rows = values.reshape(-1, values.shape[-1])
     out = np.empty((groups, len(rows)))
@@ -330,7 +330,7 @@ def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
 def resampled_sums(
     sums: np.ndarray, resamples: int, seed: int | np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Sums over as many groups as there are, drawn with replacement."""
+    """Sums over the same number of groups, drawn with replacement."""
     groups = len(sums)
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // groups)
@@ -352,7 +352,7 @@ def bca_ends(
     if not (np.isfinite(value) and np.all(np.isfinite(resampled))):
         return np.nan, np.nan
     count = len(resampled)
-    close = 1e-12 * max(1.0, abs(value))  # equal but for the order of a sum
+    close = 1e-12 * max(1.0, abs(value))  # equal up to the order of summation
     below = np.mean(resampled < value - close)
     ties = np.mean(np.abs(resampled - value) <= close)
     share = np.clip(below + ties / 2, 0.5 / count, 1 - 0.5 / count)
@@ -373,15 +373,15 @@ def _ends(
     level: float,
     clusters: int,
 ) -> Interval:
-    """The BCa interval over examples, widened by what runs add; or a symmetric one."""
+    """BCa interval over examples, widened by runs; symmetric for changes."""
     value, change = estimate.value, name.endswith("_change")
     if not np.isfinite(value) or (drawn is None and not change):
         return Interval(value, np.nan, np.nan)
     known = estimate.uncertainty(clusters)
     half = float(known.quantile(level) * np.sqrt(known.total))
     if drawn is None:
-        # Differences have heavy tails but hardly a skew or a bias; where BCa corrects
-        # for what it sees of these in a sample, its intervals miss more often.
+        # Differences have heavy tails but hardly any skew or bias; BCa intervals, which
+        # correct for the sample's skew and bias, miss more often.
         return Interval(value, value - half, value + half)
     # The bias of the calibration error may push the whole interval below the estimate.
     # A gate on an upper end below it would be easier to meet than one on the estimate,

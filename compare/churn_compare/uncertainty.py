@@ -1,29 +1,29 @@
-"""How well a mean over pairs of runs is known, and the ends of its interval."""
+"""Uncertainty of a mean over pairs of runs, and the ends of its interval."""
 
 import dataclasses
 
 import numpy as np
 from scipy import special
 
-_POWER = 0.8  # with which the detectable change is found
+_POWER = 0.8  # power for the detectable change
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """How well a number is known; arrays of any shape."""
+    """Variance and degrees of freedom of numbers, as arrays of any shape."""
 
     examples: np.ndarray  # variance due to the examples, given the runs
     total: np.ndarray  # variance due to examples and runs
-    # degrees of freedom of `total`, infinite with one run a side; where one side alone
-    # has several runs, of what the runs add
+    # degrees of freedom of `total`, infinite with one run a side; if only one side has
+    # several runs, those of the variance due to runs
     freedom: np.ndarray
-    alone: bool = False  # whether one side alone has several runs
+    alone: bool = False  # True if only one side has several runs
     # degrees of freedom of `examples`: infinite, or below the number of clusters
     of_clusters: np.ndarray | float = np.inf
-    bearing: np.ndarray | float = np.inf  # clusters that the variance rests on
+    bearing: np.ndarray | float = np.inf  # effective number of clusters
 
     def of_runs(self) -> np.ndarray:
-        """Share of the variance that runs add."""
+        """Share of the variance that is due to runs."""
         some = self.total > 0
         examples = np.where(some, self.examples / np.where(some, self.total, 1.0), 1.0)
         return np.maximum(1.0 - examples, 0.0)
@@ -31,8 +31,8 @@ class Uncertainty:
     def quantile(self, level: float) -> np.ndarray:
         """Two-sided quantile: 1.96 for 0.95 and one run a side."""
         # Satterthwaite's approximation is poor for one degree of freedom (two runs on
-        # one side), so where one side alone has runs, half-widths are added as squares:
-        # q^2 V = z^2 V_examples + t^2 C, with C what the runs add.
+        # one side), so if only one side has runs, half-widths are added as squares:
+        # q^2 V = z^2 V_examples + t^2 C, with C the variance due to runs.
         upper = (1.0 + level) / 2.0
         student = _student(self.freedom, upper)
         if not self.alone:
@@ -41,12 +41,11 @@ class Uncertainty:
         return np.sqrt(np.square(few) * (1.0 - of_runs) + np.square(student) * of_runs)
 
     def widened(self, most: np.ndarray | float) -> np.ndarray:
-        """`total`, drawn to `most` where it rests on few clusters."""
-        # Where one cluster has all events, their number in it says next to nothing of
-        # how alike examples of a cluster are; without any event `most` is all there
-        # is, the variance of examples that are equal in each cluster. Chosen by
-        # simulation: half of the way, on a logarithmic scale, for one cluster, a
-        # quarter for two.
+        """`total`, moved towards `most` if few clusters have events."""
+        # If one cluster has all events, their number hardly tells how similar examples
+        # of a cluster are; without any event only `most` is known, the variance if the
+        # examples of each cluster are equal. Chosen by simulation: half of the way, on
+        # a logarithmic scale, for one cluster, a quarter for two.
         share = 0.5 ** np.asarray(self.bearing)
         some = self.total > 0
         total = np.where(some, self.total, 1.0)
@@ -54,21 +53,21 @@ class Uncertainty:
         return np.where(some, total * up, 0.0)
 
     def example_quantile(self, level: float) -> np.ndarray:
-        """The same where runs are taken as they are; larger with few clusters."""
+        """The same with runs treated as fixed; larger with few clusters."""
         return _student(self.of_clusters, (1.0 + level) / 2.0)
 
 
 def _student(freedom: np.ndarray | float, upper: float) -> np.ndarray:
-    """Quantile of Student's t; one that says nothing where there is one cluster."""
+    """Quantile of Student's t; very large with one cluster."""
     freedom = np.asarray(freedom)
     few = special.stdtrit(np.maximum(freedom, 1.0), upper)
     return np.where(freedom < 1, _MOST, few)
 
 
 def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
-    """Variance of the mean over runs, the part of it that is noise, and its freedom."""
-    # S = sum_r (m_r - m)^2 / (R (R - 1)); `noise` is its expectation where runs differ
-    # by noise alone.
+    """Variance of the mean over runs, its noise, and its degrees of freedom."""
+    # S = sum_r (m_r - m)^2 / (R (R - 1)); `noise` is its expectation if runs differ
+    # only by noise.
     R = of_runs.shape[-1]
     if R == 1:
         zero = np.zeros(of_runs.shape[:-1])
@@ -83,15 +82,15 @@ def uncertainty(
     clusters: np.ndarray | int = 0,
     bearing: np.ndarray | float = np.inf,
 ) -> Uncertainty:
-    """Examples and runs together, with Satterthwaite's degrees of freedom."""
+    """Uncertainty due to examples and runs, by Satterthwaite's approximation."""
     # With G clusters that move the number by u the variance over examples, sum u^2, has
     # a squared relative error of sum u^4 / (sum u^2)^2 - 1 / G, twice one over degrees
     # of freedom: G for normal u, fewer for clusters of unequal size, at most G - 1.
-    # The spread between runs holds their noise on the examples, which the variance over
-    # examples holds as well and which is counted once: V = V_examples + sum_k (S_k -
-    # noise_k), at least V_examples - noise / 2 (cut off at V_examples, two runs a side
-    # that differ by noise alone would have intervals that hold the truth 98 times of
-    # 100), and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
+    # The variance between runs includes their noise on the examples, as the variance
+    # over examples does; it is counted once: V = V_examples + sum_k (S_k - noise_k), at
+    # least V_examples - noise / 2 (with V_examples as the least value, intervals of two
+    # runs a side that differ only by noise would hold the true value 98 times of 100),
+    # and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
     examples = np.asarray(examples, np.float64)
     several = [part for part in parts if part[2]]
     count = np.asarray(clusters, np.float64)
@@ -110,22 +109,22 @@ def uncertainty(
     freedom = np.square(total) / np.where(some, spread, 1.0)
     freedom = np.where(some, freedom, of_clusters)
     fewest = min((df for _, _, df in several), default=np.inf)
-    # V may fall below the spreads it is made of
+    # V may be less than its parts
     freedom = np.maximum(freedom, np.minimum(fewest, of_clusters))
     return Uncertainty(examples, total, freedom, False, of_clusters, bearing)
 
 
-_MOST = 1e6  # quantile, of next to no degrees of freedom: nothing is known
-_HALVINGS = 50  # of an interval of length 1: to 1e-15
+_MOST = 1e6  # largest quantile, with hardly any degrees of freedom
+_HALVINGS = 50  # bisections of an interval of length 1, to 1e-15
 
 
 def share_ends(
     share: np.ndarray, variance: np.ndarray, quantile: np.ndarray, examples: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's interval, with as many examples as fit the variance."""
+    """Wilson's interval with the number of examples that fits the variance."""
     # With n = p (1 - p) / V, the examples of a binomial share of this variance, the
-    # ends are the solutions P of (p - P)^2 = q^2 P (1 - P) / n (Wilson 1927). Where p
-    # is 0 or 1, or V is not positive, V says nothing and n is `examples`.
+    # ends are the solutions P of (p - P)^2 = q^2 P (1 - P) / n (Wilson 1927). If p is 0
+    # or 1, or V is not positive, n is `examples`.
     share = np.clip(np.asarray(share, np.float64), 0.0, 1.0)
     binomial = share * (1.0 - share)
     usable = (binomial > 0) & (variance > 0)
@@ -140,7 +139,7 @@ def share_ends(
 
 
 def detectable(variance: np.ndarray | float, quantile: np.ndarray) -> float:
-    """The change of a mean whose interval leaves out zero in 80 % of cases."""
+    """Change of a mean whose interval leaves out zero in 80 % of cases."""
     return np.asarray((quantile + special.ndtri(_POWER)) * np.sqrt(variance)).item()
 
 
@@ -150,8 +149,8 @@ def detectable_share(
     examples: np.ndarray | float,
     units: np.ndarray | float,
 ) -> float:
-    """The same of a share of right answers; `units` are examples or clusters."""
-    # The variance is at least that of as many flips as may hide where none is seen.
+    """The same for a share of right answers; `units` are examples or clusters."""
+    # The variance is at least that of the flips that may be there if none is seen.
     zero, count = np.zeros(()), examples if known.total > 0 else units
     hidden = share_ends(zero, zero, quantile, np.array(count))[1] / count
     return min(detectable(np.maximum(known.total, hidden), quantile), 1.0)
@@ -164,7 +163,7 @@ def difference_ends(
     quantile: np.ndarray,
     examples: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tango's score interval of `gained - lost`, stretched to the variance given."""
+    """Tango's score interval of `gained - lost`, stretched to the given variance."""
     # The ends are the solutions D of (g - l - D)^2 = q^2 s v(D) (Tango 1998, Eq. 11);
     # v(D) is the variance of the difference of two paired shares where the difference
     # is D and the rest is as likely as can be, and s = V / v(g - l) is 1 for one run a
