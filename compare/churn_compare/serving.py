@@ -1,4 +1,4 @@
-"""Serve an old and a new version together: which rule keeps what the update gains?"""
+"""Rules that serve an old and a new version together with fewer negative flips."""
 
 import dataclasses
 import json
@@ -30,11 +30,11 @@ from churn_compare.store import StoredLogits
 from churn_compare.tables import number_cell
 
 WEIGHTS = tuple(k / 20 for k in range(1, 20))
-_MARGINS, _GROUPS = 19, 10  # candidates of their kind
-_LEAST = 20  # changed examples of a group that it may be judged by
+_MARGINS, _GROUPS = 19, 10  # number of margins, most groups
+_LEAST = 20  # least number of changed examples of a group
 _BLOCK = 1 << 20  # numbers at a time
 _IN_MEMORY = 1 << 28  # bytes of scores
-_FITTED = 20_000  # rows that temperatures are fitted on
+_FITTED = 20_000  # rows on which temperatures are fitted
 _FORMAT = 1
 
 
@@ -47,12 +47,12 @@ class Rule:
             log-probabilities; "surer" the new version where its top probability
             exceeds the old one's by `margin`; "keep" the old version on some groups.
         weight: weight of the old version in a blend, from 0 to 1.
-        margin: least lead of the new version's top probability.
-        temperatures: temperatures of the old and the new version; their logits are
-            divided by it.
+        margin: least difference of top probabilities, new minus old.
+        temperatures: temperatures of the old and the new version, which divide their
+            logits.
         column: column of the groups that keep the old version; "" for the classes
             that the new version predicts.
-        groups: the values of `column`, or names of classes, that keep the old version.
+        groups: values of `column`, or names of classes, that keep the old version.
         class_names: names of the classes, in the order of the logits; () for numbers.
     """
 
@@ -66,7 +66,7 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """The rule, as a part of a sentence."""
+        """The rule as a part of a sentence."""
         if self.kind == "blend":
             share = f"{100 * self.weight:.0f} % old and {100 - 100 * self.weight:.0f} %"
             return f"{share} new log-probabilities"
@@ -83,16 +83,16 @@ class Rule:
         return self.kind in ("blend", "surer")
 
     def to_json(self) -> str:
-        """The rule as text, which `load` reads from a file."""
+        """The rule as JSON text, which `load` reads from a file."""
         fields = {"format": _FORMAT} | dataclasses.asdict(self)
         return json.dumps(fields, indent=2) + "\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Rule":
-        """Reads a file of what `to_json` gives.
+        """Reads a rule from a file with the text of `to_json`.
 
         Raises:
-            PredictionsError: the file is no such rule.
+            PredictionsError: if the file is not such a rule.
         """
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -115,16 +115,16 @@ def apply(
     """Log-probabilities that a rule serves.
 
     Args:
-        rule: from `repair`, or `Rule.load`.
-        old_logits: `[N, C]` of the old version, classes as when the rule was chosen.
-        new_logits: `[N, C]` of the new version.
+        rule: rule from `repair` or `Rule.load`.
+        old_logits: `[N, C]` logits of the old version, classes as in `repair`.
+        new_logits: `[N, C]` logits of the new version.
         groups: `[N]` values of `rule.column`, for a rule that has one.
 
     Returns:
         `[N, C]` normalised log-probabilities, float32.
 
     Raises:
-        ValueError: shapes differ, or the groups are missing.
+        ValueError: if shapes differ or the groups are missing.
 
     Example:
         >>> rule = Rule("blend", weight=0.5)
@@ -151,7 +151,7 @@ def apply(
 
 
 def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
-    """Where the old version is kept, by group or by the new version's class."""
+    """True for examples that keep the old version, by group or new class."""
     if not rule.column:
         names = rule.class_names or [str(c) for c in range(int(predicted.max()) + 1)]
         return np.isin(np.array(names)[predicted], rule.groups)
@@ -167,28 +167,28 @@ def _log_softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A rule and what it does on the validation examples."""
+    """A rule and its numbers on the validation examples."""
 
-    rule: Rule  # what is served
+    rule: Rule  # rule that is served
     churn: float  # share of examples whose prediction differs from the old version's
     accuracy: float  # share of right predictions
     negative_flip_rate: float  # right in the old version, wrong as served
-    # Change of accuracy against the new version, less one standard error of it.
+    # Change of accuracy against the new version, minus its standard error.
     least_change: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RepairResult(Display):
-    """The result of `repair`; shows itself in a notebook and a terminal.
+    """The result of `repair`; a notebook and a terminal show it as a report.
 
     Attributes:
-        rule: the rule that the validation examples chose.
-        candidates: every rule that was tried, with its numbers on validation.
-        shipped: the comparison of the old and the new version on the test examples.
-        served: the same of the old version and what the rule serves.
+        rule: the rule chosen on the validation examples.
+        candidates: all rules that were tried, with their numbers on validation.
+        shipped: comparison of the old and the new version on the test examples.
+        served: comparison of the old version and what the rule serves.
         flips_avoided: fall of the rate of negative flips, shipped minus served.
         accuracy_change: accuracy as served minus that of the new version.
-        p: p-value of equal accuracy of what is served and the new version.
+        p: p-value of equal accuracy as served and of the new version.
         both: share of the test examples that need the predictions of both versions.
     """
 
@@ -231,20 +231,20 @@ def repair(
     level: float = 0.95,
     **reading: Any,
 ) -> RepairResult:
-    """Chooses on validation how to serve two versions together; certifies it on test.
+    """Chooses a rule to serve two versions together; compares it on test examples.
 
-    Tried are blends of both versions' log-probabilities with 19 weights, "the new
-    version only where it is surer" with 19 margins, both after temperature scaling of
-    each version, and the old version on the groups and predicted classes where the
-    update lost most. Of the rules whose accuracy on the validation examples is that of
-    the new version, by one standard error or more, the one with the fewest negative
-    flips is chosen; only this one is looked at on the test examples, so that its
+    The candidates are blends of both versions' log-probabilities with 19 weights, "the
+    new version only where it is surer" with 19 margins, both after temperature scaling
+    of each version, and the old version on the groups and predicted classes where the
+    update loses most. Among the rules whose accuracy on the validation examples, minus
+    one standard error, is at least that of the new version, the one with the fewest
+    negative flips is chosen. Only this rule is applied to the test examples, so its
     intervals and gates are those of a rule that was fixed in advance.
 
     Args:
         old: test predictions of the version in use, with labels, as in `compare`.
         new: test predictions of the version that is to replace it.
-        validation: the same two of other examples, which chose nothing else.
+        validation: old and new predictions of other examples, used only to choose.
         by: columns of the files of the old version whose values may keep it.
         gates: conditions on what is served, as in `compare`.
         loss: accuracy that a rule may lose against the new version on validation.
@@ -254,9 +254,9 @@ def repair(
             `confirm` as in `compare`.
 
     Raises:
-        PredictionsError: predictions cannot be read or joined; there are no labels,
-            several runs on a side, or the same examples in both splits.
-        GateError: a gate makes no sense.
+        PredictionsError: if predictions cannot be read or joined, or there are no
+            labels, several runs on a side, or the same examples in both splits.
+        GateError: if a gate is invalid.
     """
     wanted = as_gates(gates)
     chosen_on = _pair(*validation, by, dict(reading))
@@ -292,7 +292,7 @@ def _pair(old: Any, new: Any, by: Sequence[str], reading: dict[str, Any]) -> Pai
     pair = join(*sides, slices=slices, **columns, **reading)
     if pair.labels is None:
         raise PredictionsError(
-            "repair chooses by right and wrong predictions; there are no labels"
+            "repair chooses by right and wrong predictions, but there are no labels"
         )
     for side in (pair.old, pair.new):
         if len(side.runs) > 1:
@@ -301,8 +301,8 @@ def _pair(old: Any, new: Any, by: Sequence[str], reading: dict[str, Any]) -> Pai
             )
     if pair.scored and any(s.decisions is not None for s in (pair.old, pair.new)):
         raise PredictionsError(
-            "decisions stand next to the scores, and a blend has none; compare them "
-            "with --kind classes"
+            "the files have decisions next to scores, which a blend does not give; "
+            "compare them with --kind classes"
         )
     if pair.scored and (pair.old_columns is not None or pair.new_columns is not None):
         raise PredictionsError(
@@ -313,19 +313,19 @@ def _pair(old: Any, new: Any, by: Sequence[str], reading: dict[str, Any]) -> Pai
 
 
 def _check_apart(validation: Pair, test: Pair) -> None:
-    """Refuses test examples that chose the rule."""
+    """Raises if the validation and the test examples overlap."""
     named = validation.old.ids is not None and test.old.ids is not None
     shared = np.intersect1d(validation.ids, test.ids) if named else np.array([])
     if len(shared):
         raise PredictionsError(
             f"{len(shared)} examples are in the validation and in the test files, for "
-            f"example {shared[0]}; a rule is certified on examples that did not "
-            "choose it"
+            f"example {shared[0]}; a rule must be tested on other examples than those "
+            "it was chosen on"
         )
 
 
 def _rows(pair: Pair, side: Side, start: int, stop: int) -> np.ndarray:
-    """Logits of some rows of the pair."""
+    """Logits of some examples of the pair."""
     order = pair.old_rows if side is pair.old else pair.new_rows
     stored = StoredLogits.of(side.values, order)
     out = np.empty((stop - start, side.classes), stored.wide)
@@ -337,7 +337,7 @@ def _rows(pair: Pair, side: Side, start: int, stop: int) -> np.ndarray:
 
 
 def _blocks(pair: Pair) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Old and new logits, some rows at a time."""
+    """Blocks of examples with their old and new logits."""
     rows = max(1, _BLOCK // pair.classes)
     for start in range(0, pair.examples, rows):
         stop = min(start + rows, pair.examples)
@@ -377,15 +377,15 @@ def _choose(pair: Pair, loss: float) -> tuple[Rule, tuple[Candidate, ...]]:
         tried.append(candidate(rule, np.where(_kept(rule, new, groups), old, new)))
     if pair.scored:
         tried += [candidate(*of) for of in _of_scores(pair, names)]
-    # The best of many that are just as accurate on these examples would be less so on
-    # others; a standard error is the price of having chosen.
+    # The best of many rules that are equally accurate on these examples would be less
+    # accurate on others; the standard error corrects for the choice.
     allowed = [c for c in tried if c is alone or c.least_change >= -loss - 1e-12]
     best = min(allowed, key=lambda c: (c.negative_flip_rate, -c.accuracy))
     return best.rule, tuple(tried)
 
 
 def _of_scores(pair: Pair, names: tuple[str, ...]) -> Iterator[tuple[Rule, np.ndarray]]:
-    """Blends and margins, with the classes that they serve."""
+    """Rules that blend or compare scores, with the classes that they serve."""
     rows = np.linspace(0, pair.examples - 1, min(pair.examples, _FITTED)).astype(int)
     some = pair.at(np.unique(rows))
     assert some.labels is not None
@@ -420,7 +420,7 @@ def _of_scores(pair: Pair, names: tuple[str, ...]) -> Iterator[tuple[Rule, np.nd
 def _kept_groups(
     pair: Pair, old: np.ndarray, new: np.ndarray, names: tuple[str, ...]
 ) -> Iterator[Rule]:
-    """The old version on the groups where the update loses, most first."""
+    """Rules that keep the old version on the groups where the update loses most."""
     predicted = np.array(names or [str(c) for c in range(pair.classes)])[new]
     net = (old == pair.labels).astype(int) - (new == pair.labels)
     for column, values in {"": predicted, **pair.slices}.items():
@@ -461,7 +461,7 @@ def _served(pair: Pair, rule: Rule, file: Any) -> Pair:
 def _paired(
     test: Pair, served: Pair, rule: Rule, level: float
 ) -> tuple[Interval, Interval, float, float]:
-    """Flips avoided, change of accuracy against the new version, p, share run twice."""
+    """Flips avoided, change of accuracy, its p-value, share that runs both versions."""
     labels = test.labels
     sides = [scan(dataclasses.replace(p, slices={})) for p in (test, served)]
     old, new = (of.predicted[0] == labels for of in (sides[0].old, sides[0].new))
@@ -482,7 +482,7 @@ def _paired(
 
 
 def _sentences(result: RepairResult) -> list[str]:
-    """The effect of the rule, its certificate and its price."""
+    """Sentences on the effect, the test and the cost of the rule."""
     before, after = (
         with_range(of["negative_flip_rate"], "share")
         for of in (result.shipped, result.served)
@@ -509,7 +509,7 @@ def _sentences(result: RepairResult) -> list[str]:
             cost = "an example runs one version, by its group"
         said.append(f"Both versions are kept in service: {cost}.")
     tried = f"{len(result.candidates)} rules were tried on the validation examples"
-    return [*said, f"{tried}; the test examples have seen this one alone."]
+    return [*said, f"{tried}; only this one was applied to the test examples."]
 
 
 def _document(result: RepairResult, command: str) -> Document:
@@ -543,7 +543,7 @@ def _document(result: RepairResult, command: str) -> Document:
 
 
 def frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that no other beats in flips and accuracy, fewest flips first."""
+    """Candidates that no other beats in flips and accuracy, fewest flips first."""
     order = sorted(candidates, key=lambda c: (c.negative_flip_rate, -c.accuracy))
     kept: list[Candidate] = []
     for of in order:

@@ -1,4 +1,4 @@
-"""A release of many benchmarks: compared one by one, decided together."""
+"""Comparison of a release on many benchmarks, with one decision."""
 
 import dataclasses
 import os
@@ -32,7 +32,7 @@ from churn_compare.tables import number_cell
 
 Tier = Literal["required", "advisory"]
 _KEYS = ("tier", "file", "score", "lower-is-better", "gates")
-_DEPTH = 5  # of folders that evaluation tools write
+_DEPTH = 5  # most levels of the folders of evaluation tools
 # samples_mmlu_2026-01-31T12-30-00.123.jsonl, details_mmlu|0_2026-...parquet
 _NAME = re.compile(r"^(?:samples_|details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?$")
 _SKIPPED = ("results", "config", "summary")  # files that tools write next to these
@@ -42,23 +42,23 @@ _SKIPPED = ("results", "config", "summary")  # files that tools write next to th
 class Rules:
     """The rules of a suite for one benchmark."""
 
-    # "required" decides on the release; "advisory" is only reported.
+    # "required" benchmarks decide on the release; "advisory" ones are only reported.
     tier: Tier = "required"
-    # Name of its file in both folders; None for that of the benchmark.
+    # Name of its file in both folders; None if it is the name of the benchmark.
     file: str | None = None
-    score: str | None = None  # the column that is compared; None for all that are found
-    # True if less of the score is better; None if its log or its name says so.
+    score: str | None = None  # column that is compared; None for all columns
+    # True if a lower score is better; None to follow its log or its name.
     lower_is_better: bool | None = None
     gates: tuple[Gate, ...] = ()  # its conditions
 
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """The benchmarks of a release and what is asked of each.
+    """The rules of a release for its benchmarks.
 
     Attributes:
-        rules: rules of the benchmarks that are named, by name.
-        others: rules of all that are found and not named.
+        rules: rules of named benchmarks, by name.
+        others: rules of all other benchmarks.
     """
 
     rules: Mapping[str, Rules] = dataclasses.field(default_factory=dict)
@@ -72,10 +72,10 @@ class Suite:
 def read_suite(path: str | os.PathLike) -> Suite:
     '''Reads the rules of a release.
 
-    What stands before the first benchmark holds for those that are not named.
+    Entries before the first benchmark apply to all benchmarks that are not named.
 
     Raises:
-        GateError: the file cannot be read or an entry makes no sense.
+        GateError: if the file cannot be read or an entry is invalid.
 
     Example:
         >>> import tempfile
@@ -135,19 +135,19 @@ def _rules(table: Any, place: str, start: Rules) -> Rules:
 class Benchmark:
     """One benchmark of a release."""
 
-    name: str  # of the benchmark
-    rules: Rules  # what is asked of it
-    # The comparison; None where there is none.
+    name: str  # name of the benchmark
+    rules: Rules  # its rules
+    # The comparison; None if the benchmark could not be compared.
     result: CompareResult | OutcomesResult | None
-    missing: str = ""  # why there is none
-    # Of each measure, p-value of no change by Holm over the release.
+    missing: str = ""  # reason why it could not be compared
+    # p-value of no change of each measure, adjusted by Holm over the release.
     adjusted_p: tuple[float, ...] = ()
-    # Its conditions, that it exists and that it does not fall among them.
+    # Outcomes of its conditions; two are that it exists and does not get worse.
     gates: tuple[GateOutcome, ...] = ()
 
     @property
     def measures(self) -> tuple[tuple[str, Measured], ...]:
-        """What was measured, by name; an only measure is called like the benchmark."""
+        """Measures by name; a single measure has the name of the benchmark."""
         if isinstance(self.result, CompareResult):
             return ((self.name, self.result),)
         found = self.result.measures if self.result else ()
@@ -159,13 +159,13 @@ class Benchmark:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SuiteResult(Display):
-    """Everything that `compare_suite` finds.
+    """The result of `compare_suite`.
 
     Attributes:
         old: name of the folder of the version in use.
-        new: the same of the version that is to replace it.
+        new: name of the folder of the version that is to replace it.
         level: confidence level of all intervals.
-        benchmarks: each benchmark, the required ones first.
+        benchmarks: benchmarks, required ones first.
     """
 
     old: str
@@ -184,7 +184,7 @@ class SuiteResult(Display):
         )
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
-        """The gates of each required benchmark."""
+        """Names of the required benchmarks with their gates."""
         needed = [of for of in self.benchmarks if of.rules.tier == "required"]
         return [(of.name, of.gates) for of in needed]
 
@@ -214,26 +214,26 @@ def compare_suite(
     confirm: Sequence[str] = (),
     on_missing: Literal["error", "intersect"] = "error",
 ) -> SuiteResult:
-    """Compares two folders of results, a benchmark at a time.
+    """Compares two folders of results, one benchmark at a time.
 
-    Files of both folders that have the same name are one benchmark; a time stamp and
-    what lm-evaluation-harness (`samples_`) and lighteval (`details_`) write before the
-    name are left out. A required benchmark fails if one folder lacks it or it cannot be
-    compared, if one of its gates fails, and if it falls detectably: by Holm's procedure
-    over all measures of the release.
+    Files of the same name in both folders are one benchmark; time stamps and the
+    prefixes of lm-evaluation-harness (`samples_`) and lighteval (`details_`) are
+    ignored. A required benchmark fails if one folder lacks it, if it cannot be
+    compared, if one of its gates fails, or if it gets worse detectably, by Holm's
+    procedure over all measures of the release.
 
     Args:
         old: folder of the version in use.
         new: folder of the version that is to replace it.
-        suite: what is asked, or a file for `read_suite`; all found are required by
-            default.
+        suite: rules of the benchmarks, or a file for `read_suite`; by default all
+            benchmarks are required.
         level: confidence level of the intervals.
         confirm: names of doubts, as in `compare`.
         on_missing: as in `compare`.
 
     Raises:
-        PredictionsError: a folder has no results, or two files of one name.
-        GateError: the suite cannot be read.
+        PredictionsError: if a folder has no results, or two files of one name.
+        GateError: if the suite cannot be read.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
     folders = [_files(Path(folder)) for folder in (old, new)]
@@ -263,7 +263,7 @@ def compare_suite(
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Files of results by the name of the benchmark."""
+    """Files of results by name of the benchmark."""
     if not folder.is_dir():
         raise PredictionsError(f"{folder}: this is not a folder of results")
     found: dict[str, Path] = {}
@@ -310,7 +310,7 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
 
 
 def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]:
-    """Each benchmark with its p, adjusted, and all its conditions."""
+    """Benchmarks with adjusted p-values and the outcomes of all conditions."""
     adjusted = iter(holm([m.p for of in compared for _, m in of.measures]).tolist())
     each = [(of, tuple(next(adjusted) for _ in of.measures)) for of in compared]
     for of, p in sorted(each, key=lambda of: of[0].rules.tier != "required"):
@@ -332,7 +332,7 @@ def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]
 
 
 def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
-    """The condition that a measure does not fall detectably."""
+    """Outcome of the condition that a measure does not get worse detectably."""
     change = m[m.change]
     worse = (change.value < 0) == m.higher_is_better and change.value != 0
     falls = worse and p < 1 - level
@@ -344,7 +344,7 @@ def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
 
 
 def _sentences(result: SuiteResult) -> list[str]:
-    """How many benchmarks got worse, and which are missing."""
+    """Sentences on the compared and the advisory benchmarks."""
     compared = [of for of in result.benchmarks if of.result is not None]
     said = [
         f"{count_text(len(compared))} of {count_text(len(result.benchmarks))} "
@@ -399,7 +399,7 @@ def _document(result: SuiteResult, command: str) -> Document:
 
 
 def _inside(found: Measured) -> list[Block]:
-    """The blocks of one measure, its sections with their titles as lines."""
+    """Blocks of one measure, with the titles of its sections as lines."""
     blocks: list[Block] = []
     for section in sections("", found):
         if section.blocks:

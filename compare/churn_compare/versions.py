@@ -1,4 +1,4 @@
-"""A folder of versions: every one against every other, and each update on its own."""
+"""Comparison of all versions in a folder, and of each update on its own."""
 
 import dataclasses
 import functools
@@ -35,7 +35,7 @@ from churn_compare.version_files import VersionFiles, find_versions
 _PARTLY = (
     "some examples have no label; a folder of versions takes labels of all, or none"
 )
-_IN_MEMORY = 512 << 20  # bytes of scores; those of further versions wait on the disk
+_IN_MEMORY = 512 << 20  # bytes of scores; those of more versions stay on the disk
 
 
 def compare_versions(
@@ -58,31 +58,32 @@ def compare_versions(
     waivers: Sequence[Waiver] = (),
     **options: Any,
 ) -> VersionsResult:
-    """How predictions change over all versions in a folder.
+    """Compares all versions in a folder.
 
     Each version is compared with the one before it as by `compare`, and the last with
-    the first; churn and negative flips are found between every two. All numbers are of
-    the same examples, those that every version has.
+    the first; churn and negative flips are computed for every two versions. All numbers
+    are for the same examples, those that every version has.
 
     Args:
-        folder: with a file of predictions per version, or a folder per version with
-            `predictions.npz` inside, or the folder of a study; see `find_versions`.
-            Files `labels`, `slices` and `ids` in it are used for what is not given.
-        labels: as in `compare`, where no version holds any; so are all other arguments.
-        class_map: "identity" where equal numbers are equal classes though the counts
-            differ between versions.
-        order: names of the versions, the oldest first; others are left out.
+        folder: folder with a file of predictions per version, or a folder per version
+            with `predictions.npz`, or the folder of a study; see `find_versions`. Its
+            files `labels`, `slices` and `ids` are used for arguments not given.
+        labels: labels as in `compare`, if no version has any; other arguments are also
+            as in `compare`.
+        class_map: "identity" if equal numbers are equal classes although the versions
+            have different numbers of classes.
+        order: names of the versions, oldest first; others are left out.
         gates: conditions on every step.
-        waivers: negative flips that gates on their rate do not count in any step.
+        waivers: negative flips that gates on their rate leave out in every step.
         **options: `equivalent`, `pool`, `regressions`, `level`, `resamples`, `seed`.
 
     Returns:
-        The `VersionsResult`; `result.passed` says whether all gates hold in all steps.
+        The `VersionsResult`; `result.passed` is True if all gates hold in all steps.
 
     Raises:
-        PredictionsError: there are not two versions, or they cannot be read, used or
-            joined. A `ValueError`.
-        ValueError: an argument or a gate makes no sense.
+        PredictionsError: if there are fewer than two versions, or they cannot be read,
+            used or joined. A `ValueError`.
+        ValueError: if an argument or a gate is invalid.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -94,9 +95,8 @@ def compare_versions(
     """
     if isinstance(class_map, Mapping) or class_map not in (None, "identity"):
         raise ValueError(
-            "a class map leads from one version to one other; for a folder give class "
-            "names in the files, or --class-map identity where equal numbers are equal "
-            "classes"
+            "a class map is for two versions; for a folder give class names in the "
+            "files, or --class-map identity if equal numbers are equal classes"
         )
     wanted = as_gates(gates)
     given = [Path(g) for g in (labels, slices, ids) if isinstance(g, str | os.PathLike)]
@@ -166,7 +166,7 @@ def compare_versions(
             ends = _on_examples(joined(sides[0], sides[-1]), examples)
             whole = compare_pair(ends, **options)
     truth, accuracy = pairs[0].labels, ()
-    if truth is not None:  # of each version in the step in which it is new
+    if truth is not None:  # of each version as the new one, and the first as the old one
         accuracy = steps[0]["accuracy_old"], *(of["accuracy_new"] for of in steps)
     found = version_matrices(predicted, None if truth is None else numbers[0][truth])
     notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
@@ -187,7 +187,7 @@ def compare_versions(
 
 
 def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[Side]:
-    """Reads every version once; what exceeds memory is stored in `spare`."""
+    """All versions, each read once; what exceeds memory is stored in `spare`."""
     sides: list[Side] = []
     held = 0
     for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
@@ -204,7 +204,7 @@ def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[S
 
 
 def _labels_of_one(sides: Sequence[Side]) -> Any:
-    """Labels of one version for those without; None if none needs them."""
+    """Labels of one version for versions without; None if all have labels."""
     for side in sides:
         if side.labels is not None and (side.labels == NO_LABEL).any():
             raise PredictionsError(f"{side.name}: {_PARTLY}")
@@ -216,7 +216,7 @@ def _labels_of_one(sides: Sequence[Side]) -> Any:
     if names is None and not all_numbers(side.class_names or ()):
         names = side.class_names
     if names is not None and labels.max(initial=-1) < len(names):
-        labels = np.array(names)[labels]  # other versions may number them otherwise
+        labels = np.array(names)[labels]  # other versions may have other numbers
     found = read_labels(
         labels if side.ids is None else {"id": side.ids, "label": labels}
     )
@@ -242,7 +242,7 @@ def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:
 
 
 def _class_numbers(pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """For each pair, `[classes]` numbers that mean the same in all pairs."""
+    """Numbers `[classes]` for each pair that mean the same in all pairs."""
     named = [pair.class_names is not None for pair in pairs]
     if not any(named):
         return [np.arange(pair.classes, dtype=np.int32) for pair in pairs]
