@@ -166,7 +166,7 @@ def compare_versions(
             ends = _on_examples(joined(sides[0], sides[-1]), examples)
             whole = compare_pair(ends, **options)
     truth, accuracy = pairs[0].labels, ()
-    if truth is not None:  # of each version as the new one, and the first as the old one
+    if truth is not None:  # each version but the first is new in one step
         accuracy = steps[0]["accuracy_old"], *(of["accuracy_new"] for of in steps)
     found = version_matrices(predicted, None if truth is None else numbers[0][truth])
     notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
