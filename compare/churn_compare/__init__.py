@@ -1,8 +1,8 @@
-"""Decide on an update: two versions compared by their predictions, of any framework.
+"""Comparison of two versions of a model by their predictions, of any framework.
 
-`compare` does everything; the parts are `read_side` and `join` (files into one pair),
-`scan` (one pass over the scores), `intervals` (numbers with their uncertainty), `judge`
-(gates) and the pages of `CompareResult`. `compare_outcomes` does the same for scores,
+`compare` runs the whole comparison. Its parts are `read_side` and `join` (files to one
+pair), `scan` (one pass over the scores), `intervals` (numbers with intervals), `judge`
+(gates) and the reports of `CompareResult`. `compare_outcomes` is the same for scores,
 texts, values, sets and rankings.
 """
 

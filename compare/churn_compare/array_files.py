@@ -1,7 +1,7 @@
 """Arrays in `.npy` and `.npz` files of any origin; files written whole or not at all.
 
-Arrays are read only where they are used. The header of an array is checked before its
-numbers are read, and what has to be unpacked must fit into memory.
+Arrays are read when they are used. The header of an array is checked before its numbers
+are read, and compressed data must fit into memory.
 """
 
 import glob
@@ -30,20 +30,20 @@ except ImportError:  # Windows
     fcntl = None
 
 _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
-_CHECKED_BYTES = 64 << 20  # more are checked while they are read
+_CHECKED_BYTES = 64 << 20  # larger arrays are checked in the background
 _CHECK_BYTES = 1 << 20
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
 _BLOCK_BYTES = 16 << 20
-_WRITING_SECONDS = 2  # a temporary file that was touched since may not be locked yet
+_WRITING_SECONDS = 2  # younger temporary files may not be locked yet
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 
 
 class ArrayFileError(ValueError):
-    """A file or one of its arrays cannot be read; the message says why, not which."""
+    """Raised if a file or an array cannot be read; the message does not name it."""
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """The memory-mapped array of a `.npy` file; bfloat16 where that was saved."""
+    """The memory-mapped array of a `.npy` file, also of type bfloat16."""
     with open(path, "rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise ArrayFileError("it is not a NumPy .npy file")
@@ -58,9 +58,9 @@ def read_npy(path: Path) -> np.ndarray:
 class NpzArrays(Mapping[str, np.ndarray]):
     """The arrays of a `.npz` file by name; each is read when it is looked up."""
 
-    # An array may take half of the free memory at most, so that a small file cannot
-    # claim all of it. With `mapped`, large ones that are not compressed are
-    # memory-mapped; `checks` are those whose CRC-32 is still being found.
+    # An array may take at most half of the free memory, so that a small file cannot
+    # claim all of it. With `mapped`, large uncompressed arrays are memory-mapped, and
+    # `checks` compute their CRC-32 in the background.
 
     def __init__(self, path: Path, mapped: bool = False):
         self._path, self._mapped = path, mapped
@@ -98,7 +98,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
             return as_real(self._read(name, member))
 
     def check(self) -> None:
-        """Returns once it is known that what was mapped is as it was written."""
+        """Returns once all mapped arrays are known to be as they were written."""
         for check in self.checks:
             check()
 
@@ -131,7 +131,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
                     if len(block) < len(room):
                         raise ArrayFileError("it is truncated")
                     room[:] = np.frombuffer(block, np.uint8)
-                entry.read(1)  # the end, where the sum over all bytes is checked
+                entry.read(1)  # the end, where the CRC-32 is checked
             return np.ndarray(shape, dtype, numbers.data, order=order)
 
 
@@ -146,7 +146,7 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def start_check(check: Callable[[], None], size: int) -> Callable[[], None]:
-    """Begins to check `size` bytes; the function that is returned waits for the end."""
+    """Starts a check of `size` bytes; returns a function that waits for its end."""
     done: Future[None] = Future()
 
     def work() -> None:
@@ -172,13 +172,13 @@ def file_crc32(path: Path, start: int = 0, size: int | None = None) -> int:
 
 
 class UnpackedFile(io.RawIOBase):
-    """The bytes of a `.gz` file, which may unpack to half of the free memory."""
+    """The bytes of a `.gz` file, at most half of the free memory."""
 
     def __init__(self, path: Path):
         self._file, self._read, self._free = gzip.open(path), 0, _free_memory()
 
     def readable(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def readinto(self, room: Any) -> int:
@@ -199,7 +199,7 @@ class UnpackedFile(io.RawIOBase):
 
 
 def as_real(array: np.ndarray) -> np.ndarray:
-    """Two bytes without a type are bfloat16, the way `numpy.save` writes that."""
+    """The array, with two-byte items without a type as bfloat16."""
     if array.dtype.kind != "V" or array.dtype.itemsize != 2 or array.dtype.names:
         return array
     import ml_dtypes
@@ -209,11 +209,11 @@ def as_real(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
-    """Writes a file whole or not at all; its folder is created.
+    """Context manager that writes a file whole or not at all, and creates its folder.
 
-    The body writes to a temporary file, which takes the place of `path` once it has
-    reached the disk. After an error it is removed, and an earlier `path` is left as it
-    was; what a killed process left is removed by the next. A pipe or a device, such as
+    The body writes to a temporary file, which replaces `path` once it is on the disk.
+    After an error it is removed, and an earlier `path` is left as it was. Temporary
+    files of killed processes are removed by the next call. A pipe or a device, such as
     `/dev/stdout`, is written to directly.
     """
     path = Path(path)
@@ -244,7 +244,7 @@ def replace_file(path: str | os.PathLike) -> Iterator[IO[bytes]]:
 
 
 def remove_abandoned(temporary: Iterable[Path]) -> None:
-    """Removes those temporary files of `replace_file` whose writers were killed."""
+    """Removes temporary files of `replace_file` whose writers were killed."""
     for left in temporary:
         try:
             if time.time() - left.stat().st_mtime > _WRITING_SECONDS:
@@ -252,7 +252,7 @@ def remove_abandoned(temporary: Iterable[Path]) -> None:
                     if _lock(file):
                         left.unlink()
         except OSError:
-            continue  # its writer is done, or it is somebody else's
+            continue  # its writer has finished, or it belongs to another user
 
 
 def _lock(file: IO[bytes]) -> bool:
@@ -267,7 +267,7 @@ def _lock(file: IO[bytes]) -> bool:
 
 
 def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
-    """Writes a text or bytes with `replace_file`."""
+    """Writes text or bytes with `replace_file`."""
     path = Path(path)
     with replace_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -275,7 +275,7 @@ def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Shape, order, type and start of the array; the file must hold all of it."""
+    """Shape, order, type and start of the array; raises if the file is too short."""
     head = io.BytesIO(file.read(_HEADER_BYTES))  # a forged one may claim 4 GB
     try:
         major, minor = np.lib.format.read_magic(head)
@@ -285,7 +285,7 @@ def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype
         raise ArrayFileError("the header of the array is damaged") from error
     if dtype.hasobject:
         raise ArrayFileError("it holds pickled Python objects, which are not read")
-    numbers = math.prod(shape)  # exact, however large a damaged number is
+    numbers = math.prod(shape)  # exact, even for huge damaged numbers
     needed, there = numbers * dtype.itemsize, size - head.tell()
     if min(shape, default=0) < 0 or needed != there or (numbers and not needed):
         raise ArrayFileError(
@@ -296,7 +296,7 @@ def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype
 
 
 def check_memory(size: int) -> None:
-    """Refuses to unpack what may leave too little memory for the rest."""
+    """Raises if unpacking `size` bytes would leave too little memory."""
     free = _free_memory()
     if free is not None and size > free / 2:
         raise ArrayFileError(
@@ -306,7 +306,7 @@ def check_memory(size: int) -> None:
 
 
 def _free_memory() -> int | None:
-    """Bytes that this process may still take; None where the system does not say."""
+    """Bytes that this process may still take; None if they are unknown."""
     found = []
     for path, unit in (("/proc/meminfo", 1024), ("/sys/fs/cgroup/memory.max", 1)):
         try:
@@ -314,12 +314,12 @@ def _free_memory() -> int | None:
             line = next(x for x in lines if x[0].isdigit() or x.startswith("MemAvail"))
             found.append(unit * int(line.removeprefix("MemAvailable:").split()[0]))
         except (OSError, ValueError, StopIteration, IndexError):
-            continue  # no Linux, or no limit
+            continue  # not Linux, or without a limit
     return min(found, default=None)
 
 
 def _data_start(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where the bytes of an archive's member begin."""
+    """Offset of the bytes of an archive's member."""
     with open(path, "rb") as file:
         file.seek(member.header_offset)
         signature, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))

@@ -13,7 +13,7 @@ UNKNOWN_LOGIT = -1e4
 
 
 def known_classes(logits: Any) -> Any:
-    """Which classes a network knows, from its logits: `[..., C]` bool."""
-    # Half way, so that rounding in bfloat16 and averages of networks that do not know
-    # the class change nothing. `-inf` is unknown; nan is known, so that it is not lost.
+    """True for the classes that a network knows, from its logits: `[..., C]` bool."""
+    # Half of the value, so that rounding in bfloat16 and averages over networks change
+    # nothing. `-inf` is unknown; NaN is known, so that it is not lost.
     return ~(logits <= UNKNOWN_LOGIT / 2)

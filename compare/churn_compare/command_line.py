@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one sentence for an error."""
+"""Exit codes of commands, and one sentence for an error."""
 
 import errno
 import io
@@ -13,23 +13,23 @@ from churn_compare.escaping import printable
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# The longest sentence of an error that is not ours; --verbose shows all of it.
+# Longest message of an error of another library; --verbose shows all of it.
 _LONGEST = 300
 
 
 def name_of_signal(number: int) -> str:
-    """The name of the end by a signal, in messages."""
+    """Word for the end by a signal, in messages."""
     return "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
 
 
 def fail(sentence: str, program: str) -> int:
-    """Prints an error; returns its exit code."""
+    """Prints an error and returns its exit code."""
     print(f"{program}: {printable(sentence)}", file=sys.stderr)
     return 2
 
 
 def sentence_of(error: Exception) -> str:
-    """The message of an error; those that are not ours are cut."""
+    """The message of an error; those of other libraries are cut."""
     said = str(error)
     if isinstance(error, (ValueError, TypeError)):
         return said
@@ -50,10 +50,10 @@ def sentence_of(error: Exception) -> str:
 
 
 def words_of(argv: Sequence[str] | None, program: str) -> tuple[list[str], bool]:
-    """The words of the command without --verbose, and whether it was there."""
+    """Words of the command without --verbose, and True if it was given."""
     if argv is None:  # this process is the command
-        # Either signal ends it with a sentence, and without an exception, which the
-        # import of an extension would turn into another one; JAX takes seconds.
+        # Either signal ends it with a sentence instead of an exception, which the
+        # import of an extension (JAX takes seconds) would turn into another one.
         def end(number: int, _: object) -> None:
             os.write(2, f"{program}: {name_of_signal(number)}\n".encode())
             os._exit(128 + number)
@@ -66,11 +66,11 @@ def words_of(argv: Sequence[str] | None, program: str) -> tuple[list[str], bool]
                 setattr(sys, name, open(os.devnull, "w"))
             elif isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
-        # Modules of the user's in the current folder are found, but hide no others.
+        # The current folder is last in the path: its modules do not hide others.
         sys.path.append("")
         argv = sys.argv[1:]
     verbose = "--verbose" in argv
-    # Whether an error shows its traceback and progress its details.
+    # With it, errors show a traceback and progress shows details.
     logging.getLogger(program.replace("-", "_")).setLevel(
         logging.DEBUG if verbose else logging.INFO
     )
@@ -83,12 +83,12 @@ def run(
     verbose: bool,
     sentence: Callable[[Exception], str] = sentence_of,
 ) -> int:
-    """The exit code of a command, whatever it raises."""
+    """Runs a command; returns its exit code for any exception."""
     try:
         code = command()
-        sys.stdout.flush()  # a disk that is full or a reader that is gone counts
+        sys.stdout.flush()  # raises if the disk is full or the reader has gone
         return code
-    except KeyboardInterrupt:  # before a study was there to be saved
+    except KeyboardInterrupt:  # before a study can be saved
         print(f"{program}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `churn-jax ... | head`

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    r"""Text on one line that steers neither a terminal nor a CI runner."""
+    r"""Text on one line, without control sequences of terminals and CI runners."""
     text = without_controls(text, keep="").strip()
     return re.sub(r"#(?=#\w*\[)", "# ", re.sub(":(?=:)", ": ", text))
 
 
 def with_ends(text: str, escaped: Callable[[str], str] = printable) -> str:
-    """A part of a line, escaped; unlike in `printable` spaces at either end stay."""
+    """A part of a line, escaped; spaces at either end are kept."""
     words = text.strip(" ")
     start = text[: len(text) - len(text.lstrip(" "))]
     return start + escaped(words) + (text[len(start) + len(words) :])
 
 
 def terminal_text(text: str, style: str = "") -> "Text":
-    """Printable text for a console of rich, which reads no markup in it."""
+    """Printable text for a console of Rich, not read as markup."""
     from rich.text import Text
 
     return Text(printable(text), style)
@@ -40,7 +40,7 @@ def markdown_text(text: str) -> str:
     r"""Printable text without Markdown or links that mentions nobody on GitHub."""
     text = re.sub(r"([\\`*_{}\[\]<>|~&$])", r"\\\1", printable(text))
     text = re.sub(r"^(\d*)([#+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
-    # No mention of a person, an issue or a request, and no bare link.
+    # Mentions of people, issues and requests, and bare links.
     live = r"(?i)([@#!](?=\w)|\bgh-(?=\d)|\bwww\.|:(?=//))"
     return re.sub(live, "\\1\N{ZERO WIDTH SPACE}", text)
 
@@ -51,9 +51,8 @@ def escape(text: str) -> str:
 
 
 def without_controls(text: str, *, keep: str) -> str:
-    """Text whose control characters and direction overrides are spaces."""
-    # Spaces of all kinds stay: they are not printable, but harmless. So do those in
-    # `keep`.
+    """Text with spaces for control characters and direction overrides."""
+    # Spaces of all kinds are kept, as are the characters in `keep`.
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""Ids of examples, and the one join of two sets of them."""
+"""Ids of examples, and the join of two sets of ids."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,16 +8,16 @@ import numpy as np
 
 from churn_compare.array_files import ArrayFileError
 
-_EXAMPLES = 3  # how many offending ids a message names
+_EXAMPLES = 3  # offending ids named in a message
 
 
 class PredictionsError(ValueError):
-    """Predictions that cannot be used; the message says why in one sentence."""
+    """Raised for predictions that cannot be used; the message is one sentence."""
 
 
 @contextlib.contextmanager
 def errors_of(what: Any) -> Iterator[None]:
-    """Puts the path of a file, or another name, before the message of an error."""
+    """Context manager that puts a path or another name before an error's message."""
     try:
         yield
     except (PredictionsError, ArrayFileError) as error:
@@ -25,9 +25,9 @@ def errors_of(what: Any) -> Iterator[None]:
 
 
 class Matched(NamedTuple):
-    """The ids that two sides share, and where they are."""
+    """The ids that two sides share, and their rows."""
 
-    ids: np.ndarray  # [N] in ascending order, so that the order of neither side matters
+    ids: np.ndarray  # [N] in ascending order
     rows_a: np.ndarray  # [N] rows of the first side
     rows_b: np.ndarray  # [N] rows of the second
     only_a: np.ndarray  # ids that only the first side has
@@ -63,7 +63,7 @@ def as_labels(labels: Any) -> np.ndarray:
 
 
 def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
-    """Finds the rows of each side that belong to one example."""
+    """Rows of each side that belong to the same example."""
     if ids_a.dtype.kind != ids_b.dtype.kind:  # NumPy would compare them as floats
         ids_a, ids_b = ids_a.astype(str), ids_b.astype(str)
     order_a, order_b = _order(ids_a), _order(ids_b)
@@ -85,7 +85,7 @@ def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
 
 
 def rows_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The row in `ids` of each id in `wanted`, -1 where there is none."""
+    """Row in `ids` of each id in `wanted`, or -1."""
     found = match_ids(wanted, ids)
     rows = np.full(len(wanted), -1)
     rows[found.rows_a] = found.rows_b
@@ -93,12 +93,12 @@ def rows_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def in_order(ids: np.ndarray) -> bool:
-    """True if ids ascend, which also makes them unique."""
+    """True if ids are strictly ascending, and so unique."""
     return bool(np.all(ids[:-1] < ids[1:]))
 
 
 def repeated(ids: np.ndarray) -> np.ndarray:
-    """The ids that occur more than once, each once."""
+    """The distinct ids that occur more than once."""
     if in_order(ids):
         return ids[:0]
     ids = np.sort(ids)
@@ -106,7 +106,7 @@ def repeated(ids: np.ndarray) -> np.ndarray:
 
 
 def check_unique(ids: np.ndarray) -> np.ndarray:
-    """The ids, if none occurs twice."""
+    """The given ids; raises if an id occurs twice."""
     if (again := repeated(ids)).size:
         raise PredictionsError(
             f"ids must be unique; {again.size} of {ids.size} occur more than once, for "
@@ -116,7 +116,7 @@ def check_unique(ids: np.ndarray) -> np.ndarray:
 
 
 def some(values: Any) -> str:
-    """The first few values, for a message."""
+    """The first few values as text, for a message."""
     shown = ", ".join(str(v) for v in values[:_EXAMPLES])
     return shown + (", ..." if len(values) > _EXAMPLES else "")
 

@@ -1,4 +1,4 @@
-"""Numbers of a comparison as text: as many digits as their interval supports."""
+"""Numbers of a comparison as text, with the digits that their intervals support."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +19,7 @@ _MOST = {"share": 4, "points": 4, "number": 6, "change": 6}
 def value_text(interval: Interval, unit: Unit) -> str:
     """The number with its unit, without its interval."""
     # The last digit shown is the first one of a sixth of the interval's width, or one
-    # of the next two where a share, or an end of a change, would look like zero and is
-    # not.
+    # of the next two if a share, or an end of a change, would otherwise look like zero.
     text = _number(interval.value, unit, _decimals(interval, unit))
     ending = {"share": " %", "points": " points"}.get(unit, "")
     return text if text in (NOTHING, "inf", "-inf", "+inf") else text + ending
@@ -55,7 +54,7 @@ def level_text(level: float) -> str:
 
 
 def p_text(p: float, least: float = 0.0) -> str:
-    """A p-value, with two digits; the smallest, and `least`, are only bounded."""
+    """A p-value with two digits; below 0.001 or `least`, only the bound."""
     if math.isnan(p):
         return NOTHING
     if p < 0.001 or p <= least:
@@ -64,7 +63,7 @@ def p_text(p: float, least: float = 0.0) -> str:
 
 
 def equals_text(p: float, least: float = 0.0) -> str:
-    """A p-value after its name: `p = 0.02` or `p < 0.001`."""
+    """A p-value with its name: `p = 0.02` or `p < 0.001`."""
     text = p_text(p, least)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
@@ -80,14 +79,14 @@ def size_text(size: float, unit: Unit) -> str:
 
 
 def count_text(count: float) -> str:
-    """How many examples; a mean over pairs of runs has a decimal."""
+    """Number of examples as text; a mean over pairs of runs has a decimal."""
     if math.isnan(count):
         return NOTHING
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """The first `most` names and how many are left."""
+    """The first `most` names and the number of others."""
     left = len(names) - most
     more = f" and {count_text(left)} more" if left > 0 else ""
     return ", ".join(names[:most]) + more
@@ -101,9 +100,9 @@ def remark(note: str) -> str:
 def judgement(
     name: str, interval: Interval, lower: bool = False
 ) -> Literal["better", "worse", "unclear"]:
-    """Better or worse, as far as the interval of a change excludes zero.
+    """Direction of a change; "unclear" if its interval includes zero.
 
-    With `lower` less is better, whatever the quantity says.
+    With `lower`, lower is better for every quantity.
     """
     if not has_range(interval) or interval.low <= 0 <= interval.high:
         return "unclear"
@@ -117,14 +116,14 @@ def has_range(interval: Interval) -> bool:
 
 
 def _decimals(interval: Interval, unit: Unit) -> int:
-    """How many decimals the interval supports."""
+    """Number of decimals that the interval supports."""
     scale, most = _SCALE[unit], _MOST[unit]
     sixth = scale * (interval.high - interval.low) / 6
     if not has_range(interval) or sixth <= 0:
         return _DIGITS[unit]
     start = min(max(-math.floor(math.log10(sixth) + _ROUNDING), 0), most)
     seen = [interval.value]
-    if unit in ("points", "change"):  # rather whether zero is within
+    if unit in ("points", "change"):  # their ends show whether zero is within
         seen = [interval.low, interval.high]
     for decimals in range(start, min(start + 2, most) + 1):
         if all(round(scale * end, decimals) for end in seen if end):

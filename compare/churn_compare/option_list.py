@@ -1,4 +1,4 @@
-"""The options that a command's dataclass declares, and how tyro reads them."""
+"""Options of a command, declared by a dataclass and read by tyro."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option, of the field `train.batch_size` the `word` `--train.batch-size`."""
+    """One option: the field `train.batch_size` has the `word` `--train.batch-size`."""
 
     path: str
     word: str
@@ -30,7 +30,7 @@ class Option:
 
 
 def options_of(cls: type, positional: bool = False) -> dict[str, Option]:
-    """The options of a dataclass by path, or what stands there without a word."""
+    """Options of a dataclass by path; with `positional`, positional arguments."""
     every = _options(cls, None, "", "--")
     return {o.path: o for o in every if o.positional == positional}
 
@@ -58,7 +58,7 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
 
 
 def fields_of(cls: type, instance: Any) -> Iterator[tuple[dataclasses.Field, Any]]:
-    """Fields with their defaults, or with their values in an instance."""
+    """Fields with their defaults, or with their values in `instance`."""
     for field in dataclasses.fields(cls):
         if instance is not None:
             yield field, getattr(instance, field.name)
@@ -69,7 +69,7 @@ def fields_of(cls: type, instance: Any) -> Iterator[tuple[dataclasses.Field, Any
 
 
 def helps_of(cls: type) -> dict[str, str]:
-    """What docstrings of a class and its bases, or comments, say about fields."""
+    """Help of fields, from docstrings of a class and its bases or from comments."""
     found = {}
     for part in reversed(cls.__mro__[:-1]):
         source = inspect.getsource(part)

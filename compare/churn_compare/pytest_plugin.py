@@ -1,6 +1,6 @@
 """A fixture for the tests of a project that ships models.
 
-`pytest_plugins = ["churn_compare.pytest_plugin"]` in a `conftest.py` makes it known.
+`pytest_plugins = ["churn_compare.pytest_plugin"]` in a `conftest.py` enables it.
 It is not a pytest entry point: importing it would delay the tests of other projects.
 """
 
@@ -30,7 +30,7 @@ def model_update(request: pytest.FixtureRequest) -> Callable[..., Any]:
             result = vars(error)["result"]
             raise
         finally:
-            # As `record_property` does, which warns about pytest's own default format.
+            # As `record_property`, which warns about pytest's default format.
             for outcome in result.gates if result is not None else ():
                 request.node.user_properties.append((outcome.gate, outcome.line))
         return result

@@ -1,15 +1,15 @@
 """Predictions on disk: one `.npz` file, or a folder of shards larger than memory.
 
 `predictions.npz` has `ids [N]`, `labels [N]`, `logits [R, N, C]` and, optionally,
-`meta` (a JSON object as text). The folder `predictions` in its place has shards, each
-written batch by batch by a process of its own, and an index that says that all of them
-are there. Only NumPy is needed, so any framework can write either:
+`meta` (a JSON object as text). The folder `predictions` has shards instead, each
+written batch by batch by its own process, and an index, which is written when all
+shards are complete. Both need only NumPy, so any framework can write them:
 
     index.json                      format, shards, examples, runs, classes, dtype, meta
-    ids-00000-of-00002.npy          [n], of all shards together every id once
+    ids-00000-of-00002.npy          [n], each id in one shard only
     labels-00000-of-00002.npy       [n]
     logits-00000-of-00002.npy       [R, n, C]
-    order.npy                       [N], which row each example of a split is; optional
+    order.npy                       [N], row of each example of the split; optional
 """
 
 import contextlib
@@ -57,28 +57,28 @@ __all__ = [
 ]
 
 INDEX = "index.json"  # describes the shards of a folder
-WHOLE_BYTES = 2 * 2**30  # logits in shards up to here are read whole
+WHOLE_BYTES = 2 * 2**30  # most bytes of logits in shards that are read whole
 _ORDER, _FORMAT, _VERSION = "order.npy", "churn_jax prediction shards", 1
 _PARTS, _DTYPES = ("ids", "labels", "logits"), ("float32", "float16", "bfloat16")
-# Mapped pages count as memory of this process until they are given back.
+# Mapped pages count as memory of this process until they are dropped.
 _MAPPED_BYTES = 32 << 20
-_PAGES_BYTES = 2 << 20  # what the system may map when one byte is read
+_PAGES_BYTES = 2 << 20  # bytes the system may map when one byte is read
 _SAMPLE = 512
-_CHOSEN = 64  # rows here and there that are read before pages are given back
+_CHOSEN = 64  # scattered rows that are read before pages are dropped
 
 
 class TooLargeError(PredictionsError):
-    """Predictions that are too large to be read whole."""
+    """Raised for predictions that are too large to be read whole."""
 
 
 class StoredLogits:
-    """Logits `[R, N, C]` of `[R, n, C]` arrays, memory-mapped or not, in a row.
+    """Logits `[R, N, C]`, concatenated from `[R, n, C]` arrays, memory-mapped or not.
 
     `logits[run, picked]` is `[n, C]` of a run, where `picked` is a slice or integers;
-    `logits[run]` is the whole run and `logits[[0, 2]]` are those runs, not yet read.
-    Numbers are float32, or float64 where that would round them; `np.asarray` reads all.
-    `check` waits until it is known that the files are as they were written, or raises:
-    numbers are given out after that, and only `read` does not wait.
+    `logits[run]` is the whole run, and `logits[[0, 2]]` are those runs, not yet read.
+    Numbers are float32, or float64 if float32 would round them; `np.asarray` reads all.
+    `check` returns once the files are known to be as they were written, or raises. All
+    methods that return numbers wait for it, except `read`.
     """
 
     ndim = 3
@@ -91,7 +91,7 @@ class StoredLogits:
         check: Callable[[], None] = lambda: None,
     ):
         self.parts, self.check, self._order = tuple(parts), check, order
-        # As plain arrays: every operation on a memory-mapped one costs extra.
+        # Plain arrays, since operations on memory-mapped ones have an overhead.
         self._arrays = tuple(np.asarray(part) for part in parts)
         first = self._arrays[0]
         self._runs = np.arange(len(first)) if runs is None else np.asarray(runs)
@@ -103,7 +103,7 @@ class StoredLogits:
         exact = np.can_cast(self.dtype, np.float32)
         self.wide = np.dtype(np.float32 if exact else np.float64)
         self._mappings = [m for m in map(_mapped_file, self.parts) if m is not None]
-        # With several runs a read touches one of them only.
+        # With several runs, a read touches only one of them.
         row_bytes = self.shape[2] * self.dtype.itemsize
         self._row_bytes = row_bytes if order is None else row_bytes + _PAGES_BYTES
         self._touched, self._lock = 0, threading.Lock()
@@ -112,7 +112,7 @@ class StoredLogits:
     def of(
         cls, values: "np.ndarray | StoredLogits", order: np.ndarray | None = None
     ) -> "StoredLogits":
-        """Logits of either kind, their examples perhaps in another order."""
+        """`StoredLogits` of either kind of logits, with the examples in `order`."""
         if not isinstance(values, StoredLogits):
             return cls([values], order=order)
         own = values._order
@@ -137,7 +137,7 @@ class StoredLogits:
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def read(self, run: int, start: int, stop: int, out: np.ndarray) -> np.ndarray:
-        """Writes rows of a run to `out`, before `check` is done, in little memory."""
+        """Writes rows of a run to `out` in little memory; does not wait for `check`."""
         out = out[: stop - start]
         step = _CHOSEN if self._mappings and self._order is not None else stop - start
         for first in range(start, stop, max(step, 1)):
@@ -158,7 +158,7 @@ class StoredLogits:
             mapping.madvise(mmap.MADV_DONTNEED)
 
     def _rows(self, run: int, rows: Any) -> np.ndarray:
-        """Rows as they are stored; a view where they follow one another in a part."""
+        """Rows as they are stored; a view if they are consecutive in one part."""
         if self._order is not None:
             picked = self._order[rows]
         elif isinstance(rows, slice) and rows.step in (None, 1):
@@ -192,26 +192,26 @@ class StoredLogits:
 
 
 def sampled(examples: int) -> np.ndarray:
-    """The rows that `sample_rows` reads."""
+    """Indices of the rows that `sample_rows` reads."""
     places = np.linspace(0, examples - 1, min(examples, _SAMPLE))
     return np.unique(places.astype(int))
 
 
 def sample_rows(values: np.ndarray | StoredLogits) -> np.ndarray:
-    """Some hundred rows of the first run, evenly spaced, before `check` is done."""
+    """Up to 512 rows of the first run, evenly spaced, not waiting for `check`."""
     rows = sampled(values.shape[1])
-    logits = StoredLogits.of(values, rows)  # gives mapped pages back
+    logits = StoredLogits.of(values, rows)  # drops mapped pages
     room = np.empty((len(rows), values.shape[2]), logits.wide)
-    with np.errstate(invalid="ignore"):  # damaged numbers, which the pass refuses
+    with np.errstate(invalid="ignore"):  # damaged numbers, which the scan refuses
         return logits.read(0, 0, len(rows), room).astype(np.float64)
 
 
 def _mapped_file(base: Any) -> mmap.mmap | None:
-    """The file behind an array; None where its pages must not be dropped."""
+    """The mapped file of an array; None if its pages must not be dropped."""
     file = False
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap):
-            file = base.mode in ("r", "r+", "w+")  # "c" holds changes of its own
+            file = base.mode in ("r", "r+", "w+")  # "c" holds its own changes
         base = base.base
     droppable = file and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
     return base if droppable else None
@@ -222,18 +222,18 @@ class Predictions:
     """Logits of `R` runs of one method on `N` examples.
 
     Attributes:
-        ids: `[N]` integers or strings, unique; they identify the examples.
-        labels: `[N]` class ids, at least 0. They may exceed `C - 1`: an old model need
-            not know every class of a new one.
-        logits: `[R, N, C]` float32. `-inf` (probability zero) is allowed as long as
-            each row has a finite entry. Only the runs in `stopped` may hold NaN.
+        ids: `[N]` unique integers or strings that identify the examples.
+        labels: `[N]` class ids, at least 0. They may exceed `C - 1`, since an old model
+            may not know every class of a new one.
+        logits: `[R, N, C]` float32. `-inf` (probability zero) is allowed if each row
+            has a finite entry. Only the runs in `stopped` may contain NaN.
             `StoredLogits` are read from the disk when they are used, and not checked.
-        meta: JSON-ready facts about where the predictions come from. Its entry
-            `"stopped"` lists runs that did not finish, either as integers or as
-            objects with a `"replica"` entry.
+        meta: JSON-ready facts about the origin of the predictions. Its entry
+            `"stopped"` lists runs that did not finish, as integers or as objects with
+            a `"replica"` entry.
 
     Raises:
-        PredictionsError: shapes, dtypes or values do not fit; the message says which.
+        PredictionsError: if shapes, dtypes or values are invalid.
 
     Example:
         >>> import numpy as np
@@ -268,7 +268,7 @@ class Predictions:
                     f"{name} {value.shape} and logits {self.shape}"
                 )
         for run in sorted({*range(self.shape[0])} - {*self.stopped}):
-            top = self.logits[run].max(axis=-1)  # NaN wins, so one pass sees every NaN
+            top = self.logits[run].max(axis=-1)  # NaN if any entry is NaN
             if (bad := ~np.isfinite(top)).any():
                 raise PredictionsError(
                     f"logits of run {run} are NaN or infinite for {bad.sum()} of "
@@ -277,7 +277,7 @@ class Predictions:
 
     @property
     def in_memory(self) -> bool:
-        """True if the logits are an array and not files that are yet to be read."""
+        """True if the logits are an array, False if they are files."""
         return not isinstance(self.logits, StoredLogits)
 
     @property
@@ -287,13 +287,13 @@ class Predictions:
 
     @property
     def stopped(self) -> tuple[int, ...]:
-        """Runs that `meta` marks as stopped before the end, in ascending order."""
+        """Runs that stopped early according to `meta`, in ascending order."""
         return stopped_runs(self.meta, self.shape[0])
 
     def blocks(
         self, runs: Sequence[int], numbers: int
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Start and logits `[r, b, C]` of blocks of some runs, of so many numbers."""
+        """Start and logits `[r, b, C]` of blocks of `numbers` logits of some runs."""
         size = max(1, numbers // (len(runs) * self.shape[2]))
         for start in range(0, self.shape[1], size):
             part = slice(start, start + size)
@@ -304,7 +304,7 @@ class Predictions:
 
 
 def stopped_runs(meta: Mapping[str, Any], runs: int) -> tuple[int, ...]:
-    """Runs that the facts of a predictions file mark as stopped, in ascending order."""
+    """Runs that stopped early according to a file's facts, in ascending order."""
     entries = meta.get("stopped") or []
     try:
         stopped = {int(e["replica"] if isinstance(e, Mapping) else e) for e in entries}
@@ -337,11 +337,11 @@ def _check_real(logits: np.ndarray) -> None:
 
 
 def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
-    """Write `predictions`, with `meta` that is JSON-ready, to a `.npz` file.
+    """Writes `predictions` to a `.npz` file.
 
     Raises:
-        PredictionsError: `meta` is not JSON-ready.
-        OSError: the file could not be written; an earlier file is left as it was.
+        PredictionsError: if `meta` is not JSON-ready.
+        OSError: if the file could not be written; an earlier file is left as it was.
 
     Example:
         >>> import tempfile
@@ -373,24 +373,24 @@ def _json(facts: Any, indent: int | None = None) -> str:
 
 
 def load_predictions(path: str | os.PathLike, whole: bool = False) -> Predictions:
-    """Reads predictions of any framework from a file, or from shards in its place.
+    """Reads predictions of any framework from a file or from shards.
 
-    In a file `logits [N, C]` are accepted as one run, any real dtype is cast to
+    In a file, `logits [N, C]` are accepted as one run, any real dtype is cast to
     float32, and a missing `meta` is empty.
 
     Args:
-        path: a `.npz` file with `ids [N]`, `labels [N]`, `logits [R, N, C]`, which may
-            stand for the finished shards next to it, or their folder.
-        whole: refuse logits that are not read whole.
+        path: path of a `.npz` file with `ids [N]`, `labels [N]`, `logits [R, N, C]`,
+            or of the shards: their folder, or the file that they replace.
+        whole: True to refuse logits that are not read whole.
 
     Returns:
-        The checked `Predictions`; of shards in the order of the split, and with
-        `StoredLogits` where these are more than `WHOLE_BYTES` in float32.
+        The checked `Predictions`; for shards in the order of the split, and with
+        `StoredLogits` if these have more than `WHOLE_BYTES` in float32.
 
     Raises:
-        TooLargeError: all logits are asked for, and they are more than that.
-        PredictionsError: there are none, or what is there is truncated, not of
-            predictions, or does not fit; the message begins with the path.
+        TooLargeError: if `whole` is True and the logits have more than that.
+        PredictionsError: if there are no predictions, or they are truncated or invalid;
+            the message begins with the path.
     """
     path, folder = Path(path), shard_folder(path)
     if path.is_file() or not (folder / INDEX).is_file():
@@ -449,18 +449,18 @@ def fits_whole(numbers: int) -> bool:
 
 
 def shard_folder(path: str | os.PathLike) -> Path:
-    """The folder of shards that may stand in for a file of predictions."""
+    """The folder of shards that may replace a file of predictions."""
     path = Path(path)
     return path.with_suffix("") if path.suffix == ".npz" else path
 
 
 def is_stored(path: str | os.PathLike) -> bool:
-    """True if there is a file, or finished shards in its place."""
+    """True if there is a file of predictions, or finished shards instead."""
     return Path(path).is_file() or (shard_folder(path) / INDEX).is_file()
 
 
 def check_comparable(a: Predictions, b: Predictions) -> None:
-    """Refuses to compare predictions of different examples, orders or labels."""
+    """Raises if predictions have different examples, orders or labels."""
     if not np.array_equal(a.ids, b.ids):
         if (a.ids.dtype.kind == "U") != (b.ids.dtype.kind == "U"):
             raise PredictionsError(
@@ -491,24 +491,24 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
 
 
 class ShardWriter:
-    """Writes one shard batch by batch; memory holds one batch.
+    """Writes one shard batch by batch, with one batch in memory.
 
-    The rows go to a temporary file that takes its name in `close`, so a writer that is
-    killed leaves no half shard. An index and an order of earlier shards are removed
-    first. As a context manager it closes itself, and after an error leaves nothing.
+    The rows go to a temporary file, which `close` renames, so a killed writer leaves no
+    partial shard. An index and an order of earlier shards are removed first. As a
+    context manager, the writer is closed at the end, and an error discards the shard.
 
     Args:
-        folder: folder of all shards; made if it is not there.
+        folder: folder of all shards; created if it does not exist.
         shard: number of this shard, from 0.
-        shards: how many there are.
+        shards: number of shards.
         ids: `[n]` integers or strings of the shard's examples, in the order of `write`.
-        labels: `[n]` their class ids.
-        runs: R.
-        classes: C.
-        dtype: how logits are stored: float32, float16 or bfloat16.
+        labels: `[n]` class ids of these examples.
+        runs: R, number of runs.
+        classes: C, number of classes.
+        dtype: type of the stored logits: float32, float16 or bfloat16.
 
     Raises:
-        PredictionsError: sizes, ids or labels do not fit.
+        PredictionsError: if sizes, ids or labels are invalid.
 
     Example:
         >>> import tempfile
@@ -567,19 +567,19 @@ class ShardWriter:
         self._done = 0
         self._open = contextlib.ExitStack()
         self._file = self._open.enter_context(replace_file(self._paths[-1]))
-        # As `numpy.save` has it, bfloat16 is two bytes without a type.
+        # As in `numpy.save`, bfloat16 is two bytes without a type.
         descr = "<V2" if dtype == "bfloat16" else self._dtype.str
         header = {"descr": descr, "fortran_order": False, "shape": self._shape}
         np.lib.format.write_array_header_1_0(self._file, header)
         self._start = self._file.tell()
 
     def write(self, logits: Any) -> None:
-        """Appends `[R, b, C]` of the next b ids.
+        """Appends logits `[R, b, C]` of the next b ids.
 
         Raises:
-            PredictionsError: shapes do not fit, there are more rows than ids, or a
-                number is too large for the type that is stored.
-            OSError: the disk is full.
+            PredictionsError: if shapes are invalid, there are more rows than ids, or a
+                number is too large for the stored type.
+            OSError: if the disk is full.
         """
         logits = np.asarray(logits)
         _check_real(logits)
@@ -606,7 +606,7 @@ class ShardWriter:
         self._done = stop
 
     def close(self) -> None:
-        """Gives the shard its final names, or discards it where rows are missing."""
+        """Gives the shard its final names, or discards it if rows are missing."""
         if self._done < self._shape[1]:
             self.discard()
             raise PredictionsError(
@@ -618,7 +618,7 @@ class ShardWriter:
             _save(path, values)
 
     def discard(self) -> None:
-        """Removes a shard that could not be written."""
+        """Removes the unfinished shard."""
         self._open.__exit__(PredictionsError, PredictionsError("discarded"), None)
 
     def __enter__(self) -> "ShardWriter":
@@ -641,16 +641,16 @@ def _save(path: Path, values: np.ndarray) -> Path:
 def write_index(
     folder: str | os.PathLike, shards: int, meta: Mapping[str, Any] | None = None
 ) -> Path:
-    """Marks the shards as complete; one process does it after all closed theirs.
+    """Writes the index of complete shards, in one process after all are closed.
 
     Args:
         folder: folder of the shards.
-        shards: how many there are.
+        shards: number of shards.
         meta: JSON-ready facts, as in `Predictions`.
 
     Raises:
-        PredictionsError: a shard is missing, damaged or does not fit the others, an id
-            is there twice, or `meta` is not JSON-ready.
+        PredictionsError: if a shard is missing, damaged or inconsistent with the
+            others, an id is repeated, or `meta` is not JSON-ready.
     """
     folder = Path(folder)
     with errors_of(folder):
@@ -668,9 +668,9 @@ def write_index(
 
 
 def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
-    """Keeps the order `[N]` that examples had before processes shared them.
+    """Writes the order `[N]` that examples had before they were divided into shards.
 
-    Called before `write_index`, for folders that are compared row by row.
+    It is called before `write_index`, for folders that are compared row by row.
     """
     folder, ids = Path(folder), as_ids(ids)
     paths = [_shard_paths(folder, shard, shards)[0] for shard in range(shards)]
@@ -685,12 +685,12 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
 
 
 def read_shards(folder: str | os.PathLike) -> Predictions:
-    """Opens a finished folder of shards, example after example as they are stored.
+    """Opens a finished folder of shards, with the examples in the stored order.
 
     Raises:
-        PredictionsError: the index or a shard is missing, damaged or does not fit.
-            Where the logits are many, their CRC-32 is found meanwhile, and reading
-            them raises it.
+        PredictionsError: if the index or a shard is missing, damaged or inconsistent.
+            The CRC-32 of many logits is computed in the background, so reading them
+            may raise it.
     """
     folder = Path(folder)
     with errors_of(folder):
@@ -749,7 +749,7 @@ def _facts(logits: StoredLogits) -> dict[str, Any]:
 
 
 def _file_names(folder: Path, shards: int) -> list[str]:
-    """Of all files that a CRC-32 is kept of."""
+    """Names of all files with a CRC-32 in the index."""
     paths = [path for i in range(shards) for path in _shard_paths(folder, i, shards)]
     order = [_ORDER] if (folder / _ORDER).is_file() else []
     return [path.name for path in paths] + order
@@ -764,7 +764,7 @@ def _read_array(path: Path, mapped: bool = False) -> np.ndarray:
 
 
 def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, StoredLogits]:
-    """Ids, labels and logits of all shards, checked against each other."""
+    """Ids, labels and logits of all shards, checked for consistency."""
     if shards < 1:
         raise PredictionsError(f"there must be one shard at least; got {shards}")
     ids, labels, logits = [], [], []
@@ -788,7 +788,7 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Stored
 
 
 def _check_last(ids: list, labels: list, logits: list) -> None:
-    """Refuses a last shard that is inconsistent or does not fit the first."""
+    """Raises if the last shard is inconsistent, or with the first one."""
     last, first = logits[-1], logits[0]
     if last.ndim != 3 or last.dtype.name not in _DTYPES:
         raise PredictionsError(
@@ -814,12 +814,12 @@ def _check_last(ids: list, labels: list, logits: list) -> None:
 
 
 def _joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Ids of all shards, one after another; those of empty ones have no type."""
+    """Ids of all shards, concatenated; empty shards do not affect their type."""
     parts = [part for part in parts if part.size] or list(parts[:1])
     ids = np.concatenate(parts)
     if ids.dtype.kind != "f":
         return ids
-    # NumPy joins signed and unsigned integers as floating point, which rounds.
+    # NumPy concatenates signed and unsigned integers as floats, which rounds them.
     numbers = [number for part in parts for number in part.tolist()]
     least, most = min(numbers), max(numbers)
     for kind in (np.int64, np.uint64):

@@ -18,8 +18,8 @@ from churn_compare.number_text import count_text, share_text
 from churn_compare.result import Regression
 from churn_compare.suggestions import did_you_mean
 
-_REGRESSIONS = 5  # that a message names
-_LIMITS = ("max_churn", "max_nfr", "min_accuracy_gain")  # for hints, of many
+_REGRESSIONS = 5  # regressions named in a message
+_LIMITS = ("max_churn", "max_nfr", "min_accuracy_gain")  # some limits, for hints
 
 
 def assert_compatible(
@@ -34,7 +34,7 @@ def assert_compatible(
 ) -> CompareResult:
     """Asserts that a new version of a classifier may replace the old one.
 
-    A test of yours may be as short as
+    A test may be as short as
 
         def test_the_new_model_keeps_what_the_old_one_got_right():
             assert_compatible("old.csv", "new.csv", max_nfr="1%", max_churn=0.05)
@@ -43,20 +43,20 @@ def assert_compatible(
         old: predictions of the version in use, as for `churn_compare.compare`.
         new: predictions of the version that is to replace it.
         gates: conditions, or the path of a TOML file with them; limits among the
-            options take the place of what it says about the same.
-        on: the limits are for the "estimate", for the "bound" of its confidence
-            interval that is nearer to failing, or for the whole "interval".
-        min_examples: slices and classes with fewer are not judged.
-        inconclusive: "fail" where a gate on an interval that holds both sides of the
-            limit fails the assertion, or "pass".
-        **options: limits as in `gates={"max_nfr": 0.01}`, a number or `"1%"`: of any
+            options replace its conditions on the same quantity.
+        on: number that the limits are for: the "estimate", the "bound" of its
+            confidence interval nearer to failing, or the whole "interval".
+        min_examples: least number of examples of slices and classes that are judged.
+        inconclusive: "fail" if a limit within the interval of its gate fails the
+            assertion, or "pass".
+        **options: limits as in `gates={"max_nfr": 0.01}`, a number or `"1%"`, on any
             quantity (`max_churn`, `min_accuracy_gain`, which may be negative,
-            `max_ece_change`), of each slice (`max_slice_nfr`) or class
+            `max_ece_change`), on each slice (`max_slice_nfr`) or class
             (`max_class_nfr`); and arguments of `compare`: `labels`, `slices`, ...
 
     Raises:
-        AssertionError: a condition does not hold; its `result` is the comparison.
-        ValueError: predictions cannot be read or joined, or conditions make no sense.
+        AssertionError: if a condition does not hold; its `result` is the comparison.
+        ValueError: if predictions cannot be read or joined, or a condition is invalid.
 
     Example:
         >>> old, new = [0, 1, 1, 0], [0, 1, 0, 0]
@@ -71,7 +71,7 @@ def assert_compatible(
         1 example was right and is wrong now:
           2: label 1, now 0
     """
-    # pytest leaves this frame out of its report: the user's line is what counts.
+    # pytest leaves this frame out of its report, which then shows the user's line.
     __tracebackhide__ = True
     known, limits = inspect.signature(compare).parameters, {}
     for name in [name for name in options if name not in known]:
