@@ -236,7 +236,7 @@ def causes_are_told_apart(outputs, folder):
         assert measured <= min(bounds)
     for cell in ("bars", "images"):
         assert shown_as(outputs[cell], "image/png")
-    assert shown_as(outputs["lemmas"], "text/html").count("<svg") == 1
+    assert shown_as(outputs["lemmas"], "text/html").count("<svg") == 3  # a lemma each
 
 
 def anti_distillation_is_weighed(outputs, folder):
