@@ -1,4 +1,4 @@
-"""`churn-compare OLD NEW`: what an update changes, and whether it may."""
+"""The command `churn-compare OLD NEW`, which compares two versions of a model."""
 
 import dataclasses
 import math
@@ -19,30 +19,30 @@ from churn_compare.escaping import printable
 from churn_compare.option_list import options_of, read_options
 
 PROGRAM = "churn-compare"
-# tyro leaves lines as they are that begin with a space.
+# tyro does not wrap lines that begin with a space.
 DESCRIPTION = """\
 Compares the predictions of two versions of a model on the same examples.
   files      .csv, .tsv, .parquet, .feather, .json, .jsonl, .npz, .npy, folders
              of Spark; logs of lm-eval, Inspect, lighteval, promptfoo and more
   columns    id; label; prediction, or logit_<class>, or prob_<class>; run
-  of others  correct, score, answer, value, set or ranking, perhaps with target
+  outcomes   correct, score, answer, value, set or ranking, perhaps with target
   exit code  0 all limits hold, 1 one fails, 4 one is inconclusive, 2 bad input
   commands   label draws examples to label, repair serves both versions, size
-             tells how many decide, suite takes two folders; size -h, ..."""
+             estimates how many decide, suite takes two folders; size -h, ..."""
 _LABEL = """\
 Draws examples that an update changes, for people or judges to label. Labels of a part
-of these alone give the rate of negative flips, with an interval."""
+of these examples give the rate of negative flips, with an interval."""
 _REPAIR = """\
 Chooses on validation predictions how to serve both versions together: a blend of their
 log-probabilities, the new version only where it is surer, or the old version on some
-groups. The rule is then judged on OLD and NEW, which did not choose it."""
+groups. The rule is then tested on OLD and NEW, which are not used to choose it."""
 _SUITE = """\
-Compares two folders of results, files of equal name as one benchmark each, also of
-lm-eval and lighteval. A required benchmark fails if it is missing, if a gate fails or
-if it gets worse detectably (Holm over the release)."""
+Compares two folders of results, such as those of lm-eval and lighteval. Files of the
+same name are one benchmark. A required benchmark fails if it is missing, if a gate
+fails or if it gets worse detectably (Holm over the release)."""
 _SIZE = """\
-Tells how many examples and runs (or samples of each example) decide a limit, or tell
-the change of the mean from zero, estimated from OLD and NEW."""
+Estimates from OLD and NEW how many examples and runs (or samples of each example) are
+needed to decide a limit, or to distinguish the change of the mean from zero."""
 
 
 def _shown(what: str) -> Any:
@@ -50,8 +50,8 @@ def _shown(what: str) -> Any:
     return tyro.conf.arg(metavar=what, help_behavior_hint="")
 
 
-# Types that tyro checks by itself. For others, as `Path | None` or `tuple[str, ...]`,
-# it imports typeguard, which takes as long as all of tyro.
+# Types that tyro checks itself. For others, such as `Path | None` or `tuple[str, ...]`,
+# it imports typeguard, which takes as long as tyro itself.
 Side = tyro.conf.Positional[Optional[Path]]  # noqa: UP045
 Kind = Optional[Literal["logits", "probabilities", "classes"]]  # noqa: UP045
 Answers = Optional[Literal["text", "squad", "none"]]  # noqa: UP045
@@ -68,7 +68,7 @@ Level = Annotated[float, _shown("X")]
 
 
 class _Several(tuple):
-    """Texts after one option."""
+    """Several values of one option."""
 
 
 Names = Annotated[
@@ -84,7 +84,7 @@ Names = Annotated[
 ]
 
 
-# Comments are the help, which tyro reads.
+# tyro reads the comments as help.
 @dataclasses.dataclass(frozen=True)
 class Data:
     """Files and columns."""
@@ -126,7 +126,7 @@ class Gates:
 
 @dataclasses.dataclass(frozen=True)
 class Certainty:
-    """How sure."""
+    """Confidence."""
 
     level: Level = 0.95  # level of the intervals, by default 0.95
     cluster: Name = None  # column of dependent examples: document, user
@@ -151,7 +151,7 @@ class Output:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How the files of a sub-command are read."""
+    """Options for reading the files of a sub-command."""
 
     old: Annotated[Side, _shown("OLD")] = None  # predictions in use
     new: Annotated[Side, _shown("NEW")] = None  # predictions to replace them
@@ -177,7 +177,7 @@ class LabelArguments(Reading):
 
 @dataclasses.dataclass(frozen=True)
 class Judging(Reading):
-    """What `repair` and `size` share."""
+    """Options of both `repair` and `size`."""
 
     labels: File = None  # file of the true classes, if they are elsewhere
     label_column: Name = None  # column or array of labels or targets
@@ -243,19 +243,19 @@ _DEMO = Path(__file__).parent / "demo"
 _DEMO_FILES = ("neural_network.npz", "random_forest.npz")
 _DEMO_PAGE = "churn-demo.html"
 _DEMO_NEXT = """\
-Compared were four trainings each of two scikit-learn models on 897 digits.
-Next, with the predictions of your own two models and a limit that must hold:
+Four trainings each of two scikit-learn models were compared on 897 digits.
+Next, compare the predictions of your own two models, with a limit that must hold:
   {program} old.csv new.csv --max-nfr 1% --html report.html
-{program} -h says which files and columns are read."""
+{program} -h lists the files and columns that are read."""
 _PYTHON = ("old-kind", "new-kind", "top", "ids", "resamples", "seed", "regressions")
-_SUMMARY = "GITHUB_STEP_SUMMARY"  # a file, as GitHub's runners name it
+_SUMMARY = "GITHUB_STEP_SUMMARY"  # path of a file, set by GitHub's runners
 
 _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
 _OF_TWO = ("labels", "any_time", "strip", "slices", "by", "pool", "equivalent")
 _OF_TWO += ("lower_is_better", "errors")
-# What is compared, options that would be without effect, and why.
+# What is compared, options that would have no effect, and the reason.
 _REFUSED = (
     ("noise", (*_CLASSES, *_OF_TWO), "is for OLD and NEW, not for --noise"),
     ("outcomes", _CLASSES, "is for predicted classes; here are outcomes"),
@@ -268,7 +268,7 @@ _REFUSED = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `churn-compare`; returns its exit code."""
+    """Runs `churn-compare` and returns its exit code."""
     words, verbose = words_of(argv, PROGRAM)
     if words == ["--version"]:
         from churn_compare import __version__
@@ -279,7 +279,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
-    """Compares, prints, writes the files asked for; returns the exit code."""
+    """Compares, prints and writes the output files; returns the exit code."""
     if argv and argv[0] in _COMMANDS:
         command, kind, description, needed = _COMMANDS[argv[0]]
         program = f"{program} {argv[0]}"
@@ -299,7 +299,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         given["old"], given["new"] = (_DEMO / name for name in _DEMO_FILES)
         given["html"] = given["html"] or Path(_DEMO_PAGE)
     _check_outputs(given)
-    # A notebook would get a spinner that stays, or a warning that widgets are missing.
+    # In a notebook the spinner would stay, or warn that widgets are missing.
     spinner = Console(
         stderr=True, force_jupyter=False, quiet=not sys.stderr.isatty()
     ).status("Reading and comparing")
@@ -311,7 +311,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
 def _shown_and_saved(
     result: Any, given: Mapping[str, Any], command: str, program: str
 ) -> int:
-    """Prints a result, writes what is asked for; returns the exit code."""
+    """Prints a result and writes the output files; returns the exit code."""
     from churn_compare import array_files, documents
 
     full = given.get("full", True)
@@ -350,7 +350,7 @@ def _label(given: dict[str, Any], command: str, program: str) -> int:
     written = queue.save(out)
     print(
         f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
-        f"of them, in random order, are to be labelled.\n"
+        f"of them are to be labelled, in random order.\n"
         f"Written: {printable(', '.join(map(str, written)))}\n"
         "Fill label (or better) from the first row on, as far as you get, then:\n"
         f"  {program.removesuffix(' label')} {shlex.quote(str(old))} "
@@ -360,7 +360,7 @@ def _label(given: dict[str, Any], command: str, program: str) -> int:
 
 
 def _repair(given: dict[str, Any], command: str, program: str) -> int:
-    """Chooses, judges and writes a rule that serves both versions."""
+    """Chooses, tests and writes a rule that serves both versions."""
     if len(given["validation"]) != 2:
         raise ValueError(f"{program} takes --validation OLD_V NEW_V, two files")
     _check_outputs(given, ("html", "json", "out"), ("validation",))
@@ -378,7 +378,7 @@ def _repair(given: dict[str, Any], command: str, program: str) -> int:
 
 
 def _size(given: dict[str, Any], command: str, program: str) -> int:
-    """Tells how many examples and runs decide."""
+    """Estimates how many examples and runs are needed."""
     _check_outputs(given, ("html", "json"))
     from churn_compare import gates, sizing
 
@@ -403,7 +403,7 @@ def _suite(given: dict[str, Any], command: str, program: str) -> int:
     return _shown_and_saved(result, given, command, program)
 
 
-# Options, what the help says, the arguments that must be there.
+# Function, options, description and required arguments.
 _COMMANDS: dict[str, tuple[Any, type, str, tuple[str, ...]]] = {
     "label": (_label, LabelArguments, _LABEL, ("OLD", "NEW", "--out")),
     "repair": (_repair, RepairArguments, _REPAIR, ("OLD", "NEW", "--validation")),
@@ -427,7 +427,7 @@ def _gates(given: Mapping[str, Any]) -> Any:
 
 
 def _check_moved(argv: Sequence[str]) -> None:
-    """Says where a limit or a setting is that has no option."""
+    """Raises for limits and settings without an option; says where they can be set."""
     known = {option.word for option in options_of(Arguments).values()}
     for word in argv:
         name = word.partition("=")[0].replace("_", "-")
@@ -453,7 +453,7 @@ def _check_moved(argv: Sequence[str]) -> None:
 
 
 def _left_out(document: Any, html: Path | None) -> str:
-    """The parts that the terminal leaves out, and the options that show them."""
+    """A sentence on the parts left out in the terminal and the options for them."""
     shown = [block for block in document.blocks if block.blocks]
     titles = " ".join(section.title for section in shown).lower()
     kinds = ("classes", "slices", "regressions", "largest falls", "largest rises")
@@ -467,13 +467,13 @@ def _check_outputs(
     outputs: Sequence[str] = ("html", "json", "markdown", "junit"),
     more: Sequence[str] = (),
 ) -> None:
-    """Refuses, before the work, to write over what is read, or twice to one file."""
+    """Raises if an output file is also read, or written twice."""
     from churn_compare.reading import contents
 
     names = ("old", "new", "labels", "slices", "gates", "class_map")
     read = [given.get(name) for name in (*names, "suite")]
     read += [Path(word) for name in more for word in given[name]]
-    # `Path.resolve` raises for a loop of links; opening the file then says so.
+    # `Path.resolve` raises for a loop of links, which opening the file reports.
     taken = {
         os.path.realpath(path): "what is read" for path in read if path is not None
     }
@@ -496,7 +496,7 @@ def _check_outputs(
 
 
 def _compared(given: Mapping[str, Any], program: str) -> Any:
-    """The result of comparing what the options name."""
+    """The result of the comparison that the options ask for."""
     from churn_compare import gates
     from churn_compare.comparison import compare as compare_classes
     from churn_compare.outcomes import compare_outcomes, noise_floor
@@ -560,7 +560,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
 
 
 def _grades(given: Sequence[str]) -> dict[str, float]:
-    """Grades and their numbers, from texts such as `A=1`."""
+    """Grades with their numbers, from texts such as `A=1`."""
     found = {}
     for word in given:
         grade, _, worth = word.rpartition("=")

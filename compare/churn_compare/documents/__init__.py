@@ -1,8 +1,8 @@
-"""A report as plain data, and the writers that show it.
+"""Reports as plain data, and the functions that write them.
 
 A report is a function from results to a `Document` of blocks. `html_page`, `markdown`,
-`print_document` and `csv_text` show it; they escape what they show, so blocks hold
-words as they are. Rich, Jinja2 and Matplotlib are imported when a writer is used.
+`print_document` and `csv_text` write it and escape its texts, so blocks hold plain
+text. Rich, Jinja2 and Matplotlib are imported when they are used.
 """
 
 from churn_compare.documents.blocks import (

@@ -6,20 +6,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-# How much of a document is shown; each level has all that the one before it has.
+# Levels of detail of a document; each level includes the one before it.
 Detail = Literal["verdict", "summary", "full"]
 _LEVELS = {"verdict": 0, "summary": 1, "full": 2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Strong:
-    """Words of a text that stand out."""
+    """Emphasised words of a text."""
 
     text: str
-    tone: str = ""  # "good" or "bad" colours them
+    tone: str = ""  # "good" or "bad" for a colour
 
 
-Inline = str | Sequence[str | Strong]  # text in which words may stand out
+Inline = str | Sequence[str | Strong]  # text with emphasised words
 
 
 def plain(text: Inline) -> str:
@@ -34,47 +34,47 @@ class Text:
     """A paragraph."""
 
     text: Inline
-    # Any of "soft" (a caption), "note" (a remark that must be seen), "lead", "best" and
-    # "outcome" (larger), "good", "bad", "mixed", "even" (how a finding is coloured),
-    # with spaces between. A word that a writer does not know is a class of the page.
+    # Words separated by spaces: "soft" (a caption), "note" (an important remark),
+    # "lead", "best" and "outcome" (larger), "good", "bad", "mixed" and "even" (colours
+    # of findings). Other words are classes of the page.
     kind: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A list of texts, one per line; the `kind` of an item colours its line."""
+    """A list of texts, one per line, each coloured by its `kind`."""
 
     items: Sequence[Text]
     ordered: bool = False  # numbered, from 1
-    # Class of the page; "verdicts" has a coloured bar before each line, "list" a mark.
+    # Class of the page; "verdicts" has coloured bars before the lines, "list" bullets.
     kind: str = "verdicts"
 
 
 def bullets(texts: Sequence[Inline], kind: str = "verdicts") -> Rows:
-    """A list of texts that are all alike."""
+    """A list of texts of one kind."""
     return Rows([Text(text) for text in texts], kind=kind)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A cell of a table, where a plain string does not suffice."""
+    """A cell of a table with more than plain text."""
 
     text: str
-    value: float | None = None  # to sort by; None is the text, NaN comes last
+    value: float | None = None  # sort key; None for the text, NaN comes last
     below: str = ""  # a second line in small print, for example an interval
-    mark: str = ""  # a last word of its own line, for example "doubtful [1]"
-    tone: str = ""  # "better", "worse" or "doubt", of the mark or else of the text
-    link: str = ""  # id of the section of this document that it leads to
-    shade: float = math.nan  # how dark its background is, from 0 to 1; NaN has none
+    mark: str = ""  # words on a last line, for example "doubtful [1]"
+    tone: str = ""  # "better", "worse" or "doubt", for the mark or else the text
+    link: str = ""  # id of the section of this document to link to
+    shade: float = math.nan  # darkness of the background, from 0 to 1; NaN for none
 
     @property
     def tint(self) -> int | None:
-        """Per cent of the colour behind it; None without a shade."""
+        """Percentage of the colour behind the text; None without a shade."""
         return None if math.isnan(self.shade) else round(70 * self.shade)
 
     @property
     def sorted_by(self) -> str | None:
-        """The value as the page's script reads it; None where there is none."""
+        """Sort key as the page's script reads it; None without a value."""
         if self.value is None or math.isnan(self.value):
             return None if self.value is None else ""
         return f"{self.value:.12g}".replace("inf", "Infinity")
@@ -82,38 +82,38 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column of a table; the first one holds the heads of the rows."""
+    """A column of a table; the first one has the headings of the rows."""
 
     heading: str
-    # For words, numbers and marks; by default the first is on the left.
+    # For words, numbers and marks; by default the first column is on the left.
     align: Literal["left", "right", "center", ""] = ""
-    # Heading that columns next to each other share; those without one come first.
+    # Shared heading of adjacent columns; columns without one come first.
     group: str = ""
-    from_width: int = 0  # columns of a terminal from which it is shown
-    # The order that the first click of a reader gives.
+    from_width: int = 0  # least width of a terminal that shows it
+    # Order after the first click on the heading.
     first: Literal["ascending", "descending"] = "descending"
-    detail: Detail = "verdict"  # from which it is shown
+    detail: Detail = "verdict"  # least level that shows it
 
     @property
     def full_heading(self) -> str:
-        """The heading after that of the group."""
+        """The heading with that of the group before it."""
         return f"{self.group}, {self.heading}" if self.group else self.heading
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table; the first cell of a row is its head."""
+    """A table; the first cell of a row is its heading."""
 
     columns: Sequence[Column | str]
     rows: Sequence[Sequence[Cell | str]]
     title: str = ""
-    caption: Inline = ""  # what its numbers are
-    # Class of the page: "main", "plain", "words", "paper", "compare"; one with
-    # "compare" has no frame in a terminal, and of one with "main" a phone hides the
-    # second and the third column unless it is "whole".
+    caption: Inline = ""  # description of its numbers
+    # Class of the page: "main", "plain", "words", "paper", "compare". With "compare" it
+    # has no frame in a terminal; with "main" a phone hides the second and the third
+    # column unless it is also "whole".
     kind: str = "plain"
-    sortable: bool = False  # by a reader of the page
-    brief: int = 0  # rows below full detail; 0 is all
+    sortable: bool = False  # True if readers of the page can sort it
+    brief: int = 0  # number of rows below full detail; 0 for all
 
     @property
     def heads(self) -> tuple[Column, ...]:
@@ -133,9 +133,9 @@ class Table:
         )
 
     def at(self, detail: Detail) -> "Table":
-        """The columns and rows of a level of detail."""
+        """The table with the columns and rows of a level of detail."""
         kept = [i for i, c in enumerate(self.heads) if _shows(c.detail, detail)]
-        full = detail == "full"  # which has the sections that links lead to
+        full = detail == "full"  # only then are there sections to link to
         rows = self.cells[: None if full else self.brief or None]
         cells = [[dataclasses.replace(c, link=c.link * full) for c in r] for r in rows]
         return dataclasses.replace(
@@ -146,7 +146,7 @@ class Table:
 
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
-        """Headings of groups, each with how many columns it has; empty without."""
+        """Headings of groups with their numbers of columns; empty without groups."""
         groups = itertools.groupby(column.group for column in self.heads)
         found = tuple((name, len(list(columns))) for name, columns in groups)
         return found if any(name for name, _ in found) else ()
@@ -154,39 +154,39 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Names and values, one per line; those without a value are left out."""
+    """Names and values, one pair per line; empty values are left out."""
 
     facts: Mapping[str, str]
 
     @property
     def known(self) -> dict[str, str]:
-        """Those with a value."""
+        """The names with a value."""
         return {name: value for name, value in self.facts.items() if value}
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A drawing or an image; one without either is not shown."""
+    """A drawing or an image; without either it is not shown."""
 
-    # Text of an SVG, from `plotting`, or what draws it when a page is written.
+    # Text of an SVG, from `plotting`, or a function that draws it for a page.
     svg: str | Callable[[], str] = ""
     title: str = ""
     caption: Inline = ""
     image: bytes = b""  # a PNG instead of `svg` on the page
-    png: bytes = b""  # a PNG for a file of its own
-    name: str = ""  # of that file, without ending
-    words: str = ""  # what an image shows, for those who cannot see it
-    wide: bool = False  # has a line of a grid to itself
+    png: bytes = b""  # a PNG for a separate file
+    name: str = ""  # name of that file, without extension
+    words: str = ""  # description of an image for readers who cannot see it
+    wide: bool = False  # True if it takes a whole line of a grid
 
     def draw(self) -> "Figure":
-        """The same with its SVG as text."""
+        """The figure with its SVG as text."""
         svg = self.svg() if callable(self.svg) else self.svg
         return dataclasses.replace(self, svg=svg)
 
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """Text that keeps its lines, for example a command or a configuration."""
+    """Preformatted text, for example a command or a configuration."""
 
     text: str
 
@@ -198,7 +198,7 @@ class Term:
     name: str
     meaning: str
     formula: str = ""
-    source: str = ""  # where it is defined
+    source: str = ""  # paper or page that defines it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,16 +214,16 @@ class Section:
 
     title: str
     blocks: "Sequence[Block]"
-    id: str = ""  # what a `Cell.link` leads to
+    id: str = ""  # target of a `Cell.link`
     kind: str = ""  # class of the page
-    detail: Detail = "verdict"  # from which it is shown
+    detail: Detail = "verdict"  # least level that shows it
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """Blocks next to each other where there is room; all of them in one column if not.
+    """Blocks next to each other if there is room, otherwise in one column.
 
-    `kind` is another class of the page, as "inputs" for small images.
+    `kind` is another class of the page, such as "inputs" for small images.
     """
 
     blocks: "Sequence[Block]"
@@ -241,16 +241,16 @@ class Card:
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """Blocks behind a line that opens them."""
+    """Blocks that are shown when the reader opens them."""
 
     summary: Inline
     blocks: "Sequence[Block]"
-    open: bool = False  # at first
-    heading: bool = False  # whether the line is the heading of a section
+    open: bool = False  # True if they are open at first
+    heading: bool = False  # True if its summary is the heading of a section
 
 
 def visible_blocks(blocks: Sequence["Block"], *, figures: bool) -> list["Block"]:
-    """The blocks that have content; figures are drawn, or left out."""
+    """Blocks with content; with `figures` these are drawn, else left out."""
     found: list[Block] = []
     for block in blocks:
         match block:
@@ -278,9 +278,9 @@ Block = (
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Numbers for programs at full precision: the lines of a CSV.
+    """Rows of numbers at full precision, for a CSV file.
 
-    In a row, an absent field, None, NaN and infinity are empty.
+    Missing fields, None, NaN and infinity are empty in the file.
     """
 
     fields: Sequence[str]
@@ -292,17 +292,17 @@ class Document:
     """A report."""
 
     title: str
-    facts: Sequence[str] = ()  # a line under the title; empty ones are left out
+    facts: Sequence[str] = ()  # line under the title; empty facts are left out
     blocks: Sequence[Block] = ()
-    command: str = ""  # what made it, under the facts of the page
-    data: Any = None  # numbers for programs: `Records` or anything that JSON takes
+    command: str = ""  # command that made the report, shown under the facts
+    data: Any = None  # numbers for programs: `Records` or any JSON-ready value
 
     def at(self, detail: Detail) -> "Document":
-        """The document at a level of detail; folds are at the full one alone."""
+        """The document at a level of detail; only the full one has folds."""
         return dataclasses.replace(self, blocks=_at(self.blocks, detail))
 
     def as_lines(self, detail: Detail = "verdict") -> "Document":
-        """For a terminal: title, facts and headings are lines between the blocks."""
+        """The document for a terminal, with title, facts and headings as lines."""
         title = Text(self.title.replace("→", "->"), "best")
         facts = Text("; ".join(filter(None, self.facts)), "soft")
         shown = visible_blocks(self.at(detail).blocks, figures=False)

@@ -16,7 +16,7 @@ from churn_compare.documents.markdown import markdown
 
 
 def csv_text(records: Records) -> str:
-    """One line per row under a header line; names are as they are."""
+    """A header line and one line per row; names are not escaped."""
     out = io.StringIO()
     writer = csv.DictWriter(out, records.fields, lineterminator="\n")
     writer.writeheader()
@@ -27,22 +27,22 @@ def csv_text(records: Records) -> str:
 
 def _field(value: Any) -> Any:
     whole = isinstance(value, numbers.Integral)
-    if isinstance(value, numbers.Real) and not whole:  # NumPy's, too
+    if isinstance(value, numbers.Real) and not whole:  # also of NumPy
         return repr(float(value)) if math.isfinite(value) else ""
     return value
 
 
 def json_text(value: Any, indent: int = 1) -> str:
-    """Anything that `plain_values` takes, as the text of a JSON file."""
+    """Text of a JSON file with a value that `plain_values` accepts."""
     found = plain_values(value)
     return json.dumps(found, indent=indent, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def plain_values(value: Any) -> Any:
-    """A value as JSON has it.
+    """A value with JSON types only.
 
-    Dataclasses are mappings, sequences and arrays are lists, and a number that is not
-    finite is None.
+    Dataclasses become mappings, sequences and arrays become lists, and numbers that are
+    not finite become None.
 
     Example:
         >>> plain_values({"a": (math.nan, 1), 2: "b"})
@@ -50,7 +50,7 @@ def plain_values(value: Any) -> Any:
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    elif hasattr(value, "tolist"):  # of NumPy
+    elif hasattr(value, "tolist"):  # NumPy
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): plain_values(item) for key, item in value.items()}
@@ -71,7 +71,7 @@ def table_files(document: Document) -> dict[str, str]:
 
 
 def write_files(folder, contents: Mapping[str, str | bytes]) -> dict[str, Path]:
-    """Writes files, each whole or not at all; returns name to path."""
+    """Writes files, each whole or not at all; returns their paths by name."""
     from churn_compare.array_files import write_file
 
     return {n: write_file(Path(folder) / n, text) for n, text in contents.items()}

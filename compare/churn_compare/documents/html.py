@@ -1,8 +1,8 @@
-"""A document as one HTML page that needs nothing else: screen, phone, paper, dark.
+"""A document as one self-contained HTML page for screens, phones and paper.
 
-The page loads nothing, which its Content-Security-Policy makes the browser enforce, and
-runs one script, which sorts tables, where it has a table to sort. All text is escaped:
-Jinja2 does it unless a template says `safe`, as of drawings, or a value is `Markup`.
+The page loads nothing, which its Content-Security-Policy makes the browser enforce. It
+has one script, for sortable tables. All text is escaped by Jinja2, unless a template
+marks it `safe`, as for drawings, or a value is `Markup`.
 """
 
 import base64
@@ -45,7 +45,7 @@ def html_page(document: Document) -> str:
 
 
 def html_fragment(blocks: Sequence[Block]) -> str:
-    """Blocks as a `div` for a notebook, whose style reaches nothing else."""
+    """Blocks as a `div` for a notebook, with a style that affects nothing else."""
     return _render("fragment", visible_blocks(blocks, figures=True))
 
 
@@ -93,7 +93,7 @@ def _base64(data: bytes) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Text without control characters; Jinja2 escapes it afterwards."""
+    """Text without control characters, yet to be escaped by Jinja2."""
     from markupsafe import Markup
 
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -102,7 +102,7 @@ def _clean(value: Any) -> Any:
 
 
 def _inline(text: Inline) -> "Markup":
-    """Escaped, with emphasis; no line breaks between a number and its percent sign."""
+    """Escaped text with emphasis, without line breaks before percent signs."""
     from markupsafe import Markup, escape
 
     out = Markup("")

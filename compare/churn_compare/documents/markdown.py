@@ -30,7 +30,7 @@ _SIDES = {"left": ":--", "right": "--:", "center": ":-:"}
 def markdown(document: Document, level: int = 1) -> str:
     """A document without figures; names in it are not markup and mention nobody.
 
-    Sections are one level below that of the title's heading.
+    Sections are one level below the title.
     """
     facts = Text("; ".join(filter(None, document.facts)))
     parts = [f"{'#' * level} {markdown_text(document.title)}"]
@@ -40,7 +40,7 @@ def markdown(document: Document, level: int = 1) -> str:
 
 
 def _parts(blocks: Sequence[Block], level: int) -> list[str]:
-    """Texts that a blank line stands between."""
+    """Texts that are separated by blank lines."""
     return [part for block in blocks for part in _block(block, level)]
 
 

@@ -1,8 +1,8 @@
-"""How every figure looks, and how it becomes SVG inside an HTML page.
+"""Style of all figures, and their conversion to SVG inside an HTML page.
 
-Colours are the Okabe-Ito palette, repeated with other markers and dashes, so no method
-is told apart by colour alone. Text and axes take the colour of the surrounding page
-(`currentColor`), so one figure serves light, dark and print. Matplotlib is imported
+Colours are the Okabe-Ito palette, repeated with other markers and dashes, so methods
+differ in more than colour. Text and axes have the colour of the surrounding page
+(`currentColor`), so one figure is for light, dark and print. Matplotlib is imported
 when a figure is drawn, not when this module is.
 """
 
@@ -29,7 +29,7 @@ COLOURS = (
     "#8C8C8C",
     "#B8A800",
 )
-MARKERS = "osD^vP*X<"  # one more than colours, so the two repeat late
+MARKERS = "osD^vP*X<"  # one more than colours, so that pairs repeat late
 DASHES = ("-", "--", "-.", ":")
 LONGEST_LABEL = 28  # characters of a label
 HATCHES = ("", "///", "...", "xxx")
@@ -52,7 +52,7 @@ def dash(i: int) -> str:
 
 
 def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict:
-    """How the line of the method at place `i` looks; a size of None is Matplotlib's."""
+    """Line style of the method at place `i`; size None is Matplotlib's default."""
     style: dict = {"color": colour(i), "linestyle": dash(i), "marker": marker(i)}
     if size is not None:
         style["markersize"] = size
@@ -62,7 +62,7 @@ def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict
 
 
 def short_label(text: str) -> str:
-    """A label as Matplotlib takes it: no mathematics, never hidden, not too long."""
+    """A label for Matplotlib: not mathematics, not hidden, not too long."""
     text = " ".join(text.split())
     if len(text) > LONGEST_LABEL:
         text = text[: LONGEST_LABEL - 1] + "…"
@@ -76,14 +76,14 @@ def error_bar(stderr: float):
 
 
 def error_line(axes, i: int, x, y, stderr, label: str, **style) -> None:
-    """The line of the method at place `i` with bars; an error that is NaN has none."""
+    """The line of the method at place `i`, with error bars except for NaN."""
     errors = [error_bar(error) or 0.0 for error in stderr]
     style = {"capsize": 3, "linewidth": 1.5} | style
     axes.errorbar(x, y, yerr=errors, **line_style(i, label, size=None), **style)
 
 
 def level(axes, y: float, stderr: float, *, alpha: float, **style) -> None:
-    """A line across with a band of one standard error to each side."""
+    """A horizontal line with a band of one standard error on each side."""
     half = error_bar(stderr) or 0.0
     axes.axhspan(y - half, y + half, color=style["color"], alpha=alpha, linewidth=0)
     axes.axhline(y, **style)
@@ -92,7 +92,7 @@ def level(axes, y: float, stderr: float, *, alpha: float, **style) -> None:
 def point(axes, i: int, x, y, label: str, shape: int | None = None) -> None:
     """The method at place `i` as one point; `x`, `y` are numbers with their errors.
 
-    Its marker is that of the place `shape`, if that is another one.
+    Its marker is that of place `shape`, if given.
     """
     axes.errorbar(
         x[0],
@@ -109,13 +109,13 @@ def point(axes, i: int, x, y, label: str, shape: int | None = None) -> None:
 
 
 def face(i: int) -> dict:
-    """How the bars and boxes of the method at place `i` look."""
+    """Style of the bars and boxes of the method at place `i`."""
     style = {"edgecolor": INK, "linewidth": 0.8, "alpha": 0.8}
     return style | {"facecolor": colour(i), "hatch": HATCHES[i % len(HATCHES)]}
 
 
 def bars_by_row(axes, rows, kinds) -> None:
-    """Horizontal bars: for each kind, the number of every row and its error, or NaN."""
+    """Horizontal bars of each kind: numbers and errors, or NaN, of all rows."""
     height = 0.8 / len(kinds)
     for k, (kind, (values, errors)) in enumerate(kinds.items()):
         places = [row + (k - (len(kinds) - 1) / 2) * height for row in range(len(rows))]
@@ -129,7 +129,7 @@ def bars_by_row(axes, rows, kinds) -> None:
 
 
 def legend(figure, axes, columns: int = 2) -> None:
-    """Labels of what `axes` shows, below the figure."""
+    """The legend of `axes`, below the figure."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         columns = columns if len(labels) > 1 else 1
@@ -141,7 +141,7 @@ _kept: ContextVar[list | None] = ContextVar("kept", default=None)
 
 @contextmanager
 def kept_figures():
-    """A list of the Matplotlib figures that are drawn inside; none becomes SVG."""
+    """Context manager with a list of the Matplotlib figures drawn in it, not as SVG."""
     figures: list = []
     token = _kept.set(figures)
     try:
@@ -153,7 +153,7 @@ def kept_figures():
 def page_figures(blocks: Sequence[Block]) -> dict:
     """The figures that a page would draw, by name.
 
-    Of several with one name the second is called `name-2`.
+    If several have one name, the second is called `name-2`.
     """
     found: dict = {}
     count: collections.Counter = collections.Counter()
@@ -203,7 +203,7 @@ def drawing(width: float, height: float):
 
     def done(description: str) -> str:
         if (kept := _kept.get()) is not None:
-            # A notebook shows figures of pyplot only, unless they say how.
+            # A notebook shows only figures of pyplot by default.
             vars(figure)["_repr_png_"] = functools.partial(_png, figure)
             kept.append(figure)
             return ""
@@ -242,10 +242,10 @@ def picture(
 ) -> Figure:
     """A figure of `drawing` as SVG for the page and as PNG for a file called `name`.
 
-    `words` say what it shows, where the title does not.
+    `words` describe it if the title does not.
     """
     png = _png(figure, dpi)
     if _kept.get() is None:
-        figure.set_layout_engine("none")  # everything has its place; that took a while
+        figure.set_layout_engine("none")  # the slow layout is done
     svg = done(words or title)
     return Figure(svg, title, caption, png=png, name=name)

@@ -33,16 +33,16 @@ _STYLES = {
     "better": "green",
     "worse": "red",
 }
-_NAME = 12  # columns that a name has, however narrow the terminal is
+_NAME = 12  # least width of a name, in any terminal
 
 
 def print_document(
     document: Document, console: "Console | None" = None, *, spaced: bool = False
 ) -> None:
-    """Prints the blocks of a document; `Document.as_lines` has title and facts, too.
+    """Prints the blocks of a document; `Document.as_lines` adds title and facts.
 
-    Columns that the terminal is too narrow for are left out, as are figures. The log of
-    a machine has every text of kind "line" on a line of its own, however long it is.
+    Figures are left out, as are columns that do not fit. If the output is not a
+    terminal, every text of kind "line" is on one line of any length.
     """
     from rich.console import Console
 
@@ -123,9 +123,9 @@ def _text(block: Text) -> "RichText":
 
 
 def _table(table: Table, width: int) -> "RenderableType":
-    """A table with frames, or with title and caption as lines of their own."""
-    # Where one without frames is narrow, words of the columns' names and the cells on
-    # the left are broken; numbers, on the right, never are.
+    """A table with frames, or with title and caption on separate lines."""
+    # In a narrow table without frames, headings and the cells on the left are wrapped;
+    # numbers, on the right, never are.
     from rich.cells import cell_len
     from rich.console import Group
     from rich.padding import Padding
@@ -146,7 +146,7 @@ def _table(table: Table, width: int) -> "RenderableType":
             columns = [(i, c) for i, c in columns if c.detail != "full"]
     for i, column in columns:
         least = min(widest[i], _NAME) if column.align == "left" else widest[i]
-        # Tables of many versions may be too wide otherwise.
+        # Otherwise tables of many versions may be too wide.
         least = None if framed or table.caption else least
         out.add_column(
             terminal_text(column.full_heading),

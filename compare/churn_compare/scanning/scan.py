@@ -1,4 +1,4 @@
-"""One pass over the scores of two versions: a few numbers per example are kept."""
+"""One pass over the scores of two versions, which keeps a few numbers per example."""
 
 import concurrent.futures
 import dataclasses
@@ -23,9 +23,9 @@ from churn_compare.scanning.score_block import (
 )
 from churn_compare.store import PredictionsError, StoredLogits, sample_rows
 
-_BLOCK_BYTES = 3 << 20  # of one thread: stays near a core, and is worth the calls
+_BLOCK_BYTES = 3 << 20  # bytes of a thread: fits the cache of a core
 _THREADS = 8
-_LONG = 200  # classes from which on broadcasting row by row is faster
+_LONG = 200  # least number of classes for which row by row is faster
 
 
 Room = list[tuple[np.ndarray, np.ndarray]]
@@ -46,10 +46,10 @@ class SidePass:
         own = np.arange(side.classes)
         places = own if columns is None else columns
         order = class_order(pair.class_names or map(str, range(pair.classes)))
-        ranks = order.argsort()[places]  # by name; where they ascend, ties do so too
+        ranks = order.argsort()[places]  # by name; None if already ascending
         self._ranks = None if np.all(ranks[:-1] < ranks[1:]) else ranks
         self._labels = labels = pair.labels
-        if labels is not None:  # as classes of the side; -1 where it does not know one
+        if labels is not None:  # as classes of the side; -1 for unknown ones
             known = np.full(1 + max(int(places.max()), int(labels.max(initial=0))), -1)
             known[places] = own
             self._labels = known[labels]
@@ -66,7 +66,7 @@ class SidePass:
         self.kept = ScannedSide(np.empty(shape, np.int32), *numbers)
 
     def done(self) -> ScannedSide:
-        """What the pass has kept; decisions replace the most probable classes."""
+        """Numbers of the side; decisions replace the most probable classes."""
         decided = self.side.decisions
         if decided is None:
             return dataclasses.replace(self.kept, ties=int(self.tied.sum()))
@@ -122,7 +122,7 @@ class SidePass:
 
 
 class PairPass:
-    """What the pass finds of two sides with scores: surrogate churn, displacement."""
+    """The pass over pairs of runs of two sides with scores."""
 
     def __init__(self, old: SidePass, new: SidePass):
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
@@ -147,7 +147,7 @@ class PairPass:
         moved = own = 0.0
         for i, a in enumerate(before):
             for j, b in enumerate(after):
-                # The last use of a new run's numbers may overwrite them, in the cache.
+                # The last use of a new run's numbers may overwrite them.
                 last = i == len(before) - 1
                 self._surrogate[i, j, rows] = surrogate_churn(
                     a.ratios, b.ratios, b.ratios if last else work, a.alone + b.alone
@@ -165,8 +165,8 @@ class PairPass:
             self._own_displacement[rows] = own / len(old)
 
     def done(self) -> tuple[np.ndarray | None, ...]:
-        """What the pass has found, as `Scanned` has it."""
-        # KL is infinite where the new side does not know a class of the old one.
+        """Numbers of the pairs of runs, as in `Scanned`."""
+        # KL is infinite if the new side does not know a class of the old one.
         kl = None if self._lost or np.isnan(self._kl).any() else self._kl
         return self._surrogate, kl, self._displacement, self._own_displacement
 
@@ -174,7 +174,7 @@ class PairPass:
 def _split(
     old: SidePass, new: SidePass
 ) -> tuple[tuple[Classes, Classes], tuple[Classes, Classes], int]:
-    """For each side, the classes that both know and those that it alone knows."""
+    """Classes that both sides know and those that only one knows, by side."""
     counts = old.side.classes, new.side.classes
     columns = [
         np.arange(count) if side.columns is None else side.columns
@@ -182,7 +182,7 @@ def _split(
     ]
     both = min(counts)
     if np.array_equal(columns[0][:both], columns[1][:both]):
-        first = slice(both), slice(both, None)  # views, where a choice is a copy
+        first = slice(both), slice(both, None)  # views; indexing by arrays copies
         return first, first, both
     _, *shared = np.intersect1d(*columns, assume_unique=True, return_indices=True)
     split = [
@@ -194,8 +194,8 @@ def _split(
 
 def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
     """The pair with its examples in the order of the old side's rows."""
-    # Files often list the same examples in one order, which is not that of their ids.
-    # Both are then read from front to back, not row by row from all over the disk.
+    # Files often have the same examples in one order, which is not that of their ids.
+    # Both are then read sequentially, not in random order.
     rows = pair.old_rows
     if rows is None or np.all(rows[:-1] < rows[1:]):
         return pair, None
@@ -219,12 +219,12 @@ def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
 def scan(pair: Pair) -> Scanned:
     """Reads every score once and keeps what a comparison needs of each example.
 
-    Blocks of rows go through a few threads. Memory does not grow with the number of
-    scores, and pages of memory-mapped files are given back after use. Arithmetic is
+    Blocks of rows are processed by a few threads. Memory does not grow with the number
+    of scores, and pages of memory-mapped files are dropped after use. Arithmetic is in
     float32.
 
     Raises:
-        PredictionsError: scores are NaN or infinite, or no probabilities.
+        PredictionsError: if scores are NaN, infinite or invalid probabilities.
 
     Example:
         >>> sides = (
@@ -249,7 +249,7 @@ def scan(pair: Pair) -> Scanned:
     if sides:
         _over_blocks(pair.examples, sides, together)
         for side in sides:
-            side.reader.check()  # first: damage is the reason of what is wrong
+            side.reader.check()  # first, since damage explains faulty scores
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
     done = [side.done() if isinstance(side, SidePass) else side for side in (old, new)]
     found: Any = together.done() if together else ()
@@ -260,7 +260,7 @@ def scan(pair: Pair) -> Scanned:
 def _over_blocks(
     examples: int, sides: list[SidePass], together: PairPass | None
 ) -> None:
-    """Goes through all examples in blocks of rows, on a few threads."""
+    """Processes all examples in blocks of rows, with a few threads."""
     row_bytes = sum(side.row_bytes for side in sides)
     rows = max(1, min(_BLOCK_BYTES // row_bytes, examples))
     long = all(s.side.classes >= _LONG and s.reader.wide == np.float32 for s in sides)
@@ -274,7 +274,7 @@ def _over_blocks(
         rooms = [side.room(rows) for side in sides]
         spare = np.empty((rows, together.shared if together else 0), np.float32)
         if long:
-            np.setbufsize(16)  # of this thread: NumPy else copies what is broadcast
+            np.setbufsize(16)  # for this thread; else NumPy copies broadcast arrays
         with np.errstate(all="ignore"):  # faulty rows are reported at the end
             while (start := next_start()) is not None:
                 stop = min(start + rows, examples)
@@ -289,7 +289,7 @@ def _over_blocks(
 
 
 def _classes(side: Side, rows, columns, ids: np.ndarray) -> ScannedSide:
-    """Predicted classes as classes of the pair."""
+    """Predicted classes, numbered as in the pair."""
     predicted = np.asarray(side.values)
     if rows is not None:
         predicted = predicted[:, rows]

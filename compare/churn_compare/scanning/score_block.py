@@ -1,4 +1,4 @@
-"""Numbers kept of a block of scores, of one run and of two, and defects."""
+"""Numbers and faults of a block of scores, for one run and for two."""
 
 import dataclasses
 
@@ -18,16 +18,15 @@ _WHAT = {
     _SUM: "have probabilities that do not sum to one",
     _PERCENT: "have probabilities that sum to 100 (percent? divide them by 100)",
 }
-_DIGITS = 6  # float32 has no more that matter
-_NAMED = 4  # one more than a message shows, so that it says that there are more
+_DIGITS = 6  # significant digits of float32
+_NAMED = 4  # one more than a message names, so that it shows that there are more
 
 
 def sum_tolerance(sample: np.ndarray, dtype: np.dtype) -> float:
-    """How far from one the sum of rounded probabilities may lie."""
+    """Largest allowed difference of the sum of rounded probabilities from one."""
     # 1e-3, but bfloat16 has fewer digits, and in float16 an entry near 0 may be off by
     # 2^-25, which adds up over many classes. In decimals of a few digits each entry may
-    # be off by half a unit of the last one: up to 0.5 in all, or they are no
-    # probabilities.
+    # be off by half a unit of the last one, up to 0.5 in all.
     classes = sample.shape[1]
     tolerance = 2.0**-7 if dtype.name == "bfloat16" else 1e-3
     if dtype == np.float16:
@@ -49,7 +48,7 @@ def _half_unit(sample: np.ndarray, dtype: np.dtype) -> float:
 def find_faults(
     kind: str, top: np.ndarray, least: np.ndarray, total: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """What is wrong with each row, `[n]` uint8; 0 where nothing is."""
+    """Code of the fault of each row, `[n]` uint8; 0 without a fault."""
     faults = np.zeros(len(top), np.uint8)
     if kind == "probabilities":
         off = ~(np.abs(total - 1) <= tolerance)  # NaN where every entry is 0
@@ -63,7 +62,7 @@ def find_faults(
 
 
 def check_faults(faults: list[tuple[Side, np.ndarray]], ids: np.ndarray) -> None:
-    """Raises one error for everything that was found."""
+    """Raises one error for all faults."""
     found = [
         _sentence(side, codes, code, ids)
         for side, codes in faults
@@ -86,10 +85,10 @@ def _sentence(side: Side, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
     )
 
 
-_LOG_FLOOR = -30.0  # of log-probabilities, so that a probability of 0 can be moved from
-_CANCELS = 30  # float32 sums are good to about 3e-7, their difference to 30 times that
-# Smaller ratios are raised to e^-43, 2e-19, which no sum notices: their squares would
-# be subnormal numbers, which processors are slow with.
+_LOG_FLOOR = -30.0  # least log-probability, so that displacements are finite
+_CANCELS = 30  # float32 sums are exact to about 3e-7, differences to 30 times that
+# Smaller ratios are raised to e^-43, 2e-19, which does not change sums: their squares
+# would be subnormal numbers, which are slow.
 _LEAST_LOG_RATIO = np.float32(-43)
 _UNKNOWN = UNKNOWN_LOGIT / 2  # below the row's top: probability 0 beyond doubt
 
@@ -103,11 +102,11 @@ class Block:
     top: np.ndarray  # `[n]` largest score of each row
     total: np.ndarray  # `[n]` float64, sum of the ratios
     predicted: np.ndarray  # `[n]` class of the side
-    tied: np.ndarray  # rows in which several classes have the largest score
+    tied: np.ndarray  # True for rows in which several classes have the largest score
     faults: np.ndarray  # `[n]` uint8, see `score_faults`
     label_log_prob: np.ndarray | None  # `[n]` float64; None without labels
     brier: np.ndarray | None  # `[n]` float64; None without labels
-    unknown: bool  # whether a class may be unknown in some row
+    unknown: bool  # True if a class may be unknown in some row
 
 
 def read_scores(
@@ -118,8 +117,8 @@ def read_scores(
     tolerance: float,
     ranks: np.ndarray | None = None,
 ) -> Block:
-    """Results of one run alone; the lowest of `ranks` `[C]` decides ties."""
-    # With r_c = exp(z_c - max z) (of probabilities p_c / max p) and s = sum_c r_c, the
+    """Numbers of one run; ties go to the class with the lowest of `ranks` `[C]`."""
+    # With r_c = exp(z_c - max z) (or p_c / max p) and s = sum_c r_c, the
     # probability of class c is r_c / s and the top one 1 / s.
     rows = np.arange(len(scores))
     predicted = scores.argmax(axis=1)
@@ -155,7 +154,7 @@ def read_scores(
 
 def _of_labels(scores, ratios, kind, top, predicted, labels):
     """Sum of the ratios, log-probability of the label, Brier score; `[n]` float64."""
-    # The label is left out of the sums, so that near certainty nothing cancels: brier =
+    # The label is left out of the sums to avoid cancellation near certainty: brier =
     # (sum_{c != y} r_c^2 + (sum_{c != y} r_c)^2) / s^2.
     known = np.flatnonzero(labels >= 0)
     place = known, labels[known]
@@ -196,13 +195,13 @@ Classes = slice | np.ndarray
 
 
 class Part:
-    """A block, divided into the classes that both sides know and the others."""
+    """A block, split into the classes that both sides know and the others."""
 
     def __init__(self, block: Block, shared: Classes, alone: Classes, kind: Kind):
         scores, top = block.scores, block.top
-        if kind == "probabilities":  # which are replaced by their floored logarithms
+        if kind == "probabilities":  # replaced by floored logarithms
             least = np.exp(_LOG_FLOOR) * block.total * top
-            least = least.astype(scores.dtype)  # one type, or NumPy converts everything
+            least = least.astype(scores.dtype)  # one type, else NumPy converts all
             np.maximum(scores, least[:, None], out=scores)
             np.log(scores, out=scores)
             top = np.log(top)
@@ -234,7 +233,7 @@ def displacement(
 
 
 def kl_divergence(old: Part, new: Part, change: np.ndarray) -> np.ndarray:
-    """`KL(old || new)` of each row in nats, `[n]` float64, of `change` = new - old."""
+    """`KL(old || new)` of each row in nats, `[n]` float64; `change` is new - old."""
     # sum_c p_c (z_c - z'_c) - log sum exp z + log sum exp z'
     moved = np.vecdot(old.ratios, change).astype(np.float64) / old.total
     return np.maximum(new.log_sum - old.log_sum - moved, 0.0)
@@ -242,8 +241,8 @@ def kl_divergence(old: Part, new: Part, change: np.ndarray) -> np.ndarray:
 
 def _deviation(numbers: np.ndarray) -> np.ndarray:
     """`|| d - mean d ||` of each row, `[n]` float64."""
-    # sqrt(sum d^2 - (sum d)^2 / S) needs no pass to centre; only rows in which this
-    # cancels are centred.
+    # sqrt(sum d^2 - (sum d)^2 / S) needs no centring; only rows with cancellation are
+    # centred.
     count = max(numbers.shape[1], 1)
     squares = np.vecdot(numbers, numbers).astype(np.float64)
     sums = _sums(numbers)
