@@ -350,7 +350,7 @@ def _label(given: dict[str, Any], command: str, program: str) -> int:
     written = queue.save(out)
     print(
         f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
-        f"of them are to be labelled, in random order.\n"
+        f"of them, in random order, are to be labelled.\n"
         f"Written: {printable(', '.join(map(str, written)))}\n"
         "Fill label (or better) from the first row on, as far as you get, then:\n"
         f"  {program.removesuffix(' label')} {shlex.quote(str(old))} "

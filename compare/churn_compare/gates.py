@@ -177,7 +177,7 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
         return "there are no labels" if unlabelled else ""
     quantity = QUANTITIES[gate.quantity]
     if quantity.outcomes:
-        return "there are predicted classes, and it is of other outcomes"
+        return "it is for outcomes, and these are predicted classes"
     of_changed = gate.quantity in OF_CHANGED or quantity.name.endswith("_nfr")
     if pair.partial and not of_changed and quantity.labels:
         return "only examples that change have labels"
@@ -188,7 +188,7 @@ def _unanswerable(gate: Gate, pair: Pair) -> str:
         if quantity.scores in ("both", name) and side.kind == "classes":
             return f"{side.name} has predicted classes only, without probabilities"
     if gate.grouping and CLASSES in pair.slices:
-        return 'a column of the slices is called "class", as the groups of labels are'
+        return 'a column of the slices is called "class", like the groups by label'
     if gate.grouping == ALL_SLICES and not pair.slices:
         return "there are no slices"
     if gate.grouping in ("", ALL_SLICES):

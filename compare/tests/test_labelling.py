@@ -186,7 +186,7 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     truth = compare(old, new, labels=labels, resamples=100)[FLIPS[0]].value
     assert main([*sides, "--labels", str(out), "--max-nfr", f"{truth + 0.002}"]) == 4
     said = " ".join(capsys.readouterr().out.split())
-    assert "more labels would decide" in said and "12 of the" in said
+    assert "more labels would decide" in said and ", 12 have labels." in said
     page = tmp_path / "a.json"
     words = ["--any-time", "--json", str(page), "--max-nfr", "50%"]
     assert main([*sides, "--labels", str(out), *words]) == 0

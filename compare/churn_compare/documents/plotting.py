@@ -71,7 +71,7 @@ def short_label(text: str) -> str:
 
 
 def error_bar(stderr: float):
-    """An error for `errorbar`, or None where there is none."""
+    """An error for `errorbar`; None if it is not finite."""
     return stderr if math.isfinite(stderr) else None
 
 
