@@ -97,15 +97,15 @@ class Data:
     label_column: Name = None  # column or array of labels or targets
     prediction_column: Name = None  # column or array of predicted classes
     score_column: Names = _Several()  # columns of numbers to compare
-    lower_is_better: Names = _Several()  # scores where less is better
-    grades: Names = _Several()  # worth of letters, such as A=1 B=0.5 F=0
+    lower_is_better: Names = _Several()  # scores for which lower is better
+    grades: Names = _Several()  # numbers of letter grades, such as A=1 B=0.5
     normalize: Equal = None  # text, squad or none: which answers are equal
     tolerance: Limit = None  # distance of equal numbers; 5% is relative
     class_map: Map = None  # new class of each old one, or "identity"
-    on_missing: Missing = "error"  # comparison of the examples that both have
-    strip: Flag = False  # no space around ids and names of classes
+    on_missing: Missing = "error"  # compare only the examples that both have
+    strip: Flag = False  # strip spaces around ids and names of classes
     errors: Annotated[Errors, _shown("HOW")] = None  # wrong, drop or refuse
-    confirm: Names = _Several()  # names of doubts, as refusals give them
+    confirm: Names = _Several()  # doubts to accept, named in error messages
     order: Names = _Several()  # versions of a folder, oldest first
 
 
@@ -130,7 +130,7 @@ class Certainty:
 
     level: Level = 0.95  # level of the intervals, by default 0.95
     cluster: Name = None  # column of dependent examples: document, user
-    noise: Annotated[Names, _shown("FILES")] = _Several()  # runs of one version alone
+    noise: Annotated[Names, _shown("FILES")] = _Several()  # runs of one version
     equivalent: Limit = None  # margin that the change is tested to stay within
     pool: Name = None  # column of benchmarks, each with the same weight
     any_time: Flag = False  # intervals that hold after every further label
@@ -159,9 +159,9 @@ class Reading:
     id_column: Name = None  # column or array of ids
     prediction_column: Name = None  # column or array of predicted classes
     class_map: Map = None  # new class of each old one, or "identity"
-    on_missing: Missing = "error"  # comparison of the examples that both have
-    strip: Flag = False  # no space around ids and names of classes
-    confirm: Names = _Several()  # names of doubts, as refusals give them
+    on_missing: Missing = "error"  # compare only the examples that both have
+    strip: Flag = False  # strip spaces around ids and names of classes
+    confirm: Names = _Several()  # doubts to accept, named in error messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,8 +198,8 @@ class SuiteArguments:
     new: Annotated[Side, _shown("NEW_DIR")] = None  # results to replace them
     suite: File = None  # TOML: tier, score, direction and gates of each benchmark
     level: Level = 0.95  # level of the intervals, by default 0.95
-    on_missing: Missing = "error"  # comparison of the examples that both have
-    confirm: Names = _Several()  # names of doubts, as refusals give them
+    on_missing: Missing = "error"  # compare only the examples that both have
+    confirm: Names = _Several()  # doubts to accept, named in error messages
     full: Flag = False  # every table in the terminal
     html: File = None  # page with a section for each benchmark
     json: File = None  # all numbers
