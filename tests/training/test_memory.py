@@ -29,6 +29,7 @@ class Remembers(Method):
     spoil: str = static("")
     infinite_at: float = coefficient(-1.0)
     steep_at: float = coefficient(-1.0)
+    odd_at: float = coefficient(-1.0)
 
     def init_memory(self, num_classes):
         return {"frequency": jnp.zeros(num_classes), "updates": jnp.int32(0)}
@@ -50,7 +51,8 @@ class Remembers(Method):
             memory["frequency"] = frequency[None]
         if self.spoil == "nothing":
             memory = ()
-        return LossOutput(loss, {"weighted": loss}, model_state, memory)
+        odd = jnp.where(step == self.odd_at, jnp.inf, 0.0)
+        return LossOutput(loss, {"odd": odd, "weighted": loss}, model_state, memory)
 
 
 def a_run(method=None, *, network=tiny.LINEAR, **options):
@@ -117,7 +119,8 @@ def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
 
 
 @pytest.mark.parametrize(
-    ("culprit", "name"), [("infinite_at", "memory"), ("steep_at", "gradient")]
+    ("culprit", "name"),
+    [("infinite_at", "memory"), ("steep_at", "gradient"), ("odd_at", "odd")],
 )
 def test_what_is_not_finite_stops_the_replica_by_name(culprit, name):
     """With a finite loss: what is spoilt is the next update."""

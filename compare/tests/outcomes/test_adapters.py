@@ -31,7 +31,6 @@ def promptfoo(path, right, errors=(), provider="openai:chat:a"):
             "score": float(ok and i not in errors),
             "namedScores": {} if i in errors else {"tone": 0.25 * (i % 4)},
             "gradingResult": None if i in errors else {"pass": ok, "score": float(ok)},
-            "latencyMs": 12,
         }
         for i, ok in enumerate(right)
     ]
