@@ -30,8 +30,7 @@ from churn_compare.store import StoredLogits
 from churn_compare.tables import number_cell
 
 WEIGHTS = tuple(k / 20 for k in range(1, 20))
-_MARGINS, _GROUPS = 19, 10  # number of margins, most groups
-_LEAST = 20  # least number of changed examples of a group
+_GROUPS, _LEAST = 10, 20  # most groups; changed examples that each needs
 _BLOCK = 1 << 20  # numbers at a time
 _IN_MEMORY = 1 << 28  # bytes of scores
 _FITTED = 20_000  # rows on which temperatures are fitted

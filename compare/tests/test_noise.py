@@ -261,3 +261,8 @@ def test_noise_needs_several_runs():
     same = noise_test(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
     assert same.excess.value == 0.0
     assert same.excess.low < 0 < same.excess.high
+
+
+def test_runs_that_differ_by_noise_alone_lower_a_variance_by_half_of_it():
+    parts = (0.0, np.array(0.8), 1), (0.0, np.array(0.1), 1)
+    assert uncertainty(np.array(1.0), *parts).total == pytest.approx(1 - 0.9 / 2)

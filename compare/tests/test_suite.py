@@ -137,3 +137,15 @@ def test_wrong_folders_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(PredictionsError, match="no files of results"):
         compare_suite(old, tmp_path / "empty")
+
+
+def test_of_many_benchmarks_one_may_look_worse_by_chance(tmp_path):
+    for side, flips in zip(SIDES, ((3, 4), range(10, 20)), strict=True):
+        (tmp_path / side).mkdir()
+        for name in "abcd":
+            wrong = flips if name == "a" else ()
+            rows = "".join(f"{i},1,{int(i not in wrong)}\n" for i in range(60))
+            (tmp_path / side / f"{name}.csv").write_text("id,label,prediction\n" + rows)
+    found = compare_suite(*(tmp_path / side for side in SIDES))
+    p = found.benchmarks[0].adjusted_p[0]  # by Holm; 10 and 2 flips have p 0.0386
+    assert p == pytest.approx(4 * 0.0386, abs=4e-4) and found.passed
