@@ -19,6 +19,7 @@ from churn_compare.number_text import (
     NOTHING,
     count_text,
     equals_text,
+    p_text,
     remark,
     with_range,
 )
@@ -372,17 +373,14 @@ def _document(result: SuiteResult, command: str) -> Document:
         notes |= dict.fromkeys(f"{of.name}: {line}" for line in of.result.read)
         notes |= dict.fromkeys(remark(f"{of.name}: {n}") for n in of.result.notes)
         for (name, m), p in zip(of.measures, of.adjusted_p, strict=True):
-            stem = m.mean if m.change else ""
+            names = (f"{m.mean}_old", f"{m.mean}_new", m.change) if m.change else ()
             cells = [
-                number_cell(m.quantities.get(key), QUANTITIES[key].unit)
-                if key in m.quantities
-                else NOTHING
-                for key in (f"{stem}_old", f"{stem}_new", m.change)
+                number_cell(m.quantities.get(k), QUANTITIES[k].unit) for k in names
             ]
             count = count_text(of.result.examples)
-            shown = equals_text(p).removeprefix("p ").removeprefix("= ")
             head = Cell(name, below=of.rules.tier)
-            rows.append((head, count, *cells, shown, mark))
+            cells = cells or [NOTHING] * 3
+            rows.append((head, count, *cells, p_text(p), mark))
             parts.append(Section(name, _inside(m), detail="full"))
     count = Column("Examples", from_width=100)
     heads = ("Benchmark", count, "Old", "New", "Change", "p (Holm)", "")
