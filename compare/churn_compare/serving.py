@@ -18,7 +18,7 @@ from churn_compare.estimates import PerExample, all_examples
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
-from churn_compare.pair import Pair, Side
+from churn_compare.pair import Pair, Scanned, Side
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import read_slices
@@ -270,13 +270,14 @@ def repair(
     rule, candidates = _choose(chosen_on, loss)
     shared = {"gates": wanted, "waivers": waivers_of(gates), "level": level}
     shared["confirm"] = reading.get("confirm", ())
-    shipped = compare_pair(test, **shared)
+    before = scan(test)
+    shipped = compare_pair(test, scanned=before, **shared)
     with tempfile.TemporaryFile() as file:
-        served = _served(test, rule, file)
-        result = compare_pair(served, **shared)
-        return RepairResult(
-            rule, candidates, shipped, result, *_paired(test, served, rule, level)
-        )
+        served = _served(test, before, rule, file)
+        after = scan(served)
+        result = compare_pair(served, scanned=after, **shared)
+    paired = _paired(test, before, after, rule, level)
+    return RepairResult(rule, candidates, shipped, result, *paired)
 
 
 def _pair(old: Any, new: Any, by: Sequence[str], reading: dict[str, Any]) -> Pair:
@@ -433,7 +434,7 @@ def _kept_groups(
             yield Rule("keep", column=column, groups=kept, class_names=names)
 
 
-def _served(pair: Pair, rule: Rule, file: Any) -> Pair:
+def _served(pair: Pair, scanned: Scanned, rule: Rule, file: Any) -> Pair:
     """The pair with what the rule serves in place of the new version."""
     groups = pair.slices.get(rule.column)
     if pair.scored:
@@ -448,8 +449,7 @@ def _served(pair: Pair, rule: Rule, file: Any) -> Pair:
             served[0, at] = apply(rule, old, new, of_rows)
         side = Side("served", "logits", served, class_names=pair.class_names)
     else:
-        found = scan(dataclasses.replace(pair, slices={}))
-        old, new = found.old.predicted, found.new.predicted
+        old, new = scanned.old.predicted, scanned.new.predicted
         if rule.kind == "keep":
             new = np.where(_kept(rule, new[0], groups), old, new)
         names = pair.class_names or tuple(map(str, range(pair.classes)))
@@ -458,13 +458,11 @@ def _served(pair: Pair, rule: Rule, file: Any) -> Pair:
 
 
 def _paired(
-    test: Pair, served: Pair, rule: Rule, level: float
+    test: Pair, before: Scanned, after: Scanned, rule: Rule, level: float
 ) -> tuple[Interval, Interval, float, float]:
     """Flips avoided, change of accuracy, its p-value, share that runs both versions."""
-    labels = test.labels
-    sides = [scan(dataclasses.replace(p, slices={})) for p in (test, served)]
-    old, new = (of.predicted[0] == labels for of in (sides[0].old, sides[0].new))
-    now = sides[1].new.predicted[0] == labels
+    sides = before.old, before.new, after.new
+    old, new, now = (of.predicted[0] == test.labels for of in sides)
     every = all_examples(test.examples, test.clusters, level)
 
     def gain(better: np.ndarray, worse: np.ndarray) -> Interval:
@@ -475,7 +473,7 @@ def _paired(
     avoided = gain(old & ~new & now, old & new & ~now)
     both = 1.0 if rule.runs_both else 0.0
     if rule.kind == "keep" and not rule.column:
-        both = float(np.mean(_kept(rule, sides[0].new.predicted[0], None)))
+        both = float(np.mean(_kept(rule, before.new.predicted[0], None)))
     p = float(every.sign_flip(net.astype(np.int64))[0])
     return avoided, gain(net > 0, net < 0), p, both
 
