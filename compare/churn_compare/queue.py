@@ -16,11 +16,11 @@ from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.groups import coded
 from churn_compare.labelling import BETTER, STRATUM, key_of
 from churn_compare.pair import Kind
-from churn_compare.reading.join import join
-from churn_compare.reading.labels import DRAWN_FROM, as_text, read_slices
+from churn_compare.reading.join import read_pair
+from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.reading.outcome_join import join_outcomes
 from churn_compare.reading.outcomes import INPUT, has_outcomes, read_outcomes
-from churn_compare.reading.sides import read_side, side_names
+from churn_compare.reading.sides import side_names
 from churn_compare.scanning.scan import scan
 
 _INPUTS = (*INPUT, "text", "sentence", "content")
@@ -100,19 +100,14 @@ def label_queue(
         >>> [(row["id"], row["old"], row["new"]) for row in queue.rows]
         [('1', 'b', 'c')]
     """
-    names = side_names(old, new)
     shared: dict[str, Any] = {"on_missing": on_missing, "confirm": confirm}
     shared |= {"strip": strip, "id_column": id_column}
     if kind is None and prediction_column is None and are_outcomes(old):
-        found = _of_outcomes(old, new, names, by, shared)
+        found = _of_outcomes(old, new, by, shared)
     else:
-        columns = {"id_column": id_column, "prediction_column": prediction_column}
-        sides = [
-            read_side(given, name, kind=kind, **columns)
-            for given, name in zip((old, new), names, strict=True)
-        ]
-        slices = None if by is None else read_slices(old, id_column, only=[by])
-        pair = join(*sides, slices=slices, class_map=class_map, **shared)
+        columns = {"kind": kind, "prediction_column": prediction_column}
+        columns |= {"by": () if by is None else [by], "class_map": class_map}
+        pair = read_pair(old, new, **columns, **shared)
         scanned = scan(dataclasses.replace(pair, labels=None))
         changed = class_numbers(scanned, None).changed.mean > 0
         number = np.array([pair.class_name(c) for c in range(pair.classes)])
@@ -121,7 +116,7 @@ def label_queue(
             for of in (scanned.old, scanned.new)
         ]
         rows = np.arange(pair.examples) if pair.old_rows is None else pair.old_rows
-        others = sides[0].others() if sides[0].values.shape[0] == 1 else {}
+        others = pair.old.others() if pair.old.values.shape[0] == 1 else {}
         inputs = {
             name: np.array(as_text(column, name).to_pylist())[rows]
             for name, column in others.items()
@@ -154,10 +149,10 @@ class _Found:
     inputs: dict[str, np.ndarray]
 
 
-def _of_outcomes(old, new, names, by, shared) -> _Found:
+def _of_outcomes(old, new, by, shared) -> _Found:
     sides = [
         read_outcomes(given, name, id_column=shared["id_column"])
-        for given, name in zip((old, new), names, strict=True)
+        for given, name in zip((old, new), side_names(old, new), strict=True)
     ]
     joined = join_outcomes(*sides, by=[by] if by else (), **shared)
     measure = joined.measures[0]

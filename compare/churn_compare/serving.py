@@ -20,9 +20,7 @@ from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned, Side
 from churn_compare.quantities import QUANTITIES
-from churn_compare.reading.join import join
-from churn_compare.reading.labels import read_slices
-from churn_compare.reading.sides import read_side, side_names
+from churn_compare.reading.join import read_pair
 from churn_compare.report import verdict, what_was_run
 from churn_compare.result import GateOutcome, Interval
 from churn_compare.scanning.scan import scan
@@ -258,8 +256,8 @@ def repair(
         GateError: if a gate is invalid.
     """
     wanted = as_gates(gates)
-    chosen_on = _pair(*validation, by, dict(reading))
-    test = _pair(old, new, by, dict(reading))
+    chosen_on = _checked(read_pair(*validation, by=by, **reading))
+    test = _checked(read_pair(old, new, by=by, **reading))
     _check_apart(chosen_on, test)
     if chosen_on.scored and (
         chosen_on.classes != test.classes or chosen_on.class_names != test.class_names
@@ -280,16 +278,8 @@ def repair(
     return RepairResult(rule, candidates, shipped, result, *paired)
 
 
-def _pair(old: Any, new: Any, by: Sequence[str], reading: dict[str, Any]) -> Pair:
-    """Both versions of one split, joined."""
-    columns = {name: reading.pop(name, None) for name in ("id_column", "label_column")}
-    of_side = {name: reading.pop(name, None) for name in ("kind", "prediction_column")}
-    slices = read_slices(old, columns["id_column"], only=by) if by else None
-    sides = [
-        read_side(given, name, **columns, **of_side)
-        for given, name in zip((old, new), side_names(old, new), strict=True)
-    ]
-    pair = join(*sides, slices=slices, **columns, **reading)
+def _checked(pair: Pair) -> Pair:
+    """The pair, if rules can be chosen or applied there."""
     if pair.labels is None:
         raise PredictionsError(
             "repair chooses by right and wrong predictions, but there are no labels"

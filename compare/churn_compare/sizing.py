@@ -18,10 +18,10 @@ from churn_compare.number_text import count_text, remark, share_text, size_text
 from churn_compare.pair import run_by_run
 from churn_compare.quantities import QUANTITIES
 from churn_compare.queue import are_outcomes
-from churn_compare.reading.join import join
+from churn_compare.reading.join import read_pair
 from churn_compare.reading.outcome_join import join_outcomes
 from churn_compare.reading.outcomes import read_outcomes
-from churn_compare.reading.sides import read_side, side_names
+from churn_compare.reading.sides import side_names
 from churn_compare.report import verdict, what_was_run
 from churn_compare.result import GateOutcome
 from churn_compare.scanning.scan import scan
@@ -320,22 +320,18 @@ def _options(design: Design, N: int, old: int, new: int) -> tuple[Option, ...]:
 
 def _read(old: Any, new: Any, reading: dict[str, Any]):
     """Names of both sides, per-example numbers and notes."""
-    names = side_names(old, new)
     classes = reading.get("kind") or reading.get("prediction_column")
     if not classes and (reading.get("score_columns") or are_outcomes(old)):
         own = ("score_columns", "lower_is_better", "grades", "id_column")
         columns = {k: reading.pop(k) for k in own if reading.get(k)}
         columns["target_column"] = reading.pop("label_column", None)
+        names = side_names(old, new)
         sides = [read_outcomes(of, n, **columns) for of, n in zip((old, new), names)]
         known = {k: v for k, v in reading.items() if v}
         joined = join_outcomes(*sides, **known)
         measure, (first, second) = joined.measures[0], sides
         return (first.name, second.name), Numbers(measure), joined.notes
-    side = {k: reading.pop(k, None) for k in ("kind", "prediction_column")}
-    columns = {k: reading.pop(k, None) for k in ("id_column", "label_column")}
-    given = zip((old, new), names, strict=True)
-    sides = (read_side(of, name, **side, **columns) for of, name in given)
-    pair = join(*sides, **columns, **reading)
+    pair = read_pair(old, new, **reading)
     if pair.partial:
         raise PredictionsError("a size needs labels of all examples, or of none")
     scanned = scan(dataclasses.replace(pair, slices={}))

@@ -8,7 +8,7 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, some
 from churn_compare.labelling import read_drawn
-from churn_compare.pair import Pair, Side
+from churn_compare.pair import Kind, Pair, Side
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import Alignment, align_classes
 from churn_compare.reading.class_values import NO_LABEL, ClassValues, without_space
@@ -21,6 +21,7 @@ from churn_compare.reading.labels import (
     read_slices,
 )
 from churn_compare.reading.rows import Rows
+from churn_compare.reading.sides import read_side, side_names
 from churn_compare.reading.spelling import similar_classes, stripped
 from churn_compare.store import sample_rows, sampled
 
@@ -278,3 +279,25 @@ def _agreed(
             )
         labels_of_first = np.where(labels_of_first != NO_LABEL, labels_of_first, found)
     return labels_of_first
+
+
+def read_pair(
+    old: Any,
+    new: Any,
+    *,
+    by: Sequence[str] = (),
+    kind: Kind | None = None,
+    id_column: str | None = None,
+    label_column: str | None = None,
+    prediction_column: str | None = None,
+    **joining: Any,
+) -> Pair:
+    """Reads two versions and joins them; `by` are columns of the old one."""
+    columns = {"id_column": id_column, "label_column": label_column}
+    of_side = {"kind": kind, "prediction_column": prediction_column}
+    sides = [
+        read_side(given, name, **columns, **of_side)
+        for given, name in zip((old, new), side_names(old, new), strict=True)
+    ]
+    slices = read_slices(old, id_column, only=by) if by else None
+    return join(*sides, slices=slices, **columns, **joining)
