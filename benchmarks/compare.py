@@ -110,7 +110,7 @@ def compare_shards(folder: Path, examples: int, resamples: int) -> None:
 
 
 def script(folder: Path, examples: int, resamples: int) -> None:
-    """What a user would write in an afternoon, in memory."""
+    """A plain NumPy comparison, all in memory."""
     old, new, labels = (
         np.load(folder / f"{name}.npy") for name in ("old", "new", "labels")
     )

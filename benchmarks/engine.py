@@ -53,8 +53,8 @@ def open_engine(
     """A long run, of which a part is measured, and its session.
 
     Args:
-        network: of every member.
-        dataset: what it trains on.
+        network: network of every member.
+        dataset: training data.
         method: by default one network.
         teacher: a trained row or `Teachers`.
         study: spread the replicas over a CPU's cores, as commands do.
@@ -86,10 +86,10 @@ def stepper(run: Run, session, updates: int, launches: int = 1) -> Measure:
     """Compiles; clock and processor seconds of so many updates of all replicas.
 
     Args:
-        run: what trains.
-        session: of the run.
-        updates: of every replica.
-        launches: how many times in a row, as separate runs would.
+        run: the run to train.
+        session: session of the run.
+        updates: number of updates of every replica.
+        launches: number of launches, one after another.
     """
     (part,) = session.parts
     program, chunks = part.program, part.chunks

@@ -39,7 +39,7 @@ def timed(work: Callable[[], Any]) -> Measure:
 def take_turns(
     contenders: Mapping[str, Measure], repeats: int, seconds: float = 0
 ) -> dict[str, np.ndarray]:
-    """What each contender measured, `[repeats]` or `[repeats, numbers]`.
+    """Measurements of each contender, `[repeats]` or `[repeats, numbers]`.
 
     Args:
         contenders: by name; each has warmed up.
