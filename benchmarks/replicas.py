@@ -109,7 +109,7 @@ def _images(workload: Workload, args: argparse.Namespace) -> int:
 
 
 def workload_of(label: str, args: argparse.Namespace) -> Workload:
-    """The workloads, with the values of the command line."""
+    """A workload, with the values of the command line."""
     given = {"replicas": args.replicas, "updates": args.updates, "batch": args.batch}
     given = {name: value for name, value in given.items() if value is not None}
     if any(value < 1 for value in given.values()):

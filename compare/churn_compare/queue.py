@@ -105,9 +105,9 @@ def label_queue(
     if kind is None and prediction_column is None and are_outcomes(old):
         found = _of_outcomes(old, new, by, shared)
     else:
-        columns = {"kind": kind, "prediction_column": prediction_column}
-        columns |= {"by": () if by is None else [by], "class_map": class_map}
-        pair = read_pair(old, new, **columns, **shared)
+        shared |= {"kind": kind, "prediction_column": prediction_column}
+        shared |= {"class_map": class_map, "by": () if by is None else [by]}
+        pair = read_pair(old, new, **shared)
         scanned = scan(dataclasses.replace(pair, labels=None))
         changed = class_numbers(scanned, None).changed.mean > 0
         number = np.array([pair.class_name(c) for c in range(pair.classes)])
