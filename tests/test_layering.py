@@ -99,7 +99,7 @@ HEAVY = {
     "tensorflow_datasets": ("data/",),
     "grain": ("data/",),
     "orbax": ("training/checkpoint.py",),
-    "safetensors": ("models/pretrained.py",),
+    "safetensors": ("models/public_weights.py",),
     "tensorboardX": ("training/loggers.py",),
     "clu": (),
     "mlflow": (),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.models.airbench import Airbench, AirbenchStage
+    from churn_jax.models.airbench import Airbench
     from churn_jax.models.banded import banded_convolution
     from churn_jax.models.batch_ensemble import (
         BatchEnsemble,
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
         MemberBatchNorm,
         check_fast_weights,
     )
-    from churn_jax.models.bert import Bert, BertLayer
+    from churn_jax.models.bert import Bert
     from churn_jax.models.click import ClickModel
     from churn_jax.models.cnn import LeNet5
-    from churn_jax.models.convert import (
-        from_hugging_face,
-        from_timm,
-        to_hugging_face,
-        to_timm,
-    )
-    from churn_jax.models.densenet import DenseLayer, DenseNet, Transition
+    from churn_jax.models.densenet import DenseNet
     from churn_jax.models.layers import PLAIN, Layers, ModelOutput
     from churn_jax.models.mimo import MIMO
     from churn_jax.models.mlp import MLP, Gate
     from churn_jax.models.names import MODELS
-    from churn_jax.models.pretrained import Pretrained, PretrainedError, load_pretrained
+    from churn_jax.models.public_weights import (
+        Pretrained,
+        PretrainedError,
+        from_hugging_face,
+        from_timm,
+        load_pretrained,
+        to_hugging_face,
+        to_timm,
+    )
     from churn_jax.models.residual import (
         ImageNetResNet,
-        PreActivationBlock,
-        ResidualBlock,
         ResNet,
         ResNetV2,
         WideResNet,
     )
-    from churn_jax.models.swin import PatchMerging, Swin, SwinBlock
-    from churn_jax.models.vgg import VGG, VGGStage, adaptive_average_pool
+    from churn_jax.models.swin import Swin
+    from churn_jax.models.vgg import VGG, adaptive_average_pool
     from churn_jax.models.zoo import available, create, is_family
 
 
@@ -49,14 +49,11 @@ __all__ = [
     "PLAIN",
     "VGG",
     "Airbench",
-    "AirbenchStage",
     "BatchEnsemble",
     "BatchEnsembleConv",
     "BatchEnsembleDense",
     "Bert",
-    "BertLayer",
     "ClickModel",
-    "DenseLayer",
     "DenseNet",
     "Gate",
     "ImageNetResNet",
@@ -64,17 +61,11 @@ __all__ = [
     "LeNet5",
     "MemberBatchNorm",
     "ModelOutput",
-    "PatchMerging",
-    "PreActivationBlock",
     "Pretrained",
     "PretrainedError",
     "ResNet",
     "ResNetV2",
-    "ResidualBlock",
     "Swin",
-    "SwinBlock",
-    "Transition",
-    "VGGStage",
     "WideResNet",
     "adaptive_average_pool",
     "available",
@@ -97,12 +88,11 @@ _FILES = (
     "bert",
     "click",
     "cnn",
-    "convert",
     "densenet",
     "layers",
     "mimo",
     "mlp",
-    "pretrained",
+    "public_weights",
     "residual",
     "swin",
     "vgg",

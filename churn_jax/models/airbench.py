@@ -1,5 +1,6 @@
 """The fast CIFAR-10 network of airbench: eight layers, the first one fixed."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -8,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.models.layers import (
-    Conv,
+    ConvolutionalNetwork,
     ModelOutput,
-    check_dropout,
     check_images,
     drop,
+    halved,
 )
-from churn_jax.models.residual import norm_settings
-from churn_jax.models.vgg import halved
+from churn_jax.setting_checks import check_least
 from churn_jax.typing import Array
 
 # Mean products of the channels (RR, RG, RB, GG, GB, BB) of a pixel with itself and with
@@ -86,46 +86,18 @@ def _views(x: Array, views: int) -> list[tuple[float, Array]]:
     return [*sources, *mirrored]
 
 
-class AirbenchStage(nn.Module):
-    """Two 3x3 convolutions, the first followed by maxima, each by batch norm and GELU.
-
-    Attributes:
-        width: channels out.
-        dtype, axis_name, momentum, epsilon: as in `Airbench`.
-    """
-
-    width: int
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    momentum: float = 0.6
-    epsilon: float = 1e-12
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        """`[B, H, W, C]` to `[B, H / 2, W / 2, width]`; an odd last row is dropped."""
-        for number in (1, 2):
-            x = Conv(
-                self.width,
-                (3, 3),
-                padding=((1, 1),) * 2,
-                use_bias=False,
-                kernel_init=_identity,
-                dtype=self.dtype,
-                name=f"conv{number}",
-            )(x)
-            if number == 1:
-                x = halved(x)
-            x = nn.BatchNorm(
-                use_running_average=not train,
-                use_scale=False,
-                name=f"norm{number}",
-                **norm_settings(self),
-            )(x)
-            x = nn.gelu(x, approximate=False)
-        return x
+def _stage(net: Any, x: Array, train: bool, *, width: int) -> Array:
+    """Two 3x3 convolutions, the first followed by maxima, each by batch norm, GELU."""
+    for number in (1, 2):
+        x = net.conv(x, width, kernel_init=_identity, name=f"conv{number}")
+        if number == 1:
+            x = halved(x)
+        x = net.norm(x, train, use_scale=False, name=f"norm{number}")
+        x = nn.gelu(x, approximate=False)
+    return x
 
 
-class Airbench(nn.Module):
+class Airbench(ConvolutionalNetwork, nn.Module):
     """The network of airbench94, which learns CIFAR-10 in ten epochs: eight layers.
 
     A fixed 2x2 convolution whitens the pixels (24 channels, with a bias that is
@@ -138,12 +110,9 @@ class Airbench(nn.Module):
     Attributes:
         num_classes: C.
         width: channels of the first stage; the others have four times as many.
-        dtype, axis_name, remat: as in `ResNet`; `remat` is by stage.
-        momentum: share of batch norm's running value that stays in an update.
-        epsilon: epsilon of batch norm, which has a bias and no scale.
         views: images for which one is evaluated: 1; 2, with its mirror image; 6, with
             both moved by a pixel up and left, and down and right, at half the weight.
-        dropout: share of the last dense layer's inputs that are zero in training.
+        momentum, epsilon: those of batch norm, which has a bias and no scale.
 
     Notes:
         The published script whitens with the eigenvectors of its first 5,000 training
@@ -165,22 +134,18 @@ class Airbench(nn.Module):
             2024. https://arxiv.org/abs/2404.00498
     """
 
-    num_classes: int
+    num_classes: int  # pyrefly: ignore[bad-class-definition]
     width: int = 64
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    remat: bool = False
-    momentum: float = 0.6
-    epsilon: float = 1e-12
     views: int = 6
-    dropout: float = 0.0
+    momentum: float = dataclasses.field(default=0.6, kw_only=True)
+    epsilon: float = dataclasses.field(default=1e-12, kw_only=True)
+
+    input_params = ()  # the first layer is fixed
 
     def __post_init__(self):
-        if self.width < 1:
-            raise ValueError(f"width must be at least 1; got {self.width}")
+        check_least("width", self.width, 1)
         if self.views not in _VIEWS:
             raise ValueError(f"views must be one of {_VIEWS}; got {self.views}")
-        check_dropout(self.dropout)
         super().__post_init__()
 
     @nn.compact
@@ -196,11 +161,8 @@ class Airbench(nn.Module):
             raise ValueError(f"images must have 3 channels; got shape {x.shape}")
         kernel = jnp.asarray(whitening().reshape(12, 24), self.dtype)
         bias = self.param("whitening_bias", nn.initializers.zeros, (24,), jnp.float32)
-        stage_class = AirbenchStage
-        if self.remat:
-            stage_class = nn.remat(AirbenchStage, static_argnums=(2,))
         stages = [
-            stage_class(self.width * wide, name=f"stage{number}", **norm_settings(self))
+            self.part(f"stage{number}", _stage, width=self.width * wide)
             for number, wide in ((1, 1), (2, 4), (3, 4))
         ]
         features: Any = 0.0

@@ -299,17 +299,16 @@ class BatchEnsemble(Layers):
         features: int,
         size: int,
         *,
-        convolve: Callable[[Array, Array], Array] | None = None,
+        use_bias: bool = False,
         **options,
     ) -> nn.Module:
-        """A `BatchEnsembleConv`; with bias where `convolve` computes it."""
+        """A `BatchEnsembleConv`."""
         return BatchEnsembleConv(
             features,
             self.size,
-            bias="none" if convolve is None else self.bias,
+            bias=self.bias if use_bias else "none",
             fast_weights=self.fast_weights,
             size=size,
-            convolve=convolve,
             **options,
         )
 

@@ -1,12 +1,13 @@
 """Text classifiers over token ids: BERT, also in small forms."""
 
+import dataclasses
 from typing import Any, Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.attention import MASKED, Attention, FeedForward, small_normal
-from churn_jax.models.layers import ModelOutput, check_dropout, drop
+from churn_jax.models.layers import ModelOutput, ZooNetwork, drop
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
 
@@ -60,7 +61,7 @@ class BertLayer(nn.Module):
         return add(x, forward(x), "norm2")
 
 
-class Bert(nn.Module):
+class Bert(ZooNetwork, nn.Module):
     """A bidirectional transformer encoder and a dense layer of C logits.
 
     Embeddings of tokens, positions and one segment are summed, normalised and passed
@@ -81,8 +82,7 @@ class Bert(nn.Module):
             first token, or `mean`, the mean over all tokens that are not padding.
         dropout: in training, of embeddings, attention weights, both branches of every
             layer and the input of the last dense layer.
-        dtype, remat: as in `ResNet`; `remat` is by layer.
-        axis_name: changes nothing, for lack of batch norm; every network has the field.
+        remat: as in `ResNet`, by layer.
         epsilon: added to layer norm's variance.
 
     Notes:
@@ -106,7 +106,7 @@ class Bert(nn.Module):
             https://arxiv.org/abs/1810.04805
     """
 
-    num_classes: int
+    num_classes: int  # pyrefly: ignore[bad-class-definition]
     vocabulary_size: int = 30522
     positions: int = 512
     types: int = 2
@@ -115,13 +115,11 @@ class Bert(nn.Module):
     attention_heads: int = 12
     hidden: int = 3072
     pooling: Literal["first", "mean"] = "first"
-    dropout: float = 0.1
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
+    dropout: float = dataclasses.field(default=0.1, kw_only=True)
     remat: bool = False
     epsilon: float = 1e-12
 
-    input_params = ("tokens",)  # top-level, of the layer that sees the input
+    input_params = ("tokens",)
 
     def __post_init__(self):
         check_choice("pooling", self.pooling, _POOLINGS)
@@ -130,7 +128,6 @@ class Bert(nn.Module):
                 f"width {self.width} cannot be divided among {self.attention_heads} "
                 "heads"
             )
-        check_dropout(self.dropout)
         super().__post_init__()
 
     @nn.compact
@@ -170,12 +167,7 @@ class Bert(nn.Module):
             weight = seen.astype(jnp.float32)[:, :, None]
             total = jnp.sum(x.astype(jnp.float32) * weight, axis=1)
             features = total / jnp.maximum(jnp.sum(weight, axis=1), 1.0)
-        features = drop(features, self.dropout, train)
-        head = nn.Dense(
-            self.num_classes, kernel_init=small_normal, dtype=self.dtype, name="head"
-        )
-        logits = head(features)
-        return ModelOutput(logits.astype(jnp.float32), features.astype(jnp.float32))
+        return self.classify(features, train, kernel_init=small_normal)
 
     def _embed(self, tokens: Array, train: bool) -> Array:
         """The sum of the embeddings, normalised, `[B, L, D]`."""

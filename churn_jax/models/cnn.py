@@ -1,34 +1,27 @@
 """LeNet5, the small convolutional network of the SVHN and MNIST experiments."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
-import jax.numpy as jnp
 
 from churn_jax.models.banded import banded_convolution
 from churn_jax.models.layers import (
     PLAIN,
-    Layered,
     Layers,
     ModelOutput,
+    ZooNetwork,
     backend,
-    check_dropout,
     check_images,
-    drop,
-    xla_convolution,
 )
+from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
 
-Layout = Literal["auto", "nhwc", "banded"]
 _LAYOUTS = ("auto", "nhwc", "banded")
 _MIN_SIZE = 12  # 12 -> pool 6 -> 5x5 kernel 2 -> pool 1
 
 
-_CONVOLVE = {"nhwc": xla_convolution, "banded": banded_convolution}
-
-
-class LeNet5(Layered, nn.Module):
+class LeNet5(ZooNetwork, nn.Module):
     """LeNet5: two 5x5 convolutions (6 and 16), then dense 120, 84 and C.
 
     ReLU after every hidden layer and average pooling, the subsampling of the original,
@@ -46,8 +39,7 @@ class LeNet5(Layered, nn.Module):
             JAX's default backend is the CPU, faster there by a tenth or two (by far
             where networks are vmapped), and `"nhwc"` elsewhere; name one when compiling
             for a device that is not the default.
-        dtype, layers, dropout: as in `ResNet`.
-        axis_name: changes nothing, for lack of batch norm; every network has the field.
+        layers: as in `ResNet`.
 
     Notes:
         Unlike in the original the second convolution sees all six input maps, the
@@ -67,18 +59,13 @@ class LeNet5(Layered, nn.Module):
     """
 
     num_classes: int
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    layout: Layout = "auto"
+    layout: Literal["auto", "nhwc", "banded"] = "auto"
     layers: Layers = PLAIN
-    dropout: float = 0.0
 
-    input_params = ("conv1",)  # top-level, of the layer that sees the input
+    input_params = ("conv1",)
 
     def __post_init__(self):
-        if self.layout not in _LAYOUTS:
-            raise ValueError(f"layout must be one of {_LAYOUTS}; got {self.layout!r}")
-        check_dropout(self.dropout)
+        check_choice("layout", self.layout, _LAYOUTS)
         super().__post_init__()
 
     @nn.compact
@@ -93,15 +80,16 @@ class LeNet5(Layered, nn.Module):
         layout = self.layout
         if layout == "auto":
             layout = "banded" if backend() == "cpu" and x.shape[-1] == 1 else "nhwc"
+        convolve = banded_convolution if layout == "banded" else None
         layers, he = self.layers, nn.initializers.he_normal()
         x, entered = layers.enter(self, x, train)
         for number, width, padding in ((1, 6, 2), (2, 16, 0)):
             x = layers.conv(
                 width,
                 5,
-                stride=1,
                 padding=padding,
-                convolve=partial(_CONVOLVE[layout], padding=padding),
+                use_bias=True,
+                convolve=convolve and partial(convolve, padding=padding),
                 kernel_init=he,
                 dtype=self.dtype,
                 name=f"conv{number}",
@@ -114,6 +102,4 @@ class LeNet5(Layered, nn.Module):
             name = f"dense{number}"
             x = layers.dense(width, dtype=self.dtype, kernel_init=he, name=name)(x)
             x = nn.relu(x)
-        x = drop(x, self.dropout, train)
-        logits = layers.head(self.num_classes, dtype=self.dtype)(x)
-        return layers.output(logits, x, entered)
+        return self.classify(x, train, entered)

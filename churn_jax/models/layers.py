@@ -8,7 +8,8 @@ import contextlib
 import contextvars
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from churn_jax.models.convolution import cpu_convolution
-from churn_jax.setting_checks import check_share
+from churn_jax.setting_checks import check_least, check_share
 from churn_jax.typing import Array
 
 
@@ -105,25 +106,6 @@ def xla_convolution(
     )
 
 
-class ConvolutionBy(nn.Module):
-    """A convolution with bias that `convolve(images, kernel) -> images` computes."""
-
-    features: int
-    size: int
-    convolve: Callable[[Array, Array], Array]
-    kernel_init: Callable
-    dtype: Any = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """`[B, H, W, C]` to `[B, H', W', features]`."""
-        shape = (self.size, self.size, x.shape[-1], self.features)
-        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
-        bias = self.param("bias", nn.initializers.zeros, (self.features,), jnp.float32)
-        x, kernel, bias = (a.astype(self.dtype) for a in (x, kernel, bias))
-        return self.convolve(x, kernel) + bias.reshape(1, 1, 1, -1)
-
-
 @dataclasses.dataclass(frozen=True)
 class Layers:
     """Plain layers: one network, one member.
@@ -189,38 +171,40 @@ class Layers:
         features: int,
         size: int,
         *,
-        stride: int,
+        stride: int = 1,
         padding: int,
+        use_bias: bool = False,
         dtype: Any,
         name: str,
         kernel_init: Any,
         convolve: Callable[[Array, Array], Array] | None = None,
     ) -> nn.Module:
-        """A convolution without bias; with one where `convolve` computes it.
+        """A convolution.
 
         Args:
             features: channels out.
             size: height and width of the kernel in pixels.
             stride: in pixels, along height and width.
             padding: zeros on each side, in pixels.
+            use_bias: True adds a bias.
             dtype: what it computes in.
             name: name of its parameters.
             kernel_init: initialiser of the kernel.
             convolve: `(images, kernel) -> images`, instead of XLA's convolution.
         """
+        by: dict[str, Any] = {}
         if convolve is not None:
-            return ConvolutionBy(
-                features, size, convolve, kernel_init, dtype, name=name
-            )
+            by["conv_general_dilated"] = lambda x, kernel, *_, **__: convolve(x, kernel)
         return Conv(
             features,
             (size, size),
             strides=(stride, stride),
             padding=((padding, padding),) * 2,
-            use_bias=False,
+            use_bias=use_bias,
             kernel_init=kernel_init,
             dtype=dtype,
             name=name,
+            **by,
         )
 
     def norm(self, *, train: bool, name: str, **options) -> nn.Module:
@@ -236,10 +220,35 @@ PLAIN = Layers()
 """Ordinary layers, with one set of weights for all members."""
 
 
-class Layered:
-    """Base of networks with a field `layers`."""
+he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
-    layers: Layers
+
+@dataclasses.dataclass(kw_only=True, repr=False, eq=False)
+class ZooNetwork:
+    """Base of the zoo's networks, with the fields that all have.
+
+    Attributes:
+        dtype: what the network computes in; parameters, batch-norm statistics and
+            logits are float32.
+        axis_name: mesh axis over which batch norm averages in training, or None.
+            With an axis name the statistics are those of the whole batch; such a
+            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
+            It changes nothing in networks without batch norm.
+        dropout: share of the last dense layer's inputs that are zero in training.
+    """
+
+    dtype: Any = jnp.float32
+    axis_name: str | None = None
+    dropout: float = 0.0
+
+    layers = PLAIN  # a field of networks whose members may share weights
+    # Top-level parameters of the layer that sees the input.
+    input_params: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self):
+        """Checks the share."""
+        check_share("dropout", self.dropout)
+        super().__post_init__()  # pyrefly: ignore[missing-attribute]
 
     @property
     def heads(self) -> int:
@@ -255,10 +264,108 @@ class Layered:
         """Refuses parameters in which a layer lacks the members' own weights."""
         self.layers.check(params)
 
+    def classify(
+        self,
+        features: Array,
+        train: bool,
+        entered: Any = None,
+        kernel_init: Any = None,
+    ) -> ModelOutput:
+        """Dropout of the features and the dense layer `head`, in a compact method."""
+        features = drop(features, self.dropout, train)
+        classes = self.num_classes  # pyrefly: ignore[missing-attribute]
+        head = self.layers.head(classes, dtype=self.dtype, kernel_init=kernel_init)
+        return self.layers.output(head(features), features, entered)
 
-def check_dropout(dropout: float) -> None:
-    """Refuses a share of dropped values outside of [0, 1)."""
-    check_share("dropout", dropout)
+
+class Part(nn.Module):
+    """Layers under a name of their own, which `build(x, train)` makes and applies."""
+
+    build: Callable[[Array, bool], Array]
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        """`[B, H, W, C]` to another such."""
+        return self.build(x, train)
+
+
+@dataclasses.dataclass(kw_only=True, repr=False, eq=False)
+class ConvolutionalNetwork(ZooNetwork):
+    """Base of the convolutional networks with batch norm.
+
+    Attributes:
+        remat: recompute each block in the backward pass: less memory, more time,
+            the same values and the same parameter tree.
+        momentum: share of batch norm's old running value that stays.
+        epsilon: added to batch norm's variance.
+    """
+
+    remat: bool = False
+    momentum: float = 0.9
+    epsilon: float = 1e-5
+
+    input_params: ClassVar[tuple[str, ...]] = ("stem",)
+
+    def conv(self, x: Array, width: int, size: int = 3, *, name: str, **options):
+        """A convolution, He-normal by fan out, padded by half its odd size."""
+        # Half of the kernel on each side: "SAME" would shift a strided kernel.
+        settings: dict[str, Any] = {"kernel_init": he_fan_out, "dtype": self.dtype}
+        settings |= {"padding": size // 2, "name": name, **options}
+        return self.layers.conv(width, size, **settings)(x)
+
+    def norm(self, x: Array, train: bool, *, name: str, **options) -> Array:
+        """Batch norm over batch and pixels, and over a mesh axis where one is named."""
+        return self.layers.norm(
+            train=train,
+            momentum=self.momentum,
+            epsilon=self.epsilon,
+            axis_name=self.axis_name,
+            dtype=self.dtype,
+            name=name,
+            **options,
+        )(x)
+
+    def activated(self, x: Array, train: bool, name: str) -> Array:
+        """Batch norm and ReLU."""
+        return nn.relu(self.norm(x, train, name=name))
+
+    def part(self, name: str, function: Callable, *, remat: bool = True, **form: Any):
+        """`function(network, x, train, **form)`, recomputed if `remat`."""
+        part = Part
+        if self.remat and remat:
+            part = nn.remat(Part, static_argnums=(2,))
+        return part(partial(function, self, **form), name=name)
+
+
+def pixel_means(x: Array) -> Array:
+    """Means over pixels, `[B, H, W, D]` to `[B, D]` float32."""
+    return jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+
+
+def max_pool(x: Array) -> Array:
+    """Maxima of 3x3 pixels at every second pixel; padding never wins."""
+    return nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1),) * 2)
+
+
+def halved(x: Array) -> Array:
+    """2 x 2 maxima; a last odd row or column is dropped."""
+    # On a CPU `nn.max_pool` makes a training step of `vgg_tiny` take twice as long: its
+    # gradient searches every window again.
+    batch, height, width, channels = x.shape
+    rows, columns = height // 2, width // 2
+    x = x[:, : 2 * rows, : 2 * columns]
+    return x.reshape(batch, rows, 2, columns, 2, channels).max(axis=(2, 4))
+
+
+def check_stages(
+    stages: tuple[int, ...], width: int, name: str = "stages", of: str = "blocks"
+) -> None:
+    """Refuses a network without stages, a stage without blocks, and no channels."""
+    if not stages or min(stages) < 1:
+        raise ValueError(
+            f"{name} must be numbers of {of}, each at least 1; got {stages}"
+        )
+    check_least("width", width, 1)
 
 
 def drop(x: Array, dropout: float, train: bool) -> Array:

@@ -1,18 +1,14 @@
 """A multi-layer perceptron, and the gate that weighs the members of an ensemble."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax.numpy as jnp
 
 from churn_jax.models.layers import (
     PLAIN,
-    Layered,
     Layers,
     ModelOutput,
-    check_dropout,
+    ZooNetwork,
     check_images,
-    drop,
 )
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
@@ -26,7 +22,7 @@ _KERNELS = {
 INITS = tuple(_KERNELS)
 
 
-class MLP(Layered, nn.Module):
+class MLP(ZooNetwork, nn.Module):
     """Dense layers with ReLU between them, then a dense layer of C logits.
 
     Images are flattened in row, column, channel order. Biases start at zero, kernels
@@ -42,8 +38,7 @@ class MLP(Layered, nn.Module):
         features: widths of the hidden layers; empty for a linear model.
         num_classes: C.
         kernel_init: how kernels start: `he`, `uniform` or `truncated_normal`.
-        dtype, layers, dropout: as in `ResNet`.
-        axis_name: changes nothing, for lack of batch norm; every network has the field.
+        layers: as in `ResNet`.
 
     Notes:
         Anti-distillation trains on MNIST from uniform weights and zero biases
@@ -68,19 +63,15 @@ class MLP(Layered, nn.Module):
 
     features: tuple[int, ...]
     num_classes: int
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
     kernel_init: str = "he"
     layers: Layers = PLAIN
-    dropout: float = 0.0
 
     def __post_init__(self):
         check_choice("kernel_init", self.kernel_init, INITS)
-        check_dropout(self.dropout)
         super().__post_init__()
 
     @property
-    def input_params(self) -> tuple[str, ...]:
+    def input_params(self) -> tuple[str, ...]:  # pyrefly: ignore[bad-override]
         """Top-level parameters of the layer that sees the input."""
         return ("dense1",) if self.features else ("head",)
 
@@ -101,9 +92,7 @@ class MLP(Layered, nn.Module):
             name = f"dense{layer}"
             x = layers.dense(width, dtype=self.dtype, kernel_init=hidden, name=name)(x)
             x = nn.relu(x)
-        x = drop(x, self.dropout, train)
-        logits = layers.head(self.num_classes, dtype=self.dtype, kernel_init=last)(x)
-        return layers.output(logits, x, entered)
+        return self.classify(x, train, entered, kernel_init=last)
 
 
 class Gate(nn.Module):

@@ -1,7 +1,6 @@
 """The residual networks: for 32 and 224 pixels, with activation after and before."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -9,217 +8,95 @@ import jax.numpy as jnp
 
 from churn_jax.models.layers import (
     PLAIN,
-    Layered,
+    ConvolutionalNetwork,
     Layers,
     ModelOutput,
-    check_dropout,
     check_images,
-    drop,
+    check_stages,
+    max_pool,
+    pixel_means,
 )
-from churn_jax.setting_checks import check_choice
+from churn_jax.setting_checks import check_choice, check_least
 from churn_jax.typing import Array
 
-he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-_BLOCKS = ("basic", "bottleneck")
-_STRIDES = ("3x3", "1x1")
 
-
-def convolution(
-    width: int,
-    size: int = 3,
-    *,
-    stride: int,
-    dtype: Any,
-    name: str,
-    layers: Layers = PLAIN,
-):
-    """A convolution without bias, He-normal by fan out, padded by half its odd size."""
-    # Half of the kernel on each side: "SAME" would shift a strided kernel.
-    return layers.conv(
-        width,
-        size,
-        stride=stride,
-        padding=size // 2,
-        kernel_init=he_fan_out,
-        dtype=dtype,
-        name=name,
-    )
-
-
-def batch_norm(
-    train: bool,
-    axis_name: str | None,
-    dtype: Any,
-    name: str,
-    momentum: float = 0.9,
-    epsilon: float = 1e-5,
-    layers: Layers = PLAIN,
-):
-    """Batch norm over batch and pixels, and over a mesh axis where one is named."""
-    return layers.norm(
-        train=train,
-        momentum=momentum,
-        epsilon=epsilon,
-        axis_name=axis_name,
-        dtype=dtype,
-        name=name,
-    )
-
-
-def norm_settings(module: Any) -> dict[str, Any]:
-    """The fields of a network or a block that its batch norms share."""
-    names = ("dtype", "axis_name", "momentum", "epsilon", "layers")
-    return {name: getattr(module, name) for name in names if hasattr(module, name)}
-
-
-def max_pool(x: Array) -> Array:
-    """Maxima of 3x3 pixels at every second pixel; padding never wins."""
-    return nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1),) * 2)
-
-
-def doubled(width: int, stages: Sequence[int]) -> list[int]:
-    """Channels of each stage, twice as many as of the one before it."""
-    return [width * 2**stage for stage in range(len(stages))]
-
-
-def classify(
-    x: Array,
-    num_classes: int,
-    dtype: Any,
-    layers: Layers = PLAIN,
-    entered: Any = None,
-    *,
-    dropout: float = 0.0,
-    train: bool = False,
-) -> ModelOutput:
-    """Mean over pixels `[B, H, W, D]` in float32, dropout, the dense layer `head`."""
-    features = drop(jnp.mean(x, axis=(1, 2), dtype=jnp.float32), dropout, train)
-    logits = layers.head(num_classes, dtype=dtype)(features)
-    return layers.output(logits, features, entered)
-
-
-def check_stages(
-    stages: tuple[int, ...], width: int, name: str = "stages", of: str = "blocks"
-) -> None:
-    """Refuses a network without stages, a stage without blocks, and no channels."""
-    if not stages or min(stages) < 1:
-        raise ValueError(
-            f"{name} must be numbers of {of}, each at least 1; got {stages}"
-        )
-    if width < 1:
-        raise ValueError(f"width must be at least 1; got {width}")
-
-
-class ResidualBlock(nn.Module):
-    """A residual block with batch norm and ReLU after its convolutions.
-
-    Basic: two 3x3 convolutions. Bottleneck: 1x1, 3x3 and 1x1 with four times as many
-    channels out as in between. ReLU follows all but the last, and the sum with the
-    shortcut. Where shapes change, that takes every second pixel and appends channels of
-    zeros, or is a 1x1 convolution with batch norm if `projects`.
-
-    Attributes:
-        width: channels of the 3x3 convolutions.
-        stride: 1, or 2 to halve the resolution.
-        block: `basic` or `bottleneck`.
-        stride_at: which convolution of a bottleneck has the stride, `3x3` or `1x1`;
-            that of a basic block is in its first.
-        projects: as above.
-        dtype, axis_name, layers: as in `ResNet`.
-        momentum, epsilon: as in `ImageNetResNet`.
-    """
-
-    width: int
-    stride: int = 1
-    block: str = "basic"
-    stride_at: str = "3x3"
-    projects: bool = False
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    momentum: float = 0.9
-    epsilon: float = 1e-5
-    layers: Layers = PLAIN
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        """`[B, H, W, C]` to `[B, H / stride, W / stride, width or 4 width]`."""
-        conv = partial(convolution, dtype=self.dtype, layers=self.layers)
-        norm = partial(batch_norm, train, **norm_settings(self))
-        form = _form(self.width, self.stride, self.block, self.stride_at)
-        y = x
-        for number, (width, size, stride) in enumerate(form, start=1):
-            y = conv(width, size, stride=stride, name=f"conv{number}")(y)
-            y = norm(name=f"norm{number}")(y)
-            if number < len(form):
-                y = nn.relu(y)
-        width = y.shape[-1]
-        if not self.projects:
-            shortcut = x[:, :: self.stride, :: self.stride]
-            missing = width - x.shape[-1]
-            shortcut = jnp.pad(shortcut, ((0, 0), (0, 0), (0, 0), (0, missing)))
-        elif self.stride != 1 or x.shape[-1] != width:
-            shortcut = conv(width, 1, stride=self.stride, name="shortcut")(x)
-            shortcut = norm(name="shortcut_norm")(shortcut)
-        else:
-            shortcut = x
-        return nn.relu(y + shortcut)
-
-
-class PreActivationBlock(nn.Module):
-    """`x + conv2(a2(conv1(a1(x))))`, where `a` is batch norm and ReLU.
-
-    A bottleneck has a third convolution, as in `ResidualBlock`. Where shapes change,
-    `x` is replaced by a 1x1 convolution without batch norm: of `a1(x)`, or of `x`
-    itself if `projects_input`.
-
-    Attributes:
-        width, stride, block, dtype, axis_name, momentum, epsilon, layers: as in
-            `ResidualBlock`.
-        projects_input: as above.
-    """
-
-    width: int
-    stride: int = 1
-    block: str = "basic"
-    projects_input: bool = False
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    momentum: float = 0.9
-    epsilon: float = 1e-5
-    layers: Layers = PLAIN
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        """`[B, H, W, C]` to `[B, H / stride, W / stride, width or 4 width]`."""
-        conv = partial(convolution, dtype=self.dtype, layers=self.layers)
-        norm = partial(batch_norm, train, **norm_settings(self))
-        form = _form(self.width, self.stride, self.block)
-        activated = nn.relu(norm(name="norm1")(x))
-        shortcut, out = x, form[-1][0]
-        if self.stride != 1 or x.shape[-1] != out:
-            entered = x if self.projects_input else activated
-            project = conv(out, 1, stride=self.stride, name="shortcut")
-            shortcut = project(entered)
-        y = activated
-        for number, (width, size, stride) in enumerate(form, start=1):
-            if number > 1:
-                y = nn.relu(norm(name=f"norm{number}")(y))
-            y = conv(width, size, stride=stride, name=f"conv{number}")(y)
-        return shortcut + y
-
-
-def _form(
+def _convolutions(
     width: int, stride: int, block: str, stride_at: str = "3x3"
 ) -> list[tuple[int, int, int]]:
-    """Channels, size and stride of the convolutions of a block."""
+    """Channels, size and stride of the convolutions of a block.
+
+    Basic: two 3x3 ones, the first with the stride. Bottleneck: 1x1, 3x3 and 1x1 with
+    four times as many channels out as in between.
+    """
     if block == "basic":
         return [(width, 3, stride), (width, 3, 1)]
     first, second = (stride, 1) if stride_at == "1x1" else (1, stride)
     return [(width, 1, first), (width, 3, second), (4 * width, 1, 1)]
 
 
+def _residual_block(
+    net: Any,
+    x: Array,
+    train: bool,
+    *,
+    width: int,
+    stride: int,
+    block: str = "basic",
+    stride_at: str = "3x3",
+    projects: bool = False,
+) -> Array:
+    """Convolutions with batch norm, ReLU after all but the last and after the sum.
+
+    Where shapes change, the shortcut takes every second pixel and appends channels of
+    zeros, or is a 1x1 convolution with batch norm if `projects`.
+    """
+    y, form = x, _convolutions(width, stride, block, stride_at)
+    for number, (channels, size, step) in enumerate(form, start=1):
+        y = net.conv(y, channels, size, stride=step, name=f"conv{number}")
+        y = net.norm(y, train, name=f"norm{number}")
+        if number < len(form):
+            y = nn.relu(y)
+    out = y.shape[-1]
+    if not projects:
+        missing = out - x.shape[-1]
+        x = x[:, ::stride, ::stride]
+        x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, missing)))
+    elif stride != 1 or x.shape[-1] != out:
+        x = net.conv(x, out, 1, stride=stride, name="shortcut")
+        x = net.norm(x, train, name="shortcut_norm")
+    return nn.relu(y + x)
+
+
+def _pre_activation_block(
+    net: Any,
+    x: Array,
+    train: bool,
+    *,
+    width: int,
+    stride: int,
+    block: str = "basic",
+    projects_input: bool = False,
+) -> Array:
+    """`x + conv2(a2(conv1(a1(x))))`, where `a` is batch norm and ReLU.
+
+    A bottleneck has a third convolution. Where shapes change, `x` is replaced by a 1x1
+    convolution without batch norm: of `a1(x)`, or of `x` itself if `projects_input`.
+    """
+    form = _convolutions(width, stride, block)
+    y = net.activated(x, train, "norm1")
+    out = form[-1][0]
+    if stride != 1 or x.shape[-1] != out:
+        entered = x if projects_input else y
+        x = net.conv(entered, out, 1, stride=stride, name="shortcut")
+    for number, (channels, size, step) in enumerate(form, start=1):
+        if number > 1:
+            y = net.activated(y, train, f"norm{number}")
+        y = net.conv(y, channels, size, stride=step, name=f"conv{number}")
+    return x + y
+
+
 def _residual_network(
-    module: Any,
+    net: Any,
     x: Array,
     train: bool,
     stages: Sequence[int],
@@ -227,42 +104,36 @@ def _residual_network(
     *,
     stem: int,
     large: bool,
-    block_class: type[nn.Module] = ResidualBlock,
-    layers: Layers = PLAIN,
+    block_function: Any = _residual_block,
     **form: Any,
 ) -> ModelOutput:
     """The stem, stages of blocks that halve the resolution, and the last layer."""
     check_images(x, min_rank=4, max_rank=4)
-    x, entered = layers.enter(module, x, train)
-    options = norm_settings(module)
-    norm = partial(batch_norm, train, **options)
+    before = block_function is _pre_activation_block
+    x, entered = net.layers.enter(net, x, train)
     size, stride = (7, 2) if large else (3, 1)
-    shared = {"dtype": module.dtype, "layers": layers, "name": "stem"}
-    x = convolution(stem, size, stride=stride, **shared)(x)
-    if block_class is ResidualBlock:
-        x = nn.relu(norm(name="stem_norm")(x))
+    x = net.conv(x, stem, size, stride=stride, name="stem")
+    if not before:
+        x = net.activated(x, train, "stem_norm")
     if large:
         x = max_pool(x)
-    made = nn.remat(block_class, static_argnums=(2,)) if module.remat else block_class
     for stage, (blocks, width) in enumerate(zip(stages, widths, strict=True), start=1):
         for number in range(1, blocks + 1):
             stride = 2 if stage > 1 and number == 1 else 1
             name = f"stage{stage}_block{number}"
-            x = made(width, stride=stride, name=name, **form, **options)(x, train)
-    if block_class is PreActivationBlock:
-        x = nn.relu(norm(name="norm")(x))
-    return classify(
-        x,
-        module.num_classes,
-        module.dtype,
-        layers,
-        entered,
-        dropout=module.dropout,
-        train=train,
-    )
+            shape = {"width": width, "stride": stride}
+            x = net.part(name, block_function, **shape, **form)(x, train)
+    if before:
+        x = net.activated(x, train, "norm")
+    return net.classify(pixel_means(x), train, entered)
 
 
-class ResNet(Layered, nn.Module):
+def _doubled(width: int, stages: Sequence[int]) -> list[int]:
+    """Channels of each stage, twice as many as of the one before it."""
+    return [width * 2**stage for stage in range(len(stages))]
+
+
+class ResNet(ConvolutionalNetwork, nn.Module):
     """The residual network for 32 x 32 images: `depth = 6 n + 2` layers.
 
     A 3x3 convolution, three stages of n blocks at full, half and quarter resolution,
@@ -275,16 +146,10 @@ class ResNet(Layered, nn.Module):
         depth: number of layers: 20, 32, 44, 56, 110, ...; 8 is the smallest.
         num_classes: C.
         widths: channels of the three stages, not decreasing.
-        dtype: what the network computes in; parameters, batch-norm statistics and
-            logits are float32.
-        axis_name: mesh axis over which batch norm averages in training, or None.
-            With an axis name the statistics are those of the whole batch; such a
-            network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
-        remat: recompute each block in the backward pass: less memory, more time,
-            the same values and the same parameter tree.
         layers: plain ones; a `BatchEnsemble` or a `MIMO` yields K members, logits
             `[K, B, C]` and features `[K, B, D]`.
-        dropout: share of the last dense layer's inputs that are zero in training.
+        dtype, axis_name, dropout, remat, momentum, epsilon: as in
+            `ConvolutionalNetwork`, also of the other networks.
 
     Notes:
         The paper leaves open where the zero channels go; here they follow the others.
@@ -309,13 +174,7 @@ class ResNet(Layered, nn.Module):
     depth: int
     num_classes: int
     widths: tuple[int, int, int] = (16, 32, 64)
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    remat: bool = False
     layers: Layers = PLAIN
-    dropout: float = 0.0
-
-    input_params = ("stem",)  # top-level, of the layer that sees the input
 
     def __post_init__(self):
         if self.depth < 8 or (self.depth - 2) % 6:
@@ -326,7 +185,6 @@ class ResNet(Layered, nn.Module):
             raise ValueError(
                 f"widths must be three numbers that do not decrease; got {self.widths}"
             )
-        check_dropout(self.dropout)
         super().__post_init__()
 
     @nn.compact
@@ -343,11 +201,11 @@ class ResNet(Layered, nn.Module):
             TypeError: `x` is not floating point.
         """
         stages = [(self.depth - 2) // 6] * 3
-        form = {"stem": self.widths[0], "large": False, "layers": self.layers}
+        form = {"stem": self.widths[0], "large": False}
         return _residual_network(self, x, train, stages, self.widths, **form)
 
 
-class WideResNet(Layered, nn.Module):
+class WideResNet(ConvolutionalNetwork, nn.Module):
     """The wide pre-activation network WRN-depth-k: `depth = 6 n + 4` layers.
 
     A 3x3 convolution of 16 channels, three stages of n blocks at full, half and
@@ -363,7 +221,7 @@ class WideResNet(Layered, nn.Module):
         depth: number of layers: 28, 40, ...; 10 is the smallest.
         num_classes: C.
         widen: k, how many times wider than 16, 32 and 64 channels.
-        dtype, axis_name, remat, layers, dropout: as in `ResNet`.
+        layers: as in `ResNet`.
 
     Notes:
         No convolution has a bias. A shortcut projects a block's input as it is, as the
@@ -388,22 +246,14 @@ class WideResNet(Layered, nn.Module):
     depth: int
     num_classes: int
     widen: int = 1
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    remat: bool = False
     layers: Layers = PLAIN
-    dropout: float = 0.0
-
-    input_params = ("stem",)  # top-level, of the layer that sees the input
 
     def __post_init__(self):
         if self.depth < 10 or (self.depth - 4) % 6:
             raise ValueError(
                 f"depth must be 6 n + 4 (10, 16, 22, 28, 40, ...); got {self.depth}"
             )
-        if self.widen < 1:
-            raise ValueError(f"widen must be at least 1; got {self.widen}")
-        check_dropout(self.dropout)
+        check_least("widen", self.widen, 1)
         super().__post_init__()
 
     @nn.compact
@@ -415,16 +265,15 @@ class WideResNet(Layered, nn.Module):
             x,
             train,
             stages,
-            doubled(16 * self.widen, stages),
+            _doubled(16 * self.widen, stages),
             stem=16,
             large=False,
-            block_class=PreActivationBlock,
-            layers=self.layers,
+            block_function=_pre_activation_block,
             projects_input=True,
         )
 
 
-class ImageNetResNet(nn.Module):
+class ImageNetResNet(ConvolutionalNetwork, nn.Module):
     """The residual network for 224 x 224 images.
 
     A 7x7 convolution and a 3x3 maximum, each at every second pixel, stages of blocks
@@ -441,9 +290,6 @@ class ImageNetResNet(nn.Module):
         width: channels of the stem and of the first stage's 3x3 convolutions.
         stride_at: which convolution of a bottleneck has the stride: `3x3` as in the
             public PyTorch models ("v1.5"), or `1x1` as in the paper.
-        dtype, axis_name, remat, dropout: as in `ResNet`.
-        momentum: share of batch norm's old running value that stays.
-        epsilon: added to batch norm's variance.
 
     Notes:
         Images of any size are taken; after a stem and three halvings those of 32 x 32
@@ -468,20 +314,11 @@ class ImageNetResNet(nn.Module):
     block: Literal["basic", "bottleneck"] = "bottleneck"
     width: int = 64
     stride_at: Literal["3x3", "1x1"] = "3x3"
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    remat: bool = False
-    momentum: float = 0.9
-    epsilon: float = 1e-5
-    dropout: float = 0.0
-
-    input_params = ("stem",)  # top-level, of the layer that sees the input
 
     def __post_init__(self):
-        check_choice("block", self.block, _BLOCKS)
-        check_choice("stride_at", self.stride_at, _STRIDES)
+        check_choice("block", self.block, ("basic", "bottleneck"))
+        check_choice("stride_at", self.stride_at, ("3x3", "1x1"))
         check_stages(self.stages, self.width)
-        check_dropout(self.dropout)
         super().__post_init__()
 
     @nn.compact
@@ -492,7 +329,7 @@ class ImageNetResNet(nn.Module):
             x,
             train,
             self.stages,
-            doubled(self.width, self.stages),
+            _doubled(self.width, self.stages),
             stem=self.width,
             large=True,
             block=self.block,
@@ -501,7 +338,7 @@ class ImageNetResNet(nn.Module):
         )
 
 
-class ResNetV2(nn.Module):
+class ResNetV2(ConvolutionalNetwork, nn.Module):
     """The pre-activation residual network for 224 x 224 images.
 
     A 7x7 convolution and a 3x3 maximum, each at every second pixel and neither
@@ -515,8 +352,6 @@ class ResNetV2(nn.Module):
         num_classes: C.
         stages: number of bottlenecks of every stage.
         width: channels of the stem and of the first stage's 3x3 convolutions.
-        dtype, axis_name, remat, dropout: as in `ResNet`.
-        momentum, epsilon: as in `ImageNetResNet`.
 
     Notes:
         As in the public PyTorch model the stride is in the first block of a stage and
@@ -541,18 +376,9 @@ class ResNetV2(nn.Module):
     num_classes: int
     stages: tuple[int, ...] = (3, 4, 6, 3)
     width: int = 64
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    remat: bool = False
-    momentum: float = 0.9
-    epsilon: float = 1e-5
-    dropout: float = 0.0
-
-    input_params = ("stem",)  # top-level, of the layer that sees the input
 
     def __post_init__(self):
         check_stages(self.stages, self.width)
-        check_dropout(self.dropout)
         super().__post_init__()
 
     @nn.compact
@@ -563,9 +389,9 @@ class ResNetV2(nn.Module):
             x,
             train,
             self.stages,
-            doubled(self.width, self.stages),
+            _doubled(self.width, self.stages),
             stem=self.width,
             large=True,
-            block_class=PreActivationBlock,
+            block_function=_pre_activation_block,
             block="bottleneck",
         )

@@ -11,11 +11,11 @@ from churn_jax.models.attention import MASKED, Attention, FeedForward, small_nor
 from churn_jax.models.layers import (
     Conv,
     ModelOutput,
-    check_dropout,
+    ZooNetwork,
     check_images,
-    drop,
+    check_stages,
+    pixel_means,
 )
-from churn_jax.models.residual import check_stages
 from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array
 
@@ -135,7 +135,7 @@ class PatchMerging(nn.Module):
         )(x)
 
 
-class Swin(nn.Module):
+class Swin(ZooNetwork, nn.Module):
     """A transformer over patches of an image, in four stages of halved resolution.
 
     Each patch becomes a pixel of `width` channels. The blocks of a stage see windows
@@ -156,9 +156,7 @@ class Swin(nn.Module):
             layers is.
         drop_path: probability that training skips a branch of the last block, per
             example; it grows from 0 in the first one, linearly.
-        dropout: in training, of the input of the last dense layer.
-        dtype, remat: as in `ResNet`.
-        axis_name: changes nothing, for lack of batch norm; every network has the field.
+        remat: as in `ResNet`.
 
     Notes:
         Images of any size are taken. Where `window` does not divide a stage's size,
@@ -188,12 +186,9 @@ class Swin(nn.Module):
     window: int = 7
     expand: int = 4
     drop_path: float = 0.0
-    dropout: float = 0.0
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
     remat: bool = False
 
-    input_params = ("patches",)  # top-level, of the layer that sees the input
+    input_params = ("patches",)
 
     def __post_init__(self):
         check_stages(self.stages, self.width)
@@ -206,7 +201,6 @@ class Swin(nn.Module):
                 f"widths ({self.width}, doubled every stage); got "
                 f"{self.attention_heads}"
             )
-        check_dropout(self.dropout)
         check_share("drop_path", self.drop_path)
         super().__post_init__()
 
@@ -256,9 +250,4 @@ class Swin(nn.Module):
                 )(x, train)
                 done += 1
         x = _norm(self.dtype, "norm")(x)
-        features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        features = drop(features, self.dropout, train)
-        logits = nn.Dense(
-            self.num_classes, kernel_init=small_normal, dtype=self.dtype, name="head"
-        )(features)
-        return ModelOutput(logits.astype(jnp.float32), features)
+        return self.classify(pixel_means(x), train, kernel_init=small_normal)

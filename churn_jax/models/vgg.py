@@ -1,6 +1,6 @@
 """The VGG networks: plain 3x3 convolutions and large dense layers."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -8,17 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_jax.models.layers import (
-    Conv,
+    ConvolutionalNetwork,
     ModelOutput,
-    check_dropout,
     check_images,
-    drop,
-)
-from churn_jax.models.residual import (
-    batch_norm,
     check_stages,
-    he_fan_out,
-    norm_settings,
+    drop,
+    halved,
 )
 from churn_jax.typing import Array
 
@@ -58,54 +53,17 @@ def adaptive_average_pool(x: Array, size: int) -> Array:
     return x
 
 
-def halved(x: Array) -> Array:
-    """2 x 2 maxima; a last odd row or column is dropped."""
-    # On a CPU `nn.max_pool` makes a training step of `vgg_tiny` take twice as long: its
-    # gradient searches every window again.
-    batch, height, width, channels = x.shape
-    rows, columns = height // 2, width // 2
-    x = x[:, : 2 * rows, : 2 * columns]
-    return x.reshape(batch, rows, 2, columns, 2, channels).max(axis=(2, 4))
+def _stage(net: Any, x: Array, train: bool, *, convolutions: int, width: int) -> Array:
+    """3x3 convolutions with ReLU, batch norm in between if asked for, and maxima."""
+    for number in range(1, convolutions + 1):
+        x = net.conv(x, width, use_bias=True, name=f"conv{number}")
+        if net.batch_norm:
+            x = net.norm(x, train, name=f"norm{number}")
+        x = nn.relu(x)
+    return halved(x)
 
 
-class VGGStage(nn.Module):
-    """3x3 convolutions with ReLU, then the maxima of 2 x 2 pixels.
-
-    Attributes:
-        convolutions: how many.
-        width: channels out.
-        batch_norm: batch norm between each convolution and its ReLU.
-        dtype, axis_name, momentum, epsilon: as in `VGG`.
-    """
-
-    convolutions: int
-    width: int
-    batch_norm: bool = False
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    momentum: float = 0.9
-    epsilon: float = 1e-5
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        """`[B, H, W, C]` to `[B, H / 2, W / 2, width]`; an odd last row is dropped."""
-        for number in range(1, self.convolutions + 1):
-            x = Conv(
-                self.width,
-                (3, 3),
-                padding=((1, 1),) * 2,
-                kernel_init=he_fan_out,
-                dtype=self.dtype,
-                name=f"conv{number}",
-            )(x)
-            if self.batch_norm:
-                norm = f"norm{number}"
-                x = batch_norm(train, name=norm, **norm_settings(self))(x)
-            x = nn.relu(x)
-        return halved(x)
-
-
-class VGG(nn.Module):
+class VGG(ConvolutionalNetwork, nn.Module):
     """The plain convolutional network for 224 x 224 images.
 
     Stages of 3x3 convolutions with ReLU, each of which halves the resolution by
@@ -122,8 +80,6 @@ class VGG(nn.Module):
         grid: windows along height and width that the dense layers see.
         hidden: width of the hidden dense layers.
         batch_norm: batch norm after every convolution, which keeps its bias.
-        dtype, axis_name, remat: as in `ResNet`; `remat` is by stage.
-        momentum, epsilon: as in `ImageNetResNet`.
         dropout: share of the outputs of either hidden dense layer that are zero in
             training; half of them in the paper, none here unless asked.
 
@@ -156,14 +112,8 @@ class VGG(nn.Module):
     grid: int = 7
     hidden: int = 4096
     batch_norm: bool = False
-    dtype: Any = jnp.float32
-    axis_name: str | None = None
-    remat: bool = False
-    momentum: float = 0.9
-    epsilon: float = 1e-5
-    dropout: float = 0.0
 
-    input_params = ("stage1",)  # top-level, of the layer that sees the input
+    input_params: ClassVar[tuple[str, ...]] = ("stage1",)
 
     def __post_init__(self):
         check_stages(self.stages, self.width, of="convolutions")
@@ -171,7 +121,6 @@ class VGG(nn.Module):
             raise ValueError(
                 f"grid and hidden must be at least 1; got {self.grid} and {self.hidden}"
             )
-        check_dropout(self.dropout)
         super().__post_init__()
 
     @nn.compact
@@ -182,24 +131,17 @@ class VGG(nn.Module):
             ValueError: the images are too small; others as in `ResNet`.
         """
         check_images(x, min_rank=4, max_rank=4, min_size=2 ** len(self.stages))
-        stage_class = VGGStage
-        if self.remat:
-            stage_class = nn.remat(VGGStage, static_argnums=(2,))
         for stage, convolutions in enumerate(self.stages, start=1):
-            x = stage_class(
-                convolutions,
-                self.width * min(2 ** (stage - 1), 8),
-                batch_norm=self.batch_norm,
-                name=f"stage{stage}",
-                **norm_settings(self),
-            )(x, train)
+            width = self.width * min(2 ** (stage - 1), 8)
+            form = {"convolutions": convolutions, "width": width}
+            x = self.part(f"stage{stage}", _stage, **form)(x, train)
         x = adaptive_average_pool(x, self.grid)
         x = x.reshape(x.shape[0], -1)
         he = nn.initializers.he_normal()
         for number in (1, 2):
-            x = nn.Dense(
-                self.hidden, kernel_init=he, dtype=self.dtype, name=f"dense{number}"
-            )(x)
-            x = drop(nn.relu(x), self.dropout, train)
-        logits = nn.Dense(self.num_classes, dtype=self.dtype, name="head")(x)
-        return ModelOutput(logits.astype(jnp.float32), x.astype(jnp.float32))
+            if number > 1:
+                x = drop(x, self.dropout, train)
+            name = f"dense{number}"
+            x = nn.Dense(self.hidden, kernel_init=he, dtype=self.dtype, name=name)(x)
+            x = nn.relu(x)
+        return self.classify(x, train)

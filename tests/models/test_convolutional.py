@@ -11,8 +11,7 @@ import pytest
 
 from churn_jax import models
 from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet, airbench
-from churn_jax.models.layers import Conv
-from churn_jax.models.residual import max_pool
+from churn_jax.models.layers import Conv, max_pool
 from churn_jax.training.partition import compilation
 from tests import reference_models
 from tests.models import drawn, numpy_networks, public_networks
@@ -325,9 +324,9 @@ def test_updates_in_a_loop_convolve_as_the_cpu_library_does(model, size):
 
 
 def test_kernels_are_he_normal_by_fan_out():
-    init = jax.jit(models.ResidualBlock(64, stride=2).init, static_argnums=2)
-    params = init(jax.random.key(0), np.zeros((1, 4, 4, 32), "f4"), False)["params"]
-    kernel = params["conv1"]["kernel"]  # 3 x 3 x 32 x 64
+    model = ResNet(8, 2, widths=(32, 64, 64))
+    params = jax.jit(model.init)(jax.random.key(0), np.zeros((1, 4, 4, 3), "f4"))
+    kernel = params["params"]["stage2_block1"]["conv1"]["kernel"]  # 3 x 3 x 32 x 64
     # 18,432 normal draws: the sample deviation is within 3 % (six sigma).
     np.testing.assert_allclose(np.std(kernel), np.sqrt(2 / (9 * 64)), rtol=0.03)
     # Not truncated: a truncated normal of this variance ends at 2.27 deviations.

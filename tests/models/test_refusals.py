@@ -29,7 +29,7 @@ _BERT |= {"width": 8, "attention_heads": 2, "hidden": 12}
     ("network", "fields", "message"),
     [
         (MLP, {"features": (4,), "kernel_init": "ones"}, "he, uniform, .*; got 'ones'"),
-        (LeNet5, {"layout": "nchw"}, r"'nhwc', 'banded'.*got 'nchw'"),
+        (LeNet5, {"layout": "nchw"}, "auto, nhwc, banded; got 'nchw'"),
         (ResNet, {"depth": 18}, r"6 n \+ 2.*got 18"),
         (ResNet, {"depth": 20, "widths": (16, 32)}, "numbers that do not decrease"),
         (ResNet, {"depth": 20, "widths": (16, 8, 32)}, "numbers that do not decrease"),

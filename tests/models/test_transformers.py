@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.models import Bert, Swin, SwinBlock
+from churn_jax.models import Bert, Swin
+from churn_jax.models.swin import SwinBlock
 from tests.models import numpy_transformers
 from tests.models.linen_networks import drawn_variables, images
 
