@@ -54,7 +54,7 @@ def _clicks(repeats: int) -> Iterator[tuple[str, float]]:
 
     def contender(rows: int, count: int) -> turns.Measure:
         run = clicks.make_run(args, rows, count)
-        return clicks.engine(run, clicks.windows_of(args, run))
+        return clicks.engine(run, clicks.clicks_of(args, run))
 
     contenders = {
         "one": contender(args.rows, 1),

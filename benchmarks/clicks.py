@@ -24,7 +24,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jax.sharding import PartitionSpec as P
 from turns import Measure, head, machine, peak_mebibytes, rates, row, take_turns
 
 from churn_jax.configuration.training import (
@@ -33,13 +32,14 @@ from churn_jax.configuration.training import (
     Seeds,
     TrainConfig,
 )
-from churn_jax.data.clicks import Window, as_clicks, synthetic_clicks
+from churn_jax.data.clicks import Clicks, as_clicks, synthetic_clicks
 from churn_jax.methods import AntiDistillation
 from churn_jax.models.click import ClickModel
-from churn_jax.training.partition import place, replicate
-from churn_jax.training.progressive import ClickRun
-from churn_jax.training.progressive.state import init_clicks, init_inputs, make_program
-from churn_jax.training.progressive.step import make_step, term_names
+from churn_jax.training import click_run
+from churn_jax.training.partition import replicate
+from churn_jax.training.run import Run
+from churn_jax.training.session import open_session
+from churn_jax.training.step import make_step
 
 _WINDOWS = 4  # different ones, in turns
 _STRENGTH = 0.5
@@ -47,10 +47,10 @@ _EMBEDDINGS = ("Embedding", "EmbeddingBag")
 _PEER_BATCHES = 8  # of a window; the seconds are scaled
 
 
-def make_run(args: argparse.Namespace, rows: int, replicas: int) -> ClickRun:
+def make_run(args: argparse.Namespace, rows: int, replicas: int) -> Run:
     """Three towers on tables that hold `rows` rows together."""
     sizes = (rows // args.fields,) * args.fields
-    return ClickRun(
+    return click_run(
         "benchmark",
         AntiDistillation(members=3, strength=_STRENGTH),
         ClickModel(sizes, args.numeric),
@@ -67,29 +67,26 @@ def make_run(args: argparse.Namespace, rows: int, replicas: int) -> ClickRun:
     )
 
 
-def windows_of(args: argparse.Namespace, run: ClickRun) -> list[Window]:
-    """Zipf's law in every field."""
-    fields = args.fields, run.model.sizes
+def clicks_of(args: argparse.Namespace, run: Run) -> Clicks:
+    """A few windows; Zipf's law in every field."""
+    fields = args.fields, run.clicks.sizes
     arrays = synthetic_clicks(_WINDOWS * args.window, *fields, numeric=args.numeric)
-    return list(as_clicks("synthetic", arrays).train.windows(args.window))
+    return as_clicks("synthetic", arrays)
 
 
-def engine(run: ClickRun, windows: list[Window]) -> Measure:
+def engine(run: Run, data: Clicks) -> Measure:
     """Compiles; returns what learns one window and says how many seconds it took."""
-    program = make_program(run, _WINDOWS * run.one_pass.window)
-    inputs = init_inputs(run, program)
-    state = init_clicks(run, program, inputs)
-    terms = term_names(program, state, inputs)
-    sums = np.zeros((run.config.replicas, 1 + len(terms)), np.float32)
-    sums = place(sums, program.mesh, P("replica"))
-    state = state.replace(dense=state.dense.replace(sums=sums))
-    step, number = make_step(program), 0
+    session = open_session(run, data, directory=None, teacher=None, mean=0.0, std=1.0)
+    (part,) = session.parts
+    state, inputs = part.state, part.inputs(0)
+    windows = list(data.train.windows(run.config.one_pass.window))
+    step, number = make_step(part.program), 0
 
     def measure() -> float:
         nonlocal state, number
         start = time.perf_counter()
-        given = replicate(windows[number % _WINDOWS], program.mesh)
-        state, scores = step(state, inputs, given, np.int32(number))
+        given = replicate(windows[number % _WINDOWS], part.program.mesh)
+        state, scores = step(state, inputs, (), given, np.int32(number))
         jax.block_until_ready((state, scores))
         number += 1
         return time.perf_counter() - start
@@ -101,8 +98,9 @@ def engine(run: ClickRun, windows: list[Window]) -> Measure:
 class Peer:
     """A process of PyTorch that waits between measurements."""
 
-    def __init__(self, args, run, windows: list[Window], embedding: str, threads: int):
-        offsets = np.asarray(run.model.offsets, np.int32)
+    def __init__(self, args, run, data: Clicks, embedding: str, threads: int):
+        offsets = np.asarray(run.clicks.offsets, np.int32)
+        windows = list(data.train.windows(args.window))
         self._file = tempfile.NamedTemporaryFile(suffix=".npz")
         np.savez(
             self._file.name,
@@ -111,13 +109,13 @@ class Peer:
             labels=np.stack([w.labels for w in windows]),
         )
         settings = {
-            "rows": run.model.rows,
-            "fields": len(run.model.sizes),
-            "numeric": run.model.numeric,
+            "rows": run.clicks.rows,
+            "fields": len(run.clicks.sizes),
+            "numeric": run.clicks.numeric,
             "embedding": embedding,
-            "embedding_dim": run.model.embedding_dim,
-            "features": run.model.features,
-            "components": run.model.components,
+            "embedding_dim": run.clicks.embedding_dim,
+            "features": run.clicks.features,
+            "components": run.clicks.components,
             "replicas": run.config.replicas,
             "batch": run.config.batch_size,
             "learning_rate": run.config.optimizer.learning_rate,
@@ -160,10 +158,10 @@ class Peer:
 def throughput(args: argparse.Namespace, replicas: int) -> None:
     """Table 1."""
     run = make_run(args, args.rows, replicas)
-    windows = windows_of(args, run)
-    contenders: dict[str, Measure] = {"engine": engine(run, windows)}
+    data = clicks_of(args, run)
+    contenders: dict[str, Measure] = {"engine": engine(run, data)}
     kinds = itertools.product(_EMBEDDINGS, args.threads) if args.torch_python else ()
-    peers = [Peer(args, run, windows, *kind) for kind in kinds]
+    peers = [Peer(args, run, data, *kind) for kind in kinds]
     contenders |= {peer.name: peer for peer in peers}
     found = take_turns(contenders, args.repeats)
     for peer in peers:
@@ -183,11 +181,11 @@ def table_sizes(args: argparse.Namespace) -> None:
     megabytes = {}
     for rows in args.sizes:
         run = make_run(args, rows, 1)
-        windows = windows_of(args, run)
-        contenders[f"engine {rows}"] = engine(run, windows)
-        megabytes[rows] = 2 * 4 * run.model.rows * run.model.width / 1e6
+        data = clicks_of(args, run)
+        contenders[f"engine {rows}"] = engine(run, data)
+        megabytes[rows] = 2 * 4 * run.clicks.rows * run.clicks.width / 1e6
         if args.torch_python:
-            peers.append(Peer(args, run, windows, "Embedding", args.threads[0]))
+            peers.append(Peer(args, run, data, "Embedding", args.threads[0]))
             contenders[f"peer {rows}"] = peers[-1]
     found = take_turns(contenders, args.repeats)
     for peer in peers:

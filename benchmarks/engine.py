@@ -107,7 +107,7 @@ def stepper(run: Run, session, updates: int, launches: int = 1) -> Measure:
         start = time.perf_counter(), time.process_time()
         for i in list(range(chunks)) * launches:
             for count in calls:
-                examples = (session.images, session.labels)
+                examples = session.data
                 states[i] = step(states[i], inputs[i], teachers[i], *examples, *count)
         jax.block_until_ready(states)
         return time.perf_counter() - start[0], time.process_time() - start[1]

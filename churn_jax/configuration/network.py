@@ -186,7 +186,7 @@ class ModelConfig:
         if self.name == "click":
             raise ValueError(
                 "a click model learns in one pass over clicks, by `churn-jax study` or "
-                "churn_jax.training.progressive"
+                "churn_jax.training.click_run"
             )
         if self.inputs and self.name != "mlp":
             raise ValueError(

@@ -3,7 +3,7 @@
 The embedding tables are not parameters of the network. Their rows are looked up
 outside and come in as an input, so that a training step can differentiate with
 respect to the rows of the batch and never touches a whole table
-(`churn_jax.training.progressive`).
+(`churn_jax.training.clicks`).
 """
 
 import dataclasses

@@ -18,14 +18,16 @@ from churn_jax.data.clicks import Clicks, load_clicks
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.processes import check_agreement, check_shared_folder
+from churn_jax.training.click_feed import ClickScores
+from churn_jax.training.clicks import click_run
 from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import Logger
+from churn_jax.training.loop import train
 from churn_jax.training.progress import Work
-from churn_jax.training.progressive import ClickRun, ClickScores, train_clicks
-from churn_jax.training.run import Interrupted, Progress
+from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 
-def click_run(config: StudyConfig, spec: MethodSpec, data: Clicks) -> ClickRun:
+def row_clicks(config: StudyConfig, spec: MethodSpec, data: Clicks) -> Run:
     """What is trained for one row.
 
     Raises:
@@ -38,7 +40,7 @@ def click_run(config: StudyConfig, spec: MethodSpec, data: Clicks) -> ClickRun:
     model = (spec.model or config.model).click_model(
         data.sizes, data.train.numeric.shape[1], spec.method
     )
-    return ClickRun(spec.name, spec.method, model, spec.config(config.train))
+    return click_run(spec.name, spec.method, model, spec.config(config.train))
 
 
 def run_click_study(
@@ -60,7 +62,7 @@ def run_click_study(
         own.name, train_size=own.train_size, validation=_share(own.validation)
     )
     # Before the first row trains.
-    runs = {spec.name: click_run(config, spec, data) for spec in selected}
+    runs = {spec.name: row_clicks(config, spec, data) for spec in selected}
     primary = jax.process_index() == 0
     with lock_folder(out):
         check_shared_folder(out)
@@ -83,28 +85,29 @@ def run_click_study(
             if finished:
                 continue
             launch = functools.partial(
-                train_clicks,
+                train,
                 runs[spec.name],
                 data,
-                folder.method_dir(spec.name),
+                directory=folder.method_dir(spec.name),
                 loggers=loggers,
                 group=config.name,
                 on_progress=on_progress,
                 on_work=on_work,
                 on_note=on_note,
                 stop=stop,
+                show_progress=False,
             )
-            scores = folder.trained(spec, launch, on_note)
+            result = folder.trained(spec, launch, on_note)
             if primary:
                 check_lock(out)
                 meta = {
                     "method": spec.name,
                     "study": config.name,
                     "fingerprint": data.fingerprint,
-                    "stopped": to_json(scores.stopped),
+                    "stopped": to_json(result.stopped),
                 }
-                _keep(folder.method_dir(spec.name), scores, data, meta)
-                folder.write(_record(spec, scores))
+                _keep(folder.method_dir(spec.name), result.scores, data, meta)
+                folder.write(_record(spec, result))
     return out
 
 
@@ -127,13 +130,13 @@ def _keep(
             )
 
 
-def _record(spec: MethodSpec, scores: ClickScores) -> RowRecord:
+def _record(spec: MethodSpec, trained: Trained) -> RowRecord:
     return RowRecord(
         name=spec.name,
         label=spec.label,
         spec=spec,
         training_cost=float(spec.method.members),
-        seconds=round(scores.seconds, 3),
-        parameters=scores.parameters,
-        stopped=scores.stopped,
+        seconds=round(trained.seconds, 3),
+        parameters=trained.parameters,
+        stopped=trained.stopped,
     )

@@ -160,7 +160,7 @@ def record(launch: Launch) -> Recording:
         epoch, position = divmod(done, session.steps_per_epoch)
         if position == 0 or inputs is None:
             inputs = part.inputs(epoch)
-        state = step(state, inputs, (), session.images, session.labels)
+        state = step(state, inputs, (), *session.data)
         checksums.append(checksum(state.params))
         if done == 0:
             jax.block_until_ready(state)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         Seeds,
         TrainConfig,
     )
+    from churn_jax.training.click_feed import ClickScores
+    from churn_jax.training.clicks import click_run
     from churn_jax.training.loggers import (
         LOGGERS,
         CsvLogger,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOGGERS",
     "OPTIMIZERS",
+    "ClickScores",
     "CluLogger",
     "CsvLogger",
     "Interrupted",
@@ -56,6 +59,7 @@ __all__ = [
     "Trained",
     "WandbLogger",
     "Work",
+    "click_run",
     "scalars",
     "train",
     "write_predictions",
@@ -67,6 +71,8 @@ _FILES = (
     "tracking",
     "progress",
     "run",
+    "clicks",
+    "click_feed",
     "predictions",
     "loop",
 )

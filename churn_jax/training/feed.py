@@ -101,8 +101,8 @@ def _blocks(reader: _Reader, reading: Reading) -> Iterator[np.ndarray]:
     )
 
 
-def _ahead(arrays: Iterator, count: int) -> Iterator:
-    # Taken `count` earlier: transfers run while steps do.
+def ahead(arrays: Iterator, count: int) -> Iterator:
+    """The arrays, taken `count` earlier: transfers run while steps do."""
     waiting = collections.deque()
     for array in arrays:
         waiting.append(array)
@@ -190,7 +190,7 @@ class Feed:
                 labels = labels[0 if self._streams is None else self._streams]
                 yield self._layout.place(block), place(labels, self.mesh, self._spec)
 
-        self._batches = _ahead(batches(), _PLACED - 1)
+        self._batches = ahead(batches(), _PLACED - 1)
 
     def next(self) -> tuple[jax.Array, jax.Array]:
         """Images and labels of the next update: `[B, ...]`, or `[R, B, ...]`."""
@@ -214,4 +214,4 @@ class Stream:
         rows = np.zeros((1, -(-len(self.split) // size) * size), np.int64)
         rows[0, : len(self.split)] = np.arange(len(self.split))
         reader = _Reader(self.split, rows, layout.places, size, None, 0)
-        return _ahead(map(layout.place, _blocks(reader, self.reading)), _PLACED - 1)
+        return ahead(map(layout.place, _blocks(reader, self.reading)), _PLACED - 1)

@@ -49,6 +49,7 @@ def identity_of(
         data=fingerprint,
         method=run.method,
         networks=[[group.network.name, group.size] for group in run.groups],
+        clicks=run.clicks,
         stream=run.stream,
         keep=run.keep,
         teacher=None if teachers is None else teachers.identity(),

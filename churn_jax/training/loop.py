@@ -15,6 +15,7 @@ import numpy as np
 
 from churn_compare.flip_counts import count_flips
 from churn_jax import metrics
+from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.launch import Launch
@@ -148,7 +149,6 @@ def train(
                 )
             loop.run_epochs(progressed, stop or threading.Event())
     return trained_of(
-        run,
         session,
         loop.joined(),
         loop.best,
@@ -199,9 +199,10 @@ def seconds_per_update(
 def _settings(run: Run, dataset, teachers: Teachers | None) -> dict[str, Any]:
     """The settings of a run, as loggers show them."""
     taught = teachers.trained if teachers is not None else ()
+    networks: Any = [f"{group.size} x {group.network.name}" for group in run.groups]
     return logged_settings(
         data=dataset.name,
-        network=[f"{group.size} x {group.network.name}" for group in run.groups],
+        network=networks if run.clicks is None else run.clicks,
         method=run.method,
         teacher=[trained.run.name for trained in taught],
         train=run.config,
@@ -235,7 +236,7 @@ class _Loop(Launch):
         self.checkpoints = session.checkpoints
         self.earlier_seconds = session.seconds
         self.run, self.session = run, session
-        self.total = session.steps_per_epoch * run.config.epochs
+        self.total = session.updates
         # Of every part, replicas in chunks one after another; states are donated.
         self.states = [split(part.state, part.chunks) for part in session.parts]
         self.taught = [[()] * len(chunks) for chunks in self.states]
@@ -256,9 +257,13 @@ class _Loop(Launch):
         self.count = functools.cache(
             lambda updates: (replicate(np.int32(updates), mesh),) if counted else ()
         )
-        self.predict = make_predict(
-            session.program, run.method, streamed=session.feed is not None
-        )
+        self.clicks = session.feed if isinstance(session.feed, ClickFeed) else None
+        if self.clicks is None:
+            self.predict = make_predict(
+                session.program, run.method, streamed=session.feed is not None
+            )
+        else:
+            self.unit = "windows"
         self.compile_seconds = 0.0
         self.evaluation_seconds = 0.0
         self.start_clock(run.config.checkpoint_every_seconds)
@@ -267,14 +272,20 @@ class _Loop(Launch):
         self.unmarked = 0  # updates that are in no block yet
         self.size, self.looked = _FIRST_BLOCK, time.perf_counter()
         self.running = collections.deque()
-        self.open_writer(directory, session.done // session.steps_per_epoch)
+        last = session.done == self.total  # whose line may be of fewer windows
+        lines = -(-session.done // session.steps_per_epoch) if last else self._epoch
+        self.open_writer(directory, lines)
+
+    @property
+    def _epoch(self) -> int:
+        return self.done // self.session.steps_per_epoch
 
     def run_epochs(self, on_progress, stop: threading.Event) -> None:
         config, per_epoch = self.run.config, self.session.steps_per_epoch
         while self.done < self.total:
-            epoch = self.done // per_epoch
+            epoch = self._epoch
             inputs = self._begin(epoch)
-            end = (epoch + 1) * per_epoch
+            end = min((epoch + 1) * per_epoch, self.total)
             while self.done < end:
                 self._report("training" if self.compile_seconds else COMPILING)
                 self._block(inputs, end - self.done)
@@ -329,7 +340,7 @@ class _Loop(Launch):
         self.size = int(-shortest)
         if stopping and not last:
             self.save()
-            self.interrupt(f"{self.done} of {self.total} updates")
+            self.interrupt(f"{self.done} of {self.total} {self.unit}")
         return due
 
     def _wait(self, blocks: int) -> None:
@@ -355,7 +366,7 @@ class _Loop(Launch):
             fed = None if feed is None else self._fed(feed)
             for part, chunks in enumerate(self.states):
                 for i in range(len(chunks)):
-                    data = fed[i] if fed else (self.session.images, self.session.labels)
+                    data = fed[i] if fed else self.session.data
                     arguments = inputs[part][i], self.taught[part][i], *data
                     for count in turn:
                         self._call(part, i, *arguments, *self.count(count))
@@ -367,7 +378,11 @@ class _Loop(Launch):
     def _call(self, part: int, chunk: int, *arguments) -> None:
         """Dispatches a step of some replicas; the first call compiles."""
         before, states = time.perf_counter(), self.states[part]
-        states[chunk] = self.steps[part](states[chunk], *arguments)
+        found = self.steps[part](states[chunk], *arguments)
+        if self.clicks is not None:
+            found, scores = found
+            self.clicks.keep(self.done, scores)
+        states[chunk] = found
         if self.compile_seconds == 0.0:
             self.looked = time.perf_counter()
             self.compile_seconds = self.looked - before
@@ -387,7 +402,7 @@ class _Loop(Launch):
         self.ahead.append((self.unmarked, steps))
         self.unmarked = 0
 
-    def _fed(self, feed: Feed) -> list[tuple]:
+    def _fed(self, feed: Feed | ClickFeed) -> list[tuple]:
         """The next batch, per chunk of replicas, once an earlier one is free."""
         # The state is donated to the next update, so a copy is what can be waited for.
         (states,) = self.states
@@ -401,44 +416,59 @@ class _Loop(Launch):
 
     def evaluate(self, epoch: int) -> Progress:
         """Scores the validation split, keeps the best weights, writes a line."""
-        began = time.perf_counter()
+        began, extra = time.perf_counter(), {}
+        if self.clicks is None:
+            small, validation = self._validation(epoch)
+        else:
+            small = fetch(small_fields(self.states[0][0]))
+            validation = self.clicks.figures(self.done, small.alive)
+            extra = {"examples": self.clicks.examples(self.done)}
+        self.ahead.clear()  # what was fetched came after it
+        self.finished, self.unmarked = self.done, 0
+        self.looked = time.perf_counter()
+        self.evaluation_seconds = self.looked - began
+        record = {
+            "epoch": epoch,
+            "step": self.done,
+            "seconds": round(self.seconds(), 3),
+            **extra,
+            "train": term_means(small, ("loss", *self.session.terms)),
+            "validation": validation,
+        }
+        self.write(record)
+        accuracy = validation["accuracy"][small.alive] if validation else np.zeros(0)
+        return Progress(
+            self.run.name,
+            epoch,
+            -(-self.total // self.session.steps_per_epoch),
+            float(np.mean(accuracy)) if accuracy.size else float("nan"),
+            float(validation.get("churn", np.nan)),
+            stopped_replicas(small, self.session.terms),
+        )
+
+    def _validation(self, epoch: int) -> tuple[TrainState, dict[str, Any]]:
+        """The state's small fields, and a line's validation by the deployed weights."""
         state, chunks = self._deployed()
         scores = self._validate(chunks)
         averaged = ()
         if self.session.program.ema_decay:
             averaged = self._validate([chunk.ema for chunk in chunks])
         self.best = _update_best(self.best, state, scores[0], np.int32(epoch))
-        small, (accuracy, nll, predicted), averaged = fetch(
-            (small_fields(state), scores, averaged)
-        )
-        self.ahead.clear()  # what was fetched came after it
-        self.finished, self.unmarked = self.done, 0
-        self.looked = time.perf_counter()
-        self.evaluation_seconds = self.looked - began
-        alive = small.alive
-        churn = _mean_churn(predicted, alive)
-        record = {
-            "epoch": epoch,
-            "step": self.done,
-            "seconds": round(self.seconds(), 3),
-            "train": term_means(small, ("loss", *self.session.terms)),
-            "validation": {
-                "accuracy": np.where(alive, accuracy, np.nan),
-                "nll": np.where(alive, nll, np.nan),
-                "churn": churn,
-            },
-        }
-        if averaged:
-            record["validation"] |= {
-                "accuracy_ema": np.where(alive, averaged[0], np.nan),
-                "churn_ema": _mean_churn(averaged[2], alive),
+        small, scores, averaged = fetch((small_fields(state), scores, averaged))
+
+        def of_living(accuracy, nll, predicted) -> dict[str, Any]:
+            return {
+                "accuracy": np.where(small.alive, accuracy, np.nan),
+                "nll": np.where(small.alive, nll, np.nan),
+                "churn": _mean_churn(predicted, small.alive),
             }
-        self.write(record)
-        mean = float(np.mean(accuracy[alive])) if alive.any() else float("nan")
-        stopped = stopped_replicas(small, self.session.terms)
-        return Progress(
-            self.run.name, epoch, self.run.config.epochs, mean, churn, stopped
-        )
+
+        found = of_living(*scores)
+        if averaged:
+            for name, value in of_living(*averaged).items():
+                if name != "nll":
+                    found[f"{name}_ema"] = value
+        return small, found
 
     def _deployed(self) -> tuple[TrainState, list[TrainState]]:
         """The state of what is deployed, whole and in the chunks that predict."""
@@ -468,6 +498,8 @@ class _Loop(Launch):
         tree = {"state": self.joined(), "best": self.best}
         meta = {"updates_done": self.done, "seconds": self.seconds()}
         with self.clock.saving():
+            if self.clicks is not None:
+                self.clicks.flush()
             if self.checkpoints is not None:
                 self.checkpoints.save(self.done, tree, meta)
         self.looked = time.perf_counter()

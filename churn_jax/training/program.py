@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, mapping
+from churn_jax.models.click import ClickModel
 from churn_jax.training.examples import example_of
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import (
@@ -38,6 +39,15 @@ LONGEST_CALL = 64
 
 
 @dataclasses.dataclass(frozen=True)
+class OnePassProgram:
+    """A click model and the windows in which it learns."""
+
+    model: ClickModel
+    window: int  # W
+    warm_windows: int  # windows in which all replicas take replica number 0's order
+
+
+@dataclasses.dataclass(frozen=True)
 class Program:
     """A run's structure; what differs between replicas is in `ReplicaInputs`.
 
@@ -59,9 +69,11 @@ class Program:
     stale_steps: int = 0  # updates between copies of members for their peers; 0: none
     ema_decay: float = 0.0  # of the moving average of the weights; 0: none
     # The step's images and labels: the whole training set (`resident`), one batch for
-    # all replicas (`shared`) or one for each (`own`).
+    # all replicas (`shared`) or one for each (`own`); or `windows` of clicks, each with
+    # its number.
     feed: str = "resident"
     example_shape: tuple[int, ...] = ()  # of one example; resident ones lie flat
+    one_pass: Any = None  # the `OnePassProgram` of a click model, else None
 
     def __post_init__(self):
         """Checks that the mesh divides what it shards."""
@@ -98,6 +110,8 @@ class Program:
     @property
     def compilation(self) -> dict[str, Any] | None:
         """The `compiler_options` of its steps and predictions."""
+        if self.one_pass is not None:
+            return None
         short = self.optimizer.total_steps < mapping.LONG_RUN
         return compilation(self.mesh, convolutional=self.convolutional, short=short)
 
@@ -119,8 +133,8 @@ class Program:
     @property
     def data_specs(self) -> tuple[P, P]:
         """Placement of the step's images and labels."""
-        feeds = {"resident": P(), "shared": P(DATA), "own": P(REPLICA, DATA)}
-        return (feeds[self.feed],) * 2
+        feeds = {"shared": P(DATA), "own": P(REPLICA, DATA)}
+        return (feeds.get(self.feed, P()),) * 2
 
     @property
     def teacher_spec(self) -> P | tuple[P, ...]:

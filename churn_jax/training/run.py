@@ -12,6 +12,7 @@ from churn_jax.configuration.training import NETWORK, MeshShape, TrainConfig
 from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
+from churn_jax.models.click import ClickModel
 from churn_jax.training.partition import REPLICA, fetch, split
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.program import Program
@@ -40,6 +41,7 @@ class Run:
         stream: separates the initial weights of a student from its teacher's.
         keep: share w of the initial weights in the deployed ones,
             `w start + (1 - w) trained`; 0 deploys the trained ones.
+        clicks: click model whose towers the groups are; made by `click_run`.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Run:
     config: TrainConfig
     stream: int = 0
     keep: float = 0.0
+    clicks: ClickModel | None = None
 
     def __post_init__(self):
         """Refuses a committee that the method cannot train."""
@@ -162,6 +165,8 @@ class Trained:
         parameters: trained numbers per replica.
         identity: what it was trained as, see `churn_jax.training.identity`.
         notes: sentences for the user about what was restored.
+        scores: `churn_jax.training.click_feed.ClickScores` of a click model; None for
+            all other networks.
     """
 
     run: Run
@@ -176,6 +181,7 @@ class Trained:
     parameters: int
     identity: str
     notes: tuple[str, ...] = ()
+    scores: Any = None
 
     def predict(
         self,

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,8 @@ from churn_jax.ensembles import interpolate_weights
 from churn_jax.methods import Method
 from churn_jax.methods.base import check_teacher
 from churn_jax.training.checkpoint import CheckpointError, Checkpoints
+from churn_jax.training.click_feed import ClickFeed
+from churn_jax.training.clicks import click_inputs, click_program, init_clicks
 from churn_jax.training.examples import (
     OTHER_NETWORKS,
     check_run,
@@ -66,7 +69,7 @@ class Part:
     program: Program
     state: TrainState  # where training starts
     inputs: Callable[[int], ReplicaInputs]  # of an epoch
-    steps_per_call: int  # updates per dispatch; the last of an epoch may make fewer
+    steps_per_call: int = 1  # updates per dispatch; the last of an epoch may be fewer
 
     @property
     def chunks(self) -> int:
@@ -78,19 +81,20 @@ class Part:
 class Session:
     """One launch of training: constants on the devices and the state to start from."""
 
+    run: Run
     parts: list[Part]  # several for a plain ensemble of several kinds of networks
     program: Program  # of predictions, and of the step but for a plain ensemble
-    images: jax.Array | jax.ShapeDtypeStruct  # replicated; a batch's shape if streamed
-    labels: jax.Array | jax.ShapeDtypeStruct
-    feed: Feed | None  # yields the batches of a streamed training set
-    held_out: tuple[jax.Array | Stream, jax.Array]  # validation images and labels
+    data: tuple  # images and labels, replicated; the shapes of a batch if they are fed
+    feed: Feed | ClickFeed | None  # yields the batches of a streamed training set
+    held_out: tuple  # validation images (or a `Stream`) and labels; () for clicks
     teacher: PyTree  # the teachers' variables on the mesh, or ()
     start: PyTree | None  # weights and state that training starts from, if given
     terms: tuple[str, ...]  # that the method logs
-    best: BestState  # weights of the best validation epoch so far
+    best: Any  # `BestState` of the best validation epoch so far; () for clicks
     done: int  # updates before this launch
     seconds: float  # before this launch
-    steps_per_epoch: int
+    steps_per_epoch: int  # windows to a line of metrics for clicks
+    updates: int  # of the whole run; windows for clicks
     parameters: int  # trained numbers per replica
     identity: str  # what a checkpoint must have been trained as to be continued
     checkpoints: Checkpoints | None
@@ -119,6 +123,8 @@ def open_session(
     std: float | Sequence[float],
 ) -> Session:
     """Places data, weights and teachers on the mesh; restores the last checkpoint."""
+    if run.clicks is not None:
+        return _open_pass(run, dataset, directory)
     config, train = run.config, dataset.train
     teachers = as_teachers(teacher)
     for trained in teachers.trained if teachers is not None else ():
@@ -162,12 +168,11 @@ def open_session(
     programs = [program_of(part) for part in runs]
     program = programs[0][0] if runs[0] is run else program_of(run)[0]
     if feed is not None:
-        images, labels = feed.shapes()
+        data = feed.shapes()
         validation = Stream(dataset.validation, dataset.reading)
     else:
-        images, labels = replicate(
-            (flat_examples(train.images, image_shape), train.labels), mesh
-        )
+        rows = flat_examples(train.images, image_shape)
+        data = replicate((rows, train.labels), mesh)
         validation = placed(dataset.validation.images, program)
     held_out = validation, replicate(dataset.validation.labels, program.mesh)
 
@@ -206,16 +211,16 @@ def open_session(
         inputs = _epoch_inputs(part, len(train.labels), of, coefficients)
         memory = _memory(part, variables, example)
         state = init_state(of, variables, replicas, terms=0, memory=memory)
-        terms = term_names(of, state, inputs(0), taught, images, labels)
+        terms = term_names(of, state, inputs(0), taught, *data)
         state = with_sums(state, terms, mesh)
         parts.append(Part(part, of, state, inputs, steps_per_call))
     states = [part.state for part in parts]
     whole = states[0] if runs[0] is run else gathered(states, program)
     session = Session(
+        run=run,
         parts=parts,
         program=program,
-        images=images,
-        labels=labels,
+        data=data,
         feed=feed,
         held_out=held_out,
         teacher=taught,
@@ -225,6 +230,7 @@ def open_session(
         done=0,
         seconds=0.0,
         steps_per_epoch=steps_per_epoch,
+        updates=steps_per_epoch * config.epochs,
         parameters=sum(p.size for p in jax.tree.leaves(whole.params))
         // config.replicas,
         identity=identity_of(run, dataset.fingerprint, teachers, start),
@@ -246,6 +252,44 @@ def open_session(
         notes += _restore(session, directory)
     session.notes = tuple(dict.fromkeys(filter(None, notes)))
     return session
+
+
+def _open_pass(run: Run, data, directory: Path | None) -> Session:
+    """The same for a click model, whose data are `Clicks`."""
+    program = click_program(run, len(data.train))
+    feed = ClickFeed(run, data, program)
+    inputs = click_inputs(run, program)
+    state = init_clicks(run, program, inputs)
+    terms = term_names(program, state, inputs, (), *feed.shapes())
+    numbers = (*jax.tree.leaves(state.params), state.tables[0])
+    session = Session(
+        run=run,
+        parts=[Part(run, program, with_sums(state, terms, program.mesh), _one(inputs))],
+        program=program,
+        data=(),
+        feed=feed,
+        held_out=(),
+        teacher=(),
+        start=None,
+        terms=terms,
+        best=(),
+        done=0,
+        seconds=0.0,
+        steps_per_epoch=feed.every,
+        updates=feed.windows,
+        parameters=sum(x.size for x in numbers) // run.config.replicas,
+        identity=identity_of(run, data.fingerprint, None),
+        checkpoints=None,
+        notes=(),
+    )
+    if directory is not None:
+        session.notes = tuple(_restore(session, directory))
+        feed.open(directory / "scores.npy", new=session.done == 0)
+    return session
+
+
+def _one(inputs: ReplicaInputs) -> Callable[[int], ReplicaInputs]:
+    return lambda epoch: inputs
 
 
 def _check_teachers(run: Run, teachers: Teachers, dataset, example) -> None:
@@ -351,7 +395,6 @@ def _restore(session: Session, directory: Path) -> list[str]:
 
 
 def trained_of(
-    run: Run,
     session: Session,
     final: Sequence[TrainState],
     best: BestState,
@@ -360,8 +403,8 @@ def trained_of(
     compile_seconds: float = 0.0,
 ) -> Trained:
     """The result of a training that is over; `final` are its parts' last states."""
-    last = session.gathered(final)
-    chosen: BestState | TrainState = best if run.config.weights == "best" else last
+    run, last = session.run, session.gathered(final)
+    chosen: Any = best if run.config.weights == "best" else last
     params, model_state = chosen.params, chosen.model_state
     if run.keep and session.start is not None:
         params, model_state = interpolate_weights(
@@ -380,6 +423,11 @@ def trained_of(
         parameters=session.parameters,
         identity=session.identity,
         notes=session.notes,
+        scores=(
+            session.feed.result(last, session.parts[0].inputs(0))
+            if isinstance(session.feed, ClickFeed)
+            else None
+        ),
     )
 
 
@@ -408,12 +456,9 @@ def restore(
     )
     if session.checkpoints is not None:
         session.checkpoints.close()
-    total = session.steps_per_epoch * run.config.epochs
-    if session.done < total:
+    if session.done < (total := session.updates):
         raise CheckpointError(
             f"{saved} holds update {session.done} of {total}; {run.name} has not "
             "finished"
         )
-    return trained_of(
-        run, session, session.states, session.best, seconds=session.seconds
-    )
+    return trained_of(session, session.states, session.best, seconds=session.seconds)

@@ -59,6 +59,9 @@ class TrainState:
     # What the method remembers between updates (`Method.init_memory`), leaves [R, ...],
     # the same on all devices of a replica; () for methods that remember nothing.
     memory: PyTree = ()
+    # A click model's table [R V, width] float32, one replica's rows after the other's,
+    # and AdaGrad's accumulators in the same form, () for plain gradient descent.
+    tables: PyTree = ()
 
     @classmethod
     def specs(cls, slots: Any = P(REPLICA, MEMBER)) -> "TrainState":
@@ -77,6 +80,7 @@ class TrainState:
             peers=slots,
             ema=slots,
             memory=replicas,
+            tables=replicas,
         )
 
 
@@ -126,8 +130,11 @@ class ReplicaInputs:
     coefficients: Coefficients  # leaves [R]
     sample_key: PyTree = ()  # [R, M], of the members' own samples; () if all share one
     # Images [R, B, ...] and labels [R, B] of the next update if each replica is fed its
-    # own; otherwise ().
-    batch: tuple = ()  # put in by the step
+    # own, or a `ClickBatch`; otherwise ().
+    batch: Any = ()  # put in by the step
+    # Of a click model, whose `order` are keys as well: the keys of order, augmentation
+    # and samples of replica number 0, for the warm start.
+    warm_keys: PyTree = ()
 
 
 def stopped_term(code: int, terms: tuple[str, ...]) -> str:
@@ -138,9 +145,9 @@ def stopped_term(code: int, terms: tuple[str, ...]) -> str:
 
 def small_fields(state: TrainState) -> TrainState:
     """The state without its trees: what is fetched for a log line."""
-    return dataclasses.replace(
-        state, params=(), model_state=(), opt_state=(), peers=(), ema=(), memory=()
-    )
+    none: Any = ()
+    trees = ("params", "model_state", "opt_state", "peers", "ema", "memory", "tables")
+    return dataclasses.replace(state, **dict.fromkeys(trees, none))
 
 
 def term_means(state: TrainState, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -1,8 +1,8 @@
 """The train step, in reading order: batch, loss, gradients, update, all replicas.
 
 Up to the last part all of it is of one replica, inside `jax.shard_map`; that part maps
-it over the replicas of a device and compiles it. Click streams take their batches and
-gradients in their own way and share the rest (`progressive.step`).
+it over the replicas of a device and compiles it. For click models, whose batches are
+looked up before, see `training.clicks`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Batch, LossOutput
+from churn_jax.training import clicks
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, shaped_examples
 from churn_jax.training.program import Program
 from churn_jax.training.seeds import member_weights
@@ -49,7 +50,7 @@ class Draws(NamedTuple):
         return jax.random.fold_in(jax.random.fold_in(self.key, 2), 0)
 
 
-def draw(state: TrainState, inputs: Any, share: int) -> Draws:
+def _draw(state: TrainState, inputs: ReplicaInputs, share: int) -> Draws:
     """The keys of a device's `share` of the batch."""
     position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
     key = jax.random.fold_in(inputs.augment_key, state.step)
@@ -58,18 +59,19 @@ def draw(state: TrainState, inputs: Any, share: int) -> Draws:
     return Draws(key, position, examples)
 
 
-def sample_weights(inputs: Any, examples: jax.Array) -> jax.Array | None:
-    """`Batch.member_weights` of the training set's `examples [b]`."""
-    method = inputs.coefficients.method
-    return member_weights(
-        method.member_sample, inputs.sample_key, examples, method.member_share
-    )
-
-
 def _batch(
     program: Program, state: TrainState, inputs: ReplicaInputs, draws: Draws, data
 ) -> Batch:
     """The device's share of the next batch: gathered or fed, augmented, normalised."""
+    method = inputs.coefficients.method
+
+    def weights(examples: jax.Array) -> jax.Array | None:
+        sample, share = method.member_sample, method.member_share
+        return member_weights(sample, inputs.sample_key, examples, share)
+
+    if isinstance(inputs.batch, clicks.ClickBatch):
+        held = weights(inputs.batch.place)
+        return inputs.batch.given(draws.examples, held, state.memory)
     share = draws.position.shape[0]
     per_epoch = inputs.order.shape[0] // program.batch_size
     start = (state.step % per_epoch) * program.batch_size + draws.position[0]
@@ -87,7 +89,7 @@ def _batch(
         jnp.ones(share, jnp.float32),
         draws.examples,
         DATA,
-        sample_weights(inputs, rows),
+        weights(rows),
         state.memory,
         pixel_mean=program.mean,
         pixel_std=program.std,
@@ -139,12 +141,16 @@ def loss_function(
 
     `taught` are the variables of the teachers, or `()`; see `Program.feed` for `data`.
     """
-    draws = draw(state, inputs, program.batch_size // program.mesh.shape[DATA])
+    draws = _draw(state, inputs, program.batch_size // program.mesh.shape[DATA])
     batch = _batch(program, state, inputs, draws, data)
     teacher = _teacher(program, state, taught, batch)
     method = inputs.coefficients.method
     model_state = networks(program, state.model_state)
-    forward = _forward(program, draws.dropout)
+    if program.one_pass is None:
+        forward = _forward(program, draws.dropout)
+    else:
+        forward = clicks.forward(program, method, batch)
+        model_state = [*model_state, {}]  # of the batch's rows
 
     def loss(params):
         # Handed to the data shards here, once: so a gradient is summed over them once,
@@ -158,8 +164,8 @@ def loss_function(
             step=state.step,
             key=draws.loss,
         )
-        check_output(method, out)
-        memory = check_memory(method, state.memory, out.memory)
+        _check_output(method, out)
+        memory = _check_memory(method, state.memory, out.memory)
         return out.loss, dataclasses.replace(out, memory=memory)
 
     return loss
@@ -173,21 +179,30 @@ def loss_and_gradients(
     Arguments are those of `loss_function`.
     """
     loss = loss_function(program, state, inputs, taught, data)
-    params = networks(program, state.params)
+    params = trained(program, state, inputs)
     (_, out), gradients = jax.value_and_grad(loss, has_aux=True)(params)
     gradients = _stacked(gradients)
-    bad = jnp.asarray(count_bad(gradients))
+    bad = jnp.asarray(_count_bad(gradients))
     finite = (bad if program.replicated else jax.lax.psum(bad, MEMBER)) == 0
     left = _stacked([_without_params(s) for s in out.model_state])
     left = jax.tree.map(_equal_on_shards, left)
     return LossOutput(out.loss, dict(out.terms), left, out.memory), gradients, finite
 
 
+def trained(program: Program, state: TrainState, inputs: ReplicaInputs) -> list[PyTree]:
+    """What the loss is differentiated in: weights, and a click model's rows."""
+    params = networks(program, state.params)
+    if program.one_pass is None:
+        return params
+    return [*params, inputs.batch.rows]
+
+
 def networks(program: Program, tree: PyTree) -> list[PyTree]:
     """Stacked groups, or lists of trees where the networks are unrolled."""
     # Unstacked before differentiation, so that no gradient passes through a slice.
     local = [g.size // program.member_devices for g in program.groups]
-    if program.member_mapping == "vmap" and max(local) > 1:
+    stacked = program.one_pass is not None or max(local) > 1
+    if program.member_mapping == "vmap" and stacked:
         return list(tree)
     return [slots.unstack(part, n) for part, n in zip(tree, local)]
 
@@ -214,7 +229,7 @@ def _equal_on_shards(leaf):
     return jax.lax.pmax(leaf, DATA) if DATA in varying_axes(leaf) else leaf
 
 
-def count_bad(tree: PyTree):
+def _count_bad(tree: PyTree):
     """Number of leaves with an element that is not finite."""
 
     def bad(leaf):
@@ -224,7 +239,7 @@ def count_bad(tree: PyTree):
     return sum(bad(leaf).astype(jnp.int32) for leaf in jax.tree.leaves(tree))
 
 
-def check_output(method, out: Any) -> None:
+def _check_output(method, out: Any) -> None:
     """Refuses what a method's loss must not return."""
     name = f"{type(method).__name__}.loss"
     if not isinstance(out, LossOutput):
@@ -246,7 +261,7 @@ def check_output(method, out: Any) -> None:
             )
 
 
-def check_memory(method, before: PyTree, after: PyTree) -> PyTree:
+def _check_memory(method, before: PyTree, after: PyTree) -> PyTree:
     """The memory that an update leaves, unchanged in form and without a gradient."""
     name = f"{type(method).__name__}.loss"
     found, left = (
@@ -273,7 +288,7 @@ def check_memory(method, before: PyTree, after: PyTree) -> PyTree:
 def update(
     program: Program,
     state: TrainState,
-    inputs: Any,
+    inputs: ReplicaInputs,
     out: LossOutput,
     gradients: tuple[PyTree, ...],
     finite: jax.Array,
@@ -301,17 +316,17 @@ def update(
     stop = state.alive & ~go
     return TrainState(
         step=state.step + go.astype(jnp.int32),
-        params=select(go, weights.params, state.params),
-        model_state=select(go, weights.model_state, state.model_state),
-        opt_state=select(go, tuple(o for _, o in moved), state.opt_state),
+        params=_select(go, weights.params, state.params),
+        model_state=_select(go, weights.model_state, state.model_state),
+        opt_state=_select(go, tuple(o for _, o in moved), state.opt_state),
         alive=go,
         stopped_step=jnp.where(stop, state.step, state.stopped_step),
         stopped_term=jnp.where(stop, code, state.stopped_term),
         sums=state.sums + jnp.where(go, logged, 0.0),
         updates=state.updates + go.astype(jnp.float32),
-        peers=select(go, _peers(program, state), state.peers),
-        ema=select(go, _average(program, state, weights), state.ema),
-        memory=select(go, out.memory, state.memory),
+        peers=_select(go, _peers(program, state), state.peers),
+        ema=_select(go, _average(program, state, weights), state.ema),
+        memory=_select(go, out.memory, state.memory),
     )
 
 
@@ -331,7 +346,7 @@ def _all_finite(tree: PyTree):
     return functools.reduce(jnp.logical_and, leaves, True)
 
 
-def select(condition, new: PyTree, old: PyTree) -> PyTree:
+def _select(condition, new: PyTree, old: PyTree) -> PyTree:
     """`new` where the scalar `condition` holds, else `old`, leaf by leaf."""
     return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
@@ -361,7 +376,7 @@ def _peers(program: Program, state: TrainState) -> PyTree:
     if not program.stale_steps:
         return ()
     due = state.step % program.stale_steps == 0
-    return select(due, Weights(state.params, state.model_state), state.peers)
+    return _select(due, Weights(state.params, state.model_state), state.peers)
 
 
 def _average(program: Program, state: TrainState, weights: Weights) -> PyTree:
@@ -394,7 +409,8 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
 
     `taught` are the teachers' variables or `()`; see `Program.feed` for the data. A
     call makes `steps_per_call` updates by a loop of the program, or with None as many
-    as its last argument says, an int32. `donate` reuses the state's memory.
+    as its last argument says, an int32. `donate` reuses the state's memory. Of a click
+    model a call learns a window and returns `(state, scores [R, W])`.
     """
     counted = steps_per_call is None
 
@@ -402,17 +418,23 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
         *args, updates = args if counted else (*args, steps_per_call)
         return _local_steps(program, updates, *args)
 
+    given = (*_specs(program), *([P()] if counted else []))
+    returned: Any = TrainState.specs(program.slots)
+    placed: dict[str, Any] = {}
+    if program.one_pass is not None:
+        steps, returned = functools.partial(_local_window, program), (returned, P())
+        placed = {
+            "in_shardings": clicks.shardings(program, given),
+            "out_shardings": clicks.shardings(program, returned),
+        }
     sharded = jax.shard_map(
-        steps,
-        mesh=program.mesh,
-        in_specs=(*_specs(program), *([P()] if counted else [])),
-        out_specs=TrainState.specs(program.slots),
-        check_vma=True,
+        steps, mesh=program.mesh, in_specs=given, out_specs=returned, check_vma=True
     )
     return jax.jit(
         sharded,
         donate_argnums=(0,) if donate else (),
         compiler_options=program.compilation,
+        **placed,
     )
 
 
@@ -428,10 +450,13 @@ def _probe(program: Program):
     """One replica's terms by name, to be traced; only the names mean anything."""
 
     def probe(state, inputs, taught, *data):
-        inputs, data = _own_batches(program, inputs, data)
+        if program.one_pass is None:
+            inputs, data = _own_batches(program, inputs, data)
+        else:
+            inputs = clicks.with_batch(program, state, inputs, *data)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
         loss = loss_function(program, one, given, variables, data)
-        _, out = loss(networks(program, one.params))
+        _, out = loss(trained(program, one, given))
         return {name: jnp.zeros(1) for name in out.terms}
 
     return jax.jit(
@@ -490,6 +515,26 @@ def _local_steps(program: Program, updates, state, inputs, taught, *data):
     return slots.stack(
         repeat(lambda states: slots.map_each(replica_step, states, *given), states)
     )
+
+
+def _local_window(program: Program, state, inputs, taught, window, number):
+    """Scores and learns a window of clicks; `(state, scores [R, W])`."""
+    inputs = clicks.of_window(program, inputs, number)
+    order = clicks.window_orders(inputs, window, number)
+
+    def learn(batch, state):
+        given = clicks.with_batch(program, state, inputs, window, batch, order)
+        towers = dataclasses.replace(state, tables=())
+        out, gradients, finite = _gradients(program, towers, given, taught, ())
+        (scores, *_), (*dense, rows) = out.model_state, gradients
+        out = dataclasses.replace(out, model_state=state.model_state)
+        moved = jax.vmap(lambda *args: update(program, *args))(
+            towers, given, out, tuple(dense), finite
+        )
+        tables = clicks.update_tables(program, state.tables, given, rows, moved.alive)
+        return scores["score"], dataclasses.replace(moved, tables=tables)
+
+    return clicks.over_batches(program, window, order, learn, state)
 
 
 def _gradients(program: Program, state, inputs, taught, data):

@@ -106,7 +106,7 @@ def _seconds_per_update(session, part, choice: Choice) -> float:
     """How long an update of all replicas takes once it has been compiled."""
     program, most, _ = choice
     step = make_step(program, steps_per_call=None if most > 1 else 1)
-    data, calls = (session.images, session.labels), _arguments(session, part, program)
+    data, calls = session.data, _arguments(session, part, program)
 
     def advance(updates: int) -> float:
         counts: list[tuple] = [()] * updates
@@ -130,7 +130,7 @@ def _key(session, part) -> str:
     program, run = part.program, part.run
     step = make_step(program, steps_per_call=1)
     call = _arguments(session, part, program)[0]
-    traced = str(step.trace(*call, session.images, session.labels).jaxpr)
+    traced = str(step.trace(*call, *session.data).jaxpr)
     traced = re.sub(r"0x[0-9a-f]+", "", traced)  # addresses
     device = program.mesh.devices.flat[0].device_kind
     names = ", ".join(f"{group.size} x {group.network.name}" for group in run.groups)

@@ -30,7 +30,6 @@ MODULES = (
             "studies",
             "studies.presets",
             "training",
-            "training.progressive",
             "configuration",
             "planning",
             "data",

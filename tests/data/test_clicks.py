@@ -6,7 +6,7 @@ import pytest
 from churn_jax.data import DATASETS
 from churn_jax.data.clicks import as_clicks, load_clicks, synthetic_clicks
 from churn_jax.data.splits import DataError
-from tests.training.progressive.runs import arrays
+from tests.training.tiny_clicks import arrays
 
 
 def parts(data):

@@ -49,7 +49,7 @@ def predictions(stepper):
     logits = predict_split(
         make_predict(program, stepper.run.method),
         [(state.params, state.model_state)],
-        stepper.session.images[:8],
+        stepper.session.data[0][:8],
         program.mesh,
         batch_size=8,
     )

@@ -39,8 +39,7 @@ def step_of(name):
         session.parts[0].state,
         session.parts[0].inputs(0),
         session.teacher,
-        session.images,
-        session.labels,
+        *session.data,
     )
     compiled = make_step(session.parts[0].program).lower(*arguments).compile()
     found = find_collectives(compiled.as_text(), session.program.mesh)

@@ -54,8 +54,7 @@ def test_the_arguments_are_those_of_a_session_of_the_study(name):
         session.parts[0].state,
         session.parts[0].inputs(0),
         (),
-        session.images,
-        session.labels,
+        *session.data,
     )
     assert form(step.arguments) == form(real)
     leaves = jax.tree.leaves(step.arguments)  # none of them is allocated

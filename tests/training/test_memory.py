@@ -150,7 +150,7 @@ def test_a_memory_of_another_form_is_refused(spoil, message):
     coefficients = dataclasses.replace(inputs.coefficients, method=method)
     inputs = dataclasses.replace(inputs, coefficients=coefficients)
     with pytest.raises(ValueError, match=message):
-        term_names(session.program, state, inputs, (), session.images, session.labels)
+        term_names(session.program, state, inputs, (), *session.data)
 
 
 @struct.dataclass

@@ -75,7 +75,7 @@ def test_the_direction_costs_one_image_between_members():
     session = tiny.session_of(run, taught_by=teacher())
     arguments = (session.parts[0].state, session.parts[0].inputs(0), session.teacher)
     step = make_step(session.parts[0].program)
-    compiled = step.lower(*arguments, session.images, session.labels).compile()
+    compiled = step.lower(*arguments, *session.data).compile()
     found = find_collectives(compiled.as_text(), session.program.mesh)
     assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
     rows = 2 * tiny.BATCH // 2  # local replicas times local batch

@@ -78,7 +78,7 @@ def outcome(name, shape):
     logits = predict_split(
         make_predict(program, method),
         [(state.params, state.model_state)],
-        stepper.session.images,
+        stepper.session.data[0],
         program.mesh,
         batch_size=32,
     )

@@ -347,8 +347,8 @@ def test_devices_hold_batches_not_the_set(fed):
     session = open_session(
         run_of(), streamed(), directory=None, teacher=None, mean=0.0, std=1.0
     )
-    assert session.images == jax.ShapeDtypeStruct((2, 16, 8, 8, 1), np.uint8)
-    assert session.labels == jax.ShapeDtypeStruct((2, 16), np.int32)
+    assert session.data[0] == jax.ShapeDtypeStruct((2, 16, 8, 8, 1), np.uint8)
+    assert session.data[1] == jax.ShapeDtypeStruct((2, 16), np.int32)
     assert isinstance(session.held_out[0], Stream)
     assert partition.fetch(session.held_out[1]).shape == (50,)
 

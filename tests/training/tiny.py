@@ -217,7 +217,7 @@ class Stepper:
 
     @property
     def data(self):
-        return self.session.images, self.session.labels
+        return self.session.data
 
     def inputs(self, epoch: int):
         return split(self.session.parts[0].inputs(epoch), len(self.states))

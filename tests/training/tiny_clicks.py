@@ -6,8 +6,7 @@ from churn_jax.configuration.training import OnePass
 from churn_jax.data.clicks import Clicks, as_clicks
 from churn_jax.methods import ERM
 from churn_jax.models.click import ClickModel
-from churn_jax.training import OptimizerConfig, Seeds, TrainConfig
-from churn_jax.training.progressive import ClickRun
+from churn_jax.training import OptimizerConfig, Run, Seeds, TrainConfig, click_run
 
 SIZES = (7, 11)
 
@@ -46,7 +45,7 @@ def adagrad(rate=0.1, **changes) -> OptimizerConfig:
     return OptimizerConfig(learning_rate=rate, **settings | changes)
 
 
-def tiny_run(method=None, model=None, one_pass=None, **changes) -> ClickRun:
+def tiny_run(method=None, model=None, one_pass=None, **changes) -> Run:
     """Three replicas of two towers, windows of 16 examples in batches of 8."""
     settings = {
         "replicas": 3,
@@ -58,4 +57,4 @@ def tiny_run(method=None, model=None, one_pass=None, **changes) -> ClickRun:
     }
     method = method or ERM(members=2, deploy="mean_probs")
     config = TrainConfig(**settings | changes)
-    return ClickRun("tiny", method, model or tiny_model(), config)
+    return click_run("tiny", method, model or tiny_model(), config)

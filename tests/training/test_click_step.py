@@ -13,26 +13,24 @@ from jax.sharding import PartitionSpec as P
 from churn_jax.ensembles import Outputs, average_probs
 from churn_jax.methods import AntiDistillation, Batch
 from churn_jax.models.click import ClickNetwork
-from churn_jax.training import MeshShape
+from churn_jax.training import MeshShape, clicks
+from churn_jax.training.clicks import click_program, make_score
 from churn_jax.training.partition import REPLICA, make_mesh
-from churn_jax.training.progressive import state as states
-from churn_jax.training.progressive import step as steps
-from churn_jax.training.progressive.step import make_score, make_step, term_names
-from churn_jax.training.state import TrainState, with_sums, without_sums
-from tests.training.progressive.runs import adagrad, few_clicks, tiny_model, tiny_run
+from churn_jax.training.session import open_session
+from churn_jax.training.state import TrainState, without_sums
+from churn_jax.training.step import make_step
+from tests.training.tiny_clicks import adagrad, few_clicks, tiny_model, tiny_run
 
 RATE = 0.3
-window_order = jax.jit(steps.window_order)
+window_order = jax.jit(clicks.window_order)
 
 
 def ready(run):
     """`(program, inputs, state)` before the first window."""
-    program = states.make_program(run, 26)
-    inputs = states.init_inputs(run, program)
-    state = states.init_clicks(run, program, inputs)
-    terms = term_names(program, state, inputs)
-    dense = with_sums(state.dense, terms, program.mesh)
-    return program, inputs, state.replace(dense=dense)
+    data = few_clicks(count=26)
+    session = open_session(run, data, directory=None, teacher=None, mean=0, std=1)
+    (part,) = session.parts
+    return part.program, part.inputs(0), part.state
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +50,7 @@ def learn(run, stream):
     step = make_step(program, donate=False)
     before, scores = state, []
     for number, window in enumerate(stream.windows(16)):
-        state, given = step(state, inputs, window, np.int32(number))
+        state, given = step(state, inputs, (), window, np.int32(number))
         scores.append(np.asarray(given))
     return program, inputs, before, state, scores
 
@@ -70,12 +68,12 @@ def of_replica(run, table, r):
 def dense_replica(run, program, inputs, state, stream, r):
     """One replica by autodiff and optax over whole tables, batch after batch."""
     state = jax.device_get(state)
-    model, network = run.model, ClickNetwork(run.model)
+    model, network = run.clicks, ClickNetwork(run.clicks)
     coefficients = jax.device_get(inputs.coefficients)
     method = jax.tree.map(lambda x: x[r], coefficients.method)
     params = {
-        "table": of_replica(run, state.tables, r),
-        "towers": jax.tree.map(lambda x: x[r], state.dense.params[0]),
+        "table": of_replica(run, state.tables[0], r),
+        "towers": jax.tree.map(lambda x: x[r], state.params[0]),
     }
     optimizer = optax.adagrad(RATE, initial_accumulator_value=0.1, eps=1e-7)
     opt_state = optimizer.init(params)
@@ -107,7 +105,7 @@ def dense_replica(run, program, inputs, state, stream, r):
 
     all_scores = []
     for number, window in enumerate(stream.windows(16)):
-        order = window_order(inputs.order_key[r], np.int32(number), window.mask)
+        order = window_order(inputs.order[r], np.int32(number), window.mask)
         placed = np.zeros(16, np.float32)
         for first in range(0, int(window.mask.sum()), 8):
             chosen = np.asarray(order)[first : first + 8]
@@ -126,10 +124,10 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned):
     after = jax.device_get(after)
     params, squares, wanted = dense_replica(run, program, inputs, before, stream, r)
     close = {"rtol": 2e-5, "atol": 1e-6}
-    table, kept = (of_replica(run, t, r) for t in (after.tables, after.accumulators))
+    table, kept = (of_replica(run, t, r) for t in after.tables)
     np.testing.assert_allclose(table, params["table"], **close)
     np.testing.assert_allclose(kept, squares, **close)
-    towers = jax.tree.map(lambda x: x[r], after.dense.params[0])
+    towers = jax.tree.map(lambda x: x[r], after.params[0])
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, **close), towers, params["towers"]
     )
@@ -143,7 +141,7 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned):
 def test_empty_batches_are_not_learned(learned):
     after = learned[3]
     # Two batches of the first window, two of ten examples in the second.
-    np.testing.assert_array_equal(after.dense.step, [4, 4])
+    np.testing.assert_array_equal(after.step, [4, 4])
 
 
 def test_the_first_batch_is_scored_before_anything_is_learned(learned, stream):
@@ -151,7 +149,7 @@ def test_the_first_batch_is_scored_before_anything_is_learned(learned, stream):
     window = next(stream.windows(16))
     fresh = make_score(program)(before, inputs, window)
     for r in range(2):
-        order = window_order(inputs.order_key[r], np.int32(0), window.mask)
+        order = window_order(inputs.order[r], np.int32(0), window.mask)
         first, later = np.asarray(order)[:8], np.asarray(order)[8:]
         np.testing.assert_allclose(scores[0][r][first], fresh[r][first], rtol=1e-6)
         assert np.all(scores[0][r][later] != fresh[r][later])
@@ -184,16 +182,13 @@ def test_two_devices_learn_what_one_learns(run, stream, learned):
     config = dataclasses.replace(run.config, mesh=MeshShape(replica=2))
     wide = dataclasses.replace(run, config=config)
     _, _, _, spread, spread_scores = learn(wide, stream)
-    assert spread.tables.shape == alone.tables.shape == (2 * 18, 8)
-    assert spread.tables.sharding.shard_shape(spread.tables.shape) == (18, 8)
+    table = spread.tables[0]
+    assert table.shape == alone.tables[0].shape == (2 * 18, 8)
+    assert table.sharding.shard_shape(table.shape) == (18, 8)
     close = {"rtol": 2e-5, "atol": 1e-6}
     for a, b in zip(spread_scores, scores, strict=True):
         np.testing.assert_allclose(a, b, **close)
-    np.testing.assert_allclose(spread.tables, alone.tables, **close)
-    np.testing.assert_allclose(spread.accumulators, alone.accumulators, **close)
-    for a, b in zip(
-        jax.tree.leaves(spread.dense), jax.tree.leaves(alone.dense), strict=True
-    ):
+    for a, b in zip(jax.tree.leaves(spread), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(a, b, **close)
 
 
@@ -206,10 +201,10 @@ def test_no_operation_has_the_size_of_a_table():
     method = AntiDistillation(members=2, deploy="gate", on="part")
     _, inputs, state = ready(tiny_run(method, small, replicas=2))
     table = jax.ShapeDtypeStruct((2 * large.rows, large.width), jnp.float32)
-    state = state.replace(tables=table, accumulators=table)
+    state = state.replace(tables=(table, table))
     window = next(few_clicks().train.windows(16))
-    step = make_step(states.make_program(tiny_run(method, large, replicas=2), 70))
-    lowered = step.lower(state, inputs, window, np.int32(0))
+    step = make_step(click_program(tiny_run(method, large, replicas=2), 70))
+    lowered = step.lower(state, inputs, (), window, np.int32(0))
     compiled = lowered.compile()
     size = 4 * np.prod(table.shape)
     memory = compiled.memory_analysis()

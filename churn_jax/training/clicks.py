@@ -1,0 +1,408 @@
+"""A click model in the step: its run, program and state; batches, forward and tables.
+
+The towers are the networks of a run like any other. Their tables lie beside them in the
+state, `TrainState.tables`: a batch's rows are looked up before the loss, which is
+differentiated in them too, and only those rows are updated.
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.layout import Format, Layout
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
+
+from churn_jax._jax import all_gather_replicated, to_varying
+from churn_jax.configuration.training import TrainConfig
+from churn_jax.data.clicks import Window
+from churn_jax.ensembles import Group, Outputs, from_function
+from churn_jax.methods import Batch, Method, deploy
+from churn_jax.models.click import ClickModel, ClickNetwork, init_table
+from churn_jax.training.embeddings import look_up, sum_by_row, update_rows
+from churn_jax.training.optim import Optimizer
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh, spreader
+from churn_jax.training.program import OnePassProgram, Program
+from churn_jax.training.run import Run
+from churn_jax.training.seeds import member_keys
+from churn_jax.training.state import (
+    ReplicaInputs,
+    TrainState,
+    init_coefficients,
+    init_state,
+)
+from churn_jax.typing import Array
+
+# XLA for TPUs looks rows up in a table whose rows it pads to 128 numbers if that needs
+# at most twice the memory, and counts a row's numbers in eights.
+_PADDED_FROM = 57
+
+# Run, program and state ------------------------------------------------------------
+
+# Counted as networks; `forward` applies the click model itself.
+_TOWER = from_function(lambda key, x: {}, lambda params, x: x, name="tower")
+
+
+def click_run(name: str, method: Method, model: ClickModel, config: TrainConfig) -> Run:
+    """The run of a click model in one pass, for `churn_jax.training.train`.
+
+    Args:
+        name: folder and messages.
+        method: its `input_scale` scales the variance of the initial embeddings; what it
+            remembers between updates is kept over the whole stream.
+        model: its components must be the method's members.
+        config: with `one_pass`.
+
+    Raises:
+        ValueError: model and method do not fit, or the method needs a teacher.
+    """
+    scale = np.asarray(method.input_scale)
+    gated = method.deploy == "gate"
+    for wrong, message in (
+        (config.one_pass is None, "the training has no one_pass"),
+        (
+            method.needs_teacher or method.stale_steps,
+            f"{type(method).__name__} follows another set of weights, which one pass "
+            "does not keep",
+        ),
+        (
+            not np.all(np.isfinite(scale)) or np.any(scale < 0),
+            f"input_scale must be finite and not negative; got {scale}",
+        ),
+        (
+            model.shared_embeddings and config.optimizer.member_rates,
+            "components that share their embeddings cannot learn at rates of their own "
+            "(member_rates)",
+        ),
+        (
+            gated and not model.gate,
+            "the method deploys a gate, the click model has none; set gate=True",
+        ),
+        (
+            gated and method.gate == "constant",
+            "the gate of a click model reads the input; it cannot be constant",
+        ),
+    ):
+        if wrong:
+            raise ValueError(f"{name}: {message}")
+    towers = Group(_TOWER, model.components)
+    groups = (towers, Group(_TOWER, 1, gate=True)) if model.gate else (towers,)
+    return Run(name, method, groups, config, clicks=model)
+
+
+def click_program(run: Run, examples: int) -> Program:
+    """The program of a run on so many examples.
+
+    It is the same one for runs that differ only in coefficients.
+    """
+    config, model, one_pass = run.config, run.clicks, run.config.one_pass
+    assert model is not None and one_pass is not None
+    return Program(
+        groups=run.groups,
+        optimizer=Optimizer.of(config.optimizer, steps_per_epoch=1, total_steps=1),
+        batch_size=config.batch_size,
+        mesh=make_mesh(config.mesh),
+        convolutional=False,
+        feed="windows",
+        one_pass=OnePassProgram(
+            model, one_pass.window, one_pass.warm_windows(examples)
+        ),
+    )
+
+
+def table_placement(mesh: jax.sharding.Mesh, width: int) -> Any:
+    """Sharding or `Format` of a table of some width between windows, for `jax.jit`.
+
+    A wide one lies row after row. That is the layout of every backend except a TPU,
+    which would otherwise pad the rows in every window, in memory of their own.
+    """
+    sharding = NamedSharding(mesh, P(REPLICA))
+    if width < _PADDED_FROM:
+        return sharding
+    return Format(Layout(major_to_minor=(0, 1)), sharding)
+
+
+def shardings(program: Program, specs: tuple) -> tuple:
+    """Shardings or `Format`s of a step's arguments or results, the state first."""
+    first, *others = jax.tree.map(lambda s: NamedSharding(program.mesh, s), specs)
+    table = table_placement(program.mesh, program.one_pass.model.width)
+    return dataclasses.replace(first, tables=table), *others
+
+
+def click_inputs(run: Run, program: Program) -> ReplicaInputs:
+    """Keys and coefficients of every replica on the mesh; `order` are keys, too."""
+    seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
+    coefficients = init_coefficients(
+        run.method, run.config.optimizer, run.config.replicas, program.mesh
+    )
+    own, warm = spreader(NamedSharding(program.mesh, P(REPLICA)))(
+        [
+            (
+                *(seeds.keys(factor, of) for factor in ("order", "augment")),
+                member_keys(seeds, of, run.method.members),
+            )
+            for of in (numbers, np.zeros_like(numbers))
+        ]
+    )
+    order, augment, sample = own
+    return ReplicaInputs(order, augment, coefficients, sample, warm_keys=warm)
+
+
+def init_clicks(run: Run, program: Program, inputs: ReplicaInputs) -> TrainState:
+    """The state before the first update, with its sharding; `sums` has no terms yet.
+
+    The towers [R, K, ...] are the first group and the gate [R, 1, ...] the second.
+    """
+    config = run.config
+    numbers = np.asarray(config.numbers)
+    if program.one_pass.warm_windows:
+        # All replicas are one until the warm start ends.
+        numbers = np.zeros_like(numbers)
+    keys = config.seeds.keys("init", numbers)
+    scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
+    scale = jnp.broadcast_to(scale, (config.replicas,))
+    towers, tables, accumulators = _makers(program)
+    table = tables(keys, scale)
+    squares = accumulators(table) if config.optimizer.name == "adagrad" else ()
+    state = init_state(
+        program,
+        towers(keys),
+        config.replicas,
+        terms=0,
+        memory=run.method.init_memory(2),
+    )
+    return dataclasses.replace(state, tables=(table, squares))
+
+
+@functools.lru_cache(maxsize=16)
+def _makers(program: Program):
+    """Compiled functions that make towers, tables and AdaGrad's accumulators."""
+    model = program.one_pass.model
+    row = jnp.zeros((1, len(model.sizes), model.width))
+    example = (model.split_rows(row), jnp.zeros((1, model.numeric)))
+
+    def towers(keys):
+        params = jax.vmap(
+            lambda key: ClickNetwork(model).init(jax.random.fold_in(key, 0), *example)
+        )(keys)["params"]
+        groups = [{"params": params["towers"]}]
+        if model.gate:
+            gate = jax.tree.map(lambda leaf: leaf[:, None], params["gate"])
+            groups.append({"params": gate})
+        return jax.tree.map(
+            lambda x: jax.lax.convert_element_type(x, x.dtype), tuple(groups)
+        )
+
+    def tables(keys, scale):
+        drawn = jax.vmap(
+            lambda key, s: init_table(model, jax.random.fold_in(key, 1), s)
+        )(keys, scale)
+        return drawn.reshape(-1, model.width)
+
+    def accumulators(table):
+        start = program.optimizer.config.adagrad_accumulator
+        return jnp.full(table.shape, start, jnp.float32)
+
+    kept = table_placement(program.mesh, model.width)
+    return (
+        jax.jit(towers, out_shardings=NamedSharding(program.mesh, program.slots)),
+        jax.jit(tables, out_shardings=kept),
+        jax.jit(accumulators, out_shardings=kept),
+    )
+
+
+# Batches of a window, inside `shard_map` ---------------------------------------------
+
+
+class ClickBatch(NamedTuple):
+    """A batch of every replica; `ReplicaInputs.batch` of a click model."""
+
+    rows: Array  # [R, B, F, width], looked up
+    ids: Array  # [R, B, F], within each field's rows
+    numeric: Array  # [R, B, D]
+    labels: Array  # [R, B]
+    mask: Array  # [R, B]
+    place: Array  # [R, B] uint32, from the beginning of the stream
+
+    def given(self, keys: Array, weights: Array | None, memory: PyTree) -> Batch:
+        """One replica's batch as methods see it."""
+        # Methods sum over the data axis, which has one device here.
+        images, labels, mask = (
+            to_varying(leaf, DATA) for leaf in (self.numeric, self.labels, self.mask)
+        )
+        return Batch(images, labels, mask, keys, DATA, weights, memory)
+
+
+def window_order(key: Array, number: Array, mask: Array) -> Array:
+    """In which order a replica visits the examples of a window, `[W]` int32.
+
+    A pure function of (order seed, window number); padding comes last.
+    """
+    bits = jax.random.bits(jax.random.fold_in(key, number), mask.shape, "uint32")
+    bits = jnp.where(mask > 0, bits >> 1, jnp.uint32(2**31))
+    return jnp.argsort(bits).astype(jnp.int32)
+
+
+def of_window(program: Program, inputs: ReplicaInputs, number: Array) -> ReplicaInputs:
+    """The inputs for one window, which may belong to the warm start."""
+    warm = number < program.one_pass.warm_windows
+    own = (inputs.order, inputs.augment_key, inputs.sample_key)
+    order, augment, sample = (
+        jnp.where(warm, shared, key) for shared, key in zip(inputs.warm_keys, own)
+    )
+    return dataclasses.replace(
+        inputs, order=order, augment_key=augment, sample_key=sample, warm_keys=()
+    )
+
+
+def window_orders(inputs: ReplicaInputs, window: Any, number: Array) -> Array:
+    """`window_order` of every replica, `[R, W]`."""
+    orders = jax.vmap(window_order, (0, None, None))
+    return orders(inputs.order, number, window.mask)
+
+
+def with_batch(
+    program: Program,
+    state: TrainState,
+    inputs: ReplicaInputs,
+    window: Window,
+    number: Array,
+    order: Array | None = None,
+) -> ReplicaInputs:
+    """The inputs with batch `number` of every replica, in its order of the window."""
+    if order is None:  # of a window that is only traced
+        order = window_orders(inputs, window, number)
+    batch = _batch(program, state, window, order, number)
+    return dataclasses.replace(inputs, batch=batch)
+
+
+def _batch(program: Program, state: TrainState, window: Any, order: Array, number):
+    size = program.batch_size
+    place = jax.lax.dynamic_slice_in_dim(order, number * size, size, axis=1)
+    ids = window.ids[place]
+    offsets = jnp.asarray(program.one_pass.model.offsets, jnp.int32)
+    return ClickBatch(
+        look_up(state.tables[0], ids + offsets[None, None]),
+        ids,
+        window.numeric[place],
+        window.labels[place],
+        window.mask[place],
+        window.first + place.astype(jnp.uint32),
+    )
+
+
+def over_batches(program: Program, window: Window, order: Array, body, carry):
+    """`body(number, carry) -> (scores [R, B], carry)` over all batches with an example.
+
+    Returns the last carry, and the scores `[R, W]` of all replicas at their places.
+    """
+    valid = jnp.sum((window.mask > 0).astype(jnp.int32))
+    batches = (valid + program.batch_size - 1) // program.batch_size
+    nothing = to_varying(jnp.zeros(order.shape, jnp.float32), REPLICA)
+
+    def turn(number, both):
+        carry, scores = both
+        scored, carry = body(number, carry)
+        scores = jax.lax.dynamic_update_slice_in_dim(
+            scores, scored, number * program.batch_size, axis=1
+        )
+        return carry, scores
+
+    carry, scores = jax.lax.fori_loop(0, batches, turn, (carry, nothing))
+    placed = jax.vmap(lambda z, o: jnp.zeros_like(z).at[o].set(z))(scores, order)
+    return carry, all_gather_replicated(placed, REPLICA)
+
+
+def _outputs(model: ClickModel, groups, rows: Array, numeric: Array) -> Outputs:
+    """All components on a batch; `groups` are the parameters of towers and gate."""
+    params = {"towers": groups[0]}
+    if model.gate:
+        params["gate"] = jax.tree.map(lambda leaf: leaf[0], groups[1])
+    given = model.split_rows(rows)
+    out: Any = ClickNetwork(model).apply({"params": params}, given, numeric)
+
+    # The mesh has one device along its member axis; this makes that known.
+    def gathered(leaf):
+        return None if leaf is None else all_gather_replicated(leaf, MEMBER)
+
+    rest = (out.features, out.part, out.gate)
+    return Outputs(all_gather_replicated(out.logits, MEMBER), *map(gathered, rest))
+
+
+def _score(method: Method, outputs: Outputs) -> Array:
+    """Logit of the positive label of the deployed prediction, `[B]`."""
+    deployed = deploy(method, outputs.logits, outputs.gate)
+    return deployed[..., 1] - deployed[..., 0]
+
+
+def forward(program: Program, method: Method, batch: Batch):
+    """`apply` of a method's loss: all components on the rows, its last variables.
+
+    The state that it returns is the score of each example, which so comes from the pass
+    whose gradient is taken.
+    """
+
+    def apply(variables, images, train=True, extras=()):
+        del train, extras  # nothing depends on it; every output is at hand
+        *groups, rows = (v["params"] for v in variables)
+        rows = batch.hide(rows, axis=0)
+        outputs = _outputs(program.one_pass.model, groups, rows, images)
+        left = [{"score": _score(method, outputs)}, *({} for _ in groups[1:])]
+        return outputs, left
+
+    return apply
+
+
+def update_tables(
+    program: Program, tables: PyTree, inputs: ReplicaInputs, gradients, alive: Array
+) -> tuple[Array, PyTree]:
+    """Table and accumulators with new rows for the batch of living replicas."""
+    # Nothing is selected from tables: a stopped replica's rows are not written.
+    model, optimizer = program.one_pass.model, program.optimizer.config
+    table, accumulators = tables
+    summed = sum_by_row(gradients, inputs.batch.ids, alive, sizes=model.sizes)
+    rate = inputs.coefficients.learning_rate
+    if optimizer.member_rates:
+        # A component's own rate is that of its own tables' columns.
+        rates = jnp.asarray(optimizer.member_rates, jnp.float32)
+        each = jnp.repeat(rates[: model.tables], model.width // model.tables)
+        rate = rate[:, None] * each[None]
+    return update_rows(table, accumulators, summed, rate)
+
+
+# Scores alone ------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=16)
+def make_score(program: Program):
+    """Compiles `score(state, inputs, window) -> scores [R, W]`."""
+    size = program.one_pass.window
+
+    def local(state, inputs, window):
+        replicas = state.alive.shape[0]
+        order = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), (replicas, size))
+
+        def one(params, method, rows, numeric):
+            found = _outputs(program.one_pass.model, params, rows, numeric)
+            return _score(method, found)
+
+        def body(number, carry):
+            batch = _batch(program, state, window, order, number)
+            method = inputs.coefficients.method
+            return jax.vmap(one)(state.params, method, batch.rows, batch.numeric), carry
+
+        return over_batches(program, window, order, body, ())[1]
+
+    return jax.jit(
+        jax.shard_map(
+            local,
+            mesh=program.mesh,
+            in_specs=(TrainState.specs(program.slots), P(REPLICA), P()),
+            out_specs=P(),
+            check_vma=True,
+        )
+    )
