@@ -2,20 +2,19 @@
 
 `load` reads a set into memory by its name, `from_source` takes Python objects, to which
 `named` gives a name; `augment` and `normalize` run inside the jitted step;
-`load_streaming` and `grain_batches` read what does not fit into memory; `prepare`
+`load_streaming` reads what does not fit into memory; `prepare`
 converts a TFDS set and `write_npz` writes one file.
 TensorFlow Datasets and Grain are imported only when asked for.
 """
 
 from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.data.clicks import Clicks, as_clicks, load_clicks, synthetic_clicks
+from churn_jax.data.cutting import narrow
 from churn_jax.data.digits import load_digits
-from churn_jax.data.loading import load, narrow
-from churn_jax.data.object_names import DATASETS, find_dataset, named
-from churn_jax.data.pipeline import epoch_positions, grain_batches, read_ahead
+from churn_jax.data.pipeline import read_ahead
 from churn_jax.data.prepare import Prepared, prepare, write_npz
 from churn_jax.data.records import Reading, StreamedSplit, StreamingDataset, stream
-from churn_jax.data.sources import from_source
+from churn_jax.data.sources import DATASETS, find_dataset, from_source, load, named
 from churn_jax.data.splits import (
     ChannelStatistics,
     DataError,
@@ -49,10 +48,8 @@ __all__ = [
     "as_clicks",
     "augment",
     "channel_statistics",
-    "epoch_positions",
     "find_dataset",
     "from_source",
-    "grain_batches",
     "is_streaming",
     "is_tokens",
     "load",

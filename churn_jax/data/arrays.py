@@ -1,18 +1,27 @@
-"""Arrays of a script or a notebook as checked splits.
+"""Arrays of a script, a notebook or an `.npz` file as checked splits.
 
 Pixels, tables and labels come as NumPy, JAX or PyTorch arrays, pandas frames or lists.
 What is unambiguous is converted; anything else is refused in one sentence.
 """
 
+import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.data.npz_source import cut_pool
-from churn_jax.data.splits import DataError, Split, check_split, first_line
-from churn_jax.data.text import of_length, text_split
+from churn_compare.array_files import ArrayFileError, NpzArrays
+from churn_jax.data.splits import DataError, Split, check_split, first_line, hold_out
+from churn_jax.data.text import TextOptions, of_length, text_split, token_rows
+
+SPLITS = ("train", "validation", "test")
+_TEST_FRACTION = 0.2
+_LAYOUTS = (
+    "train_image, train_label, test_image, test_label (optionally train_id, test_id "
+    "and validation_*; plurals are fine), images, labels (optionally ids, split), or "
+    "train_tokens, train_offsets, train_label, test_*"
+)
 
 
 class Part(NamedTuple):
@@ -22,7 +31,7 @@ class Part(NamedTuple):
         images: pixels `[N, H, W, C]` or uint8 `[N, H, W]`, a table, or token ids.
         labels: class numbers, strings or booleans `[N]`, or one-hot `[N, C]`.
         ids: as for `Split`; None makes them up.
-        tokens: whether `images` are token ids `[N, L]`.
+        tokens: True if `images` are token ids `[N, L]`.
     """
 
     images: Any
@@ -47,30 +56,154 @@ class Uncut(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def checked_parts(parts: Mapping[str, Part]) -> Uncut:
-    """The splits of `parts`, of which `train` is there; without `test` it is cut."""
-    check_columns({name: part.images for name, part in parts.items()})
-    where = {name: _where(name, parts) for name in parts}
-    raw = {name: (where[name], part.labels) for name, part in parts.items()}
-    labels, classes, class_names, notes = as_labels(raw, "train")
+def read_npz(path: str | Path, text: TextOptions) -> Uncut:
+    """The splits of a file."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    if not zipfile.is_zipfile(path):
+        raise DataError(
+            f"{path} is not an .npz file, or it is truncated ({path.stat().st_size} "
+            "bytes): write it anew with numpy.savez"
+        )
+    try:
+        return named_arrays(str(path), NpzArrays(path), text)
+    except (ArrayFileError, OSError) as error:
+        raise DataError(f"{path} cannot be read as an .npz file: {error}") from error
+
+
+def named_arrays(
+    what: str, arrays: Mapping[str, Any], text: TextOptions | None
+) -> Uncut:
+    """The splits of arrays by the names that a file has; `what` is for messages.
+
+    Texts keep their length if `text` is None.
+    """
+    # `train_images` and `train_image` are one key; so are `labels` and `label`.
+    keys = {str(key).removesuffix("s"): key for key in arrays}
+
+    def part(prefix: str, kind: str) -> Part:
+        found = (keys.get(f"{prefix}{name}") for name in (kind, "label", "id"))
+        images, labels, ids = (k if k is None else arrays[k] for k in found)
+        return Part(images, labels, ids)
+
+    classes, parts, names = _declared_classes(what, arrays), {}, None
+    if "train_token" in keys:
+        for split in (
+            "train",
+            "test",
+            *(["validation"] * ("validation_token" in keys)),
+        ):
+            if not {f"{split}_token", f"{split}_label"} <= keys.keys():
+                raise DataError(
+                    f"{what}: texts need {split}_tokens and {split}_label; found "
+                    f"{', '.join(map(str, arrays))}"
+                )
+            given, offsets = part(f"{split}_", "token"), keys.get(f"{split}_offset")
+            offsets = None if offsets is None else np.asarray(arrays[offsets])
+            try:
+                rows = token_rows(split, np.asarray(given.images), offsets, text)
+            except DataError as error:
+                raise DataError(f"{what}: {error}") from error
+            parts[split] = given._replace(images=rows, tokens=True)
+    elif {"train_image", "train_label", "test_image", "test_label"} <= keys.keys():
+        for split in SPLITS:
+            if {f"{split}_image", f"{split}_label"} <= keys.keys():
+                parts[split] = part(f"{split}_", "image")
+    elif {"image", "label"} <= keys.keys():
+        # Ids are given before the pool is cut, so they tell the row in the file.
+        parts["train"] = part("", "image")
+        names = arrays[keys["split"]] if "split" in keys else None
+    else:
+        found = ", ".join(map(str, arrays)) or "none"
+        raise DataError(f"{what} must hold {_LAYOUTS}; found {found}")
+    return checked_parts(parts, num_classes=classes, names=names)
+
+
+def _declared_classes(what: str, arrays: Mapping[str, Any]) -> int | None:
+    if (given := arrays.get("num_classes")) is None:
+        return None
+    declared = np.asarray(given)
+    if declared.size != 1 or not np.issubdtype(declared.dtype, np.integer):
+        raise DataError(
+            f"{what}: num_classes must be one integer; got {declared.tolist()!r}"
+        )
+    return int(declared.item())
+
+
+def checked_parts(
+    parts: Mapping[str, Part], *, num_classes: int | None = None, names: Any = None
+) -> Uncut:
+    """The splits of `parts`, of which `train` is there; without `test` it is cut.
+
+    `names [N]` are the splits of a pool's examples; None holds out a fifth of them.
+    """
+    _check_columns(parts)
+    # Ids tell the row in what was given, so they must not name the split of a cut pool.
+    where = {n: "pool" if n == "train" and "test" not in parts else n for n in parts}
+    labels = {n: _labels(where[n], part.labels) for n, part in parts.items()}
+    classes, class_names, notes = None, (), ()
+    if labels["train"].dtype.kind == "U":
+        class_names = tuple(np.unique(labels["train"]).tolist())
+        classes = len(class_names)
+        labels = {n: _numbered(where[n], y, class_names) for n, y in labels.items()}
+        listed = ", ".join(f"{i} {name!r}" for i, name in enumerate(class_names[:10]))
+        more = ", ..." if classes > 10 else ""
+        notes = (f"Classes are numbered in sorted order: {listed}{more}.",)
+    widths = {where[n]: y.shape[1] for n, y in labels.items() if y.ndim == 2}
+    if len(set(widths.values())) > 1:
+        raise DataError(f"one-hot labels must have one number of classes; got {widths}")
+    if widths:
+        classes = classes or next(iter(widths.values()))
+        labels = {n: y.argmax(1) if y.ndim == 2 else y for n, y in labels.items()}
     splits = {n: _split(where[n], part, labels[n]) for n, part in parts.items()}
     if all(part.tokens for part in parts.values()):
         longest = max(split.images.shape[1] for split in splits.values())
         splits = {
-            name: replace(split, images=of_length(split.images, longest))
+            name: Split(of_length(split.images, longest), split.labels, split.ids)
             for name, split in splits.items()
         }
     if "test" not in splits:
         pool = splits["train"]
-        splits |= cut_pool(pool)
-        held = len(splits["test"])
-        notes += (pool_note(len(pool), held),)
+        splits |= _cut_pool(pool, names)
+        if names is None:
+            notes += (
+                f"No test examples were given: {len(splits['test']):,} of the "
+                f"{len(pool):,} examples (20 %) are held out for testing, the same "
+                "ones every time.",
+            )
+    classes = classes if num_classes is None else num_classes
     return Uncut(splits, classes, class_names, notes)
 
 
-def check_columns(images: Mapping[str, Any]) -> None:
+def _cut_pool(pool: Split, names: Any) -> dict[str, Split]:
+    count = len(pool)
+    if names is None:
+        kept, held = hold_out(count, round(count * _TEST_FRACTION))
+        parts = {"train": np.sort(kept), "test": held}
+    else:
+        names = _strings(np.asarray(names))
+        if names.shape != (count,) or names.dtype.kind != "U":
+            raise DataError(
+                f"split must hold one string per example, ({count},); got shape "
+                f"{names.shape} of {names.dtype}"
+            )
+        unknown = sorted(set(np.unique(names).tolist()) - set(SPLITS))
+        if unknown:
+            raise DataError(
+                f"split must be one of {', '.join(SPLITS)}; got {unknown[0]!r}"
+            )
+        parts = {name: np.flatnonzero(names == name) for name in SPLITS}
+    for name in ("train", "test"):
+        if not len(parts[name]):
+            raise DataError(f"{name}: the split is empty ({count} examples in all)")
+    return {name: pool.take(rows) for name, rows in parts.items() if len(rows)}
+
+
+def _check_columns(parts: Mapping[str, Part]) -> None:
     """Refuses frames whose columns are others, or in another order, in some split."""
-    columns = {n: list(x.columns) for n, x in images.items() if _is_frame(x)}
+    frames = {n: part.images for n, part in parts.items() if _is_frame(part.images)}
+    columns = {name: list(frame.columns) for name, frame in frames.items()}
     first = next(iter(columns), "")
     for name, own in columns.items():
         if own != columns[first]:
@@ -87,60 +220,15 @@ def _is_frame(values: Any) -> bool:
     return hasattr(values, "columns") and hasattr(values, "dtypes")
 
 
-def pool_note(count: int, held: int) -> str:
-    """What is said of a pool whose test examples are held out of it."""
-    return (
-        f"No test examples were given: {held:,} of the {count:,} examples (20 %) are "
-        "held out for testing, the same ones every time."
-    )
-
-
-def as_labels(
-    raw: Mapping[str, tuple[str, Any]], train: str
-) -> tuple[dict[str, np.ndarray], int | None, tuple[str, ...], tuple[str, ...]]:
-    """Labels as numbers, their classes and names if these are known, and notes.
-
-    `raw` has what messages call the labels, and these; strings are numbered in the
-    sorted order of those at `train`.
-    """
-    labels = {name: _as_labels(*given) for name, given in raw.items()}
-    classes, class_names, notes = None, (), ()
-    if labels[train].dtype.kind == "U":
-        class_names = tuple(np.unique(labels[train]).tolist())
-        classes = len(class_names)
-        labels = {n: _numbered(raw[n][0], y, class_names) for n, y in labels.items()}
-        listed = ", ".join(f"{i} {name!r}" for i, name in enumerate(class_names[:10]))
-        more = ", ..." if classes > 10 else ""
-        notes = (f"Classes are numbered in sorted order: {listed}{more}.",)
-    widths = {raw[n][0]: y.shape[1] for n, y in labels.items() if y.ndim == 2}
-    if len(set(widths.values())) > 1:
-        raise DataError(f"one-hot labels must have one number of classes; got {widths}")
-    if widths:
-        classes = classes or next(iter(widths.values()))
-        labels = {n: y.argmax(1) if y.ndim == 2 else y for n, y in labels.items()}
-    return labels, classes, class_names, notes
-
-
-def _where(name: str, parts: Mapping[str, Part]) -> str:
-    # Ids tell the row in what was given, so they must not name the split of a cut pool.
-    return "pool" if name == "train" and "test" not in parts else name
-
-
 def _split(where: str, part: Part, labels: np.ndarray) -> Split:
-    images = as_images(where, part.images)
     ids = None if part.ids is None else as_array(where, "ids", part.ids)
     if ids is not None and ids.dtype == object and _all(ids, str):
         ids = ids.astype(str)
-    if not part.tokens:
-        return check_split(where, images, labels, ids)
-    if images.ndim != 2 or not np.issubdtype(images.dtype, np.integer):
-        raise DataError(
-            f"{where}: token ids must be integers [N, L], padded with 0; got "
-            f"{images.dtype} of shape {images.shape}"
-        )
-    if images.min(initial=0) < 0 or images.max(initial=0) >= 2**31:
-        raise DataError(f"{where}: token ids must be at least 0 and below 2^31")
-    return text_split(where, images.astype(np.int32), labels, ids)
+    images = _images(where, part.images)
+    if part.tokens:
+        rows = token_rows(where, images, None, None)
+        return text_split(where, rows, labels, ids)
+    return check_split(where, images, labels, ids)
 
 
 def as_array(where: str, what: str, values: Any) -> np.ndarray:
@@ -159,7 +247,7 @@ def as_array(where: str, what: str, values: Any) -> np.ndarray:
     return array
 
 
-def as_images(where: str, values: Any) -> np.ndarray:
+def _images(where: str, values: Any) -> np.ndarray:
     """Pixels with a channel axis, or numbers of a table."""
     if _is_frame(values):
         values = _table(where, values)
@@ -194,15 +282,20 @@ def _table(where: str, frame: Any) -> np.ndarray:
         ) from error
 
 
-def _as_labels(where: str, values: Any) -> np.ndarray:
+def _labels(where: str, values: Any) -> np.ndarray:
     """Class numbers or strings `[N]`, or one-hot `[N, C]`."""
     labels = as_array(where, "labels", values)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.dtype == object:
-        labels = _plain_labels(where, labels)
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8")
+    if labels.dtype == object:  # as pandas has them
+        if not _all(labels, str) and not _all(labels, (int, np.integer)):
+            at = next(i for i, v in enumerate(labels.flat) if not isinstance(v, str))
+            raise DataError(
+                f"{where}: labels must be integers, or all of them strings; got "
+                f"{labels.flat[at]!r} at position {at}"
+            )
+        labels = labels.astype(str if _all(labels, str) else np.int64)
+    labels = _strings(labels)
     if labels.dtype.kind == "U" and labels.size and np.char.isdecimal(labels).all():
         raise DataError(
             f"{where}: labels are numbers written as strings, such as "
@@ -220,17 +313,8 @@ def _as_labels(where: str, values: Any) -> np.ndarray:
     return labels
 
 
-def _plain_labels(where: str, labels: np.ndarray) -> np.ndarray:
-    """Objects, as pandas has them, as strings or integers."""
-    if _all(labels, str):
-        return labels.astype(str)
-    if _all(labels, (int, np.integer)):
-        return labels.astype(np.int64)
-    other = next(i for i, v in enumerate(labels.flat) if not isinstance(v, str))
-    raise DataError(
-        f"{where}: labels must be integers, or all of them strings; got "
-        f"{labels.flat[other]!r} at position {other}"
-    )
+def _strings(values: np.ndarray) -> np.ndarray:
+    return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 
 
 def _all(values: np.ndarray, kind: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from churn_compare.array_files import ArrayFileError, NpzArrays
+from churn_jax.data.sources import DATASETS
 from churn_jax.data.splits import DataError
 
 SYNTHETIC = {"clicks": (131_072, 6, 1000), "clicks-tiny": (256, 2, 16)}
@@ -118,7 +119,7 @@ def load_clicks(
     Example:
         >>> found = load_clicks("clicks-tiny", validation=0.25)
         >>> len(found.train), len(found.validation), found.sizes
-        (195, 61, (16, 16))
+        (184, 72, (16, 16))
     """
     arrays: Any
     if name in SYNTHETIC:
@@ -132,8 +133,6 @@ def load_clicks(
         except (ArrayFileError, OSError) as error:
             raise DataError(f"{name} cannot be read: {error}") from error
     else:
-        from churn_jax.data.object_names import DATASETS
-
         try:
             arrays = DATASETS.find(name)()
         except ValueError as error:

@@ -13,7 +13,7 @@ import numpy as np
 
 from churn_jax.data.arrays import Part, as_array
 from churn_jax.data.splits import DataError, first_line
-from churn_jax.data.text import pad_tokens
+from churn_jax.data.text import pad_tokens, token_rows
 
 COLUMNS = ("image", "label")
 # Columns of integers that are token ids; those of other names are tables.
@@ -109,8 +109,8 @@ class _Rows:
         if not self.tokens:
             return Part(self.images[: len(self.labels)], self.labels, ids)
         lengths = [len(text) for text in self.texts]
-        offsets = np.cumsum([0, *lengths])
-        padded = pad_tokens(np.concatenate(self.texts), offsets, max(lengths))
+        tokens = token_rows(self.where, np.concatenate(self.texts)[None], None, None)
+        padded = pad_tokens(tokens[0], np.cumsum([0, *lengths]), max(lengths))
         return Part(padded, self.labels, ids, tokens=True)
 
     def _pair(self, record: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from churn_compare.array_files import replace_file
-from churn_jax.data.loading import read_uncut
+from churn_jax.data.sources import read_uncut
 from churn_jax.data.splits import DataError, Split, first_line
 
 
@@ -47,12 +47,11 @@ def prepare(
     """Downloads and converts a set, so that `load` reads it without TensorFlow.
 
     A set that is prepared already is left as it is. Official image sets need TensorFlow
-    for this step alone (the `tfds` extra). `digits` (`churn_digits`) does not, nor does
-    `tiny_imagenet`, whose unpacked archive must be in `manual_dir`.
+    for this step alone (the `tfds` extra). `tiny_imagenet`, whose unpacked archive must
+    be in `manual_dir`, does not.
 
     Args:
-        name: a TFDS name, plain or with the prefix `tfds:`; `digits` prepares the
-            builder of the embedded digits.
+        name: a TFDS name, plain or with the prefix `tfds:`.
         data_dir: folder of prepared sets; None for the TFDS default.
         manual_dir: folder with the original files, found by name and checked against
             the set's checksums; files found there are not downloaded.
@@ -65,12 +64,12 @@ def prepare(
             damaged, or the set is prepared in another format.
     """
     # Importing tensorflow-datasets takes time that `import churn_jax` need not pay.
-    from churn_jax.data.tfds_source import ChurnDigits, make_builder, tfds
+    from churn_jax.data.tfds_source import make_builder, tfds
 
     start = time.monotonic()
     name = name.removeprefix("tfds:")
     if name == "digits":
-        name = ChurnDigits.name
+        raise DataError("digits are in the package and need no preparation")
     if manual_dir is not None and not pathlib.Path(manual_dir).is_dir():
         raise DataError(f"the manual_dir {manual_dir} is not a folder")
     builder = make_builder(name, data_dir)

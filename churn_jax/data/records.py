@@ -78,7 +78,7 @@ ImageSource = StoredImages | EncodedImages
 
 @dataclass(frozen=True, eq=False)
 class StreamedSplit:
-    """Examples of one split, images read on demand; `split[i]` is a record.
+    """Examples of one split, whose images are read on demand.
 
     Attributes:
         name: for messages.
@@ -96,13 +96,6 @@ class StreamedSplit:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def __getitem__(self, index: int) -> dict:
-        return {
-            "image": self.image(index),
-            "label": self.labels[index],
-            "id": self.ids[index],
-        }
 
     @property
     def image_shape(self) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class Examples(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Examples of one split; `split[i]` is a record, as random-access sources yield.
+    """Examples of one split.
 
     Attributes:
         images: `[N, H, W, C]` uint8 or float32, a table `[N, D]` float32, or token ids
@@ -62,13 +62,6 @@ class Split:
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.images.shape[1:]))
         return f"Split({len(self):,} examples of {shape} {self.images.dtype})"
-
-    def __getitem__(self, index: int) -> dict:
-        return {
-            "image": self.images[index],
-            "label": self.labels[index],
-            "id": self.ids[index],
-        }
 
     def take(self, indices: np.ndarray) -> "Split":
         """The examples at `indices`, in that order."""

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from churn_compare.array_files import replace_file
-from churn_jax.data.loading import cut
-from churn_jax.data.object_names import is_object
+from churn_jax.data.cutting import cut
 from churn_jax.data.records import (
     EncodedImages,
     Reading,
@@ -17,6 +16,7 @@ from churn_jax.data.records import (
     StreamingDataset,
     stream_fingerprint,
 )
+from churn_jax.data.sources import is_object
 from churn_jax.data.splits import (
     ChannelStatistics,
     DataError,
@@ -120,9 +120,7 @@ def load_streaming(
     builder = tfds_source.prepared_builder(plain, data_dir)
     splits = {}
     for ours, theirs in tfds_source.split_names(builder, plain).items():
-        records = tfds_source.open_records(
-            plain, theirs, data_dir=data_dir, encoded=True
-        )
+        records = tfds_source.TfdsRecords(builder, plain, theirs, encoded=True)
         where = f"{plain} {theirs}"
         labels, ids = _labels_and_ids(
             pathlib.Path(builder.data_dir), theirs, records, on_progress

@@ -9,7 +9,7 @@ are joined by a space and cut into WordPieces.
 import csv
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +18,8 @@ from churn_jax.data.splits import DataError, Split, check_ids, check_labels
 
 PADDING = 0
 _CHUNK = 8192  # texts that are padded at once
-_RECORDS = 1024  # that are read at once
 _WORDS = 4096  # texts that are cut at once; the library keeps kilobytes of each
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")  # of BERT's WordPieces
-_SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -86,67 +84,35 @@ def text_split(where: str, tokens: np.ndarray, labels, ids) -> Split:
     return Split(tokens, labels, check_ids(where, ids, len(labels)))
 
 
-def token_splits(
-    arrays: Mapping[str, np.ndarray], options: TextOptions
-) -> dict[str, Split]:
-    """The splits of a file that holds token ids."""
-    # {train,test}_tokens are all texts joined, with offsets [N + 1], or [N, L'] padded
-    # with 0; {train,test}_label, optional ids and validation.
-    _refuse_vocabulary(options)
-    keys = {key.removesuffix("s"): key for key in arrays}
-
-    def found(key: str) -> np.ndarray | None:
-        return arrays[keys[key]] if key in keys else None
-
-    splits = {}
-    for split in _SPLITS:
-        if split == "validation" and f"{split}_token" not in keys:
-            continue
-        missing = {f"{split}_token", f"{split}_label"} - keys.keys()
-        if missing:
-            raise DataError(
-                f"texts need {split}_tokens and {split}_label; found "
-                f"{', '.join(arrays)}"
-            )
-        tokens = _checked(split, arrays[keys[f"{split}_token"]], options)
-        if tokens.ndim == 2:
-            padded = of_length(tokens, options.sequence_length)
-        else:
-            offsets = _checked_offsets(split, found(f"{split}_offset"), tokens)
-            padded = pad_tokens(tokens, offsets, options.sequence_length)
-        splits[split] = text_split(
-            split,
-            padded.astype(np.int32, copy=False),
-            arrays[keys[f"{split}_label"]],
-            found(f"{split}_id"),
-        )
-    return splits
-
-
 def fit_tokens(where: str, texts: Split, options: TextOptions) -> Split:
     """Texts that are token ids already, cut or padded as the options say."""
-    _refuse_vocabulary(options)
-    tokens = _checked(where, texts.images, options)
-    padded = of_length(tokens, options.sequence_length)
-    return text_split(where, padded.astype(np.int32), texts.labels, texts.ids)
-
-
-def _refuse_vocabulary(options: TextOptions) -> None:
-    if options.vocabulary is not None:
-        raise DataError(
-            f"texts that are token ids already need no vocabulary; got "
-            f"{options.vocabulary}"
-        )
+    rows = token_rows(where, texts.images, None, options)
+    return text_split(where, rows, texts.labels, texts.ids)
 
 
 def of_length(tokens: np.ndarray, length: int) -> np.ndarray:
     """`[N, L']` cut or padded to `[N, length]`."""
     missing = max(length - tokens.shape[1], 0)
+    if tokens.shape[1] == length:
+        return tokens
     return np.pad(tokens[:, :length], ((0, 0), (0, missing)))
 
 
-def _checked(where: str, tokens: np.ndarray, options: TextOptions) -> np.ndarray:
-    """Ids below the size of the vocabulary, `[T]` or `[N, L']`."""
+def token_rows(
+    where: str,
+    tokens: np.ndarray,
+    offsets: np.ndarray | None,
+    options: TextOptions | None,
+) -> np.ndarray:
+    """Checked token ids `[N, L]` int32 of texts joined to `[T]` or padded to `[N, L']`.
+
+    L is the length of the longest text without `options`.
+    """
+    if options is not None and options.vocabulary is not None:
+        raise DataError(
+            f"texts that are token ids already need no vocabulary; got "
+            f"{options.vocabulary}"
+        )
     if tokens.ndim not in (1, 2) or not np.issubdtype(tokens.dtype, np.integer):
         raise DataError(
             f"{where}: tokens must be integers, joined to [T] or padded to [N, L]; got "
@@ -161,12 +127,13 @@ def _checked(where: str, tokens: np.ndarray, options: TextOptions) -> np.ndarray
             f"{where}: tokens must be at least {least}; got {tokens.min()} (0 is "
             "padding)"
         )
-    largest = options.vocabulary_size or 2**31
-    return np.minimum(tokens, largest - 1)
-
-
-def _checked_offsets(where: str, offsets, tokens: np.ndarray) -> np.ndarray:
-    """Where the texts begin, `[N + 1]`."""
+    if options is not None and options.vocabulary_size is not None:
+        tokens = np.minimum(tokens, options.vocabulary_size - 1)
+    elif tokens.max() >= 2**31:
+        raise DataError(f"{where}: tokens must be below 2^31; got {tokens.max()}")
+    if tokens.ndim == 2:
+        length = tokens.shape[1] if options is None else options.sequence_length
+        return of_length(tokens, length).astype(np.int32, copy=False)
     if offsets is None:
         raise DataError(
             f"{where}: joined tokens {tokens.shape} need {where}_offsets, or pad them "
@@ -184,7 +151,9 @@ def _checked_offsets(where: str, offsets, tokens: np.ndarray) -> np.ndarray:
             f"{where}: offsets must rise from 0 to the {len(tokens)} tokens; got "
             f"{offsets[:3].tolist()} ... {offsets[-2:].tolist()}"
         )
-    return offsets
+    longest = int(np.diff(offsets).max())
+    length = longest if options is None else options.sequence_length
+    return pad_tokens(tokens, offsets, length)
 
 
 def is_text_folder(name: str | pathlib.Path) -> bool:
@@ -227,27 +196,6 @@ def _read_csv(path: pathlib.Path) -> tuple[list[str], list[int]]:
     if not texts:
         raise DataError(f"{path} is empty")
     return texts, labels
-
-
-def read_text_records(
-    sources: Mapping[str, tuple],
-    fields: tuple[str, ...],
-    label: str,
-    options: TextOptions,
-) -> dict[str, Split]:
-    """The splits of a prepared TFDS set of texts, its `fields` joined."""
-    splits = {}
-    for ours, (theirs, source) in sources.items():
-        texts, labels = [], []
-        for start in range(0, len(source), _RECORDS):
-            rows = range(start, min(start + _RECORDS, len(source)))
-            for record in source.__getitems__(list(rows)):
-                parts = (record[field] for field in fields)
-                texts.append(b" ".join(parts).decode().replace("\\", " "))
-                labels.append(int(record[label]))
-        ids = [f"{theirs}/{i}" for i in range(len(labels))]
-        splits[ours] = text_split(ours, encode_texts(texts, options), labels, ids)
-    return splits
 
 
 def encode_texts(texts: Sequence[str], options: TextOptions) -> np.ndarray:

@@ -12,10 +12,9 @@ import pathlib
 import numpy as np
 
 from churn_compare.suggestions import did_you_mean
-from churn_jax.data.digits import NUM_CLASSES, load_digits
-from churn_jax.data.object_names import DATASETS
+from churn_jax.data.sources import DATASETS
 from churn_jax.data.splits import DataError, Split, check_split, first_line
-from churn_jax.data.text import TextOptions, read_text_records
+from churn_jax.data.text import TextOptions, encode_texts, text_split
 
 # TFDS only logs what it could not import, and fails later with an AttributeError.
 _NEEDED = ("tensorflow_datasets", "promise", "importlib_resources", "array_record")
@@ -31,50 +30,6 @@ import tensorflow_datasets as tfds  # noqa: E402
 from churn_jax.data.tiny_imagenet import TinyImagenet  # noqa: E402
 
 _CHUNK = 1024
-
-
-class ChurnDigits(tfds.core.GeneratorBasedBuilder):
-    """The embedded digits as a TFDS builder, `churn_digits`."""
-
-    # Its image feature is a tensor, not an encoded image, so it is prepared and read
-    # without TensorFlow.
-
-    VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES = {"1.0.0": "Pixels times 16, clipped to 255; 900 train, 897 test."}  # noqa: RUF012
-
-    def _info(self) -> tfds.core.DatasetInfo:
-        return tfds.core.DatasetInfo(
-            builder=self,
-            description="1,797 hand-written digits of 8x8 pixels.",
-            features=tfds.features.FeaturesDict(
-                {
-                    "image": tfds.features.Tensor(shape=(8, 8, 1), dtype=np.uint8),
-                    "label": tfds.features.ClassLabel(num_classes=NUM_CLASSES),
-                    "id": tfds.features.Text(),
-                }
-            ),
-            supervised_keys=("image", "label"),
-            homepage="https://doi.org/10.24432/C50P49",
-            license="CC BY 4.0",
-            citation=(
-                "E. Alpaydin and C. Kaynak. Optical Recognition of Handwritten "
-                "Digits. UCI Machine Learning Repository, 1998."
-            ),
-            disable_shuffling=True,  # the order of load_digits
-        )
-
-    def _split_generators(self, dl_manager):
-        del dl_manager  # the pixels are in the package
-        return {name: self._examples(split) for name, split in load_digits().items()}
-
-    def _generate_examples(self, split: Split):
-        return self._examples(split)
-
-    @staticmethod
-    def _examples(split: Split):
-        for i in range(len(split)):
-            record = split[i]
-            yield i, {**record, "label": int(record["label"]), "id": str(record["id"])}
 
 
 def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
@@ -101,51 +56,6 @@ def make_builder(name: str, data_dir: str | pathlib.Path | None = None):
         raise DataError(f"{name}: TFDS refuses it: {first_line(error)}") from error
 
 
-class TfdsRecords:
-    """Random access to one prepared split: `{"image", "label", "id"}` per index."""
-
-    # Without an id of the set's own it is `<split>/<index>` in the prepared files,
-    # whose order TFDS fixes per version of the set.
-
-    def __init__(self, source, split: str, image: str, label: str, identity):
-        self._source, self._split = source, split
-        self._image, self._label, self._identity = image, label, identity
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getitem__(self, index: int) -> dict:
-        return self._record(int(index), self._source[int(index)])
-
-    def chunk(self, start: int, stop: int) -> list[dict]:
-        """The records `start..stop-1`, read together."""
-        records = self._source.__getitems__(list(range(start, stop)))
-        return [self._record(start + i, record) for i, record in enumerate(records)]
-
-    def _record(self, index: int, record: dict) -> dict:
-        if self._identity is None:
-            identity = f"{self._split}/{index}"
-        else:
-            identity = record[self._identity]
-            if isinstance(identity, bytes):
-                identity = identity.decode()
-        image = record[self._image]
-        if not isinstance(image, bytes):
-            image = np.asarray(image)
-        return {"image": image, "label": record[self._label], "id": identity}
-
-
-def open_records(
-    name: str,
-    split: str,
-    *,
-    data_dir: str | pathlib.Path | None = None,
-    encoded: bool = False,
-) -> TfdsRecords:
-    """Random access to a split of a prepared set, for `grain_batches` or by hand."""
-    return _open(prepared_builder(name, data_dir), name, split, encoded=encoded)
-
-
 def prepared_builder(name: str, data_dir: str | pathlib.Path | None):
     """The builder of a set, refused unless it is prepared."""
     builder = make_builder(name, data_dir)
@@ -155,7 +65,7 @@ def prepared_builder(name: str, data_dir: str | pathlib.Path | None):
             where += " --manual-dir FOLDER"
         needs = (
             ""
-            if isinstance(builder, (ChurnDigits, TinyImagenet))
+            if isinstance(builder, TinyImagenet)
             else " (official sets need the extra: pip install 'churn-jax[tfds]')"
         )
         raise DataError(
@@ -165,75 +75,51 @@ def prepared_builder(name: str, data_dir: str | pathlib.Path | None):
     return builder
 
 
-def _keys(builder) -> tuple[str, str]:
-    """Names of the image and of the label among the features."""
-    keys = builder.info.supervised_keys or ("image", "label")
-    return keys if len(keys) == 2 else ("image", "label")
+class TfdsRecords:
+    """Random access to one prepared split: `{"image", "label", "id"}` per index."""
 
+    # Without an id of the set's own it is `<split>/<index>` in the prepared files,
+    # whose order TFDS fixes per version of the set.
 
-def image_size(builder) -> tuple[int | None, ...] | None:
-    """The shape of a set's images, `None` where it varies, or None without images."""
-    features, key = builder.info.features, _keys(builder)[0]
-    if not hasattr(features, "keys") or key not in features:
-        return None
-    if _holds_bytes(features[key]):
-        return (None, None, 3)
-    shape = features[key].shape or ()
-    return tuple(shape) if len(shape) == 3 else None
-
-
-def _holds_bytes(feature) -> bool:
-    """A scalar of bytes that is not text, such as `Scalar(np.object_)`."""
-    text = isinstance(feature, tfds.features.Text)
-    return not text and feature.shape == () and feature.np_dtype == np.object_
-
-
-def text_fields(builder) -> tuple[str, ...]:
-    """The features that make up a text, the title first; empty for other sets."""
-    features, (key, label) = builder.info.features, _keys(builder)
-    if not hasattr(features, "keys") or not {key, label} <= set(features.keys()):
-        return ()
-    known = hasattr(features[label], "num_classes")
-    if not known or not isinstance(features[key], tfds.features.Text):
-        return ()
-    return tuple(dict.fromkeys(k for k in ("title", key) if k in features))
-
-
-def split_names(builder, name: str) -> dict[str, str]:
-    """The set's own names of `train`, `test` and, if it has one, `validation`."""
-    # Without a test split, or with an unlabelled one, the validation split is the test.
-    available = set(builder.info.splits)
-    unlabelled = name.split("/")[0].startswith(("imagenet2012", "i_naturalist"))
-    if "test" not in available or unlabelled:
-        return {"train": "train", "test": "validation"}
-    names = {"train": "train", "test": "test"}
-    return names | ({"validation": "validation"} if "validation" in available else {})
-
-
-def class_count(builder) -> int:
-    """How many classes the labels have."""
-    return builder.info.features[_keys(builder)[1]].num_classes
-
-
-def _open(builder, name: str, split: str, *, encoded: bool = False) -> TfdsRecords:
-    features = builder.info.features
-    image, label = _keys(builder)
-    if not hasattr(features, "keys") or not {image, label} <= set(features.keys()):
-        raise DataError(f"{name} has no image and label; its features are {features}")
-    an_image = len(features[image].shape or ()) == 3 or (
-        encoded and image_size(builder) is not None
-    )
-    if not an_image or not hasattr(features[label], "num_classes"):
-        raise DataError(
-            f"{name} is not a set of images with class labels: {image} is "
-            f"{features[image]} and {label} is {features[label]}"
+    def __init__(self, builder, name: str, split: str, *, encoded: bool):
+        features, (image, label) = builder.info.features, _keys(builder)
+        if not hasattr(features, "keys") or not {image, label} <= set(features.keys()):
+            raise DataError(
+                f"{name} has no image and label; its features are {features}"
+            )
+        an_image = len(features[image].shape or ()) == 3 or (
+            encoded and image_size(builder) is not None
         )
-    skip = encoded and isinstance(features[image], tfds.features.Image)
-    source = _source(
-        builder, name, split, {image: tfds.decode.SkipDecoding()} if skip else None
-    )
-    identity = next((key for key in ("id", "file_name") if key in features), None)
-    return TfdsRecords(source, split, image, label, identity)
+        if not an_image or not hasattr(features[label], "num_classes"):
+            raise DataError(
+                f"{name} is not a set of images with class labels: {image} is "
+                f"{features[image]} and {label} is {features[label]}"
+            )
+        skip = encoded and isinstance(features[image], tfds.features.Image)
+        decoders = {image: tfds.decode.SkipDecoding()} if skip else None
+        self._source, self._split = _source(builder, name, split, decoders), split
+        self._image, self._label = image, label
+        self._id = next((key for key in ("id", "file_name") if key in features), None)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> dict:
+        return self.chunk(index, index + 1)[0]
+
+    def chunk(self, start: int, stop: int) -> list[dict]:
+        """The records `start..stop-1`, read together."""
+        records = self._source.__getitems__(list(range(start, stop)))
+        return [self._record(start + i, record) for i, record in enumerate(records)]
+
+    def _record(self, index: int, record: dict) -> dict:
+        name = f"{self._split}/{index}" if self._id is None else record[self._id]
+        image = record[self._image]
+        return {
+            "image": image if isinstance(image, bytes) else np.asarray(image),
+            "label": record[self._label],
+            "id": name.decode() if isinstance(name, bytes) else name,
+        }
 
 
 def _source(builder, name: str, split: str, decoders=None):
@@ -250,58 +136,92 @@ def _source(builder, name: str, split: str, decoders=None):
         ) from error
 
 
-def _read_texts(builder, name: str, fields, text: TextOptions) -> dict[str, Split]:
-    names = split_names(builder, name)
-    sources = {o: (t, _source(builder, name, t)) for o, t in names.items()}
-    return read_text_records(sources, fields, _keys(builder)[1], text)
+def _keys(builder) -> tuple[str, str]:
+    """Names of the image and of the label among the features."""
+    keys = builder.info.supervised_keys or ("image", "label")
+    return keys if len(keys) == 2 else ("image", "label")
+
+
+def image_size(builder) -> tuple[int | None, ...] | None:
+    """The shape of a set's images, `None` where it varies, or None without images."""
+    features, key = builder.info.features, _keys(builder)[0]
+    if not hasattr(features, "keys") or key not in features:
+        return None
+    feature = features[key]
+    text = isinstance(feature, tfds.features.Text)
+    if not text and feature.shape == () and feature.np_dtype == np.object_:
+        return (None, None, 3)  # files in a plain scalar
+    return tuple(feature.shape) if len(feature.shape or ()) == 3 else None
+
+
+def split_names(builder, name: str) -> dict[str, str]:
+    """The set's own names of `train`, `test` and, if it has one, `validation`."""
+    # Without a test split, or with an unlabelled one, the validation split is the test.
+    available = set(builder.info.splits)
+    unlabelled = name.split("/")[0].startswith(("imagenet2012", "i_naturalist"))
+    if "test" not in available or unlabelled:
+        return {"train": "train", "test": "validation"}
+    names = {"train": "train", "test": "test"}
+    return names | ({"validation": "validation"} if "validation" in available else {})
+
+
+def class_count(builder) -> int:
+    """The number of classes of the labels."""
+    return builder.info.features[_keys(builder)[1]].num_classes
 
 
 def read_tfds(
-    name: str,
-    *,
-    data_dir: str | pathlib.Path | None = None,
-    text: TextOptions = TextOptions(),
+    name: str, *, data_dir: str | pathlib.Path | None, text: TextOptions
 ) -> tuple[dict[str, Split], int]:
     """The splits of a prepared set in memory, and its number of classes."""
-    builder = prepared_builder(name, data_dir)
-    if fields := text_fields(builder):
-        return _read_texts(builder, name, fields, text), class_count(builder)
-    splits = {}
+    builder, splits = prepared_builder(name, data_dir), {}
+    features, (key, label) = builder.info.features, _keys(builder)
+    texts = (
+        hasattr(features, "keys")
+        and {key, label} <= set(features.keys())
+        and hasattr(features[label], "num_classes")
+        and isinstance(features[key], tfds.features.Text)
+    )
     for ours, theirs in split_names(builder, name).items():
-        records = _open(builder, name, theirs)
-        splits[ours] = _read_split(f"{name} {theirs}", records)
+        if texts:
+            fields = dict.fromkeys(k for k in ("title", key) if k in features)
+            source = _source(builder, name, theirs)
+            splits[ours] = _read_texts(ours, theirs, source, [*fields], label, text)
+        else:
+            records = TfdsRecords(builder, name, theirs, encoded=False)
+            splits[ours] = _read_images(f"{name} {theirs}", records)
     return splits, class_count(builder)
 
 
-def read_split(
-    name: str, split: str, *, data_dir: str | pathlib.Path | None = None
+def _read_texts(
+    where: str, split: str, source, fields: list[str], label: str, text: TextOptions
 ) -> Split:
-    """One split of a prepared set in memory; arguments and errors of `open_records`."""
-    records = open_records(name, split, data_dir=data_dir)
-    return _read_split(f"{name} {split}", records)
+    """Texts, which are the `fields` joined by a space; the title comes first."""
+    texts, labels = [], []
+    for start in range(0, len(source), _CHUNK):
+        rows = range(start, min(start + _CHUNK, len(source)))
+        for record in source.__getitems__(list(rows)):
+            joined = b" ".join(record[field] for field in fields)
+            texts.append(joined.decode().replace("\\", " "))
+            labels.append(int(record[label]))
+    ids = [f"{split}/{i}" for i in range(len(labels))]
+    return text_split(where, encode_texts(texts, text), labels, ids)
 
 
-def _read_split(where: str, records: TfdsRecords) -> Split:
-    count, images = len(records), None
+def _read_images(where: str, records: TfdsRecords) -> Split:
+    count, images = len(records), np.empty((0, 1))
     labels, ids = np.empty(count, np.int64), []
     for start in range(0, count, _CHUNK):
-        for i, record in enumerate(
-            records.chunk(start, min(start + _CHUNK, count)), start
-        ):
+        chunk = records.chunk(start, min(start + _CHUNK, count))
+        for i, record in enumerate(chunk, start):
             image = record["image"]
-            if images is None:
+            if i == 0:
                 images = np.empty((count, *image.shape), image.dtype)
             if image.shape != images.shape[1:]:
                 raise DataError(
                     f"{where}: images differ in size ({images.shape[1:]} and "
-                    f"{image.shape}); use load_streaming, or open_records with "
-                    "grain_batches and a transform that resizes"
+                    f"{image.shape}); use load_streaming, which crops them to one"
                 )
             images[i], labels[i] = image, record["label"]
             ids.append(record["id"])
-    return check_split(
-        where,
-        np.empty((0, 1)) if images is None else images,
-        labels,
-        np.asarray(ids) if ids else None,
-    )
+    return check_split(where, images, labels, np.asarray(ids) if ids else None)

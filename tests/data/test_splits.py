@@ -44,15 +44,6 @@ def test_a_split_has_the_documented_dtypes(rng):
     assert encoded.ids[3] == "a3"
 
 
-def test_a_split_is_a_source_of_records(rng):
-    images, labels = _arrays(rng)
-    split = check_split("test", images, labels, None)
-    record = split[4]
-    np.testing.assert_array_equal(record["image"], images[4])
-    assert (record["label"], record["id"]) == (labels[4], "test/4")
-    assert len(split) == 12
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

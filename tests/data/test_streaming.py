@@ -168,7 +168,7 @@ def test_data_in_memory_stream_as_they_are():
         ours, theirs = getattr(streamed, name), getattr(digits, name)
         assert ours.image_shape == theirs.images.shape[1:]
         np.testing.assert_array_equal(ours.ids, theirs.ids)
-        assert ours[3]["label"] == theirs.labels[3]
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
         np.testing.assert_array_equal(ours.image(5, (1,)), theirs.images[5])
     assert streamed.fingerprint != digits.fingerprint
 

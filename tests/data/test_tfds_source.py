@@ -7,34 +7,20 @@ import sys
 import numpy as np
 import pytest
 
-from churn_jax.data import DataError, grain_batches, load, load_digits, prepare
-from churn_jax.data.tfds_source import open_records, read_tfds
+from churn_jax.data import DataError, load, prepare
 from tests.data import small_sets  # noqa: F401 -- registers its sets
 
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory):
-    """A folder with the digits and the sets that can be prepared."""
+    """A folder with the sets that can be prepared."""
     folder = tmp_path_factory.mktemp("tfds")
-    prepare("digits", data_dir=folder)
     for name in ("three", "no_test", "ragged", "unlabelled", "test_only"):
         prepare(f"churn_probe/{name}", data_dir=folder)
     return folder
 
 
-def test_digits_through_tfds_are_the_embedded_digits(probe):
-    splits, num_classes = read_tfds("churn_digits", data_dir=probe)
-    assert num_classes == 10
-    for name, fast in load_digits().items():
-        for field in ("images", "labels", "ids"):
-            slow = getattr(splits[name], field)
-            np.testing.assert_array_equal(slow, getattr(fast, field))
-            assert slow.dtype.kind == getattr(fast, field).dtype.kind
-    through = load("tfds:churn_digits", data_dir=probe, validation=200)
-    assert through.fingerprint == load("digits").fingerprint
-
-
-def test_digits_are_prepared_and_read_where_tensorflow_cannot_be_imported(tmp_path):
+def test_sets_are_prepared_and_read_where_tensorflow_cannot_be_imported(tmp_path):
     code = """
 import sys
 from importlib.machinery import PathFinder
@@ -42,9 +28,10 @@ find = PathFinder.find_spec
 hide = lambda n, *rest: None if n == "tensorflow" else find(n, *rest)
 PathFinder.find_spec = staticmethod(hide)
 import churn_jax.data as data
-data.prepare("digits", data_dir=sys.argv[1])
-found = data.load("churn_digits", data_dir=sys.argv[1])
-assert found.num_classes == 10 and len(found.test) == 897
+from tests.data import small_sets
+data.prepare("churn_probe/three", data_dir=sys.argv[1])
+found = data.load("churn_probe/three", data_dir=sys.argv[1])
+assert found.num_classes == 3 and len(found.test) == 12
 assert "tensorflow" not in sys.modules
 try:
     data.prepare("mnist", data_dir=sys.argv[1])
@@ -59,17 +46,17 @@ else:
 
 
 def test_preparing_is_summed_up_and_not_repeated(probe):
-    again = prepare("churn_digits", data_dir=probe)
-    assert again.splits == {"train": 900, "test": 897}
-    assert again.directory == probe / "churn_digits" / "1.0.0"
-    assert again.size_bytes > 64 * 1797
-    assert "train 900, test 897 examples" in str(again)
+    again = prepare("churn_probe/three", data_dir=probe)
+    assert again.splits == {"train": 30, "validation": 9, "test": 12}
+    assert again.directory == probe / "churn_probe" / "three" / "1.0.0"
+    assert again.size_bytes > 48 * 51
+    assert "train 30, validation 9, test 12 examples" in str(again)
     assert again.seconds < 5
 
 
 def test_load_prepares_first_if_it_is_given_the_original_files(tmp_path):
-    loaded = load("churn_digits", data_dir=tmp_path / "d", manual_dir=tmp_path)
-    assert len(loaded.train) == 810
+    name, folder = "churn_probe/no_test", tmp_path / "d"
+    assert len(load(name, data_dir=folder, manual_dir=tmp_path).train) == 27
 
 
 def test_ids_tell_split_and_index_where_the_set_has_none(probe):
@@ -93,19 +80,6 @@ def test_validation_is_the_test_of_a_set_without_one(probe):
         np.testing.assert_array_equal(split.labels, split.images[:, 0, 0, 0] % 3)
 
 
-def test_records_feed_the_pipeline(probe):
-    records = open_records("churn_probe/ragged", "train", data_dir=probe)
-    batches = grain_batches(
-        records,
-        batch_size=8,
-        seed=0,
-        transform=lambda record: {**record, "image": record["image"][:4]},
-        num_threads=2,
-    )
-    seen = [name for batch in batches for name in batch["id"][batch["mask"]]]
-    assert sorted(seen) == sorted(f"train/{i}" for i in range(30))
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -115,8 +89,8 @@ def test_records_feed_the_pipeline(probe):
         ("qqqqqqqq", "TensorFlow Datasets knows$"),
         ("mnist", "not prepared in .* run `churn-jax data mnist --data-dir .*data_dir"),
         ("churn_probe/nothing", "TFDS refuses it: .*nothing"),
-        ("churn_digits:9.9.9", r"TFDS refuses it: .*9\.9\.9"),
-        ("churn_probe/ragged", "images differ in size .* grain_batches"),
+        ("churn_probe:9.9.9", r"TFDS refuses it: .*9\.9\.9"),
+        ("churn_probe/ragged", "images differ in size .* load_streaming"),
         ("churn_probe/unlabelled", "not a set of images with class labels"),
         ("churn_probe/test_only", "has no 'train' split; it has test"),
         ("ag_news_subset", "not prepared"),
@@ -129,14 +103,15 @@ def test_bad_names_and_sets_give_one_sentence(probe, name, message):
 
 
 def test_a_set_in_another_format_is_refused(tmp_path):
-    prepare("digits", data_dir=tmp_path)
-    info = tmp_path / "churn_digits" / "1.0.0" / "dataset_info.json"
+    name = "churn_probe/three"
+    prepare(name, data_dir=tmp_path)
+    info = tmp_path / name / "1.0.0" / "dataset_info.json"
     changed = json.loads(info.read_text()) | {"fileFormat": "tfrecord"}
     info.write_text(json.dumps(changed))
     with pytest.raises(DataError, match="not prepared as array_record: delete it"):
-        load("churn_digits", data_dir=tmp_path)
+        load(name, data_dir=tmp_path)
     with pytest.raises(DataError, match="as tfrecord, not array_record: delete it"):
-        prepare("digits", data_dir=tmp_path)
+        prepare(name, data_dir=tmp_path)
 
 
 def test_what_goes_wrong_while_preparing_is_one_sentence(tmp_path):
@@ -145,5 +120,7 @@ def test_what_goes_wrong_while_preparing_is_one_sentence(tmp_path):
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="did you mean"):
         prepare("mnits", data_dir=tmp_path)
+    with pytest.raises(DataError, match="digits are in the package"):
+        prepare("digits")
     with pytest.raises(DataError, match="nowhere is not a folder"):
-        prepare("digits", data_dir=tmp_path, manual_dir=tmp_path / "nowhere")
+        prepare("mnist", data_dir=tmp_path, manual_dir=tmp_path / "nowhere")

@@ -1,16 +1,13 @@
-"""Data sets by name or path, as three checked and fixed splits."""
+"""Training, validation and test examples, cut the same way every time."""
 
 import dataclasses
 import hashlib
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from churn_jax.data.arrays import Uncut
-from churn_jax.data.digits import NUM_CLASSES, VALIDATION_SIZE, load_digits
-from churn_jax.data.npz_source import read_npz
 from churn_jax.data.records import StreamingDataset
 from churn_jax.data.splits import (
     DataError,
@@ -21,67 +18,10 @@ from churn_jax.data.splits import (
     fingerprint,
     hold_out,
 )
-from churn_jax.data.text import TextOptions, is_text_folder, read_text_folder
 
 S = TypeVar("S", bound=Examples)
 
 _DEFAULT_FRACTION = 0.1
-
-
-def load(
-    name_or_path: str | pathlib.Path,
-    *,
-    data_dir: str | pathlib.Path | None = None,
-    manual_dir: str | pathlib.Path | None = None,
-    validation: int | float | None = None,
-    train_size: int | None = None,
-    num_classes: int | None = None,
-    text: TextOptions = TextOptions(),
-) -> Dataset:
-    """Reads a data set into memory and cuts it the same way every time.
-
-    Validation examples are the last of a fixed permutation of the source's training
-    examples, and `train_size` keeps the first of what is left: neither depends on a
-    study's seeds, training sets of growing size contain each other, and with
-    `train_size` given the training set does not change with `validation`. Examples
-    keep the order and the ids of their source.
-
-    Args:
-        name_or_path: `digits` (embedded); a path that ends in `.npz` (see `read_npz`
-            for its keys); a folder with `train.csv` and `test.csv` of texts; the name
-            of a Python object (see `named`), or `package.module:function` of a function
-            without arguments that returns one; or a TFDS name, plain or with the prefix
-            `tfds:`.
-        data_dir: where TFDS sets are prepared; None for the TFDS default.
-        manual_dir: folder with original files. If given, a TFDS set that is not yet
-            prepared is prepared from it, as `churn-jax data` does.
-        validation: how many training examples to hold out: a count (int), or a
-            fraction (float, below 1). None takes the source's own validation split,
-            or 200 for `digits`, or else a tenth. 0 leaves it empty.
-        train_size: number of training examples to keep; None for all.
-        num_classes: checked against the source; None takes the source's, or the
-            largest training label plus one.
-        text: settings of texts, their length and their vocabulary.
-
-    Returns:
-        The data set, with images uint8 `[N, H, W, C]` or float32, or token ids int32
-        `[N, L]`; labels int32 `[N]`.
-
-    Raises:
-        DataError: the source cannot be read or used; one sentence says why.
-
-    Example:
-        >>> digits = load("digits", train_size=300)
-        >>> len(digits.train), len(digits.validation), len(digits.test)
-        (300, 200, 897)
-        >>> digits.train.images.shape, digits.train.ids[0].item()
-        ((300, 8, 8, 1), 'digits/2')
-    """
-    name = str(name_or_path)
-    uncut = read_uncut(name_or_path, data_dir, manual_dir, text)
-    if validation is None and name == "digits":
-        validation = VALIDATION_SIZE
-    return assemble(name, uncut, validation, train_size, num_classes)
 
 
 def assemble(
@@ -109,37 +49,6 @@ def assemble(
         class_names=uncut.class_names,
         notes=uncut.notes,
     )
-
-
-def read_uncut(
-    name_or_path: str | pathlib.Path,
-    data_dir: str | pathlib.Path | None = None,
-    manual_dir: str | pathlib.Path | None = None,
-    text: TextOptions = TextOptions(),
-) -> Uncut:
-    """The source's own splits; arguments as for `load`."""
-    name = str(name_or_path)
-    if name == "digits":
-        return Uncut(load_digits(), NUM_CLASSES)
-    if is_text_folder(name):
-        return Uncut(read_text_folder(name, text))
-    if isinstance(name_or_path, pathlib.Path) or name.endswith(".npz"):
-        return Uncut(*read_npz(name, text))
-    from churn_jax.data.object_names import is_object, read_object
-
-    if is_object(name):
-        return read_object(name, text)
-    if not name.startswith("tfds:") and pathlib.Path(name).is_file():
-        raise DataError(f"{name} is a file, but its name does not end in .npz")
-    name = name.removeprefix("tfds:")
-    if manual_dir is not None:
-        from churn_jax.data.prepare import prepare
-
-        prepare(name, data_dir=data_dir, manual_dir=manual_dir)
-    # Importing tensorflow-datasets takes time that digits and files need not pay.
-    from churn_jax.data.tfds_source import read_tfds
-
-    return Uncut(*read_tfds(name, data_dir=data_dir, text=text))
 
 
 def cut(
