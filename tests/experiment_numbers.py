@@ -302,9 +302,11 @@ class Page:
         if not header[1:] or "Paper" not in header[1] or header[-1] != "Verdict":
             self._say(number, "claims: | # | Paper ... | Here | ... | Verdict |")
         for offset, row in enumerate(rows, 2):
-            verdict, here = row[-1].strip("*"), _plain(row[2])
-            if verdict not in VERDICTS:
+            here, verdicts = _plain(row[2]), re.findall(r"\*([^*]+)\*", row[-1])
+            if not verdicts or not set(verdicts) <= set(VERDICTS):
                 self._say(number + offset, f"{row[-1]!r} is none of {VERDICTS}")
+                continue
+            verdict = verdicts[0]  # of what stands under Here; others have their own
             certain = all(float(value) < 0.05 for _, value in _P.findall(here))
             if verdict in ("confirmed", "refuted") and not certain:
                 self._say(number + offset, f"{verdict}, with p of 5 % or more")
@@ -316,7 +318,7 @@ class Page:
             if not files:
                 reason = "claims of tables without a csv"
                 section = Section(9, None, unchecked=reason)
-            self.prose.append((number + offset, row[2], section))
+            self.prose += [(number + offset, row[i], section) for i in (2, -1)]
 
     def _check_prose(self, number: int, text: str, section: Section) -> None:
         marked = section.marked()
