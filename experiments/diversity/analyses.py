@@ -3,65 +3,55 @@
     python -m experiments.diversity.analyses runs/dm-digits --section teachers students
 
 Sections: teachers, students, jacobians and matching; ood with --ood, corruptions with
---corruptions. The same command goes on where it was stopped.
+--corruptions. Tables and figures are in `diversity/` of the study's folder.
 """
 
 import dataclasses
-import datetime
+import functools
 import itertools
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
 from churn_compare.array_files import write_file
 from churn_compare.command_line import run, words_of
-from churn_compare.documents import Records, csv_text, print_document
+from churn_compare.documents import (
+    Document,
+    Records,
+    Table,
+    csv_text,
+    print_document,
+    write_files,
+)
 from churn_compare.option_list import read_options
 from churn_jax import analysis
 from churn_jax.data import is_tokens
+from churn_jax.reports.estimates import over_runs
 from churn_jax.studies import DataConfig
 from churn_jax.studies.finished import FinishedStudy
-from churn_jax.studies.folder import hardware, read_study
-from experiments.diversity.jacobian_sections import jacobian_parts, matching_parts
-from experiments.diversity.record import SECTIONS, SectionRecord
-from experiments.diversity.report import collect_diversity, write_diversity
-from experiments.diversity.report_numbers import (
-    corruptions_of,
-    estimate,
-    foreign_of,
-    rocs_of,
-    similarities_of,
-    spreads_of,
-)
-from experiments.diversity.robustness import corruption_parts, ood_parts
-from experiments.diversity.spread import student_parts, teacher_parts
-from experiments.diversity.study import AnalysedStudy, DiversityOptions, Part
+from churn_jax.studies.folder import read_study
+from experiments.diversity import report_figures as plots
+from experiments.diversity.jacobian_sections import matching, similarities
+from experiments.diversity.jacobians import similarity_roc
+from experiments.diversity.robustness import corruptions, foreign
+from experiments.diversity.spread import Spread, students, teachers
+from experiments.diversity.study import AnalysedStudy, DiversityOptions
 
-_PARTS: Mapping[str, Callable[[AnalysedStudy], list[Part]]] = {
-    "teachers": teacher_parts,
-    "students": student_parts,
-    "jacobians": jacobian_parts,
-    "matching": matching_parts,
-    "ood": ood_parts,
-    "corruptions": corruption_parts,
+SECTIONS: Mapping[str, Callable[[AnalysedStudy], dict[str, Any]]] = {
+    "teachers": teachers,
+    "students": students,
+    "jacobians": similarities,
+    "matching": matching,
+    "ood": foreign,
+    "corruptions": corruptions,
 }
 # Sections that move pixels or differentiate in them.
-_OF_PIXELS = ("teachers", "jacobians", "matching", "corruptions")
-# What the numbers of a section depend on, apart from its rows.
-_SETTINGS = {
-    "teachers": ("examples", "bins", "seed", "temperature"),
-    "students": ("examples", "bins", "temperature"),
-    "jacobians": ("jacobian_examples",),
-    "matching": ("batch", "draws", "seed"),
-    "ood": ("examples", "ood"),
-    "corruptions": ("examples",),
-}
-_NOTHING = {
+OF_PIXELS = ("teachers", "jacobians", "matching", "corruptions")
+NOTHING = {
     "teachers": "no row that has finished teaches another with several networks",
     "students": "no row that has finished has several members",
     "jacobians": "no row that has finished has as many members as its teacher",
@@ -69,21 +59,126 @@ _NOTHING = {
 }
 
 
-def run_diversity(
-    out: Path,
-    sections: tuple[str, ...],
-    options: DiversityOptions = DiversityOptions(),
-    *,
-    data: DataConfig | None = None,
-    on_note: Callable[[str], None] = lambda note: None,
-    on_part: Callable[[str], None] = lambda key: None,
-) -> Path:
-    """Computes sections of `SECTIONS`; parts that are there are kept.
+def teacher_rows(found: Mapping[str, Mapping[str, Spread]], tau: float) -> list[dict]:
+    """One row per ensemble of teachers and kind of images."""
+    rows = []
+    for kinds in found.values():
+        clean = kinds["clean"].mean_kl
+        for kind, spread in kinds.items():
+            row = {"label": kind, "temperature": tau}
+            row |= _over_runs("kl", spread.mean_kl)
+            rows.append(row | _over_runs("times", spread.mean_kl / clean))
+    return rows
 
-    The paper's counts of examples and draws are lost in our copy of its text; those of
-    `DiversityOptions` are ours. Directions follow every network in turn, a block of
-    examples each, where training draws one network per batch. `on_note` is called with
-    sentences for the user, `on_part` with the key of every part that was computed.
+
+def student_rows(
+    found: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str], baseline: str
+) -> list[dict]:
+    """One row per method that has any of these numbers, also against the baseline."""
+    values: dict[str, dict[str, np.ndarray]] = {}  # by row and name, `[R]`
+
+    def put(row: str, **numbers) -> None:
+        values.setdefault(row, {}).update(numbers)
+
+    cosines = found.get("jacobians", {})
+    for row, cosine in cosines.items():
+        put(row, cosine=cosine.mean(axis=(1, 2)))
+    for row, curves in _rocs(cosines, baseline).items():
+        put(row, auc=np.array([curve.auc for curve in curves]))
+    for row, ratio in found.get("matching", {}).items():
+        times = ratio["ods"] / ratio["gaussian"]
+        put(row, snr_gaussian=ratio["gaussian"], snr_ods=ratio["ods"], snr_times=times)
+    for row, numbers in found.get("ood", {}).items():
+        names = ("entropy_in", "entropy_out", "auroc_entropy")
+        put(row, **{name: getattr(numbers, name) for name in names})
+    for row, summary in found.get("corruptions", {}).items():
+        names = ("accuracy", "nll", "ece")
+        put(row, **{f"corrupted_{name}": summary.mean(name) for name in names})
+    for row, spread in found.get("students", {}).items():
+        put(row, kl=spread.mean_kl)
+    base = values.get(baseline, {})
+    rows = []
+    for name in values:
+        line: dict[str, Any] = {"label": labels[name]}
+        for what, numbers in values[name].items():
+            line |= _over_runs(what, numbers)
+            if what in base and name != baseline:
+                test = analysis.paired_t_test(numbers, base[what])
+                line |= {f"delta_{what}": test.difference}
+                line |= {f"delta_{what}_stderr": test.stderr, f"delta_{what}_p": test.p}
+        rows.append(line)
+    return rows
+
+
+def _over_runs(name: str, values: np.ndarray) -> dict[str, float]:
+    found = over_runs(np.asarray(values, np.float64))
+    return {name: found.mean, f"{name}_std": found.std, f"{name}_stderr": found.stderr}
+
+
+def _rocs(cosines: Mapping[str, np.ndarray], scratch: str) -> dict[str, list]:
+    """By row, a curve per run against the same run of the row from scratch."""
+    if scratch not in cosines:
+        return {}
+    return {
+        row: [
+            similarity_roc(one.ravel(), other.ravel())
+            for one, other in zip(found, cosines[scratch], strict=True)
+        ]
+        for row, found in cosines.items()
+        if row != scratch
+    }
+
+
+def figures(
+    section: str, found: Mapping[str, Any], labels: Mapping[str, str], scratch: str
+) -> dict[str, str]:
+    """SVG texts by the name of the file."""
+    named = {labels.get(row, row): value for row, value in found.items()}
+    if section == "teachers":
+        drawn = [_spread_figures(row, of, labels[row]) for row, of in found.items()]
+        return functools.reduce(dict.__or__, drawn)
+    if section == "students":
+        return _spread_figures("students", named, "test images")
+    if section == "jacobians":
+        cuts = {
+            label: np.percentile(of, (5, 25, 50, 75, 95), axis=(1, 2)).T
+            for label, of in named.items()
+        }
+        what = "Cosine of the Jacobians of teacher and student"
+        drawn = {"jacobians": plots.boxes(cuts, what, what, log=False)}
+        rocs = {labels[row]: curves for row, curves in _rocs(found, scratch).items()}
+        if rocs:
+            drawn["jacobian_rocs"] = plots.roc_curves(rocs, labels[scratch])
+        return drawn
+    if section == "matching":
+        what = "Signal-to-noise ratio of the gradient"
+        return {"matching": plots.ratios(named, what, f"{what} by perturbation")}
+    if section == "ood":
+        return {"ood": plots.entropy_histograms(named, "foreign images")}
+    return {"corruptions": plots.corruption_boxes(named)}
+
+
+def _spread_figures(name: str, spreads: Mapping[str, Spread], what: str):
+    boxes = {label: spread.box for label, spread in spreads.items()}
+    axis, about = "Pairwise KL, nats, log scale", f"Pairwise KL, {what}"
+    return {
+        f"{name}_kl_by_confidence": plots.diversity_by_confidence(spreads, what),
+        f"{name}_kl": plots.boxes(boxes, axis, about, log=True),
+        f"{name}_kl_boxes": plots.boxes_by_confidence(spreads, what),
+    }
+
+
+def run_diversity(
+    study: FinishedStudy,
+    sections: Sequence[str],
+    options: DiversityOptions = DiversityOptions(),
+    csv: Path | None = None,
+    on_note: Callable[[str], None] = print,
+) -> dict[str, list[dict]]:
+    """Computes sections and writes tables and figures; returns the tables by name.
+
+    Files are written after every section: what was computed is kept if a later one
+    fails. `on_note` is called with sentences for the user.
     """
     for section in sections:
         if section not in SECTIONS:
@@ -92,110 +187,57 @@ def run_diversity(
             )
     if "ood" in sections and not options.ood:
         raise ValueError("the section ood needs --ood, the name of another data set")
-    analysed = AnalysedStudy(FinishedStudy(out, data), options)
+    analysed = AnalysedStudy(study, options)
     tokens = is_tokens(analysed.dataset.test.images)
-    asked = dataclasses.asdict(options)
+    out, baseline = study.out / "diversity", study.config.baseline
+    labels = {spec.name: spec.label for spec in study.config.methods}
+    found: dict[str, dict[str, Any]] = {}
+    tables: dict[str, list[dict]] = {}
     for section in (s for s in SECTIONS if s in sections):
-        if tokens and section in _OF_PIXELS:
+        if tokens and section in OF_PIXELS:
             on_note(f"{section}: it needs pixels, and token ids have none")
             continue
-        settings = {name: asked[name] for name in _SETTINGS[section]}
-        if settings.get("temperature") == 1.0:  # as in records without that setting
-            del settings["temperature"]
-        record = SectionRecord(out, section, settings)
-        if record.replaced:
-            on_note(f"{record.path} has other settings and is computed again")
-        parts = _PARTS[section](analysed)
-        if not parts:
-            on_note(f"{section}: {_NOTHING.get(section, 'nothing to compute')}")
+        found[section] = SECTIONS[section](analysed)
+        if not found[section]:
+            on_note(f"{section}: {NOTHING.get(section, 'nothing to compute')}")
             continue
-        left = [part for part in parts if not record.has(part.key, part.stamp)]
-        on_note(f"{section}: {len(parts)} parts, {len(parts) - len(left)} were there")
-        for part in left:
-            value, array = part.compute()
-            now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-            facts = {"date": now, "hardware": hardware()}
-            record.put(part.key, part.stamp, value, array, facts)
-            on_part(part.key)
-    return out
+        drawn = figures(section, found[section], labels, baseline)
+        write_files(out, {f"{name}.svg": text for name, text in drawn.items()})
+        tables = {
+            "teachers": teacher_rows(found.get("teachers", {}), options.temperature),
+            "students": student_rows(found, labels, baseline),
+        }
+        for name, rows in tables.items():
+            if rows:
+                fields = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+                beginning = str(out) + "/" if csv is None else f"{csv}-"
+                text = csv_text(Records(fields, rows))
+                write_file(Path(f"{beginning}{name}.csv"), text)
+    return tables
 
 
-def teacher_rows(run: Path) -> list[dict]:
-    """One row per kind of images."""
-    record = SectionRecord(run, "teachers", None)
-    tau = record.settings.get("temperature", 1.0)
-    found = []
-    for kinds in spreads_of(record).values():
-        clean = kinds["clean"]
-        for kind, spread in kinds.items():
-            same = np.isin(clean.runs, spread.runs)
-            row = {
-                "label": kind,
-                "temperature": tau,
-                **_over_runs("kl", spread.mean_kl),
-            }
-            found.append(
-                row | _over_runs("times", spread.mean_kl / clean.mean_kl[same])
-            )
-    return found
+# Columns of the printed tables of students, a table each.
+PRINTED = {
+    "Members": ("kl",),
+    "Jacobians": ("cosine", "auc", "snr_gaussian", "snr_ods", "snr_times"),
+    "Foreign images": ("entropy_in", "entropy_out", "auroc_entropy"),
+    "Corrupted images": ("corrupted_accuracy", "corrupted_nll", "corrupted_ece"),
+}
 
 
-def student_rows(run: Path) -> list[dict]:
-    """One row per method that has any of these numbers, also against the baseline."""
-    config = read_study(run).config
-    values: dict[str, dict[str, np.ndarray]] = {}  # by row and name, one per run
-
-    def put(row: str, name: str, numbers) -> None:
-        values.setdefault(row, {})[name] = np.asarray(numbers, np.float64)
-
-    cosines = similarities_of(SectionRecord(run, "jacobians", None))
-    for row, runs in cosines.items():
-        put(row, "cosine", [found.mean() for found in runs.values()])
-    for row, curves in rocs_of(cosines, config.baseline).items():
-        put(row, "auc", [curve.auc for curve in curves])
-    for row, parts in SectionRecord(run, "matching", None).of_rows().items():
-        gaussian, ods = (
-            np.array([part[kind]["signal_to_noise"] for part in parts.values()])
-            for kind in ("gaussian", "ods")
-        )
-        put(row, "snr_gaussian", gaussian)
-        put(row, "snr_ods", ods)
-        put(row, "snr_times", ods / gaussian)
-    for row, found in foreign_of(SectionRecord(run, "ood", None)).items():
-        for name in ("entropy_in", "entropy_out", "auroc_entropy"):
-            put(row, name, getattr(found, name))
-    summaries, _ = corruptions_of(SectionRecord(run, "corruptions", None))
-    for row, found in summaries.items():
-        for name in ("accuracy", "nll", "ece"):
-            put(row, f"corrupted_{name}", found.mean(name))
-    base = values.get(config.baseline, {})
-    rows = []
-    for name in values:
-        row = {"label": config.spec(name).label}
-        for what, numbers in values[name].items():
-            row |= _over_runs(what, numbers)
-            if what in base and name != config.baseline:
-                test = analysis.paired_t_test(numbers, base[what])
-                row |= {f"delta_{what}": test.difference}
-                row |= {f"delta_{what}_stderr": test.stderr, f"delta_{what}_p": test.p}
-        rows.append(row)
-    return rows
+def _shown(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]):
+    """Means ± standard deviations over runs, of rows that have any."""
+    heads = [name for name in names if any(name in row for row in rows)]
+    lines = [
+        (row["label"], *(_cell(row, name) for name in heads))
+        for row in rows
+        if any(name in row for name in heads)
+    ]
+    return Table((title, *heads), lines)
 
 
-def _over_runs(name: str, values) -> dict[str, float]:
-    found = estimate(values)
-    return {name: found.mean, f"{name}_std": found.std, f"{name}_stderr": found.stderr}
-
-
-def write_numbers(run: Path, out: Path) -> None:
-    """Writes `OUT-teachers.csv` and `OUT-students.csv`, which the README quotes."""
-    for name, rows in (
-        ("teachers", teacher_rows(run)),
-        ("students", student_rows(run)),
-    ):
-        if rows:
-            fields = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-            write_file(Path(f"{out}-{name}.csv"), csv_text(Records(fields, rows)))
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    return f"{row[name]:.4f} ± {row[f'{name}_std']:.4f}" if name in row else "–"
 
 
 PROGRAM = "python -m experiments.diversity.analyses"
@@ -212,10 +254,8 @@ def _arguments(default: DataConfig) -> type:
             folder: folder of a finished study, `runs/<study>`.
             section: compute these sections only.
             corruptions: corrupt the test images too.
-            csv: beginning of the names of CSV files with the numbers that are quoted:
-                the KL by kind of images, in nats and as times that on clean training
-                images, and Jacobians, foreign and corrupted images by row, also paired
-                against the baseline.
+            csv: beginning of the names of the CSV files; the default is in the folder
+                of the figures.
             data: where the study's data are now.
         """
 
@@ -231,7 +271,7 @@ def _arguments(default: DataConfig) -> type:
 
 
 def analyse(argv: Sequence[str]) -> int:
-    """Computes, writes the page and prints the tables."""
+    """Computes, writes the files and prints the tables."""
     folders = [word for word in argv[:1] if not word.startswith("-")]
     if not folders and not {"-h", "--help"} & set(argv):
         raise ValueError("the folder of a finished study comes first")
@@ -243,19 +283,15 @@ def analyse(argv: Sequence[str]) -> int:
         sections = ("teachers", "students", "jacobians", "matching")
         sections += tuple(name for name, wanted in more.items() if wanted)
     names = [field.name for field in dataclasses.fields(DiversityOptions)]
-    run_diversity(
-        asked.folder,
-        sections,
-        DiversityOptions(**{name: getattr(asked, name) for name in names}),
-        data=asked.data,
-        on_note=print,
-    )
-    command = f"{PROGRAM} {shlex.join(argv)}"
-    written = write_diversity(asked.folder, command=command)
-    if asked.csv is not None:
-        write_numbers(asked.folder, asked.csv)
-    print_document(collect_diversity(asked.folder).as_lines())
-    print(f"\nReport: {written}")
+    options = DiversityOptions(**{name: getattr(asked, name) for name in names})
+    study = FinishedStudy(asked.folder, asked.data)
+    tables = run_diversity(study, sections, options, asked.csv)
+    shown = [_shown("Teachers", ("kl", "times"), tables.get("teachers", ()))]
+    students_of = tables.get("students", ())
+    shown += [_shown(title, names, students_of) for title, names in PRINTED.items()]
+    blocks = [table for table in shown if table.rows]
+    print_document(Document(study.config.title, blocks=blocks))
+    print(f"\nFigures: {study.out / 'diversity'}")
     return 0
 
 

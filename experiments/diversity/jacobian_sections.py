@@ -1,45 +1,29 @@
 """Sections `jacobians` and `matching`: do students move as their teachers do?"""
 
 import functools
-from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
 from churn_jax.configuration.rows import MethodSpec
-from churn_jax.methods import Method
 from churn_jax.typing import Array
 from experiments.diversity.jacobian_matching import (
     GradientMoments,
     jacobian_matching_gradient,
 )
 from experiments.diversity.jacobians import jacobian_similarity
-from experiments.diversity.networks import Structure, over_chunks, to_pixels
-from experiments.diversity.spread import (
-    Step,
-    example_keys,
-    moved_pixels,
-    steps_of,
+from experiments.diversity.networks import (
+    RowNetworks,
+    Structure,
+    over_chunks,
+    to_pixels,
 )
-from experiments.diversity.study import AnalysedStudy, Part, spaced
+from experiments.diversity.spread import example_keys, moved_pixels, steps_of
+from experiments.diversity.study import AnalysedStudy, spaced
 
 CHUNK = 50  # examples whose Jacobians are in memory at once
-SHARES = (5, 25, 50, 75, 95)  # percent
 DRAWN = ("gaussian", "ods")
-
-
-def _teacher(analysed: AnalysedStudy, student: MethodSpec) -> MethodSpec:
-    found = analysed.teacher_of(student)
-    if found is None:
-        raise ValueError(f"{student.name} has no teacher to be compared with")
-    return found
-
-
-def jacobian_parts(analysed: AnalysedStudy) -> list[Part]:
-    """One part per student row and replica: similarities `[M, N]` on test images."""
-    rows = [(spec, _teacher(analysed, spec)) for spec in analysed.students()]
-    return analysed.parts(_similarities, rows)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -61,43 +45,40 @@ def _similarity(
     )
 
 
-def _similarities(
-    analysed: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
-) -> tuple[Any, np.ndarray]:
-    teacher, student = analysed.networks(taught_by.name), analysed.networks(spec.name)
+def similarities(analysed: AnalysedStudy) -> dict[str, np.ndarray]:
+    """By student row: cosines of teachers' and members' Jacobians, `[R, M, N]`."""
     pixels = to_pixels(analysed.test(analysed.options.jacobian_examples).images)
-    theirs, own = teacher.replica(run), student.replica(run)
-    found = []
-    for member in range(student.members):
-        compare = functools.partial(
-            _similarity, teacher.structure, student.structure, theirs, own
+    found = {}
+    for spec, taught_by in analysed.students().items():
+        teacher = analysed.networks(taught_by.name)
+        student = analysed.networks(spec.name)
+        found[spec.name] = np.stack(
+            [_similarities(teacher, student, run, pixels) for run in analysed.runs]
         )
-        one = functools.partial(compare, np.int32(member))
-        found.append(over_chunks(one, (pixels,), CHUNK, axis=0))
-    similarity = np.stack(found)
-    value = {
-        "teacher": taught_by.name,
-        "mean": similarity.mean(axis=1),
-        "box": np.percentile(similarity, SHARES),
+    return found
+
+
+def _similarities(teacher: RowNetworks, student: RowNetworks, run: int, pixels):
+    variables = teacher.replica(run), student.replica(run)
+    compare = functools.partial(
+        _similarity, teacher.structure, student.structure, *variables
+    )
+    members = [functools.partial(compare, np.int32(m)) for m in range(student.members)]
+    return np.stack([over_chunks(one, (pixels,), CHUNK, axis=0) for one in members])
+
+
+def matching(analysed: AnalysedStudy) -> dict[str, dict[str, np.ndarray]]:
+    """By row distilled on clean images and kind of step: signal to noise, `[R]`."""
+    return {
+        spec.name: {
+            kind: np.array(
+                [_matching(analysed, spec, taught_by, kind, r) for r in analysed.runs]
+            )
+            for kind in DRAWN
+        }
+        for spec, taught_by in analysed.students().items()
+        if spec.method.one_to_one and spec.method.perturbation == "none"
     }
-    return value, similarity
-
-
-def matching_parts(analysed: AnalysedStudy) -> list[Part]:
-    """One part per replica of the rows that are distilled without a perturbation."""
-
-    def plain(method: Method) -> bool:
-        return method.one_to_one and method.perturbation == "none"
-
-    def steps(teacher: MethodSpec, run: int) -> list[Step]:
-        return [steps_of(analysed, teacher, kind, run) for kind in DRAWN]
-
-    rows = [
-        (spec, _teacher(analysed, spec))
-        for spec in analysed.students()
-        if plain(spec.method)
-    ]
-    return analysed.parts(_matching, rows, steps)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -132,40 +113,34 @@ def _add(
 
 
 def _matching(
-    analysed: AnalysedStudy, spec: MethodSpec, taught_by: MethodSpec, run: int
-) -> tuple[Any, None]:
-    """Signal-to-noise ratios on one batch of training images."""
+    analysed: AnalysedStudy,
+    spec: MethodSpec,
+    taught_by: MethodSpec,
+    kind: str,
+    run: int,
+) -> float:
+    """Signal-to-noise ratio on one batch of training images."""
     teacher, student = analysed.networks(taught_by.name), analysed.networks(spec.name)
     options = analysed.options
     batch = spaced(analysed.train(spec), options.batch)
     pixels = to_pixels(batch.images)
     theirs, own = teacher.replica(run), student.replica(run)
-    found = {}
-    for kind in DRAWN:
-        step = steps_of(analysed, taught_by, kind, run)
-        moments = GradientMoments.empty(tuple(v["params"] for v in own))
-        for draw in range(options.draws):
-            moved = moved_pixels(
-                teacher.structure,
-                kind,
-                step.pixel_range,
-                theirs,
-                np.int32(draw % student.members),
-                pixels,
-                batch.labels,
-                example_keys(options.seed, run, len(batch), 1 + draw),
-                np.float32(step.size),
-                np.float32(1.0),
-            )
-            moments = _add(
-                teacher.structure,
-                student.structure,
-                moments,
-                theirs,
-                own,
-                pixels,
-                moved,
-            )
-        ratio = float(moments.signal_to_noise())
-        found[kind] = {"signal_to_noise": ratio, "size": step.size}
-    return found, None
+    step = steps_of(analysed, taught_by, kind, run)
+    moments = GradientMoments.empty(tuple(v["params"] for v in own))
+    for draw in range(options.draws):
+        moved = moved_pixels(
+            teacher.structure,
+            kind,
+            step.pixel_range,
+            theirs,
+            np.int32(draw % student.members),
+            pixels,
+            batch.labels,
+            example_keys(options.seed, run, len(batch), 1 + draw),
+            np.float32(step.size),
+            np.float32(1.0),
+        )
+        moments = _add(
+            teacher.structure, student.structure, moments, theirs, own, pixels, moved
+        )
+    return float(moments.signal_to_noise())

@@ -1,4 +1,4 @@
-"""Figures of the analyses, as SVG text that sits in an HTML page."""
+"""Figures of the analyses, each as the text of an SVG file."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ from churn_compare.documents.plotting import (
 from experiments.diversity.corruption import CorruptionSummary
 from experiments.diversity.foreign_examples import EntropyHistogram, OutOfDistribution
 from experiments.diversity.jacobians import SimilarityROC
-from experiments.diversity.report_numbers import Spread
+from experiments.diversity.spread import Spread
 
 FEWEST = 10  # examples of all runs in a bin that is drawn
 SMALLEST = 1e-4  # nats; what is below is as good as nothing
@@ -27,8 +27,6 @@ LINE = {"color": INK, "linewidth": 0.8}
 
 def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
     """KL and examples by the members' least confidence ([diversity] Fig. 3)."""
-    if not spreads:
-        return ""
     with drawing(5.4, 5.0) as (figure, done):
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         for i, (label, found) in enumerate(spreads.items()):
@@ -51,8 +49,6 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
     """Boxes of pairwise KL by confidence, a panel per row ([diversity] Fig. 3)."""
     # From the first to the third quartile with a line at the median; whiskers reach to
     # the smallest and the largest value; each is the mean over runs.
-    if not spreads:
-        return ""
     columns = min(len(spreads), 4)
     lines = -(-len(spreads) // columns)
     low = []
@@ -84,8 +80,6 @@ def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
 
 def boxes(cuts: Mapping[str, np.ndarray], axis: str, what: str, *, log: bool) -> str:
     """A box per row: percentiles 5, 25, 50, 75 and 95 ([diversity] Fig. 5)."""
-    if not cuts:
-        return ""
     with drawing(5.4, 1.2 + 0.38 * len(cuts)) as (figure, done):
         axes = figure.add_subplot()
         places = np.arange(len(cuts))
@@ -125,8 +119,6 @@ def _draw(axes, cuts, places, width: float, faces: Sequence[int], *, vertical: b
 
 def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str:
     """ROC of Jacobian similarity to a row from scratch ([diversity] Fig. 6)."""
-    if not rocs:
-        return ""
     grid = np.linspace(0, 1, 101)
     with drawing(5.4, 4.6) as (figure, done):
         axes = figure.add_subplot()
@@ -152,8 +144,6 @@ def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str
 
 def ratios(found: Mapping[str, Mapping[str, np.ndarray]], axis: str, what: str) -> str:
     """Bars per row and kind with standard deviations over runs ([diversity] Fig. 4)."""
-    if not found:
-        return ""
     bars = {}
     for kind in dict.fromkeys(kind for row in found.values() for kind in row):
         values = [row.get(kind, np.array([np.nan])) for row in found.values()]
@@ -181,28 +171,9 @@ def _plain_log(axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-AXES = {
-    "accuracy": ("Accuracy %", 100),
-    "nll": ("NLL, nats", 1),
-    "brier": ("Brier score", 1),
-    "ece": ("ECE", 1),
-}
-
-
-def entropy_histograms(
-    methods: Mapping[str, OutOfDistribution], *, foreign: str = "foreign images"
-) -> str:
+def entropy_histograms(methods: Mapping[str, OutOfDistribution], foreign: str) -> str:
     """Entropies on own and on foreign images, by method ([diversity] Fig. 8)."""
-    _check_methods(methods)
     edges = next(iter(methods.values())).histogram_in.edges
-    for found in methods.values():
-        for one in (found.histogram_in, found.histogram_out):
-            if not np.array_equal(one.edges, edges):
-                raise ValueError(
-                    "all histograms must have the same bins; got "
-                    f"{len(edges) - 1} bins up to {edges[-1]:.3f} and "
-                    f"{len(one.edges) - 1} up to {one.edges[-1]:.3f}"
-                )
     with drawing(7.4, 3.6) as (figure, done):
         # Each its own height: a confident method's own images are one tall column.
         panels = figure.subplots(1, 2, sharex=True)
@@ -235,45 +206,23 @@ def _percent(histogram: EntropyHistogram, whole: np.ndarray) -> np.ndarray:
     return 100 * EntropyHistogram(histogram.edges, counts).shares
 
 
-def corruption_boxes(
-    methods: Mapping[str, CorruptionSummary],
-    quantities: tuple[str, ...] = ("nll", "ece"),
-) -> str:
+def corruption_boxes(methods: Mapping[str, CorruptionSummary]) -> str:
     """Boxes over kinds of corruption, by severity and method ([diversity] Fig. 9)."""
     # Quartiles; whiskers reach to the smallest and the largest value.
-    _check_methods(methods)
     severities = next(iter(methods.values())).severities
-    for label, summary in methods.items():
-        if summary.severities != severities:
-            raise ValueError(
-                f"all methods must have the same severities; {label} has "
-                f"{summary.severities}, others have {severities}"
-            )
     width = 0.8 / len(methods)
-    with drawing(7.4, 0.6 + 2.4 * len(quantities)) as (figure, done):
-        panels = figure.subplots(len(quantities), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, quantity in zip(panels, quantities, strict=True):
+    with drawing(7.4, 5.4) as (figure, done):
+        panels = figure.subplots(2, 1, sharex=True)
+        for axes, quantity in zip(panels, ("nll", "ece"), strict=True):
             for i, summary in enumerate(methods.values()):
-                shift = (i - (len(methods) - 1) / 2) * width
-                _boxes(axes, summary, quantity, shift, 0.85 * width, i)
-            title, _ = AXES[quantity]
-            axes.set_ylabel(title)
+                cuts = summary.quartiles(quantity)
+                places = np.arange(len(cuts)) + (i - (len(methods) - 1) / 2) * width
+                faces = [i] * len(cuts)
+                _draw(axes, cuts, places, 0.85 * width, faces, vertical=True)
+            axes.set_ylabel({"nll": "NLL, nats", "ece": "ECE"}[quantity])
             axes.set_xticks(range(len(severities)), map(str, severities))
         panels[-1].set_xlabel("Severity")
         for i, label in enumerate(methods):  # boxes have no entry of their own
             panels[0].bar(np.nan, 0, label=short_label(label), **face(i))
         legend(figure, panels[0], columns=3)
-        names = " and ".join(AXES[quantity][0] for quantity in quantities)
-        return done(f"{names} on corrupted test images, by severity and method")
-
-
-def _boxes(axes, summary, quantity: str, shift: float, width: float, i: int) -> None:
-    _, scale = AXES.get(quantity, ("", 1))
-    cuts = [[scale * x for x in box] for box in summary.quartiles(quantity)]
-    places = np.arange(len(cuts)) + shift
-    _draw(axes, cuts, places, width, [i] * len(cuts), vertical=True)
-
-
-def _check_methods(methods: Mapping) -> None:
-    if not methods:
-        raise ValueError("there must be at least one method")
+        return done("NLL and ECE on corrupted test images, by severity and method")

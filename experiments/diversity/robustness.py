@@ -1,8 +1,7 @@
 """Sections `ood` and `corruptions`: deployed predictions on images of other kinds."""
 
-import dataclasses
 import functools
-from typing import Any
+import itertools
 
 import numpy as np
 
@@ -10,21 +9,25 @@ from churn_jax import data
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import DataError
 from experiments.diversity.corrupted_images import corrupted_sets
-from experiments.diversity.corruption import QUANTITIES, corruption_summary
-from experiments.diversity.foreign_examples import out_of_distribution
+from experiments.diversity.corruption import Cell, CorruptionSummary, measure
+from experiments.diversity.foreign_examples import (
+    OutOfDistribution,
+    out_of_distribution,
+)
 from experiments.diversity.networks import deployed_logits, over_chunks, to_pixels
-from experiments.diversity.study import AnalysedStudy, Part, evenly, spaced
+from experiments.diversity.study import AnalysedStudy, evenly, spaced
 
 LARGEST = 500  # examples per call
 
 
-def _deployed(
-    analysed: AnalysedStudy, spec: MethodSpec, run: int, images
-) -> np.ndarray:
-    """`[N, C]`, what one replica of a row predicts."""
-    row = analysed.networks(spec.name)
-    ask = functools.partial(deployed_logits, row.structure, row.replica(run))
-    return over_chunks(ask, (to_pixels(images),), LARGEST, axis=0)
+def _deployed(analysed: AnalysedStudy, spec: MethodSpec, images) -> np.ndarray:
+    """`[R, N, C]`, what the replicas of a row predict."""
+    row, pixels = analysed.networks(spec.name), to_pixels(images)
+    asked = (
+        functools.partial(deployed_logits, row.structure, row.replica(run))
+        for run in analysed.runs
+    )
+    return np.stack([over_chunks(ask, (pixels,), LARGEST, axis=0) for ask in asked])
 
 
 def foreign_images(analysed: AnalysedStudy) -> np.ndarray:
@@ -51,33 +54,20 @@ def foreign_images(analysed: AnalysedStudy) -> np.ndarray:
     return spaced(found, analysed.options.examples).images
 
 
-def ood_parts(analysed: AnalysedStudy) -> list[Part]:
-    """One part per row and replica: entropies on own and on foreign test images."""
-    foreign = foreign_images(analysed)
-    compute = functools.partial(_entropies, foreign)
-    return analysed.parts(compute, ((spec,) for spec in analysed.rows))
-
-
-def _entropies(
-    foreign, analysed: AnalysedStudy, spec: MethodSpec, run: int
-) -> tuple[Any, None]:
-    own = _deployed(analysed, spec, run, analysed.test().images)
-    found = out_of_distribution(
-        own[None], _deployed(analysed, spec, run, foreign)[None]
-    )
+def foreign(analysed: AnalysedStudy) -> dict[str, OutOfDistribution]:
+    """By row: entropies on own and on foreign test images."""
+    images = foreign_images(analysed)
+    own = analysed.test().images
     return {
-        "entropy_in": found.entropy_in[0],
-        "entropy_out": found.entropy_out[0],
-        "auroc_entropy": found.auroc_entropy[0],
-        "auroc_max_probability": found.auroc_max_probability[0],
-        "edges": found.histogram_in.edges,
-        "counts_in": found.histogram_in.counts[0],
-        "counts_out": found.histogram_out.counts[0],
-    }, None
+        spec.name: out_of_distribution(
+            _deployed(analysed, spec, own), _deployed(analysed, spec, images)
+        )
+        for spec in analysed.rows
+    }
 
 
-def corruption_parts(analysed: AnalysedStudy) -> list[Part]:
-    """One part per corrupted test set and row; a set is made once for all rows."""
+def corruptions(analysed: AnalysedStudy) -> dict[str, CorruptionSummary]:
+    """By row: every quantity on every corrupted test set, which is made once."""
     config, options = analysed.study.config.data, analysed.options
     sets = corrupted_sets(
         config.name,
@@ -87,10 +77,9 @@ def corruption_parts(analysed: AnalysedStudy) -> list[Part]:
         severities=options.severities,
     )
     own = analysed.dataset.test.images
-
-    @functools.lru_cache(maxsize=1)
-    def read(kind: str, severity: int):
-        images, labels = sets.read(kind, severity)
+    cells: dict[str, dict[Cell, dict[str, np.ndarray]]] = {}
+    for cell in itertools.product(sets.corruptions, sets.severities):
+        images, labels = sets.read(*cell)
         # A published set is whole; one that was made is of these examples already.
         kept = evenly(len(labels), options.examples)
         images, labels = images[kept], np.asarray(labels)[kept]
@@ -99,27 +88,7 @@ def corruption_parts(analysed: AnalysedStudy) -> list[Part]:
                 f"{sets.source} has images {images.shape[1:]}, those of {config.name} "
                 f"are {own.shape[1:]}"
             )
-        return images, labels
-
-    return [
-        Part(
-            f"{spec.name}/{kind}/{severity}",
-            # Published images and our own are other numbers under one name.
-            analysed.stamp(spec, extra=sets.source),
-            functools.partial(_cell, analysed, spec, read, kind, severity, sets.source),
-        )
-        for kind in sets.corruptions
-        for severity in sets.severities
-        for spec in analysed.rows
-        if analysed.runs(spec)
-    ]
-
-
-def _cell(analysed, spec, read, kind, severity, source) -> tuple[Any, None]:
-    """Every quantity of all replicas on one corrupted set."""
-    images, labels = read(kind, severity)
-    runs = analysed.runs(spec)
-    logits = np.stack([_deployed(analysed, spec, run, images) for run in runs])
-    found = dataclasses.asdict(corruption_summary({(kind, severity): (logits, labels)}))
-    value = {quantity: found[quantity][0, 0] for quantity in QUANTITIES}
-    return {"runs": runs, "source": source, "examples": len(labels), **value}, None
+        for spec in analysed.rows:
+            logits = _deployed(analysed, spec, images)
+            cells.setdefault(spec.name, {})[cell] = measure(logits, labels)
+    return {row: CorruptionSummary.of(found) for row, found in cells.items()}

@@ -5,8 +5,8 @@ them, without augmentation; teachers and students see clean test images.
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +27,7 @@ from experiments.diversity.networks import (
     over_chunks,
     to_pixels,
 )
-from experiments.diversity.study import (
-    AnalysedStudy,
-    DiversityOptions,
-    Part,
-    spaced,
-)
+from experiments.diversity.study import AnalysedStudy, DiversityOptions, spaced
 
 # As reports show them; `transfer` follows a network that teaches nobody here.
 KINDS = ("clean", "gaussian", "ods", "conf_ods", "transfer", "adversarial", "test")
@@ -46,6 +41,36 @@ class Step(NamedTuple):
     size: float  # eta, RMS change per pixel
     temperature: float  # tau, of the teacher's probabilities
     pixel_range: tuple[float, float] | None  # to which pixels are clipped
+
+
+class Spread(NamedTuple):
+    """How much the members of a row differ on one kind of images, R runs."""
+
+    edges: np.ndarray  # `[bins + 1]` of the least confidence among members
+    counts: np.ndarray  # `[R, bins]`, examples
+    bin_mean_kl: np.ndarray  # `[R, bins]`, nats; nan in an empty bin
+    quartiles: np.ndarray  # `[R, 5, bins]`, nats
+    mean_kl: np.ndarray  # `[R]`, nats
+    box: np.ndarray  # `[R, 5]`, the 5th, 25th, 50th, 75th and 95th percentile, nats
+    accuracy: np.ndarray  # `[R]`, of the mean of the members' probabilities
+
+    @classmethod
+    def of(cls, runs: Sequence[dict[str, np.ndarray]]) -> Self:
+        """The runs together."""
+        fields = {name: np.stack([run[name] for run in runs]) for name in cls._fields}
+        return cls(**fields | {"edges": fields["edges"][0]})
+
+    @property
+    def by_bin(self) -> np.ndarray:
+        """`[bins]`, mean KL of the examples of all runs; nan where there are none."""
+        total = self.counts.sum(axis=0)
+        summed = np.nansum(self.counts * np.nan_to_num(self.bin_mean_kl), axis=0)
+        return summed / np.where(total, total, np.nan)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """`[bins]`, share of the examples of all runs."""
+        return self.counts.sum(axis=0) / self.counts.sum()
 
 
 def steps_of(analysed: AnalysedStudy, teacher: MethodSpec, kind: str, run: int) -> Step:
@@ -135,23 +160,37 @@ def _size(count: int, members: int) -> int:
     return -(-share // -(-share // LARGEST))
 
 
-def teacher_parts(analysed: AnalysedStudy) -> list[Part]:
-    """One part per ensemble of teachers and replica."""
+def teachers(analysed: AnalysedStudy) -> dict[str, dict[str, Spread]]:
+    """By ensemble of teachers: training images, clean and moved, and test images."""
+    found = {}
+    for spec in analysed.teachers():
+        runs = [_teachers(analysed, spec, run) for run in analysed.runs]
+        kinds = {kind: [run[kind] for run in runs] for kind in runs[0]}
+        found[spec.name] = {kind: Spread.of(of) for kind, of in kinds.items()}
+    return found
 
-    def steps(spec: MethodSpec, run: int) -> list[Step]:
-        return [steps_of(analysed, spec, kind, run) for kind in KINDS[1:-1]]
 
-    return analysed.parts(_teachers, ((spec,) for spec in analysed.teachers()), steps)
+def students(analysed: AnalysedStudy) -> dict[str, Spread]:
+    """By row with several members: clean test images."""
+    test, options = analysed.test(), analysed.options
+    found = {}
+    for spec in analysed.several():
+        row = analysed.networks(spec.name)
+        runs = [_clean(row, row.replica(r), test, options) for r in analysed.runs]
+        found[spec.name] = Spread.of(runs)
+    return found
 
 
-def _teachers(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
+def _teachers(analysed: AnalysedStudy, spec: MethodSpec, run: int):
     """Clean and perturbed training images and clean test images of one replica."""
+    # Every network leads a direction for an equal share of the images, where training
+    # draws one network per batch.
     row, options = analysed.networks(spec.name), analysed.options
     train = spaced(analysed.train(spec), options.examples)
     variables = row.replica(run)
     found = {"clean": _clean(row, variables, train, options)}
     # Replicas are independent, so the next one's networks teach none of these students.
-    runs = analysed.runs(spec)
+    runs = analysed.runs
     other = runs[(runs.index(run) + 1) % len(runs)]
     for kind in KINDS[1:-1]:
         if kind == "transfer" and other == run:
@@ -159,12 +198,9 @@ def _teachers(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any,
         guides = row.replica(other) if kind == "transfer" else variables
         step = steps_of(analysed, spec, kind, run)
         pixels = _moved(row, guides, kind, step, train, options.seed, run)
-        found[kind] = {
-            **_clean(row, variables, train, options, pixels),
-            **step._asdict(),
-        }
+        found[kind] = _clean(row, variables, train, options, pixels)
     found["test"] = _clean(row, variables, analysed.test(), options)
-    return found, None
+    return found
 
 
 def _clean(
@@ -211,14 +247,3 @@ def _moved(
         )
         pieces.append(np.asarray(moved)[:kept])
     return np.concatenate(pieces)
-
-
-def student_parts(analysed: AnalysedStudy) -> list[Part]:
-    """One part per row with several members and replica: clean test images."""
-    return analysed.parts(_students, ((spec,) for spec in analysed.several()))
-
-
-def _students(analysed: AnalysedStudy, spec: MethodSpec, run: int) -> tuple[Any, None]:
-    row = analysed.networks(spec.name)
-    test = analysed.test()
-    return {"test": _clean(row, row.replica(run), test, analysed.options)}, None

@@ -1,16 +1,10 @@
 """A finished study prepared for the analyses: its rows, its networks, its examples."""
 
 import dataclasses
-import functools
-import hashlib
-import json
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Dataset, Split
 from churn_jax.setting_checks import check_least
@@ -22,6 +16,9 @@ from experiments.diversity.networks import RowNetworks, Structure
 @dataclasses.dataclass(frozen=True)
 class DiversityOptions:
     """What is computed of a finished study.
+
+    The paper's counts of examples and draws are lost in our copy of its text; these are
+    ours.
 
     Attributes:
         rows: names of rows; empty is all that have finished.
@@ -62,16 +59,12 @@ class DiversityOptions:
             )
 
 
-class Part(NamedTuple):
-    """A piece of a section; `stamp` says what its row was trained as."""
-
-    key: str
-    stamp: str
-    compute: Callable[[], tuple[Any, np.ndarray | None]]
-
-
 class AnalysedStudy:
-    """The study, and what has been restored of it."""
+    """The study, and what has been restored of it.
+
+    Attributes:
+        runs: replicas that stopped in none of the rows, and in no teacher of theirs.
+    """
 
     def __init__(self, study: FinishedStudy, options: DiversityOptions):
         """Finds the rows."""
@@ -88,6 +81,15 @@ class AnalysedStudy:
         self.rows = tuple(study.spec(name) for name in dict.fromkeys(names))
         if not self.rows:
             raise StudyError(f"no row of {study.out} has been trained yet")
+        taught = (spec.teacher for spec in self.students())
+        stopped = {
+            replica
+            for name in {*(spec.name for spec in self.rows), *filter(None, taught)}
+            for replica in study.folder.row(name).stopped_replicas
+        }
+        self.runs = sorted(set(range(study.config.train.replicas)) - stopped)
+        if not self.runs:
+            raise StudyError(f"every run of {study.out} stopped in one of its rows")
         self._structures: dict[str, Structure] = {}
         self._networks: dict[str, RowNetworks] = {}
 
@@ -98,45 +100,6 @@ class AnalysedStudy:
             trained = self.study.restore(spec)
             self._networks[name] = RowNetworks.of(spec, trained, self._structures)
         return self._networks[name]
-
-    def stamp(self, *specs: MethodSpec, extra: Any = ()) -> str:
-        """A short name of what rows were trained as, and of `extra` JSON values."""
-        folder, config = self.study.folder, self.study.config
-        parts: list[Any] = [
-            [to_json((spec, *config.dependencies(spec))), folder.row(spec.name).seconds]
-            for spec in specs
-        ]
-        parts.append(extra)
-        parts += [to_json(config.train), to_json(config.model)]
-        text = json.dumps([parts, self.dataset.fingerprint], sort_keys=True)
-        return hashlib.sha1(text.encode()).hexdigest()[:16]
-
-    def runs(self, *specs: MethodSpec) -> list[int]:
-        """The replicas that did not stop in any of the rows."""
-        stopped = {
-            replica
-            for spec in specs
-            for replica in self.study.folder.row(spec.name).stopped_replicas
-        }
-        count = self.study.config.train.replicas
-        return [r for r in range(count) if r not in stopped]
-
-    def parts(
-        self,
-        compute: Callable[..., tuple[Any, np.ndarray | None]],
-        specs: Iterable[tuple[MethodSpec, ...]],
-        extra: Callable[[MethodSpec, int], Any] = lambda spec, run: (),
-    ) -> list[Part]:
-        """One part per replica of rows, which may come with their teachers."""
-        return [
-            Part(
-                f"{rows[0].name}/{run}",
-                self.stamp(*rows, extra=extra(rows[-1], run)),
-                functools.partial(compute, self, *rows, run),
-            )
-            for rows in specs
-            for run in self.runs(*rows)
-        ]
 
     def several(self) -> list[MethodSpec]:
         """The rows with several members."""
@@ -164,16 +127,16 @@ class AnalysedStudy:
         taught_by = {spec.teacher for spec in self.study.config.methods}
         return [spec for spec in self.several() if spec.name in taught_by]
 
-    def students(self) -> list[MethodSpec]:
-        """Selected rows whose members can be compared with a teacher each."""
-        found = []
+    def students(self) -> dict[MethodSpec, MethodSpec]:
+        """Selected rows whose members can be compared with a teacher each, and it."""
+        found = {}
         for spec in self.several():
             teacher = self.teacher_of(spec)
             if teacher is None or not self.study.finished(teacher):
                 continue
             if spec.method.members <= teacher.method.members:
                 if spec.name != teacher.name and spec not in self.teachers():
-                    found.append(spec)
+                    found[spec] = teacher
         return found
 
     def train(self, spec: MethodSpec) -> Split:
@@ -190,9 +153,7 @@ class AnalysedStudy:
 
 def spaced(split: Split, count: int) -> Split:
     """At most so many examples, evenly spaced over the split."""
-    if count >= len(split):
-        return split
-    return split.take(evenly(len(split), count))
+    return split.take(evenly(len(split), count)) if count < len(split) else split
 
 
 def evenly(total: int, count: int) -> np.ndarray:

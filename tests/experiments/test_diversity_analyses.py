@@ -1,4 +1,4 @@
-"""The analyses on a tiny study: numbers, going on, bad input."""
+"""The analyses on a tiny study: numbers, figures, bad input."""
 
 import dataclasses
 import json
@@ -13,22 +13,22 @@ from churn_jax import metrics
 from churn_jax.reports.members import load_members
 from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.finished import FinishedStudy
-from experiments.diversity.analyses import main, run_diversity
+from experiments.diversity import robustness
+from experiments.diversity.analyses import main, student_rows
+from experiments.diversity.corruption import CorruptionSummary, measure
+from experiments.diversity.foreign_examples import out_of_distribution
 from experiments.diversity.networks import to_pixels
-from experiments.diversity.record import SectionRecord, as_numbers
-from experiments.diversity.report import write_diversity
-from experiments.diversity.spread import example_keys, moved_pixels, steps_of
+from experiments.diversity.report_figures import corruption_boxes, entropy_histograms
+from experiments.diversity.spread import (
+    Spread,
+    example_keys,
+    moved_pixels,
+    steps_of,
+    students,
+)
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 
 ROWS = ("teachers", "scratch", "kd", "ods")
-FEW = DiversityOptions(
-    examples=40,
-    jacobian_examples=6,
-    batch=8,
-    draws=4,
-    types=("brightness",),
-    severities=(1, 5),
-)
 
 
 @pytest.fixture(scope="module")
@@ -57,90 +57,75 @@ def run(tmp_path_factory):
     return folder / "study"
 
 
-def parts(run, section):
-    return SectionRecord(run, section, None).parts
+def analysed(run, data=None, **options):
+    return AnalysedStudy(FinishedStudy(run, data), DiversityOptions(**options))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tau", [4.0, 1.0])
 def test_sections_agree_with_the_predictions_that_the_study_left(run, tau):
-    options = _with(run, examples=10**6, temperature=tau)
-    run_diversity(run, ("students", "ood"), options)
-    page = write_diversity(run).with_suffix(".md").read_text()
-    assert ("KL at temperature 4: mean" in page) == (tau == 4.0)
+    opened = analysed(
+        run, examples=10**6, temperature=tau, ood=str(run.parent / "noise.npz")
+    )
+    spreads, foreign = students(opened), robustness.foreign(opened)
     for row in ROWS:
         members = load_members(run / "methods" / row / "members.npz")
         deployed = load_predictions(run / "methods" / row / "predictions.npz").logits
         entropy = metrics.prediction_entropy(jnp.asarray(deployed))
         for r in range(2):
-            found = parts(run, "students")[f"{row}/{r}"]["test"]
             wanted = metrics.diversity_by_confidence(
                 jnp.asarray(members.logits[r]) / tau
             )
             for name in ("counts", "bin_mean_kl", "mean_kl", "quartiles"):
+                found = getattr(spreads[row], name)[r]
                 np.testing.assert_allclose(
-                    as_numbers(found[name]), getattr(wanted, name), rtol=1e-4, atol=1e-6
+                    found, getattr(wanted, name), rtol=1e-4, atol=1e-6
                 )
             np.testing.assert_allclose(
-                parts(run, "ood")[f"{row}/{r}"]["entropy_in"],
-                np.mean(entropy[r]),
-                rtol=1e-5,
+                foreign[row].entropy_in[r], np.mean(entropy[r]), rtol=1e-5
             )
 
 
-def _with(run, **fields):
-    return dataclasses.replace(FEW, ood=str(run.parent / "noise.npz"), **fields)
-
-
 @pytest.mark.slow
-def test_the_command_computes_every_section_and_goes_on(run, capsys):
+def test_the_command_computes_every_section(run, tmp_path, capsys):
     foreign = str(run.parent / "noise.npz")
     words = [str(run), "--examples", "40", "--jacobian-examples", "6"]
     words += ["--batch", "8", "--draws", "4", "--ood", foreign, "--corruptions"]
     words += ["--types", "brightness", "--severities", "1", "5"]
+    words += ["--csv", str(tmp_path / "a")]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert (
-        "corruptions: 8 parts, 0 were there" in said and "Matching of Jacobians" in said
+    assert "Corrupted images" in said and "BE-4 + KD" in said
+    drawn = {path.stem for path in (run / "diversity").glob("*.svg")}
+    kinds = ("kl", "kl_boxes", "kl_by_confidence")
+    assert drawn == {
+        "jacobians",
+        "jacobian_rocs",
+        "matching",
+        "ood",
+        "corruptions",
+        *(f"{of}_{kind}" for of in ("teachers", "students") for kind in kinds),
+    }
+    teachers = np.genfromtxt(
+        tmp_path / "a-teachers.csv", delimiter=",", names=True, dtype=None
     )
-    assert (run / "diversity" / "diversity.html").exists()
-    teachers = parts(run, "teachers")["teachers/0"]
-    kinds = ("clean", "gaussian", "ods", "conf_ods", "transfer", "adversarial", "test")
-    assert tuple(teachers) == kinds
-    assert teachers["ods"]["size"] == pytest.approx(1 / 16)  # of the row `ods`
-    assert teachers["ods"]["temperature"] == 4.0
-    assert sum(teachers["clean"]["counts"]) == 40
-    assert {key.split("/")[0] for key in parts(run, "jacobians")} == set(ROWS[1:])
-    similarity = SectionRecord(run, "jacobians", None).arrays["kd/1"]
-    assert similarity.shape == (2, 6) and np.abs(similarity).max() <= 1 + 1e-5
-    assert list(parts(run, "matching")) == ["kd/0", "kd/1"]
-    assert all(p["ods"]["signal_to_noise"] > 0 for p in parts(run, "matching").values())
-    before = (run / "diversity" / "teachers.json").read_bytes()
+    kinds = ["clean", "gaussian", "ods", "conf_ods", "transfer", "adversarial", "test"]
+    assert teachers["label"].tolist() == kinds
+    assert teachers["times"][0] == 1.0 and (teachers["kl"] > 0).all()
+    found = np.genfromtxt(
+        tmp_path / "a-students.csv", delimiter=",", names=True, dtype=None
+    )
+    assert np.isfinite(found["cosine"]).sum() == 3  # students, not their teachers
+    assert np.isfinite(found["snr_ods"]).sum() == 1  # distilled on clean images
+    assert np.isfinite(found["corrupted_ece"]).all()
+    kept = (tmp_path / "a-students.csv").read_bytes()
     assert main(words) == 0
-    assert "teachers: 2 parts, 2 were there" in capsys.readouterr().out
-    assert (run / "diversity" / "teachers.json").read_bytes() == before
-
-
-@pytest.mark.slow
-def test_a_stop_keeps_the_parts_that_are_done(run):
-    options, seen = dataclasses.replace(FEW, seed=1), []
-
-    def look(key):
-        seen.append(key)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_diversity(run, ("matching",), options, on_part=look)
-    first = parts(run, "matching")
-    assert list(first) == seen == ["kd/0"]
-    run_diversity(run, ("matching",), options, on_part=seen.append)
-    assert seen == ["kd/0", "kd/1"]
-    assert parts(run, "matching")["kd/0"] == first["kd/0"]
+    assert (tmp_path / "a-students.csv").read_bytes() == kept
 
 
 @pytest.mark.slow
 def test_steps_are_those_of_the_rows_and_of_their_size(run):
-    opened = AnalysedStudy(FinishedStudy(run), FEW)
+    opened = analysed(run)
     spec = opened.study.spec("teachers")
     row, train = opened.networks("teachers"), opened.train(spec)
     step = steps_of(opened, spec, "transfer", 0)
@@ -209,3 +194,87 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
     assert "is not a record of a study" in capsys.readouterr().err
     assert main(["--examples", "3"]) == 2
     assert "the folder of a finished study comes first" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_published_corruptions_are_spaced_evenly(run, tmp_path, monkeypatch):
+    """A folder like CIFAR-10-C, with the digits' name; severity s is s everywhere."""
+    folder, count = tmp_path / "digits-C", 9
+    folder.mkdir()
+    levels = np.repeat(np.arange(1, 6, dtype=np.uint8), count)
+    images = np.broadcast_to(levels[:, None, None, None], (5 * count, 8, 8, 1))
+    np.save(folder / "contrast.npy", images)
+    np.save(folder / "labels.npy", np.tile(np.arange(count), 5))
+    seen = []
+
+    def look(logits, labels):
+        seen.append((logits.shape, labels.tolist()))
+        return measure(logits, labels)
+
+    monkeypatch.setattr(robustness, "measure", look)
+    config = FinishedStudy(run).config.data
+    data = dataclasses.replace(config, manual_dir=str(tmp_path))
+    opened = analysed(run, data, examples=3, types=("contrast",), severities=(2,))
+    summaries = robustness.corruptions(opened)
+    assert seen == [((2, 3, 10), [0, 4, 8])] * 4 and set(summaries) == set(ROWS)
+
+
+def test_bins_are_weighted_by_their_examples():
+    def of(mean, count):
+        nothing = np.full((5, 2), np.nan)
+        return {
+            "edges": np.linspace(0, 1, 3),
+            "counts": np.array([0, count]),
+            "bin_mean_kl": np.array([np.nan, mean]),
+            "quartiles": nothing,
+            "mean_kl": mean,
+            "box": nothing[:, 0],
+            "accuracy": 0.75,
+        }
+
+    found = Spread.of([of(0.1, 30), of(0.5, 10)])
+    np.testing.assert_allclose(found.by_bin, [np.nan, 0.2])
+    np.testing.assert_allclose(found.shares, [0, 1])
+
+
+def test_rows_are_compared_run_by_run():
+    cosines = {"scratch": [[[0.0, 0.1]], [[0.3, 0.4]]], "kd": [[[0.05, 0.2]]] * 2}
+    found = {"jacobians": {row: np.array(x) for row, x in cosines.items()}}
+    labels = {"scratch": "Scratch", "kd": "KD"}
+    scratch, kd = student_rows(found, labels, "scratch")
+    assert "auc" not in scratch and kd["label"] == "KD"
+    assert kd["auc"] == pytest.approx((0.75 + 0.0) / 2)
+    assert kd["delta_cosine"] == pytest.approx(0.125 - 0.2)
+
+
+def test_histograms_show_shares_of_both_sets_without_stopped_runs(rng, drawn):
+    logits = 4 * rng.normal(size=(3, 60, 3)), rng.normal(size=(3, 50, 3))
+    logits[0][2, 5] = np.nan
+    found = out_of_distribution(*logits, bins=6)
+    svg = entropy_histograms({"BE-4": found, "BE-4 + ODS": found}, "SVHN")
+    for text in ("BE-4 + ODS", "SVHN", "own test images", "Entropy, nats"):
+        assert text in svg
+    assert len(drawn["stairs"]) == 4
+    alone = out_of_distribution(*(side[:2] for side in logits), bins=6)
+    for ((shares, edges), _), side, examples in zip(
+        drawn["stairs"], (alone.histogram_in, alone.histogram_out), (120, 100)
+    ):
+        np.testing.assert_array_equal(edges, found.histogram_in.edges)
+        np.testing.assert_allclose(shares, 100 * side.counts.sum(0) / examples)
+
+
+def test_boxes_are_the_quartiles_of_what_they_show(rng, drawn):
+    cells = {
+        (kind, severity): rng.uniform(size=(4, 2))
+        for kind in ("fog", "snow", "frost", "contrast", "pixelate")
+        for severity in (1, 2, 3)
+    }
+    summary = CorruptionSummary.of(cells)
+    corruption_boxes({"BE-4": summary, "DE-4": summary})
+    calls = drawn["bxp"]
+    assert len(calls) == 4  # two panels of two methods
+    for ((boxes, *_), _), quantity in ((calls[0], "nll"), (calls[3], "ece")):
+        found = [list(box.values()) for box in boxes]
+        np.testing.assert_array_equal(found, summary.quartiles(quantity))
+    left, right = (options["positions"] for _, options in calls[:2])
+    np.testing.assert_allclose((left + right) / 2, [0, 1, 2])  # side by side
