@@ -34,14 +34,18 @@ class Augmentation:
         shift: largest translation in pixels along each axis; what enters the image
             repeats its border.
         flip: mirror left and right with probability one half.
+        drop: share of the values that become 0, of images or of the columns of a table,
+            such as the words of a bag of words; the others stay as they are.
     """
 
     pad_crop: int = 0
     shift: int = 0
     flip: bool = False
+    drop: float = 0.0
 
     def __post_init__(self):
-        for name, kind in (("pad_crop", int), ("shift", int), ("flip", bool)):
+        kinds = {"pad_crop": int, "shift": int, "flip": bool, "drop": float}
+        for name, kind in kinds.items():
             value = getattr(self, name)
             if type(value) is not kind:
                 raise TypeError(
@@ -51,6 +55,8 @@ class Augmentation:
                 raise ValueError(
                     f"Augmentation.{name} must not be negative; got {value}"
                 )
+        if not self.drop < 1:
+            raise ValueError(f"Augmentation.drop must be below 1; got {self.drop}")
 
     @property
     def is_off(self) -> bool:
@@ -84,15 +90,17 @@ def augment(images: Array, keys: Array, policy: Augmentation) -> Array:
     For image i, with all draws uniform and from `keys[i]` alone: a crop of the
     original size out of the image padded by `policy.pad_crop` zeros; a translation by
     `-shift .. shift` pixels along each axis that repeats the border; a mirror image
-    with probability one half. Pixel values are only moved, never mixed.
+    with probability one half. Pixel values are only moved, never mixed. Last, each value
+    is dropped with probability `drop`.
 
     Args:
-        images: `[B, H, W, C]`, any dtype.
+        images: `[B, H, W, C]`, any dtype; tables `[B, D]`, too, if values are only
+            dropped.
         keys: `[B]` typed PRNG keys, one per example.
         policy: what to do; static under `jit`.
 
     Returns:
-        `[B, H, W, C]` of the dtype of `images`; `images` itself if the policy is off.
+        The shape and dtype of `images`; `images` itself if the policy is off.
 
     Raises:
         TypeError: `keys` are not typed PRNG keys.
@@ -112,14 +120,24 @@ def augment(images: Array, keys: Array, policy: Augmentation) -> Array:
         raise TypeError(
             f"keys must be typed PRNG keys (jax.random.key); got {keys.dtype}"
         )
-    if images.ndim != 4 or keys.shape != images.shape[:1]:
+    table = images.ndim == 2 and policy == Augmentation(drop=policy.drop)
+    if not (images.ndim == 4 or table) or keys.shape != images.shape[:1]:
         raise ValueError(
             "images must be [B, H, W, C] with keys [B]; got images "
             f"{images.shape} and keys {keys.shape}"
         )
-    height, width = images.shape[1:3]
 
     def one(image, key):
+        image = image if table else move(image, key)
+        if not policy.drop:
+            return image
+        kept = jax.random.bernoulli(
+            jax.random.fold_in(key, 5), 1 - policy.drop, image.shape
+        )
+        return jnp.where(kept, image, jnp.zeros((), image.dtype))
+
+    def move(image, key):
+        height, width = image.shape[:2]
         bits = jax.random.bits(key, (5,), jnp.uint32)
         crop_y, crop_x = (_uniform(bits[i], policy.pad_crop) for i in (0, 1))
         shift_y, shift_x = (_uniform(bits[i], policy.shift) for i in (2, 3))

@@ -103,7 +103,7 @@ def _check_tokens(run: Run, example: jax.ShapeDtypeStruct, largest: int) -> None
     config = run.config
     if not config.augmentation.is_off and config.seeds.augment != "off":
         raise ValueError(
-            f"{run.name}: token ids are not cropped, shifted or flipped; got "
+            f"{run.name}: token ids are not cropped, shifted, flipped or dropped; got "
             f"{config.augmentation}"
         )
     for network in (group.network for group in run.groups):

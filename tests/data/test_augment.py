@@ -1,5 +1,6 @@
 """The augmentation against NumPy, and where its randomness comes from."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -62,6 +63,20 @@ def test_equals_numpy_exactly(rng, policy, dtype):
     out, draws = augmented(images, SEEDS, policy)
     assert out.dtype == dtype
     np.testing.assert_array_equal(out, _reference(images, draws, policy))
+
+
+@pytest.mark.parametrize("shape", [(24, 6, 7, 3), (24, 500)])
+def test_a_share_of_values_is_dropped_after_they_moved(rng, shape):
+    images = _images(rng, shape)
+    moves = ALL if len(shape) == 4 else Augmentation()
+    moved = np.asarray(augmented(images, SEEDS, moves)[0])
+    policy = dataclasses.replace(moves, drop=0.3)
+    out = np.asarray(augmented(images, SEEDS, policy)[0])
+    assert out.dtype == images.dtype
+    kept = out != 0
+    np.testing.assert_array_equal(out, np.where(kept, moved, 0))
+    share = (moved != 0)[~kept].sum() / (moved != 0).sum()
+    assert abs(share - 0.3) < 4 * np.sqrt(0.21 / out.size)
 
 
 def test_policy_that_is_off_returns_its_input(rng):
@@ -130,6 +145,7 @@ _POLICY = Augmentation(flip=True)
         (lambda x, k: Augmentation(shift=-1), ValueError, "shift.*-1"),
         (lambda x, k: Augmentation(pad_crop=1.5), TypeError, "must be int.*1.5"),
         (lambda x, k: Augmentation(flip=1), TypeError, "flip must be bool"),
+        (lambda x, k: Augmentation(drop=1.0), ValueError, "drop must be below 1"),
     ],
 )
 def test_bad_input_is_named(rng, call, error, message):
