@@ -306,6 +306,15 @@ def headline_14x14() -> StudyConfig:
     )
 
 
+def size_14x14() -> StudyConfig:
+    """Table 2 in the same setting, lambda as in the paper."""
+    rows = _sizes((1, 2, 4, 8), STRENGTH)
+    study = dataclasses.replace(headline_14x14(), methods=rows, baseline="ensemble_2")
+    title = f"Anti-distillation: {_SIZE}"
+    name = "headline-anti-distillation-size-14x14"
+    return replaced(study, [("name", name), ("title", title)])
+
+
 def headline() -> StudyConfig:
     """The same on the embedded digits, which is `ad-digits`."""
     return replaced(ad_digits(), [("name", "headline-anti-distillation")])
