@@ -90,8 +90,8 @@ def augment(images: Array, keys: Array, policy: Augmentation) -> Array:
     For image i, with all draws uniform and from `keys[i]` alone: a crop of the
     original size out of the image padded by `policy.pad_crop` zeros; a translation by
     `-shift .. shift` pixels along each axis that repeats the border; a mirror image
-    with probability one half. Pixel values are only moved, never mixed. Last, each value
-    is dropped with probability `drop`.
+    with probability one half. Pixel values are only moved, never mixed. Last, each
+    value is dropped with probability `drop`.
 
     Args:
         images: `[B, H, W, C]`, any dtype; tables `[B, D]`, too, if values are only
