@@ -175,11 +175,6 @@ def _aimed(s: Setting, name: str, temperature: float, alpha: float) -> Rows:
     return (row,), (Update("old", name, label, targeted=True),)
 
 
-def fashion() -> StudyConfig:
-    """Table 1 and Figure 1: a small dense network is replaced by a larger one."""
-    return _study("elodi-fashion", "Model updates", main_rows(DENSE))
-
-
 def fashion_more() -> StudyConfig:
     """Figure 6 and Tables 10 and 11, and weight interpolation, with dense networks."""
     rows = joined(
@@ -311,17 +306,6 @@ def figures() -> StudyConfig:
         baseline="two",
         model=OLD,
     )
-
-
-def wide() -> StudyConfig:
-    """Table 1's extremes with networks that can follow their ensembles: wide and long.
-
-    Small networks do not learn the average of eight of their kind; these nearly do.
-    """
-    wide, wider = (ModelConfig("mlp", features=w) for w in ((256,), (256, 256)))
-    s = dataclasses.replace(DENSE, old=wide, new=wider)
-    rows = joined(pair(s), elodi_rows(s))
-    return _study("elodi-wide", "Wider networks, trained longer", rows, epochs=40)
 
 
 def ag_news() -> StudyConfig:
