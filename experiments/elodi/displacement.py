@@ -9,7 +9,6 @@ writes tables and figures.
 
 import dataclasses
 import json
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,11 +21,8 @@ from churn_compare.command_line import run, words_of
 from churn_compare.documents import (
     Document,
     Figure,
-    Grid,
-    Section,
     Table,
     Text,
-    html_page,
     markdown,
     plain_values,
     print_document,
@@ -35,7 +31,6 @@ from churn_compare.documents import (
 from churn_compare.option_list import read_options
 from churn_jax.analysis import UpdatesBySize
 from churn_jax.reports.artefacts import Study, read_study
-from churn_jax.reports.run_facts import page_facts, run_section
 from churn_jax.studies.finished import FinishedStudy
 from experiments.elodi import displacement_figures as figures
 from experiments.elodi.displacement_features import feature_space
@@ -164,40 +159,25 @@ def displacement_report(
     return dataclasses.replace(report, pictures=tuple(pictures))
 
 
-def displacement_document(report: DisplacementReport, command: str = "") -> Document:
-    """The report: remarks, what the numbers are, tables and figures."""
+def displacement_document(report: DisplacementReport) -> Document:
+    """Remarks, what the numbers are, and tables."""
     title = f"{report.study.config.title}: how far logits move"
-    study, runs = report.study, f"{report.study.config.train.replicas} runs per method"
     notes = [Text(remark, "note") for remark in report.remarks]
-    about = [Text(text, "soft") for text in _texts(report)]
-    numbers = [*notes, Section("", about, detail="summary"), *_tables(report)]
-    return Document(
-        title,
-        page_facts(study.record, runs),
-        [
-            Section("Numbers", numbers),
-            Section("Figures", [Grid(report.pictures)]),
-            run_section(study.record, {"Runs per method": study.config.train.replicas}),
-        ],
-        command,
-        data=_record(report),
-    )
+    return Document(title, blocks=[*notes, Text(_about(report)), *_tables(report)])
 
 
-def write_displacement(report: DisplacementReport, out, *, command: str = "") -> Path:
-    """Writes the page, its text as Markdown, the numbers as JSON, and all figures."""
-    document = displacement_document(report, command)
+def write_displacement(report: DisplacementReport, out) -> Path:
+    """Writes the tables as Markdown, all numbers as JSON, and all figures."""
     files: dict[str, str | bytes] = {
-        "displacement.html": html_page(document),
-        "displacement.md": markdown(document.at("summary")),
-        "displacement.json": json.dumps(plain_values(document.data), indent=1),
+        "displacement.md": markdown(displacement_document(report)),
+        "displacement.json": json.dumps(plain_values(_record(report)), indent=1),
     }
     for picture in report.pictures:
         files[f"{picture.name}.svg"] = str(picture.svg).replace(
             "currentColor", "#1c1e21"
         )
         files[f"{picture.name}.png"] = picture.png
-    return write_files(out, files)["displacement.html"]
+    return write_files(out, files)["displacement.md"]
 
 
 def _tables(report: DisplacementReport) -> list[Table]:
@@ -257,30 +237,19 @@ def _mean_and_spread(values) -> str:
     return f"{values.mean():.2f} ± {values.std():.2f}" if values.size else "–"
 
 
-def _texts(report: DisplacementReport) -> list[str]:
+def _about(report: DisplacementReport) -> str:
     """What the numbers are."""
     options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
-    found = [
+    return (
         f"{report.examples:,} test examples, {report.classes} classes; norms on "
         f"{images} evenly spaced images, {options.draws:,} pairs of random ensembles "
         "that share no network, and as many simulated normal displacements whose mean "
-        "and covariance come from all single networks.",
-        "KS distance: largest difference between the two distributions of the norm, "
-        "mean over the images. If normal: its mean where the same procedure is applied "
-        f"to as many normal networks, {options.resamples:,} sets of them; p: the share "
-        "of those sets with at least such a distance. The networks are the sample, not "
-        "the draws. Updates: mean and standard deviation over "
-        f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates.",
-    ]
-    if report.features is not None:
-        found.append(
-            f"Features of networks that were trained to be compatible with "
-            f"{report.features.reference}. Their mean over a row's networks, under its "
-            "last layer, is compared with the mean of the networks' own logits; the "
-            "relative distance is that of the two logits over their length, both "
-            "without the mean over classes."
-        )
-    return found
+        "and covariance come from all single networks. KS distance: largest difference "
+        "between the two distributions, mean over the images. If normal: its mean over "
+        f"{options.resamples:,} sets of as many normal networks; p: the share of those "
+        "sets with at least such a distance. Updates: mean and standard deviation over "
+        f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates."
+    )
 
 
 def _record(report: DisplacementReport) -> dict:
@@ -330,7 +299,7 @@ class Arguments(DisplacementOptions):
         features: compare features too: the row whose last layer classifies the
             features of both rows, which were trained with `BackwardCompatible` against
             it.
-        out: folder of page and figures; default `displacement` in the study's.
+        out: folder of tables and figures; default `displacement` in the study's.
     """
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
@@ -342,7 +311,7 @@ class Arguments(DisplacementOptions):
 
 
 def displacement(argv: Sequence[str]) -> int:
-    """Computes, writes the page and prints the tables."""
+    """Computes, writes tables and figures, and prints the tables."""
     asked = read_options(Arguments, argv, prog=PROGRAM, description=__doc__)
     names = [field.name for field in dataclasses.fields(DisplacementOptions)]
     options = DisplacementOptions(**{name: getattr(asked, name) for name in names})
@@ -360,10 +329,9 @@ def displacement(argv: Sequence[str]) -> int:
         on_part=lambda part: print(f"{part}: done"),
     )
     out = asked.out or asked.folder / "displacement"
-    command = f"{PROGRAM} {shlex.join(argv)}"
-    written = write_displacement(found, out, command=command)
+    written = write_displacement(found, out)
     print_document(displacement_document(found).as_lines())
-    print(f"\nPage: {written}")
+    print(f"\nTables and figures: {written.parent}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Tables, figures and files of `churn-jax displacement`, from made-up networks."""
+"""Tables, figures and files of displacements, from made-up networks."""
 
 import dataclasses
 import json
@@ -86,24 +86,21 @@ def written(folder):
         top_shares(found, "top"),
     )
     report = dataclasses.replace(report, pictures=pictures)
-    write_displacement(report, folder / "out", command="churn-jax displacement <run>")
+    write_displacement(report, folder / "out")
     return report, folder / "out", parts
 
 
-def test_page_tables_and_figures_are_written(written):
+def test_tables_and_figures_are_written(written):
     report, out, parts = written
-    page = (out / "displacement.html").read_text()
-    assert page.count("<svg") == 5
+    assert len(report.pictures) == 5
     for picture in report.pictures:
         name = picture.name
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         svg = (out / f"{name}.svg").read_text()
         assert svg.startswith("<svg xmlns=") and "currentColor" not in svg
-    assert "A &lt;study&gt;" in page and "displacement &lt;run&gt;" in page
-    assert "://" not in page.replace("http://www.w3.org", "")
-    assert "8 networks of a kind are few" in page
     text = (out / "displacement.md").read_text()
     for caption in (
+        "8 networks of a kind are few",
         "How far logits move, Old, 8 networks",
         "How far logits move, Old → New, 8 and 8 networks",
         "Updates, Old → New",
