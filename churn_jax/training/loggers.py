@@ -93,9 +93,8 @@ class Logger(Protocol):
 def scalars(values: Values, *, replicas: bool = False) -> dict[str, float]:
     """The finite values as one number each: lists by their mean over replicas.
 
-    Args:
-        values: as given to `Logger.log`.
-        replicas: adds `<name>_replica_<r>` for every entry of a list.
+    `values` are as given to `Logger.log`; `replicas` adds `<name>_replica_<r>` for
+    every entry of a list.
 
     Example:
         >>> scalars({"train/loss": [0.5, float("nan")]}, replicas=True)
@@ -218,43 +217,31 @@ class CsvLogger:
         self.replicas = replicas
         self._path = Path()
         self._rows: list[dict[str, Any]] = []
-        self._file: Any = None
-        self._table: Any = None
 
     def start(self, run: LoggedRun) -> None:
         """Reads the rows that are kept; needs a folder."""
         if run.directory is None:
             raise ValueError("CsvLogger needs a folder: train(..., directory=...)")
-        self._path = run.directory / "metrics.csv"
-        self._rows = []
+        self._path, self._rows = run.directory / "metrics.csv", []
         if self._path.exists():
             with self._path.open(newline="") as file:
                 rows = [row for row in csv.DictReader(file) if None not in row.values()]
             self._rows = [row for row in rows if int(row["step"]) <= run.step]
 
     def log(self, values: Values, step: int) -> None:
-        """Adds a row."""
+        """Adds a row: the file is written whole, so that columns may be added."""
         numbers = _numbers(values, self.replicas)
         row = {name: x if math.isfinite(x) else "" for name, x in numbers}
-        row = {"step": step, **row}
-        if self._table is None:
-            columns = dict.fromkeys(name for r in (*self._rows, row) for name in r)
-            text = io.StringIO(newline="")
-            table = csv.DictWriter(text, columns, lineterminator="\n")
-            table.writeheader()
-            table.writerows(self._rows)
-            write_file(self._path, text.getvalue())
-            self._file = self._path.open("a", newline="")
-            self._table = csv.DictWriter(self._file, columns, lineterminator="\n")
-        self._table.writerow(row)
-        self._file.flush()
+        self._rows.append({"step": step, **row})
+        columns = dict.fromkeys(name for row in self._rows for name in row)
+        text = io.StringIO(newline="")
+        table = csv.DictWriter(text, columns, lineterminator="\n")
+        table.writeheader()
+        table.writerows(self._rows)
+        write_file(self._path, text.getvalue())
 
     def close(self, finished: bool) -> None:
-        """Closes the file."""
-        if self._table is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-        self._table = None
+        """Nothing is left open."""
 
 
 LOGGERS = Registry(
@@ -280,15 +267,9 @@ class Loggers(list[Logger]):
     _note: Callable[[str], None]
 
     def start(self, run: LoggedRun, on_note: Callable[[str], None]) -> None:
-        """Starts all.
+        """Starts all; `on_note` is called with a sentence about each that fails.
 
-        Args:
-            run: run that is trained.
-            on_note: called with a sentence about each logger that fails.
-
-        Raises:
-            OSError: of a file next to `metrics.jsonl`; by the other methods, too.
-            ValueError: there is no folder for such a file.
+        Errors of our own files are raised, by the other methods, too.
         """
         self._run, self._note = run, on_note
         self._each("start", run)
@@ -320,10 +301,7 @@ class Loggers(list[Logger]):
 
 
 def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
-    """The loggers that are named or given.
-
-    Args:
-        loggers: names of `LOGGERS`, `package.module:Class`, or objects.
+    """The loggers that are named (`csv`, `package.module:Class`) or given.
 
     Raises:
         ValueError: a name is unknown, a package is missing, or two loggers would write
@@ -337,8 +315,9 @@ def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
     if isinstance(loggers, Loggers):
         return loggers
     given = [loggers] if isinstance(loggers, str) else loggers
-    found = Loggers(_made(x) if isinstance(x, str) else x for x in given)
-    for logger in found:
+    found = Loggers(_named(x) if isinstance(x, str) else x for x in given)
+    kinds = [type(logger) for logger in found]
+    for logger, kind in zip(found, kinds):
         if isinstance(logger, type) or not all(
             callable(getattr(logger, name, None)) for name in ("start", "log", "close")
         ):
@@ -346,16 +325,15 @@ def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
                 "a logger is a name or an object with the methods start, log and "
                 f"close; got {logger!r}"
             )
-        same = sum(type(other) is type(logger) for other in found)
-        if same > 1 and type(logger).__module__.startswith("churn_jax."):
+        same = kinds.count(kind)
+        if same > 1 and kind.__module__.startswith("churn_jax."):
             raise ValueError(
-                f"{type(logger).__name__} is given {same} times; a training has one of "
-                "a kind"
+                f"{kind.__name__} is given {same} times; a training has one of a kind"
             )
     return found
 
 
-def _made(name: str) -> Logger:
+def _named(name: str) -> Logger:
     try:
         return LOGGERS.find(name)()
     except TypeError as error:

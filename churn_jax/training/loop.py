@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,23 @@ import numpy as np
 
 from churn_compare.flip_counts import count_flips
 from churn_jax import metrics
+from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.feed import Feed
-from churn_jax.training.folder_lock import lock_folder
-from churn_jax.training.launch import Launch
-from churn_jax.training.loggers import Logger, as_loggers, logged_settings
-from churn_jax.training.partition import fetch, join, replicate, split
+from churn_jax.training.folder_lock import check_lock, lock_folder
+from churn_jax.training.loggers import (
+    LoggedRun,
+    Logger,
+    Loggers,
+    as_loggers,
+    logged_settings,
+)
+from churn_jax.training.metrics_file import MetricsWriter
+from churn_jax.training.partition import fetch, greatest, join, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
 from churn_jax.training.progress import COMPILING, Display, Work
 from churn_jax.training.run import (
+    Interrupted,
     Progress,
     Run,
     Trained,
@@ -135,18 +143,25 @@ def train(
         )
         for note in (*stopped_teachers(run.name, teachers, start), *session.notes):
             noted(note)
-        with _Loop(run, session, directory, began, worked) as loop:
-            if loop.note:
-                noted(loop.note)
-            if loop.done < loop.total:
-                loop.start_loggers(
-                    logging,
-                    noted,
-                    directory,
+        with _Loop(
+            session,
+            directory=None if directory is None else Path(directory),
+            began=began,
+            on_work=worked,
+        ) as loop:
+            if loop.writer is not None and loop.writer.note:
+                noted(loop.writer.note)
+            if loop.done < loop.total and jax.process_index() == 0:
+                logged = LoggedRun(
+                    run.name,
                     group=group,
+                    directory=loop.directory,
                     settings=_settings(run, dataset, teachers),
+                    step=0 if loop.writer is None else loop.writer.step,
                     identity=session.identity,
                 )
+                loop.loggers = logging
+                logging.start(logged, noted)
             loop.run_epochs(progressed, stop or threading.Event())
     return trained_of(
         session,
@@ -174,7 +189,7 @@ def compile_run(
     )
     if session.program.convolutional or session.feed is not None:
         return
-    with _Loop(run, session, None, time.perf_counter(), lambda work: None) as loop:
+    with _Loop(session) as loop:
         loop.rehearse()
 
 
@@ -192,7 +207,7 @@ def seconds_per_update(
     session = open_session(
         run, dataset, directory=None, teacher=None, mean=mean, std=std
     )
-    with _Loop(run, session, None, time.perf_counter(), lambda work: None) as loop:
+    with _Loop(session) as loop:
         return loop.update_seconds()
 
 
@@ -228,14 +243,19 @@ def stopped_teachers(
     return tuple(sentences)
 
 
-class _Loop(Launch):
+class _Loop:
     """Epochs of blocks of updates, each epoch followed by an evaluation."""
 
-    def __init__(self, run: Run, session: Session, directory, began: float, on_work):
-        super().__init__(run.name, on_work, began)
-        self.checkpoints = session.checkpoints
-        self.earlier_seconds = session.seconds
-        self.run, self.session = run, session
+    def __init__(
+        self,
+        session: Session,
+        *,
+        directory: Path | None = None,
+        began: float | None = None,
+        on_work: Callable[[Work], None] = lambda work: None,
+    ):
+        self.session, self.run, self.on_work = session, session.run, on_work
+        self.began = time.perf_counter() if began is None else began
         self.total = session.updates
         # Of every part, replicas in chunks one after another; states are donated.
         self.states = [split(part.state, part.chunks) for part in session.parts]
@@ -258,36 +278,36 @@ class _Loop(Launch):
             lambda updates: (replicate(np.int32(updates), mesh),) if counted else ()
         )
         self.clicks = session.feed if isinstance(session.feed, ClickFeed) else None
+        self.unit = "updates" if self.clicks is None else "windows"
         if self.clicks is None:
             self.predict = make_predict(
-                session.program, run.method, streamed=session.feed is not None
+                session.program, session.run.method, streamed=session.feed is not None
             )
-        else:
-            self.unit = "windows"
         self.compile_seconds = 0.0
         self.evaluation_seconds = 0.0
-        self.start_clock(run.config.checkpoint_every_seconds)
-        self.finished = session.done  # updates that the devices have done
+        self.clock = CheckpointClock(self.run.config.checkpoint_every_seconds)
+        self.finished = self.done  # updates that the devices have done
         self.ahead = collections.deque()  # blocks that they have not
         self.unmarked = 0  # updates that are in no block yet
         self.size, self.looked = _FIRST_BLOCK, time.perf_counter()
         self.running = collections.deque()
-        last = session.done == self.total  # whose line may be of fewer windows
-        lines = -(-session.done // session.steps_per_epoch) if last else self._epoch
-        self.open_writer(directory, lines)
-
-    @property
-    def _epoch(self) -> int:
-        return self.done // self.session.steps_per_epoch
+        # Files, which the first process writes.
+        self.directory = directory if jax.process_index() == 0 else None
+        self.writer: MetricsWriter | None = None
+        self.loggers: Loggers | None = None
+        if self.directory is not None:
+            whole, rest = divmod(self.done, session.steps_per_epoch)
+            last = self.done == self.total and rest > 0  # a line of fewer windows
+            self.writer = MetricsWriter(self.directory, resume_epoch=whole + last)
 
     def run_epochs(self, on_progress, stop: threading.Event) -> None:
         config, per_epoch = self.run.config, self.session.steps_per_epoch
         while self.done < self.total:
-            epoch = self._epoch
+            epoch = self.done // per_epoch
             inputs = self._begin(epoch)
             end = min((epoch + 1) * per_epoch, self.total)
             while self.done < end:
-                self._report("training" if self.compile_seconds else COMPILING)
+                self.report("training" if self.compile_seconds else COMPILING)
                 self._block(inputs, end - self.done)
                 self._wait(1)
                 # An epoch's end is evaluated first: the checkpoint stands after it.
@@ -295,11 +315,11 @@ class _Loop(Launch):
                     self.save()
             last = self.done == self.total
             if (epoch + 1) % config.eval_every_epochs == 0 or last:
-                self._report("evaluating")
+                self.report("evaluating")
                 on_progress(self.evaluate(epoch + 1))
             if self._due(stop, last) or last:
                 self.save()
-        self._report("trained")
+        self.report("trained")
 
     def _begin(self, epoch: int) -> list:
         """The inputs of an epoch, or of what is left of it."""
@@ -329,19 +349,32 @@ class _Loop(Launch):
                 break
         return min(times)
 
-    def _report(self, doing: str) -> None:
-        self.tell(doing, self.finished, self.total)
+    def seconds(self) -> float:
+        """Seconds over all launches."""
+        return self.session.seconds + time.perf_counter() - self.began
+
+    def report(self, doing: str) -> None:
+        name, unit = self.run.name, self.unit
+        self.on_work(Work(name, doing, self.finished, self.total, unit))
 
     def _due(self, stop: threading.Event, last: bool = False) -> bool:
         """True to save now; stops after saving unless all is done."""
-        stopping, due, (shortest,) = self.look(
-            stop, self.evaluation_seconds + 2 * _BLOCK_SECONDS, -self.size
-        )
+        self._check_lock()
+        ahead = self.evaluation_seconds + 2 * _BLOCK_SECONDS
+        # All processes find the same.
+        own = [stop.is_set(), self.clock.due(ahead), -self.size]
+        stopping, due, shortest = greatest(own)
         self.size = int(-shortest)
         if stopping and not last:
             self.save()
-            self.interrupt(f"{self.done} of {self.total} {self.unit}")
-        return due
+            progress = f"{self.done} of {self.total} {self.unit}"
+            raise Interrupted(f"{self.run.name} stopped after {progress}")
+        return bool(due)
+
+    def _check_lock(self) -> None:
+        """Raises if another process may write into the folder by now."""
+        if self.directory is not None:
+            check_lock(self.directory)
 
     def _wait(self, blocks: int) -> None:
         """Waits until at most so many blocks are left for the devices."""
@@ -387,7 +420,7 @@ class _Loop(Launch):
             self.looked = time.perf_counter()
             self.compile_seconds = self.looked - before
             # Compiling is not work that a checkpoint would keep.
-            self.start_clock(self.run.config.checkpoint_every_seconds)
+            self.clock = CheckpointClock(self.run.config.checkpoint_every_seconds)
 
     def joined(self) -> list[TrainState]:
         """The states of the parts, of all their replicas."""
@@ -435,7 +468,11 @@ class _Loop(Launch):
             "train": term_means(small, ("loss", *self.session.terms)),
             "validation": validation,
         }
-        self.write(record)
+        self._check_lock()
+        if self.writer is not None:
+            self.writer.write(record)
+        if self.loggers is not None:
+            self.loggers.log(record)
         accuracy = validation["accuracy"][small.alive] if validation else np.zeros(0)
         return Progress(
             self.run.name,
@@ -494,20 +531,28 @@ class _Loop(Launch):
     def save(self) -> None:
         self._mark()
         self._wait(0)
-        self._report("saving")
+        self.report("saving")
         tree = {"state": self.joined(), "best": self.best}
         meta = {"updates_done": self.done, "seconds": self.seconds()}
         with self.clock.saving():
             if self.clicks is not None:
                 self.clicks.flush()
-            if self.checkpoints is not None:
-                self.checkpoints.save(self.done, tree, meta)
+            if self.session.checkpoints is not None:
+                self.session.checkpoints.save(self.done, tree, meta)
         self.looked = time.perf_counter()
 
-    def close(self, *, finished: bool = False) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if self.session.feed is not None:
             self.session.feed.close()
-        super().close(finished=finished)
+        if self.loggers is not None:
+            self.loggers.close(error is None)
+        if self.writer is not None:
+            self.writer.close()
+        if self.session.checkpoints is not None:
+            self.session.checkpoints.close()
 
 
 def _next_block(updates: int, seconds: float) -> int:

@@ -5,13 +5,12 @@ A thread draws them, so that they go on while XLA compiles or the data are loade
 
 import contextlib
 import dataclasses
-import logging
 import threading
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.errors import LiveError
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -59,52 +58,40 @@ class _Task:
 
     label: str
     weight: float
-    doing: str
-    done: float = 0.0
-    total: float | None = None
-    unit: str = "updates"
+    work: Work
     found: str = ""
     finished_before: bool = False
     began: float = dataclasses.field(default_factory=lambda: time.monotonic())
     # When the first work of this launch had been done, and how much was done by then.
     first: tuple[float, float] | None = None
-    seen: float = 0.0  # when `done` was last told
-
-    @property
-    def share(self) -> float:
-        return self.done / self.total if self.total else float(self.finished_before)
-
-    @property
-    def share_now(self) -> float:
-        done = self.done - self.first[1] if self.first else 0.0
-        return done / self.total if self.total else 0.0
+    seen: float = 0.0  # when `work` was last told
 
     def tell(self, work: Work) -> None:
         now = time.monotonic()
-        if work.doing == COMPILING or work.done < self.done:
+        if work.doing == COMPILING or work.done < self.work.done:
             self.first = None
         elif self.first is None:
             self.first = now, work.done
-        self.doing, self.unit = work.doing, work.unit
-        self.done, self.total = work.done, work.total or self.total
-        self.seen = now
+        total = work.total or self.work.total
+        self.work, self.seen = dataclasses.replace(work, total=total), now
 
-    def left(self) -> float | None:
-        """Seconds until it is done at the speed so far, if that is known."""
-        if self.first is None or self.total is None or self.done <= self.first[1]:
-            return None
-        speed = (self.done - self.first[1]) / (self.seen - self.first[0])
-        return max((self.total - self.done) / speed - time.monotonic() + self.seen, 0.0)
+    def share(self, since: float = 0.0) -> float:
+        """The share that was done since so much had been."""
+        if not self.work.total:
+            return float(self.finished_before and not since)
+        return (self.work.done - since) / self.work.total
 
     def __str__(self) -> str:
-        parts = [self.doing, f"{_clock(time.monotonic() - self.began)} so far"]
-        if self.total:
-            counted = f"{self.done:,.0f} of {self.total:,.0f} {self.unit}"
-            parts.insert(0, f"{counted} ({self.share:.0%})")
-        elif self.done:
-            parts.insert(0, f"{self.done:,.0f} {self.unit}")
-        left = self.left()
-        if left is not None and self.done < (self.total or 0):
+        work, now = self.work, time.monotonic()
+        parts = [work.doing, f"{_clock(now - self.began)} so far"]
+        if work.total:
+            counted = f"{work.done:,.0f} of {work.total:,.0f} {work.unit}"
+            parts.insert(0, f"{counted} ({self.share():.0%})")
+        elif work.done:
+            parts.insert(0, f"{work.done:,.0f} {work.unit}")
+        if self.first and work.total and self.first[1] < work.done < work.total:
+            speed = (work.done - self.first[1]) / (self.seen - self.first[0])
+            left = max((work.total - work.done) / speed - now + self.seen, 0.0)
             parts.append(f"about {_clock(left)} left")
         said = ", ".join(parts)
         return f"{said}; {self.found}" if self.found else said
@@ -125,7 +112,7 @@ class Display:
         self.quiet = quiet or silent
         self._stopped: set[tuple[str, int]] = set()
         self._tasks: dict[str, _Task] = {}
-        self._task = _Task("", 0.0, "starting")
+        self._task = _Task("", 0.0, Work("", "starting", 0))
         self._expected, self._everything = 0.0, ""
         self._began = time.monotonic()
         self._live: Live | None = None
@@ -166,14 +153,14 @@ class Display:
         label: str = "",
         *,
         weight: float = 0.0,
-        doing: str = "preparing",
         finished_before: bool = False,
     ) -> None:
         """Begins a task with its part of the weight given to `expect`.
 
         If it was `finished_before`, the display only says so.
         """
-        task = _Task(label or name, weight, doing, finished_before=finished_before)
+        work = Work(name, "preparing", 0)
+        task = _Task(label or name, weight, work, finished_before=finished_before)
         self._tasks[name] = task
         if finished_before:
             self.say(f"{task.label}: finished before, kept")
@@ -182,11 +169,7 @@ class Display:
 
     def work(self, work: Work) -> None:
         """Updates a task, or begins one that is not known yet."""
-        task = self._tasks.get(work.name)
-        if task is None:
-            task = self._tasks[work.name] = _Task(work.name, 0.0, work.doing)
-        if task.doing != work.doing:
-            self.detail(f"{task.label}: {work.doing}")
+        task = self._tasks.setdefault(work.name, _Task(work.name, 0.0, work))
         task.tell(work)
         self._task = task
 
@@ -202,31 +185,11 @@ class Display:
 
     def evaluated(self, progress: "Progress", found: str) -> None:
         """Shows `found` with the task; on a line of its own after the last epoch."""
-        epoch = f"epoch {progress.epoch} of {progress.epochs}"
-        self.found(progress.name, f"{epoch}: {found}")
-        if progress.epoch == progress.epochs:
-            self.say(f"{progress.name}: {found}")
-        else:
-            self.detail(f"{progress.name}: {epoch}: {found}")
-
-    def found(self, name: str, text: str) -> None:
-        """Shows `text` with a task from now on."""
+        name, epoch, epochs = progress.name, progress.epoch, progress.epochs
         if name in self._tasks:
-            self._tasks[name].found = text
-
-    def say(self, sentence: str) -> None:
-        """Prints a line above the bars."""
-        if not self.quiet:
-            self._print(sentence)
-
-    def detail(self, sentence: str) -> None:
-        """Prints a line if the logger `churn_jax` shows `DEBUG`."""
-        if logging.getLogger("churn_jax").isEnabledFor(logging.DEBUG):
-            self.say(sentence)
-
-    def note(self, sentence: str) -> None:
-        """Prints a sentence, even if `quiet`."""
-        self._print(sentence, style="yellow")
+            self._tasks[name].found = f"epoch {epoch} of {epochs}: {found}"
+        if epoch == epochs:
+            self.say(f"{name}: {found}")
 
     def note_stopped(self, name: str, kind: str, number: int, why: "Stopped") -> None:
         """Notes once that a run stopped, and why."""
@@ -236,6 +199,15 @@ class Display:
                 f"{name}: {kind} {number} stopped at update {why.step}, {why.term} was "
                 "not finite; the others go on"
             )
+
+    def say(self, sentence: str) -> None:
+        """Prints a line above the bars."""
+        if not self.quiet:
+            self._print(sentence)
+
+    def note(self, sentence: str) -> None:
+        """Prints a sentence, even if `quiet`."""
+        self._print(sentence, style="yellow")
 
     def _print(self, sentence: str, style: str = "") -> None:
         if self._writer is not None:
@@ -250,43 +222,41 @@ class Display:
     def _sentences(self) -> Iterator[str]:
         task = self._task
         yield f"{task.label}: {task}" if task.label else str(task)
-        share, left = self._all()
+        share, said = self._all()
         if share is not None:
-            said = f"{self._everything} {share:.0%}"
-            yield said if left is None else f"{said}, about {_clock(left)} left"
+            yield f"{self._everything} {said}"
 
-    def _all(self) -> tuple[float | None, float | None]:
-        """The share of everything that is done, and the seconds left, if known."""
+    def _all(self) -> tuple[float | None, str]:
+        """The share of all tasks that is done, if there are several, in words too."""
         tasks = list(self._tasks.values())
         if self._expected <= max((task.weight for task in tasks), default=0.0):
-            return None, None  # there is one
-        done = sum(task.weight * task.share for task in tasks)
-        now = sum(task.weight * task.share_now for task in tasks)
-        began = min((t.first[0] for t in tasks if t.first), default=0.0)
-        left = None
+            return None, ""
+        done = sum(task.weight * task.share() for task in tasks)
+        begun = [(task, *task.first) for task in tasks if task.first]
+        now = sum(task.weight * task.share(since=since) for task, _, since in begun)
+        said = f"{done / self._expected:.0%}"
         if now:
-            left = (self._expected - done) / now * (time.monotonic() - began)
-        return done / self._expected, left
+            passed = time.monotonic() - min(first for _, first, _ in begun)
+            left = (self._expected - done) / now * passed
+            said += f", about {_clock(left)} left"
+        return done / self._expected, said
 
-    def _drawing(self) -> RenderableType:
+    def _drawing(self) -> Group:
         task = self._task
-        share, left = self._all()
+        share, said = self._all()
         table = Table.grid(padding=(0, 1))
         table.add_column(overflow="fold")
         table.add_column(width=24)
         table.add_column(overflow="fold")
-        rows: list[RenderableType] = [table]
-        bar = ProgressBar(total=1.0, completed=task.share, pulse=not task.total)
-        table.add_row(terminal_text(task.label), bar, Text(f"{task.share:.0%}"))
+        own = task.share()
+        bar = ProgressBar(total=1.0, completed=own, pulse=not task.work.total)
+        table.add_row(terminal_text(task.label), bar, Text(f"{own:.0%}"))
         if share is not None:
-            said = f"{share:.0%}"
-            said += "" if left is None else f", about {_clock(left)} left"
             bar = ProgressBar(total=1.0, completed=share)
             table.add_row(Text(self._everything), bar, Text(said))
         doing = terminal_text(str(task))
         doing.overflow, doing.plain = "fold", f"  {doing.plain}"
-        rows.append(doing)
-        return Group(*rows)
+        return Group(table, doing)
 
 
 def _clock(seconds: float) -> str:

@@ -50,7 +50,7 @@ class Draws(NamedTuple):
         return jax.random.fold_in(jax.random.fold_in(self.key, 2), 0)
 
 
-def _draw(state: TrainState, inputs: ReplicaInputs, share: int) -> Draws:
+def draw(state: TrainState, inputs: ReplicaInputs, share: int) -> Draws:
     """The keys of a device's `share` of the batch."""
     position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
     key = jax.random.fold_in(inputs.augment_key, state.step)
@@ -141,7 +141,7 @@ def loss_function(
 
     `taught` are the variables of the teachers, or `()`; see `Program.feed` for `data`.
     """
-    draws = _draw(state, inputs, program.batch_size // program.mesh.shape[DATA])
+    draws = draw(state, inputs, program.batch_size // program.mesh.shape[DATA])
     batch = _batch(program, state, inputs, draws, data)
     teacher = _teacher(program, state, taught, batch)
     method = inputs.coefficients.method

@@ -25,8 +25,8 @@ from churn_jax.methods import (
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.identity import identity_of
-from churn_jax.training.launch import read_metrics
 from churn_jax.training.loop import train
+from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.run import Interrupted, Run
 
 

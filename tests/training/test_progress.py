@@ -1,7 +1,6 @@
 """What is shown of a training: true, whole and every few seconds."""
 
 import io
-import logging
 import re
 import time
 from types import SimpleNamespace
@@ -91,18 +90,6 @@ def test_quiet_shows_warnings_alone_and_silent_nothing(capsys, often):
             time.sleep(0.05)
         said = capsys.readouterr().out
         assert said.count("\n") == (1 if wanted else 0) and wanted in said
-
-
-def test_details_are_for_debugging(capsys):
-    shown, logger = Display(), logging.getLogger("churn_jax")
-    before = logger.level
-    try:
-        for level, count in ((logging.INFO, 0), (logging.DEBUG, 1)):
-            logger.setLevel(level)
-            shown.update(Progress("a", 1, 2, 0.5, 0.1, ()))
-            assert capsys.readouterr().out.count("epoch 1 of 2") == count
-    finally:
-        logger.setLevel(before)
 
 
 def test_lines_become_rarer_but_never_rare():

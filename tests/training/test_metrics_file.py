@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from churn_jax.training.launch import MetricsWriter, read_metrics
+from churn_jax.training.metrics_file import MetricsWriter, read_metrics
 
 
 def record(epoch, value=0.5):
