@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -83,45 +83,23 @@ class Display:
         """The report as it is printed in a terminal, without colours."""
         return plain_text(self.terminal())
 
-    # For an update: both names; name, examples, numbers and groups of each measure; the
-    # verdict.
-    def _sides(self) -> tuple[str, str]:
+    @property
+    def title(self) -> str:
+        """Names of both versions, as in a heading."""
         raise NotImplementedError
 
-    def _parts(self) -> Iterable[tuple]:
-        raise NotImplementedError
-
-    def _verdict(self) -> Any:
+    def verdict(self) -> Any:
+        """The findings in sentences, as they are written to JSON."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
         start = {"format": FORMAT, "passed": self.passed, "state": self.state}
-        return start | {"verdict": self._verdict()} | plain_values(self)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows of a data frame, one per number: `quantity`, `value` and so on."""
-        about, found = dict(zip(("old", "new"), self._sides(), strict=True)), []
-        for named, examples, quantities, groups in self._parts():
-            parts = [("", "", examples, quantities)]
-            parts += [(g.grouping, g.name, g.examples, g.quantities) for g in groups]
-            found += [
-                {
-                    **(about | named),
-                    "grouping": grouping,
-                    "group": group,
-                    "examples": count,
-                    "quantity": name,
-                    **dataclasses.asdict(interval),
-                }
-                for grouping, group, count, numbers in parts
-                for name, interval in numbers.items()
-            ]
-        return found
+        return start | {"verdict": self.verdict()} | plain_values(self)
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """Names of the updates with their gates."""
-        return [(" -> ".join(self._sides()), self.gates)]
+        return [(self.title.replace("→", "->"), self.gates)]
 
     def junit(self) -> str:
         """JUnit XML with a test case for each gate; inconclusive gates are skipped."""
@@ -216,13 +194,8 @@ class CompareResult(Display, Measured):
         """Names of both versions, as in a heading."""
         return f"{self.old.name} → {self.new.name}"
 
-    def _sides(self) -> tuple[str, str]:
-        return self.old.name, self.new.name
-
-    def _parts(self) -> Iterable[tuple]:
-        return [({}, self.examples, self.quantities, self.groups)]
-
-    def _verdict(self) -> list[str]:
+    def verdict(self) -> list[str]:
+        """The findings in sentences."""
         from churn_compare.verdict import sentences
 
         return list(sentences(self))
@@ -273,14 +246,13 @@ class OutcomesResult(Display):
         sides = f"{self.old} -> {self.new}"
         return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {names}>"
 
-    def _sides(self) -> tuple[str, str]:
-        return self.old, self.new
+    @property
+    def title(self) -> str:
+        """Names of both versions; that of the only one of a noise floor."""
+        return f"{self.old} → {self.new}" if self.new else self.old
 
-    def _parts(self) -> Iterable[tuple]:
-        for m in self.measures:
-            yield {"measure": m.name}, self.examples, m.quantities, m.groups
-
-    def _verdict(self) -> dict[str, list[str]]:
+    def verdict(self) -> dict[str, list[str]]:
+        """The findings in sentences, by measure."""
         from churn_compare.verdict import sentences
 
         return {m.name: list(sentences(m)) for m in self.measures}
@@ -327,6 +299,17 @@ class VersionsResult(Display):
         return tuple(version.name for version in self.versions)
 
     @property
+    def title(self) -> str:
+        """Names of the first and the last version."""
+        return f"{self.names[0]} → {self.names[-1]}"
+
+    def verdict(self) -> list[str]:
+        """The findings in sentences."""
+        from churn_compare.verdict import versions_sentences
+
+        return list(versions_sentences(self))
+
+    @property
     def labelled(self) -> bool:
         """True if there were labels."""
         return self.negative_flip_rate is not None
@@ -351,10 +334,6 @@ class VersionsResult(Display):
         """One line; all numbers would fill screens, and `print` shows them."""
         names = ", ".join(self.names)
         return f"<{type(self).__name__} of {names}: {self.examples:,} examples>"
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows of all steps."""
-        return [row for step in self.steps for row in step.rows()]
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """Names of the steps with their gates."""

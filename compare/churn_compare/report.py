@@ -3,10 +3,11 @@
 A terminal shows the verdict, a comment and a notebook the summary, a page all of it.
 """
 
+import dataclasses
 import datetime
 import functools
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -49,7 +50,7 @@ from churn_compare.tables import (
     step_table,
     version_table,
 )
-from churn_compare.verdict import gate_sentence, sentences, versions_sentences
+from churn_compare.verdict import gate_sentence, sentences
 
 _LISTED, _REGRESSIONS = 50, 2000  # regressions on the page, unfolded and in all
 _OF_STEP = 20  # regressions of each of several updates
@@ -67,26 +68,28 @@ def document(result: Display, command: str = "") -> Document:
             side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
             for side in (result.old, result.new)
         }
-        title = result.title
     else:
         assert isinstance(result, OutcomesResult)
         several = len(result.measures) > 1
         measured = [(m.name if several else "", m) for m in result.measures]
         facts = {"Old": result.old, "New": result.new}
-        title = f"{result.old} → {result.new}" if result.new else result.old
     said = []
     for name, found in measured:
         first, *rest = sentences(found)
         said += [f"{name}: {first}" if name else first, *rest]
-    gates = [(gate, "") for gate in result.gates]
-    notes = [*result.read, *map(remark, result.notes)]
-    blocks: list[Block] = [
-        *verdict(result, said, notes, gates),
-        *(section for of in measured for section in sections(*of)),
-        what_was_run(facts, result.level),
-        Section("Glossary", [Terms(terms([of for _, of in measured]))], detail="full"),
-    ]
-    return Document(title, [about(result)], blocks, command)
+    parts = [section for of in measured for section in sections(*of)]
+    glossary = Terms(terms([of for _, of in measured]))
+    found = composed(
+        result,
+        parts,
+        [*result.read, *map(remark, result.notes)],
+        facts,
+        command,
+        about=about(result),
+        said=said,
+    )
+    blocks = [*found.blocks, Section("Glossary", [glossary], detail="full")]
+    return dataclasses.replace(found, blocks=blocks)
 
 
 def _of_versions(result: VersionsResult, command: str) -> Document:
@@ -105,23 +108,18 @@ def _of_versions(result: VersionsResult, command: str) -> Document:
     gates = [(g, f" [{s.title}]") for s in result.steps for g in s.gates]
     read = {line for step in result.steps for line in step.read}
     notes = [note if note in read else remark(note) for note in result.notes]
-    said = versions_sentences(result)
-    every = "Every version against every other"
-    blocks = [
-        *verdict(result, said, notes, gates),
+    parts = [
         Section("Versions", [version_table(result, labels)]),
         Section("Updates", [step_table(result, links)]),
-        Section(every, matrices, detail="summary"),
+        Section("Every version against every other", matrices, detail="summary"),
         *(
             Section(step.title, _step(step), link, detail="full")
             for step, link in zip(steps, links)
         ),
-        what_was_run(facts, result.level),
     ]
-    unlabelled = "" if result.labelled else " without labels"
     counts = f"{count_text(len(names))} versions; {count_text(result.examples)}"
-    title = f"{names[0]} → {names[-1]}"
-    return Document(title, [f"{counts} examples{unlabelled}"], blocks, command)
+    counts += f" examples{'' if result.labelled else ' without labels'}"
+    return composed(result, parts, notes, facts, command, about=counts, gates=gates)
 
 
 def _step(step: CompareResult) -> list[Block]:
@@ -139,29 +137,50 @@ def _step(step: CompareResult) -> list[Block]:
     return blocks
 
 
-def verdict(
+def composed(
     result: Display,
-    said: Sequence[str],
+    sections: Sequence[Section],
     notes: Sequence[str],
-    gates: Sequence[tuple[GateOutcome, str]],
-) -> list[Section]:
-    """The start of every report: files read, gates and sentences."""
+    facts: Mapping[str, str],
+    command: str = "",
+    *,
+    about: str = "",
+    said: Sequence[str] | None = None,
+    gates: Sequence[tuple[GateOutcome, str]] | None = None,
+    title: str = "",
+) -> Document:
+    """A report: what was read, the verdict, sections, and what was run.
+
+    Args:
+        result: result with gates and, unless `said` is given, sentences.
+        sections: sections of the report.
+        notes: remarks about what was read.
+        facts: facts about what was run.
+        command: command that made the report.
+        about: the comparison in one line.
+        said: sentences of the verdict.
+        gates: outcomes of gates, with what they are about.
+        title: title, if it is not that of the result.
+    """
     lines = []
-    for gate, step in gates:
+    for gate, step in gates or [(gate, "") for gate in result.gates]:
         kind, word = KINDS[gate.state], gate.state.upper()
         parts = Strong(word, kind), f"{gate.line.removeprefix(word)}{step}"
         lines.append(Text(parts, f"line {kind}"))
     sentence = Strong(gate_sentence(result.gates))
     found = Text((sentence,), f"outcome {KINDS[result.state]}")
+    said = result.verdict() if said is None else said
     texts = (Text(text, "lead" * (not i)) for i, text in enumerate(said))
     read = Rows([Text(note) for note in notes], kind="note remark")
-    return [Section("", [read]), Section("", [found, Rows(lines), *texts], kind="said")]
-
-
-def what_was_run(facts: dict[str, str], level: float) -> Section:
-    """Section on the date, the versions and the software of a comparison."""
-    facts |= made(level, "Software")
-    return Section("What was run", [Facts(facts)], detail="full")
+    blocks = [
+        Section("", [read]),
+        Section("", [found, Rows(lines), *texts], kind="said"),
+        *sections,
+        Section(
+            "What was run", [Facts({**facts, **made(result.level)})], detail="full"
+        ),
+    ]
+    return Document(title or result.title, [about], blocks, command)
 
 
 def sections(heading: str, found: Measured) -> list[Section]:
@@ -298,7 +317,7 @@ def _regressions(result: CompareResult) -> list[Block]:
     return [Text(said, "soft"), first, *([more] if others.rows else [])]
 
 
-def made(level: float, software: str) -> dict[str, str]:
+def made(level: float, software: str = "Software") -> dict[str, str]:
     """Level, date and software of a comparison."""
     from churn_compare import __version__
 

@@ -14,14 +14,15 @@ from scipy import optimize, special
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult, Display
 from churn_compare.documents import Document, Section, Table, Text
-from churn_compare.estimates import PerExample, all_examples
+from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError
+from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned, Side
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import read_pair
-from churn_compare.report import verdict, what_was_run
+from churn_compare.report import composed
 from churn_compare.result import GateOutcome, Interval
 from churn_compare.scanning.scan import scan
 from churn_compare.store import StoredLogits
@@ -203,18 +204,75 @@ class RepairResult(Display):
         """Outcomes of the gates for what is served, on the test examples."""
         return self.served.gates
 
-    def _sides(self) -> tuple[str, str]:
-        return self.served.old.name, self.served.new.name
+    @property
+    def level(self) -> float:
+        """Confidence level of the intervals."""
+        return self.served.level
 
-    def _parts(self):
-        return self.served._parts()
+    @property
+    def title(self) -> str:
+        """Names of both versions."""
+        return f"{self.shipped.title}, repaired"
 
-    def _verdict(self) -> list[str]:
-        return _sentences(self)
+    def verdict(self) -> list[str]:
+        """Sentences on the effect, the test and the cost of the rule."""
+        before, after = (
+            with_range(of["negative_flip_rate"], "share")
+            for of in (self.shipped, self.served)
+        )
+        if self.rule.kind == "new":
+            said = [
+                "No rule has fewer negative flips at the accuracy of the new version: "
+                f"serve that one alone. {before} of the test examples are right before "
+                "and wrong now."
+            ]
+        else:
+            fall = with_range(self.flips_avoided, "points", self.level)
+            cost = f"{share_text(self.both)} of the examples run both versions"
+            if self.rule.column:
+                cost = "an example runs one version, by its group"
+            said = [
+                f"Serve {self.rule.text}: {after} of the test examples are right "
+                f"before and wrong now, instead of {before} with the new version "
+                "alone.",
+                f"The rate of negative flips falls by {fall.replace('+', '')}; "
+                f"accuracy changes by {with_range(self.accuracy_change, 'points')} "
+                "against the new version.",
+                f"Both versions are kept in service: {cost}.",
+            ]
+        tried = f"{len(self.candidates)} rules were tried on the validation examples"
+        return [*said, f"{tried}; only this one was applied to the test examples."]
 
     def document(self, command: str = "") -> Document:
         """The report, with the command under its title."""
-        return _document(self, command)
+        names = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_gain")
+        rows = [
+            (heading, *(number_cell(of[name], QUANTITIES[name].unit) for name in names))
+            for heading, of in (
+                ("The new version alone", self.shipped),
+                ("As served", self.served),
+            )
+        ]
+        heads = ("On the test examples", "Churn", "NFR", "PFR")
+        test = Table((*heads, "Accuracy change, points"), rows, kind="compare")
+        front = [
+            (
+                of.rule.text,
+                *map(share_text, (of.churn, of.negative_flip_rate, of.accuracy)),
+            )
+            for of in frontier(self.candidates)
+        ]
+        tried = Table(("Served", "Churn", "NFR", "Accuracy"), front, kind="compare")
+        what = "No other rule that was tried has fewer flips at the same accuracy."
+        parts = [
+            Section("The update as served", [test]),
+            Section(
+                "Rules on validation", [Text(what, "soft"), tried], detail="summary"
+            ),
+        ]
+        count = f"{count_text(self.served.examples)} examples"
+        notes = dict.fromkeys((*self.shipped.read, *map(remark, self.shipped.notes)))
+        return composed(self, parts, [*notes], {"Test": count}, command, about=count)
 
 
 def repair(
@@ -274,8 +332,25 @@ def repair(
         served = _served(test, before, rule, file)
         after = scan(served)
         result = compare_pair(served, scanned=after, **shared)
-    paired = _paired(test, before, after, rule, level)
-    return RepairResult(rule, candidates, shipped, result, *paired)
+    every = all_examples(test.examples, test.clusters, level)
+    numbers = class_numbers(Scanned(before.new, after.new), test.labels)
+    was_wrong = np.flatnonzero(before.old.predicted[0] != test.labels)
+    avoided = [
+        of.without(was_wrong) for of in (numbers.gain, numbers.better, numbers.worse)
+    ]
+    both = float(rule.runs_both)
+    if rule.kind == "keep" and not rule.column:
+        both = float(np.mean(_kept(rule, before.new.predicted[0], None)))
+    return RepairResult(
+        rule=rule,
+        candidates=candidates,
+        shipped=shipped,
+        served=result,
+        flips_avoided=every.gain(*avoided).of(0),
+        accuracy_change=numbers.change(every).of(0),
+        p=float(numbers.p(every)[0]),
+        both=both,
+    )
 
 
 def _checked(pair: Pair) -> Pair:
@@ -445,88 +520,6 @@ def _served(pair: Pair, scanned: Scanned, rule: Rule, file: Any) -> Pair:
         names = pair.class_names or tuple(map(str, range(pair.classes)))
         side = Side("served", "classes", new, class_names=names)
     return dataclasses.replace(pair, new=side, new_rows=None, new_columns=None)
-
-
-def _paired(
-    test: Pair, before: Scanned, after: Scanned, rule: Rule, level: float
-) -> tuple[Interval, Interval, float, float]:
-    """Flips avoided, change of accuracy, its p-value, share that runs both versions."""
-    sides = before.old, before.new, after.new
-    old, new, now = (of.predicted[0] == test.labels for of in sides)
-    every = all_examples(test.examples, test.clusters, level)
-
-    def gain(better: np.ndarray, worse: np.ndarray) -> Interval:
-        up, down = (PerExample(of.astype(np.int8)) for of in (better, worse))
-        return every.gain(up - down, up, down).of(0)
-
-    net = now.astype(np.int8) - new
-    avoided = gain(old & ~new & now, old & new & ~now)
-    both = 1.0 if rule.runs_both else 0.0
-    if rule.kind == "keep" and not rule.column:
-        both = float(np.mean(_kept(rule, before.new.predicted[0], None)))
-    p = float(every.sign_flip(net.astype(np.int64))[0])
-    return avoided, gain(net > 0, net < 0), p, both
-
-
-def _sentences(result: RepairResult) -> list[str]:
-    """Sentences on the effect, the test and the cost of the rule."""
-    before, after = (
-        with_range(of["negative_flip_rate"], "share")
-        for of in (result.shipped, result.served)
-    )
-    said = [
-        f"Serve {result.rule.text}: {after} of the test examples are right before and "
-        f"wrong now, instead of {before} with the new version alone."
-    ]
-    if result.rule.kind == "new":
-        said = [
-            "No rule has fewer negative flips at the accuracy of the new version: "
-            f"serve that one alone. {before} of the test examples are right before and "
-            "wrong now."
-        ]
-    else:
-        fall = with_range(result.flips_avoided, "points", result.served.level)
-        said.append(
-            f"The rate of negative flips falls by {fall.replace('+', '')}; accuracy "
-            "changes by "
-            f"{with_range(result.accuracy_change, 'points')} against the new version."
-        )
-        cost = f"{share_text(result.both)} of the examples run both versions"
-        if result.rule.column:
-            cost = "an example runs one version, by its group"
-        said.append(f"Both versions are kept in service: {cost}.")
-    tried = f"{len(result.candidates)} rules were tried on the validation examples"
-    return [*said, f"{tried}; only this one was applied to the test examples."]
-
-
-def _document(result: RepairResult, command: str) -> Document:
-    names = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_gain")
-    rows = [
-        (heading, *(number_cell(of[name], QUANTITIES[name].unit) for name in names))
-        for heading, of in (
-            ("The new version alone", result.shipped),
-            ("As served", result.served),
-        )
-    ]
-    heads = ("On the test examples", "Churn", "NFR", "PFR", "Accuracy change, points")
-    test = Table(heads, rows, kind="compare")
-    front = [
-        (of.rule.text, *map(share_text, (of.churn, of.negative_flip_rate, of.accuracy)))
-        for of in frontier(result.candidates)
-    ]
-    tried = Table(("Served", "Churn", "NFR", "Accuracy"), front, kind="compare")
-    what = "No other rule that was tried has fewer flips at the same accuracy."
-    facts = {"Test": f"{count_text(result.served.examples)} examples"}
-    notes = dict.fromkeys((*result.shipped.read, *map(remark, result.shipped.notes)))
-    gates = [(gate, "") for gate in result.gates]
-    blocks = [
-        *verdict(result, _sentences(result), list(notes), gates),
-        Section("The update as served", [test]),
-        Section("Rules on validation", [Text(what, "soft"), tried], detail="summary"),
-        what_was_run(facts, result.served.level),
-    ]
-    old, new = result.shipped.old.name, result.shipped.new.name
-    return Document(f"{old} → {new}, repaired", [facts["Test"]], blocks, command)
 
 
 def frontier(candidates: Sequence[Candidate]) -> list[Candidate]:

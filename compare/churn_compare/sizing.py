@@ -2,17 +2,17 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from churn_compare.display import Display
-from churn_compare.documents import Document, Section, Table, Text
+from churn_compare.documents import Document, Section, Table
 from churn_compare.estimates import PerExample, all_examples
 from churn_compare.example_ids import PredictionsError
-from churn_compare.example_numbers import Numbers, class_numbers
+from churn_compare.example_numbers import Differ, Numbers, class_numbers
 from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
 from churn_compare.number_text import count_text, remark, share_text, size_text
 from churn_compare.pair import run_by_run
@@ -22,8 +22,7 @@ from churn_compare.reading.join import read_pair
 from churn_compare.reading.outcome_join import join_outcomes
 from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import side_names
-from churn_compare.report import verdict, what_was_run
-from churn_compare.result import GateOutcome
+from churn_compare.report import composed
 from churn_compare.scanning.scan import scan
 from churn_compare.uncertainty import Uncertainty, uncertainty
 
@@ -31,13 +30,6 @@ _MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
 _FEW = 8  # runs below which the estimate of their variance is poor
 _DRAWS = 2000  # simulated variances between runs
 _RUNS = (2, 3, 5, 10)  # numbers of runs of the options
-_NAMES = (
-    ("churn", "share_changed"),
-    ("negative_flip_rate", "share_worse"),
-    ("positive_flip_rate", "share_better"),
-    ("accuracy_gain", "score_change", "error_change"),
-)
-Values = Iterator[np.ndarray]  # `[N]` for every pair of runs, sorted by the old run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +66,9 @@ class Components:
 
 
 def components(
-    values: Values, old: int, new: int, every: Any, shared: bool
-) -> Components:
-    """Variance components, estimated by the method of moments.
+    values: Iterable[np.ndarray], old: int, new: int, every: Any, shared: bool
+) -> tuple[Components, float]:
+    """Variance components, estimated by the method of moments, and the mean.
 
     With x_abi the number of old run a, new run b and example i,
 
@@ -114,8 +106,8 @@ def components(
     parts = [max(of_side[0] - both / new, 0.0), max(of_side[1] - both / old, 0.0)]
     total = float(every.known(PerExample(mean)).examples[0]) * N
     added = parts[0] / old + parts[1] / new + both / (old * new)
-    examples = max(total - added, 0.0)
-    return Components(examples, parts[0], parts[1], both, whole[0], whole[1], shared)
+    found = Components(max(total - added, 0.0), *parts, both, *whole, shared)
+    return found, float(mean.mean())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +121,84 @@ class Option:
     # Smallest change whose interval leaves zero out with the power asked for.
     detectable: float
     power: float  # probability that the interval leaves the limit out
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """Expected intervals and power for numbers of examples and runs."""
+
+    parts: Components
+    expected: float
+    limit: float
+    of_share: bool
+    level: float
+    power: float
+
+    def option(self, examples: int, old: int, new: int) -> Option:
+        """The option of these numbers of examples and runs."""
+        total, known = self.parts.known(examples, old, new)
+        half = known.quantile(self.level) * np.sqrt(known.total)
+        error, stretch = np.sqrt(total), 1.0
+        binomial = self.expected * (1 - self.expected)
+        if self.of_share and self.limit > 0 and binomial > 0:
+            # Wilson's interval uses the variance at its end.
+            stretch = np.sqrt(self.limit * (1 - self.limit) / binomial)
+
+        def power(away: float, stretch: float) -> float:
+            return float(special.ndtr((away - half * stretch) / error).mean())
+
+        low, high = 0.0, float(half.max() + 9 * error)
+        for _ in range(40):
+            middle = (low + high) / 2
+            enough = power(middle, 1.0) >= self.power
+            low, high = (low, middle) if enough else (middle, high)
+        reached = power(abs(self.expected - self.limit), stretch)
+        return Option(examples, old, new, float(np.median(half)), high, reached)
+
+    def least(self, of: Callable[[int], Option], low: int, most: int) -> Option | None:
+        """The option with the smallest number that has the power; None without any."""
+        high = low
+        while of(high).power < self.power:
+            if high >= most:
+                return None
+            low, high = high, min(2 * high, most)
+        while high - low > 1:
+            middle = (low + high) // 2
+            less = of(middle).power < self.power
+            low, high = (middle, high) if less else (low, middle)
+        return of(high)
+
+    def options(self, N: int, old: int, new: int) -> tuple[Option, ...]:
+        """The given predictions, then more examples, more runs, or both."""
+
+        def runs(count: int) -> tuple[int, int]:  # only if their variance is known
+            return max(count, old) if old > 1 else 1, max(count, new) if new > 1 else 1
+
+        def examples(runs: tuple[int, int], low: int, most: int) -> Option | None:
+            return self.least(lambda n: self.option(n, *runs), low, most)
+
+        now = self.option(N, old, new)
+        if now.power >= self.power:
+            fewer = examples((old, new), 2, N)
+            return (now, *([fewer] if fewer and fewer.examples < N else []))
+        found = [examples((old, new), N, _MOST_EXAMPLES)]
+        most = max(old, new)
+        if most > 1:
+            more = self.least(lambda r: self.option(N, *runs(r)), most, _MOST_RUNS)
+            least = max(more.old, more.new) if more else np.inf
+            several = [r for r in _RUNS if runs(r) != (old, new) and r < least]
+            found += [more, *(examples(runs(r), N, _MOST_EXAMPLES) for r in several)]
+        return (now, *filter(None, found))
+
+
+_PARTS = (
+    ("examples", "Examples"),
+    ("old", "Old runs, on each example"),
+    ("new", "New runs, on each example"),
+    ("both", "Both together, on each example"),
+    ("old_run", "Old runs, on all examples alike"),
+    ("new_run", "New runs, on all examples alike"),
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -160,20 +230,102 @@ class SizeResult(Display):
     components: Components
     options: tuple[Option, ...]
     notes: tuple[str, ...] = ()
-    gates: tuple[GateOutcome, ...] = ()
+    gates: tuple = ()
 
-    def _sides(self) -> tuple[str, str]:
-        return self.old, self.new
+    @property
+    def title(self) -> str:
+        """Names of both versions."""
+        return f"{self.old} → {self.new}, size"
 
-    def _parts(self):
-        return ()
+    def verdict(self) -> list[str]:
+        """Sentences on the power and on what would suffice."""
+        first, *more = self.options
+        unit = QUANTITIES[self.quantity].unit
+        what = "distinguish the given change from zero"
+        if self.gate is not None:
+            most = {"max": "at most", "min": "at least"}[self.gate.bound]
+            what = f"decide whether it is {most} {limit_text(self.limit, unit)}"
+        value = limit_text(float(f"{self.value:.3g}"), unit)
+        said = [
+            f"The {self.quantity.replace('_', ' ')} is {value}. "
+            f"{count_text(first.examples)} examples with {first.old} old and "
+            f"{first.new} new runs {what} in {share_text(first.power)} of cases."
+        ]
+        wanted = share_text(self.power)
+        if more:
+            options = "; or ".join(map(self._beyond, more))
+            said.append(f"For {wanted}: {options}.")
+        elif first.power < self.power:
+            said.append(
+                f"No number of examples or runs that was tried has {wanted} power."
+            )
+        if first.old == 1 or first.new == 1:
+            which = "either side" if first.old == first.new else "one side"
+            said.append(
+                f"With one run of {which}, the variance of its runs is unknown and "
+                "counts as that of the examples; files of several runs show it."
+            )
+        elif self.components.shared and max(first.old, first.new) < _FEW:
+            said.append(
+                "So few runs give a poor estimate of what a run adds to all examples "
+                "alike."
+            )
+        return said
 
-    def _verdict(self) -> list[str]:
-        return _sentences(self)
+    def _beyond(self, option: Option) -> str:
+        """Words for what an option needs beyond the given predictions."""
+        first, said = self.options[0], []
+        more = option.examples - first.examples
+        if more < 0:
+            said.append(f"{count_text(option.examples)} examples would do")
+        if more > 0:
+            said.append(f"{count_text(more)} more examples")
+        if (option.old, option.new) != (first.old, first.new):
+            runs = "runs" if self.components.shared else "samples of each example"
+            each = f"{option.old} {runs} a side"
+            if option.old != option.new:
+                each = f"{option.old} old and {option.new} new {runs}"
+            said.append(each)
+        return " and ".join(said)
 
     def document(self, command: str = "") -> Document:
         """The report, with the command under its title."""
-        return _document(self, command)
+        N, old, new = (first := self.options[0]).examples, first.old, first.new
+        counts = (N, old * N, new * N, old * new * N, old, new)
+        shares = [
+            getattr(self.components, name) / count
+            for (name, _), count in zip(_PARTS, counts, strict=True)
+        ]
+        total = sum(shares) or 1.0
+        split = [
+            (part, share_text(share / total))
+            for (_, part), share in zip(_PARTS, shares, strict=True)
+        ]
+        unit = QUANTITIES[self.quantity].unit
+        unit = "points" if unit == "share" else unit
+        options = [
+            (
+                count_text(of.examples),
+                f"{of.old} and {of.new}",
+                size_text(of.half_width, unit),
+                size_text(of.detectable, unit),
+                share_text(of.power),
+            )
+            for of in self.options
+        ]
+        heads = ("Examples", "Runs", "Interval ±", "Detectable", "Power")
+        what = (
+            "Interval ±: half of its expected width. Detectable: the change whose "
+            f"interval leaves zero out in {share_text(self.power)} of cases."
+        )
+        table = Table(heads, options, caption=what, kind="compare")
+        split = Table(("Part of the variance", "Share"), split, kind="compare")
+        notes = [remark(note) for note in dict.fromkeys(self.notes)]
+        parts = [
+            Section("What would decide", [table]),
+            Section("Where the variance comes from", [split]),
+        ]
+        return composed(self, parts, notes, {}, command)
 
 
 def size(
@@ -217,18 +369,17 @@ def size(
         raise GateError("a size is found for one limit, on all examples")
     gate = wanted[0] if wanted else None
     names, numbers, notes = _read(old, new, reading)
-    values = values_of(numbers)
-    known = {name: k for k, of in enumerate(_NAMES) for name in of if name in values}
-    name = gate.quantity if gate else next((n for n in _NAMES[3] if n in known), "")
+    known = events(numbers)
+    changes = [name for name in known if QUANTITIES[name].is_change]
+    name = gate.quantity if gate else "".join(changes)
     if name not in known:
         what = f"of {name.replace('_', ' ')}" if name else "without labels or a limit"
         raise GateError(
             f"a size {what} is not known here; there are limits on {', '.join(known)}"
         )
     every = all_examples(numbers.of.examples, clusters, level)
-    runs = numbers.shape
-    parts = components(values[name](), *runs, every, numbers.shared)
-    mean = float(np.mean([x.mean() for x in values[name]()]))
+    values = (known[name](r, s).astype(float) for _, r, s in numbers.pairs())
+    parts, mean = components(values, *numbers.shape, every, numbers.shared)
     limit = gate.limit if gate else 0.0
     expected = mean if gate or change is None else change
     if abs(expected - limit) < 1e-12:
@@ -236,86 +387,10 @@ def size(
             f"{name.replace('_', ' ')} is {limit_text(limit, QUANTITIES[name].unit)}, "
             "the limit itself: no number of examples decides on it"
         )
-    judge = Design(parts, expected, limit, known[name] < 3, level, power)
-    return SizeResult(
-        *names, name, mean, limit, gate, power, level, parts,
-        _options(judge, numbers.of.examples, *runs), notes,
-    )  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Design:
-    """Expected intervals and power for numbers of examples and runs."""
-
-    parts: Components
-    expected: float
-    limit: float
-    of_share: bool
-    level: float
-    power: float
-
-    def option(self, examples: int, old: int, new: int) -> Option:
-        """The option of these numbers of examples and runs."""
-        total, known = self.parts.known(examples, old, new)
-        half = known.quantile(self.level) * np.sqrt(known.total)
-        error, stretch = np.sqrt(total), 1.0
-        binomial = self.expected * (1 - self.expected)
-        if self.of_share and self.limit > 0 and binomial > 0:
-            # Wilson's interval uses the variance at its end.
-            stretch = np.sqrt(self.limit * (1 - self.limit) / binomial)
-        away = abs(self.expected - self.limit)
-
-        def power(away: float, stretch: float) -> float:
-            return float(special.ndtr((away - half * stretch) / error).mean())
-
-        low, high = 0.0, float(half.max() + 9 * error)
-        for _ in range(40):
-            middle = (low + high) / 2
-            enough = power(middle, 1.0) >= self.power
-            low, high = (low, middle) if enough else (middle, high)
-        reached = power(away, stretch)
-        return Option(examples, old, new, float(np.median(half)), high, reached)
-
-    def least(self, of: Callable[[int], Option], low: int, most: int) -> Option | None:
-        """The option with the smallest number that has the power; None without any."""
-        high = low
-        while of(high).power < self.power:
-            if high >= most:
-                return None
-            low, high = high, min(2 * high, most)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (
-                (middle, high) if of(middle).power < self.power else (low, middle)
-            )
-        return of(high)
-
-
-def _options(design: Design, N: int, old: int, new: int) -> tuple[Option, ...]:
-    """Options: the given predictions, more examples, more runs, or both."""
-    now = design.option(N, old, new)
-    if now.power >= design.power:
-        fewer = design.least(lambda n: design.option(n, old, new), 2, N)
-        return (now, *([fewer] if fewer and fewer.examples < N else []))
-
-    def runs(count: int) -> tuple[int, int]:  # only if their variance is known
-        return max(count, old) if old > 1 else 1, max(count, new) if new > 1 else 1
-
-    found = [design.least(lambda n: design.option(n, old, new), N, _MOST_EXAMPLES)]
-    if max(old, new) > 1:
-        more = design.least(
-            lambda r: design.option(N, *runs(r)), max(old, new), _MOST_RUNS
-        )
-        found.append(more)
-        for count in _RUNS:
-            if runs(count) == (old, new) or (more and count >= max(more.old, more.new)):
-                continue
-            found.append(
-                design.least(
-                    lambda n, of=runs(count): design.option(n, *of), N, _MOST_EXAMPLES
-                )
-            )
-    return (now, *(of for of in found if of is not None))
+    design = Design(parts, expected, limit, name not in changes, level, power)
+    options = design.options(numbers.of.examples, *numbers.shape)
+    about = mean, limit, gate, power, level
+    return SizeResult(*names, name, *about, parts, options, notes)
 
 
 def _read(old: Any, new: Any, reading: dict[str, Any]):
@@ -327,136 +402,29 @@ def _read(old: Any, new: Any, reading: dict[str, Any]):
         columns["target_column"] = reading.pop("label_column", None)
         names = side_names(old, new)
         sides = [read_outcomes(of, n, **columns) for of, n in zip((old, new), names)]
-        known = {k: v for k, v in reading.items() if v}
-        joined = join_outcomes(*sides, **known)
-        measure, (first, second) = joined.measures[0], sides
-        return (first.name, second.name), Numbers(measure), joined.notes
+        joined = join_outcomes(*sides, **{k: v for k, v in reading.items() if v})
+        return [of.name for of in sides], Numbers(joined.measures[0]), joined.notes
     pair = read_pair(old, new, **reading)
     if pair.partial:
         raise PredictionsError("a size needs labels of all examples, or of none")
     scanned = scan(dataclasses.replace(pair, slices={}))
     scanned = run_by_run(scanned) if pair.old.runs == pair.new.runs else scanned
     notes = (*pair.old.notes, *pair.new.notes, *pair.notes)
-    names = pair.old.name, pair.new.name
-    return names, class_numbers(scanned, pair.labels), notes
+    return (pair.old.name, pair.new.name), class_numbers(scanned, pair.labels), notes
 
 
-def values_of(numbers: Numbers) -> dict[str, Callable[[], Values]]:
-    """Functions by quantity that give the numbers of every pair of runs."""
-
-    def of(value: Callable[[int, int], np.ndarray]) -> Callable[[], Values]:
-        return lambda: (value(r, s).astype(float) for _, r, s in numbers.pairs())
-
-    decided = numbers.decided
-    found = {_NAMES[0][not (decided or numbers.shared)]: of(numbers.differ)}
-    if numbers.judged:
-        worth = [of_run.astype(float) for of_run in numbers.worth]
-        found[_NAMES[1][not decided]] = of(numbers.falls)
-        found[_NAMES[2][not decided]] = of(lambda r, s: numbers.falls(s, r))
-        score = "error_change" if numbers.of.kind == "value" else "score_change"
-        name = "accuracy_gain" if decided else score
-        found[name] = of(lambda r, s: numbers.sign * (worth[s] - worth[r]))
+def events(numbers: Numbers) -> dict[str, Differ]:
+    """By quantity, the numbers `[N]` of an old and a new run."""
+    decided, worth = numbers.decided, numbers.judged and numbers.worth
+    found = {"churn" if decided or numbers.shared else "share_changed": numbers.differ}
+    if worth:
+        kind = "error" if numbers.of.kind == "value" else "score"
+        worse, better, change = (
+            ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
+            if decided
+            else ("share_worse", "share_better", f"{kind}_change")
+        )
+        found[worse] = numbers.falls
+        found[better] = lambda r, s: numbers.falls(s, r)
+        found[change] = lambda r, s: numbers.sign * (worth[s].astype(float) - worth[r])
     return found
-
-
-_PARTS = (
-    ("examples", "Examples"),
-    ("old", "Old runs, on each example"),
-    ("new", "New runs, on each example"),
-    ("both", "Both together, on each example"),
-    ("old_run", "Old runs, on all examples alike"),
-    ("new_run", "New runs, on all examples alike"),
-)
-
-
-def _sizes(option: Option, first: Option, shared: bool) -> str:
-    """Words for what an option needs beyond the given predictions."""
-    said = []
-    if option.examples < first.examples:
-        said.append(f"{count_text(option.examples)} examples would do")
-    if option.examples > first.examples:
-        said.append(f"{count_text(option.examples - first.examples)} more examples")
-    if (option.old, option.new) != (first.old, first.new):
-        what = "runs" if shared else "samples of each example"
-        sides = {option.old, option.new}
-        each = f"{max(sides)} {what} a side"
-        if len(sides) > 1:
-            each = f"{option.old} old and {option.new} new {what}"
-        said.append(each)
-    return " and ".join(said)
-
-
-def _sentences(result: SizeResult) -> list[str]:
-    first, *more = result.options
-    unit = QUANTITIES[result.quantity].unit
-    name = result.quantity.replace("_", " ")
-    what = "distinguish the given change from zero"
-    if result.gate is not None:
-        most = {"max": "at most", "min": "at least"}[result.gate.bound]
-        what = f"decide whether it is {most} {limit_text(result.limit, unit)}"
-    value = limit_text(float(f"{result.value:.3g}"), unit)
-    said = [
-        f"The {name} is {value}. {count_text(first.examples)} examples with "
-        f"{first.old} old and {first.new} new runs {what} in "
-        f"{share_text(first.power)} of cases."
-    ]
-    wanted = share_text(result.power)
-    options = [_sizes(of, first, result.components.shared) for of in more]
-    if not more and first.power < result.power:
-        said.append(f"No number of examples or runs that was tried has {wanted} power.")
-    elif more:
-        said.append(f"For {wanted}: {'; or '.join(options)}.")
-    if first.old == 1 or first.new == 1:
-        which = "either side" if first.old == first.new else "one side"
-        said.append(
-            f"With one run of {which}, the variance of its runs is unknown and counts "
-            "as that of the examples; files of several runs show it."
-        )
-    elif result.components.shared and max(first.old, first.new) < _FEW:
-        said.append(
-            "So few runs give a poor estimate of what a run adds to all examples alike."
-        )
-    return said
-
-
-def _document(result: SizeResult, command: str) -> Document:
-    first, parts = result.options[0], result.components
-    counts = {"old": first.old, "new": first.new, "both": first.old * first.new}
-    counts |= {"old_run": first.old, "new_run": first.new}
-    shares = {}
-    for field, _ in _PARTS:
-        runs = counts.get(field, 1)
-        examples = 1 if field.endswith("_run") else first.examples
-        shares[field] = getattr(parts, field) / (runs * examples)
-    total = sum(shares.values()) or 1.0
-    rows = [(said, share_text(shares[field] / total)) for field, said in _PARTS]
-    split = Table(("Part of the variance", "Share"), rows, kind="compare")
-    unit = QUANTITIES[result.quantity].unit
-    shown = "points" if unit in ("share", "points") else unit
-    options = [
-        (
-            count_text(of.examples),
-            f"{of.old} and {of.new}",
-            size_text(of.half_width, shown),
-            size_text(of.detectable, shown),
-            share_text(of.power),
-        )
-        for of in result.options
-    ]
-    heads = ("Examples", "Runs", "Interval ±", "Detectable", "Power")
-    what = (
-        "Interval ±: half of its expected width. Detectable: the change whose interval "
-        f"leaves zero out in {share_text(result.power)} of cases."
-    )
-    table = Table(heads, options, caption=what, kind="compare")
-    notes = [remark(note) for note in dict.fromkeys(result.notes)]
-    said, *rest = _sentences(result)
-    head = verdict(result, [], notes, [])[:1]
-    blocks = [
-        *head,
-        Section("", [Text(said, "lead"), *(Text(line) for line in rest)], kind="said"),
-        Section("What would decide", [table]),
-        Section("Where the variance comes from", [split]),
-        what_was_run({}, result.level),
-    ]
-    return Document(f"{result.old} → {result.new}, size", [], blocks, command)

@@ -24,9 +24,11 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
+from churn_compare.reading.account import settle
 from churn_compare.reading.contents import ENDINGS
-from churn_compare.reading.outcomes import has_outcomes
-from churn_compare.report import sections, verdict, what_was_run
+from churn_compare.reading.outcomes import Outcomes, has_outcomes, read_outcomes
+from churn_compare.reading.sides import same_file, side_names
+from churn_compare.report import composed, sections
 from churn_compare.result import GateOutcome, Measured, state_of
 from churn_compare.significance import holm
 from churn_compare.tables import number_cell
@@ -136,8 +138,8 @@ def _rules(table: Any, place: str, start: Rules) -> Rules:
 class Benchmark:
     """One benchmark of a release."""
 
-    name: str  # name of the benchmark
-    rules: Rules  # its rules
+    name: str
+    rules: Rules
     # The comparison; None if the benchmark could not be compared.
     result: CompareResult | OutcomesResult | None
     missing: str = ""  # reason why it could not be compared
@@ -174,36 +176,64 @@ class SuiteResult(Display):
     level: float
     benchmarks: tuple[Benchmark, ...]
 
-    @property
-    def gates(self) -> tuple[GateOutcome, ...]:
-        """Outcomes of the conditions on required benchmarks."""
-        return tuple(
-            gate
-            for of in self.benchmarks
-            for gate in of.gates
-            if of.rules.tier == "required"
-        )
-
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """Names of the required benchmarks with their gates."""
         needed = [of for of in self.benchmarks if of.rules.tier == "required"]
         return [(of.name, of.gates) for of in needed]
 
-    def _sides(self) -> tuple[str, str]:
-        return self.old, self.new
+    @property
+    def gates(self) -> tuple[GateOutcome, ...]:
+        """Outcomes of the conditions on required benchmarks."""
+        return tuple(gate for _, gates in self.suites() for gate in gates)
 
-    def _parts(self) -> Iterator[tuple]:
-        for of in self.benchmarks:
-            for name, m in of.measures:
-                assert of.result is not None
-                yield {"benchmark": name}, of.result.examples, m.quantities, m.groups
+    @property
+    def title(self) -> str:
+        """Names of both folders."""
+        return f"{self.old} → {self.new}"
 
-    def _verdict(self) -> list[str]:
-        return _sentences(self)
+    def verdict(self) -> list[str]:
+        """Sentences on the compared and the advisory benchmarks."""
+        compared = [of for of in self.benchmarks if of.result is not None]
+        said = [
+            f"{count_text(len(compared))} of {count_text(len(self.benchmarks))} "
+            "benchmarks were compared; p-values are adjusted for all of them (Holm)."
+        ]
+        return said + [
+            f"Advisory, not counted: {gate.line.partition('  ')[2]}"
+            for of in self.benchmarks
+            for gate in of.gates
+            if of.rules.tier == "advisory" and gate.state != "pass"
+        ]
 
     def document(self, command: str = "") -> Document:
         """The report, with the command under its title."""
-        return _document(self, command)
+        rows, parts, notes = [], [], {}
+        for of in self.benchmarks:
+            state = state_of(gate.state for gate in of.gates)
+            mark = Cell(state.upper(), tone={"pass": "better"}.get(state, "worse"))
+            if of.result is None:
+                rows.append((Cell(of.name, below=of.rules.tier), *[NOTHING] * 5, mark))
+                continue
+            notes |= dict.fromkeys(f"{of.name}: {line}" for line in of.result.read)
+            notes |= dict.fromkeys(remark(f"{of.name}: {n}") for n in of.result.notes)
+            for (name, m), p in zip(of.measures, of.adjusted_p, strict=True):
+                cells = [NOTHING] * 3
+                if m.change:
+                    names = (f"{m.mean}_old", f"{m.mean}_new", m.change)
+                    cells = [
+                        number_cell(m.quantities.get(k), QUANTITIES[k].unit)
+                        for k in names
+                    ]
+                head = Cell(name, below=of.rules.tier)
+                row = (count_text(of.result.examples), *cells, p_text(p), mark)
+                rows.append((head, *row))
+                parts.append(Section(name, _inside(m), detail="full"))
+        count = Column("Examples", from_width=100)
+        heads = ("Benchmark", count, "Old", "New", "Change", "p (Holm)", "")
+        table = Section("Benchmarks", [Table(heads, rows, kind="compare")])
+        facts = {"Old": self.old, "New": self.new}
+        about = f"{count_text(len(self.benchmarks))} benchmarks"
+        return composed(self, [table, *parts], [*notes], facts, command, about=about)
 
 
 def compare_suite(
@@ -290,22 +320,33 @@ def _files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
-    if rules.score is None and not has_outcomes(old):
+def _compared(old: Path, new: Path, rules: Rules, shared: dict[str, Any]):
+    score = rules.score
+    if score is None and not has_outcomes(old):
         return compare(old, new, gates=rules.gates, **shared)
-    if rules.score is None:
+    if score is None:
         if rules.lower_is_better:
             raise GateError("lower-is-better is for a score; name it")
         return compare_outcomes(old, new, gates=rules.gates, **shared)
-    shared = shared | {"lower_is_better": [rules.score] * bool(rules.lower_is_better)}
+    settle(same_file(old, new), shared["confirm"])
+    less = [score] * bool(rules.lower_is_better)
+
+    def read(**columns: Any) -> list[Outcomes]:
+        return [
+            read_outcomes(path, name, lower_is_better=less, **columns)
+            for path, name in zip((old, new), side_names(old, new), strict=True)
+        ]
+
     try:
-        found = compare_outcomes(old, new, **shared)
-        chosen = (found[rules.score],)
-    except (PredictionsError, KeyError):  # it has no usual name
-        columns = [rules.score]
-        return compare_outcomes(
-            old, new, score_columns=columns, gates=rules.gates, **shared
-        )
+        sides = read()
+    except PredictionsError:
+        sides = []
+    if not sides or any(score not in side.kinds for side in sides):
+        sides = read(score_columns=[score])  # it has no usual name
+    found = compare_outcomes(*sides, **shared)
+    chosen = tuple(m for m in found.measures if m.name == score)
+    if not chosen:
+        raise PredictionsError(f"{score} cannot be compared")
     gates = judge_measures(rules.gates, chosen)
     return dataclasses.replace(found, measures=chosen, gates=gates)
 
@@ -342,58 +383,6 @@ def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
     line = f"{'FAIL' if falls else 'PASS'}  {name} {word}: {said}, {equals_text(p)}"
     gate = "no detectable change for the worse"
     return GateOutcome(gate, name, change.value, 0.0, not falls, line)
-
-
-def _sentences(result: SuiteResult) -> list[str]:
-    """Sentences on the compared and the advisory benchmarks."""
-    compared = [of for of in result.benchmarks if of.result is not None]
-    said = [
-        f"{count_text(len(compared))} of {count_text(len(result.benchmarks))} "
-        "benchmarks were compared; p-values are adjusted for all of them (Holm)."
-    ]
-    said += [
-        f"Advisory, not counted: {gate.line.partition('  ')[2]}"
-        for of in result.benchmarks
-        if of.rules.tier == "advisory"
-        for gate in of.gates
-        if gate.state != "pass"
-    ]
-    return said
-
-
-def _document(result: SuiteResult, command: str) -> Document:
-    rows, parts, notes = [], [], {}
-    for of in result.benchmarks:
-        state = state_of(gate.state for gate in of.gates)
-        mark = Cell(state.upper(), tone={"pass": "better"}.get(state, "worse"))
-        if of.result is None:
-            head = Cell(of.name, below=of.rules.tier)
-            rows.append((head, *[NOTHING] * 5, mark))
-            continue
-        notes |= dict.fromkeys(f"{of.name}: {line}" for line in of.result.read)
-        notes |= dict.fromkeys(remark(f"{of.name}: {n}") for n in of.result.notes)
-        for (name, m), p in zip(of.measures, of.adjusted_p, strict=True):
-            names = (f"{m.mean}_old", f"{m.mean}_new", m.change) if m.change else ()
-            cells = [
-                number_cell(m.quantities.get(k), QUANTITIES[k].unit) for k in names
-            ]
-            count = count_text(of.result.examples)
-            head = Cell(name, below=of.rules.tier)
-            cells = cells or [NOTHING] * 3
-            rows.append((head, count, *cells, p_text(p), mark))
-            parts.append(Section(name, _inside(m), detail="full"))
-    count = Column("Examples", from_width=100)
-    heads = ("Benchmark", count, "Old", "New", "Change", "p (Holm)", "")
-    gates = [(gate, "") for gate in result.gates]
-    blocks = [
-        *verdict(result, _sentences(result), list(notes), gates),
-        Section("Benchmarks", [Table(heads, rows, kind="compare")]),
-        *parts,
-        what_was_run({"Old": result.old, "New": result.new}, result.level),
-    ]
-    title = f"{result.old} → {result.new}"
-    about = f"{count_text(len(result.benchmarks))} benchmarks"
-    return Document(title, [about], blocks, command)
 
 
 def _inside(found: Measured) -> list[Block]:
