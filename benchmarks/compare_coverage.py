@@ -712,9 +712,11 @@ def cells_size() -> Iterator[Cell]:
     for shift, pilot in itertools.product((0.0, 0.1), (1, 20)):
         model, rng = Runs(shift=shift), np.random.default_rng(0)
         scanned, labels = model.scanned(rng, 20_000, (pilot, pilot)), every.group
-        values, truth = sizing.values_of(class_numbers(scanned, labels)), model.truth()
+        numbers, truth = class_numbers(scanned, labels), model.truth()
         for name, of_share in (("negative_flip_rate", True), ("accuracy_gain", False)):
-            parts = sizing.components(values[name](), pilot, pilot, every, True)
+            event = sizing.events(numbers)[name]
+            values = (event(r, s).astype(float) for _, r, s in numbers.pairs())
+            parts, _ = sizing.components(values, pilot, pilot, every, True)
             limit = 1.3 * truth[name] if of_share else 0.0
             design = sizing.Design(parts, truth[name], limit, of_share, 0.95, 0.8)
             for runs in (1,) if pilot == 1 else (2, 3, 5, 10):

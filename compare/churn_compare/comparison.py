@@ -40,6 +40,7 @@ from churn_compare.labelling import (
     known_flips,
     read_drawn,
     sampled_flips,
+    sampled_groups,
 )
 from churn_compare.measures import Measure, Normalization
 from churn_compare.noise import noise_of
@@ -244,7 +245,7 @@ def compare_pair(
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
     every = all_examples(pair.examples, pair.clusters, level)
-    sampled, flips = None, {}
+    sampled, flips, sampling = None, {}, None
     labels = pair.some_labels if pair.partial else pair.labels
     numbers = class_numbers(scanned, labels)
     if pair.partial:
@@ -256,7 +257,8 @@ def compare_pair(
                     "waivers, pool, equivalent and clusters need a label for every "
                     "example that changes"
                 )
-            sampled, flips = sampled_flips(pair.drawn, known, level, any_time)
+            sampling = pair.drawn, known, level, any_time
+            sampled, flips = sampled_flips(*sampling)
             numbers = class_numbers(scanned, None)
     numbers.all_labelled = not pair.partial
     found = class_estimates(scanned, numbers, every, resamples=resamples, seed=seed)
@@ -272,6 +274,8 @@ def compare_pair(
     fields, said = parts_of(
         numbers, every, groupings, pair.ids, waivers, pool, pair.cluster_column
     )
+    if sampling is not None:
+        fields["groups"] = sampled_groups(fields["groups"], groupings, *sampling)
     some = dataclasses.replace(pair, labels=labels)
     listed, total = largest_regressions(some, scanned, regressions)
     result = CompareResult(
@@ -569,9 +573,14 @@ def _preferred(
     worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
     flips = Flips(numbers.changed.mean > 0, known, worse, better, True)
     check_labelled(joined.ids, drawn, flips)
-    sampled, more = sampled_flips(drawn, flips, found.level, any_time)
+    sampling = drawn, flips, found.level, any_time
+    sampled, more = sampled_flips(*sampling)
     quantities = in_order({**found.quantities, **more})
-    return dataclasses.replace(found, quantities=quantities, sampled=sampled)
+    slices = {column: coded(values) for column, values in joined.slices.items()}
+    groups = sampled_groups(found.groups, slices, *sampling)
+    return dataclasses.replace(
+        found, quantities=quantities, groups=groups, sampled=sampled
+    )
 
 
 def _changes(

@@ -20,6 +20,7 @@ from churn_compare.result import (
     Group,
     Interval,
     Measured,
+    Sampled,
     State,
     state_of,
 )
@@ -81,21 +82,31 @@ def _judge_whole(
         line = with_range(within, gate.unit, 2 * found.level - 1)
         outcome = _outcome(gate, "", within, state, line)
         return dataclasses.replace(outcome, measured=size)
-    if sampled is not None and gate.quantity in sampled.these and gate.on == "estimate":
-        # The gate is on these examples, of which only a part has labels.
-        interval = sampled.these[gate.quantity]
-        state = _state(dataclasses.replace(gate, on="interval"), interval)
-        size = with_range(interval, gate.unit, sampled.level)
-        line = f"{size} of these examples"
-        if state == "inconclusive":
-            more = more_labels(sampled, gate.quantity, gate.limit)
-            line += f"; about {count_text(more)} more labels would decide"
-        return _outcome(gate, "", interval, state, line)
     if gate.quantity not in quantities:
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
-    interval = quantities[gate.quantity]
-    line = _measured_text(gate, interval, found.level)
-    return _outcome(gate, "", interval, _state(gate, interval), line)
+    interval, state, line = _judged(gate, quantities, sampled, found.level)
+    return _outcome(gate, "", interval, state, line)
+
+
+def _judged(
+    gate: Gate,
+    quantities: Mapping[str, Interval],
+    sampled: Sampled | None,
+    level: float,
+) -> tuple[Interval, State, str]:
+    """The number, the state of the gate, and a text, of all examples or a group."""
+    if sampled is None or gate.on != "estimate" or gate.quantity not in sampled.these:
+        interval = quantities.get(gate.quantity, NONE)
+        return interval, _state(gate, interval), _measured_text(gate, interval, level)
+    # The gate is on these examples, of which only a part has labels.
+    interval = sampled.these[gate.quantity]
+    known = dataclasses.replace(interval, value=0.0)  # NaN without a label
+    state = _state(dataclasses.replace(gate, on="interval"), known)
+    line = f"{with_range(interval, gate.unit, level)} of these examples"
+    if state == "inconclusive":
+        more = more_labels(sampled, gate.quantity, gate.limit)
+        line += f"; about {count_text(more)} more labels would decide"
+    return interval, state, line
 
 
 def _judge_groups(
@@ -114,22 +125,17 @@ def _judge_groups(
         )
     if not judged:
         return _outcome(gate, "", NONE, "fail", f"no group to judge{note}")
-    ordered = sorted(judged, key=lambda group: _margin(gate, group[gate.quantity]))
-    states = [_state(gate, g[gate.quantity]) for g in ordered]
-    state = state_of(states)
+    found = [(g, *_judged(gate, g.quantities, g.sampled, level)) for g in judged]
+    found.sort(key=lambda of: _margin(gate, of[1]))
+    state = state_of(of[2] for of in found)
     # The groups that fail or are inconclusive are named.
-    failing = [g for g, s in zip(ordered, states, strict=True) if s == state != "pass"]
-    worst = failing[0] if failing else ordered[0]
-    interval = worst[gate.quantity]
+    failing = [of for of in found if of[2] == state != "pass"]
+    worst, interval, _, line = (failing or found)[0]
     where = _name(worst) if failing or gate.group else ""
-    line = _measured_text(gate, interval, level)
     if not failing and not gate.group:
         line = f"at worst {line}, in {_name(worst)}{note}"
     elif not gate.group:
-        named = [
-            f"{_name(g)} {_measured_text(gate, g[gate.quantity], level)}"
-            for g in failing
-        ]
+        named = [f"{_name(of[0])} {of[3]}" for of in failing]
         line = (
             f"{'not' if state == 'fail' else 'open'} in {count_text(len(failing))} of "
             f"{count_text(len(judged))}: {listed(named, _NAMED)}{note}"

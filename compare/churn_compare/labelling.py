@@ -5,7 +5,7 @@ not needed. Labels of a random part of them are enough for an interval.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from scipy import special
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.example_numbers import Numbers
 from churn_compare.pair import Drawn
+from churn_compare.quantities import in_order
 from churn_compare.reading.class_values import NO_LABEL
 from churn_compare.reading.contents import read_contents
 from churn_compare.reading.labels import DRAWN_FROM, as_text
-from churn_compare.result import Interval, Sampled, Stratum
+from churn_compare.result import Group, Interval, Sampled, Stratum
 from churn_compare.uncertainty import difference_ends, share_ends
 
 STRATUM, BETTER = "stratum", "better"
@@ -124,8 +125,40 @@ def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:
         )
 
 
+def with_strata(
+    drawn: Drawn, flips: Flips, slices: Mapping[str, tuple[Sequence[str], np.ndarray]]
+) -> Drawn:
+    """The queue with the stratum of every changed example, for numbers of slices.
+
+    Args:
+        drawn: the queue, which may have a part of the changed examples.
+        flips: which examples change.
+        slices: names and codes `[N]` of each grouping; one is that of the strata.
+    """
+    there = drawn.place >= 0
+    if len(drawn.names) == 1:
+        return dataclasses.replace(drawn, stratum=np.zeros_like(drawn.stratum))
+    if not np.any(flips.changed & ~there):
+        return drawn
+    of_queue = np.array(drawn.names)[drawn.stratum[there]]
+    for names, codes in slices.values():
+        values = np.array(names)[codes]
+        if np.array_equal(values[there], of_queue):
+            number = {name: k for k, name in enumerate(drawn.names)}
+            stratum = np.array([number.get(value, -1) for value in values.tolist()])
+            return dataclasses.replace(drawn, stratum=stratum)
+    raise PredictionsError(
+        "the queue was drawn by the values of a column, and slices by others need that "
+        f"column too: name it in --by (its values are {some(np.array(drawn.names))})"
+    )
+
+
 def sampled_flips(
-    drawn: Drawn | None, flips: Flips, level: float, any_time: bool
+    drawn: Drawn | None,
+    flips: Flips,
+    level: float,
+    any_time: bool,
+    inside: np.ndarray | None = None,
 ) -> tuple[Sampled, dict[str, Interval]]:
     """NFR, PFR and gain of a random part of the changed examples.
 
@@ -139,48 +172,77 @@ def sampled_flips(
     come from, the squares of their distances from T are added to those of N labelled
     examples. `any_time` gives the ends of a confidence sequence, which hold however
     often one looks and stops.
+
+    Args:
+        drawn: the queue.
+        flips: which examples change, and what is known of them.
+        level: level of the intervals.
+        any_time: True for a confidence sequence.
+        inside: `[N]` examples of a slice, of which each stratum is a random sample
+            again; without labels it may have any number of flips. None for all.
     """
     assert drawn is not None
     strata, values = [], []
     for k, name in enumerate(drawn.names):
-        rows = np.flatnonzero((drawn.stratum == k) & flips.known & flips.changed)
+        of = drawn.stratum == k
+        changed = int(drawn.changed[k])
+        if inside is not None:
+            of &= inside
+            changed = int(np.count_nonzero(of & flips.changed))
+            if not changed:
+                continue
+        rows = np.flatnonzero(of & flips.known & flips.changed)
         rows = rows[np.argsort(drawn.place[rows], kind="stable")]
-        if not len(rows):
-            of = f" of {name!r}" if name else ""
-            raise PredictionsError(f"no row of the queue{of} has a label yet")
+        if not len(rows) and inside is None:
+            of_name = f" of {name!r}" if name else ""
+            raise PredictionsError(f"no row of the queue{of_name} has a label yet")
         worse, better = flips.worse[rows], flips.better[rows]
         values.append((worse, better))
-        strata.append(
-            Stratum(
-                name=name,
-                changed=int(drawn.changed[k]),
-                labelled=len(rows),
-                worse=float(worse.mean()),
-                better=float(better.mean()),
-                squares=tuple(
-                    float(np.mean(np.square(of)))
-                    for of in (worse, better, better - worse)
-                ),
-            )
-        )
-    examples = len(flips.changed)
+        parts = (worse, better, better - worse)
+        lost, gained = (np.mean(of) if len(rows) else np.nan for of in parts[:2])
+        squares = tuple(np.mean(of * of) if len(rows) else np.nan for of in parts)
+        of_stratum = (float(lost), float(gained), tuple(map(float, squares)))
+        strata.append(Stratum(name, changed, len(rows), *of_stratum))
+    examples = len(flips.changed) if inside is None else int(inside.sum())
     sampled = Sampled(examples, tuple(strata), level, any_time, flips.judged)
     if any_time:
-        if len(strata) > 1:
+        if len(drawn.names) > 1:
             raise PredictionsError(
                 "--any-time takes a queue that was drawn without --by"
             )
-        return _any_time(sampled, *values[0])
+        return _any_time(sampled, *(values[0] if values else (np.zeros(0),) * 2))
     these = {name: ends_of(sampled, name) for name in NAMES}
     found = {name: ends_of(sampled, name, population=True) for name in NAMES}
     return dataclasses.replace(sampled, these=these), found
+
+
+def sampled_groups(
+    groups: Sequence[Group],
+    groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
+    drawn: Drawn | None,
+    flips: Flips,
+    level: float,
+    any_time: bool,
+) -> tuple[Group, ...]:
+    """The groups, in the order of `groupings`, with `sampled_flips` of each."""
+    if not groups or drawn is None:
+        return ()
+    drawn, found = with_strata(drawn, flips, groupings), []
+    insides = (
+        codes == g for names, codes in groupings.values() for g in range(len(names))
+    )
+    for group, inside in zip(groups, insides, strict=True):
+        sampled, more = sampled_flips(drawn, flips, level, any_time, inside)
+        quantities = in_order({**group.quantities, **more})
+        found.append(dataclasses.replace(group, quantities=quantities, sampled=sampled))
+    return tuple(found)
 
 
 def ends_of(
     sampled: Sampled, name: str, more: float = 1.0, *, population: bool = False
 ) -> Interval:
     """A number and its interval, had `more` times as many changed examples labels."""
-    N, strata = sampled.examples, sampled.strata
+    N, strata = sampled.examples, [s for s in sampled.strata if s.labelled]
     M = np.array([s.changed for s in strata], np.float64)
     n = np.minimum(M, more * np.array([s.labelled for s in strata]))
     lost = np.array([s.worse for s in strata])
@@ -212,12 +274,15 @@ def ends_of(
         outer = ends(1.0, (np.sum(M * squares) / N - value**2) / N, N)
         low = value - np.hypot(value - low, value - outer[0])
         high = value + np.hypot(high - value, outer[1] - value)
+    if unknown := sampled.changed - M.sum():  # strata without a label
+        low, high = low - (which == 2) * unknown / N, high + unknown / N
+        value = np.nan
     return Interval(value, float(low), float(high))
 
 
 def more_labels(sampled: Sampled, name: str, limit: float) -> int:
     """About how many more labels put a limit outside of the interval."""
-    have = sampled.labelled
+    have = max(sampled.labelled, 1)
     low, high = 0, sampled.changed - have
     while high - low > 1:
         middle = (low + high) // 2
@@ -235,8 +300,8 @@ def _any_time(
     sampled: Sampled, worse: np.ndarray, better: np.ndarray
 ) -> tuple[Sampled, dict[str, Interval]]:
     """The same, with intervals that hold at every number of labels."""
-    (stratum,), N = sampled.strata, sampled.examples
-    scale = stratum.changed / N
+    N, changed = sampled.examples, sampled.changed
+    scale = changed / N
     half = dataclasses.replace(sampled, level=(1 + sampled.level) / 2)
     quantile, these, found = _quantile(half.level), {}, {}
     for name, values in zip(NAMES, (worse, better, better - worse), strict=True):
@@ -244,16 +309,18 @@ def _any_time(
         unit = (1 + values) / 2 if gain else values
 
         def ends(level: float, unit=unit, gain=gain) -> tuple[float, float]:
-            low, high = confidence_sequence(unit, stratum.changed, level)
+            low, high = confidence_sequence(unit, changed, level)
             if gain:
                 low, high = 2 * low - 1, 2 * high - 1
             return low * scale, high * scale
 
-        value = float(values.mean() * scale)
+        value = float(values.mean() * scale) if len(values) else np.nan
+        value = value if changed else 0.0
         these[name] = Interval(value, *ends(sampled.level))
         low, high = ends(half.level)
         if gain:  # half of what may be missed is spent on the examples
-            spread = quantile * np.sqrt((worse.mean() + better.mean()) * scale / N)
+            flips = np.mean(worse + better) if len(worse) else 1.0
+            spread = quantile * np.sqrt(flips * scale / N)
             found[name] = Interval(value, low - spread, high + spread)
             continue
         outer = [
@@ -288,7 +355,9 @@ def confidence_sequence(
     n, alpha = len(values), 1 - level
     total = values.sum()
     if n == size:
-        return float(total / size), float(total / size)
+        return (float(total / max(size, 1)),) * 2
+    if not n:
+        return 0.0, 1.0
     whole = bool(np.all((values == 0) | (values == 1)))
     steps = size if whole and size <= _GRID else _GRID
     means = np.arange(steps + 1) / steps

@@ -8,6 +8,7 @@ import datetime
 import functools
 import platform
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -138,7 +139,7 @@ def _step(step: CompareResult) -> list[Block]:
 
 
 def composed(
-    result: Display,
+    result: Any,
     sections: Sequence[Section],
     notes: Sequence[str],
     facts: Mapping[str, str],
@@ -152,7 +153,7 @@ def composed(
     """A report: what was read, the verdict, sections, and what was run.
 
     Args:
-        result: result with gates and, unless `said` is given, sentences.
+        result: `Display` with a level and, unless `said` is given, sentences.
         sections: sections of the report.
         notes: remarks about what was read.
         facts: facts about what was run.

@@ -74,6 +74,45 @@ class Noise:
 
 
 @dataclasses.dataclass(frozen=True)
+class Stratum:
+    """Changed examples of which some are labelled."""
+
+    name: str  # value of the slice; "" where all are one stratum
+    changed: int  # number of changed examples
+    labelled: int  # number of these with a label
+    # Share of the labelled that get worse, mean over pairs of runs; NaN without any.
+    worse: float
+    better: float  # share of the labelled that get better
+    # Mean squares of what gets worse, of what gets better, and of the difference.
+    squares: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """Flips estimated from the labels of a part of the changed examples."""
+
+    examples: int  # N, changed or not
+    strata: tuple[Stratum, ...]  # strata that were sampled separately
+    level: float  # confidence level of the intervals
+    any_time: bool = False  # True if the intervals hold at every number of labels
+    # True if some examples have a preferred answer instead of a label.
+    preferred: bool = False
+    # NFR, PFR and gain of these examples; `Measured.quantities` has intervals for the
+    # population that they come from.
+    these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        """Number of examples that change."""
+        return sum(stratum.changed for stratum in self.strata)
+
+    @property
+    def labelled(self) -> int:
+        """Number of changed examples that have a label."""
+        return sum(stratum.labelled for stratum in self.strata)
+
+
+@dataclasses.dataclass(frozen=True)
 class Group:
     """A class or a slice, compared separately.
 
@@ -87,6 +126,7 @@ class Group:
         p: p-value of "no change on average"; NaN if no outcome is better or worse.
         adjusted_p: p-value adjusted by Holm over the groups of this grouping.
         waived_rate: share that gets worse and is not waived; None without waivers.
+        sampled: flips estimated from a part of the labels; None if all are known.
     """
 
     grouping: str
@@ -96,6 +136,7 @@ class Group:
     p: float
     adjusted_p: float
     waived_rate: Interval | None = None
+    sampled: Sampled | None = None
 
     def __getitem__(self, name: str) -> Interval:
         """The number called `name`, with its interval; NaN where it is undefined."""
@@ -207,44 +248,6 @@ class Waived:
     flips: float  # waived negative flips, mean over pairs of runs
     all_flips: float  # all negative flips
     rate: Interval  # rate of the negative flips that are not waived
-
-
-@dataclasses.dataclass(frozen=True)
-class Stratum:
-    """Changed examples of which some are labelled."""
-
-    name: str  # value of the slice; "" where all are one stratum
-    changed: int  # number of changed examples
-    labelled: int  # number of these with a label
-    worse: float  # share of the labelled that get worse, mean over pairs of runs
-    better: float  # share of the labelled that get better
-    # Mean squares of what gets worse, of what gets better, and of the difference.
-    squares: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-    """Flips estimated from the labels of a part of the changed examples."""
-
-    examples: int  # N, changed or not
-    strata: tuple[Stratum, ...]  # strata that were sampled separately
-    level: float  # confidence level of the intervals
-    any_time: bool = False  # True if the intervals hold at every number of labels
-    # True if some examples have a preferred answer instead of a label.
-    preferred: bool = False
-    # NFR, PFR and gain of these examples; `Measured.quantities` has intervals for the
-    # population that they come from.
-    these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
-
-    @property
-    def changed(self) -> int:
-        """Number of examples that change."""
-        return sum(stratum.changed for stratum in self.strata)
-
-    @property
-    def labelled(self) -> int:
-        """Number of changed examples that have a label."""
-        return sum(stratum.labelled for stratum in self.strata)
 
 
 State = Literal["pass", "fail", "inconclusive"]

@@ -335,9 +335,9 @@ def repair(
     every = all_examples(test.examples, test.clusters, level)
     numbers = class_numbers(Scanned(before.new, after.new), test.labels)
     was_wrong = np.flatnonzero(before.old.predicted[0] != test.labels)
-    avoided = [
+    gain, better, worse = (
         of.without(was_wrong) for of in (numbers.gain, numbers.better, numbers.worse)
-    ]
+    )
     both = float(rule.runs_both)
     if rule.kind == "keep" and not rule.column:
         both = float(np.mean(_kept(rule, before.new.predicted[0], None)))
@@ -346,7 +346,7 @@ def repair(
         candidates=candidates,
         shipped=shipped,
         served=result,
-        flips_avoided=every.gain(*avoided).of(0),
+        flips_avoided=every.gain(gain, better, worse).of(0),
         accuracy_change=numbers.change(every).of(0),
         p=float(numbers.p(every)[0]),
         both=both,

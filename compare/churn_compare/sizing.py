@@ -12,7 +12,7 @@ from churn_compare.display import Display
 from churn_compare.documents import Document, Section, Table
 from churn_compare.estimates import PerExample, all_examples
 from churn_compare.example_ids import PredictionsError
-from churn_compare.example_numbers import Differ, Numbers, class_numbers
+from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
 from churn_compare.number_text import count_text, remark, share_text, size_text
 from churn_compare.pair import run_by_run
@@ -106,7 +106,8 @@ def components(
     parts = [max(of_side[0] - both / new, 0.0), max(of_side[1] - both / old, 0.0)]
     total = float(every.known(PerExample(mean)).examples[0]) * N
     added = parts[0] / old + parts[1] / new + both / (old * new)
-    found = Components(max(total - added, 0.0), *parts, both, *whole, shared)
+    (a, b), (r, s) = parts, whole
+    found = Components(max(total - added, 0.0), a, b, both, r, s, shared)
     return found, float(mean.mean())
 
 
@@ -389,11 +390,14 @@ def size(
         )
     design = Design(parts, expected, limit, name not in changes, level, power)
     options = design.options(numbers.of.examples, *numbers.shape)
-    about = mean, limit, gate, power, level
-    return SizeResult(*names, name, *about, parts, options, notes)
+    return SizeResult(
+        *names, name, mean, limit, gate, power, level, parts, options, notes
+    )
 
 
-def _read(old: Any, new: Any, reading: dict[str, Any]):
+def _read(
+    old: Any, new: Any, reading: dict[str, Any]
+) -> tuple[tuple[str, str], Numbers, tuple[str, ...]]:
     """Names of both sides, per-example numbers and notes."""
     classes = reading.get("kind") or reading.get("prediction_column")
     if not classes and (reading.get("score_columns") or are_outcomes(old)):
@@ -403,7 +407,7 @@ def _read(old: Any, new: Any, reading: dict[str, Any]):
         names = side_names(old, new)
         sides = [read_outcomes(of, n, **columns) for of, n in zip((old, new), names)]
         joined = join_outcomes(*sides, **{k: v for k, v in reading.items() if v})
-        return [of.name for of in sides], Numbers(joined.measures[0]), joined.notes
+        return (sides[0].name, sides[1].name), Numbers(joined.measures[0]), joined.notes
     pair = read_pair(old, new, **reading)
     if pair.partial:
         raise PredictionsError("a size needs labels of all examples, or of none")
@@ -413,7 +417,7 @@ def _read(old: Any, new: Any, reading: dict[str, Any]):
     return (pair.old.name, pair.new.name), class_numbers(scanned, pair.labels), notes
 
 
-def events(numbers: Numbers) -> dict[str, Differ]:
+def events(numbers: Numbers) -> dict[str, Callable[..., np.ndarray]]:
     """By quantity, the numbers `[N]` of an old and a new run."""
     decided, worth = numbers.decided, numbers.judged and numbers.worth
     found = {"churn" if decided or numbers.shared else "share_changed": numbers.differ}

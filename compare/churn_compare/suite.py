@@ -320,7 +320,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _compared(old: Path, new: Path, rules: Rules, shared: dict[str, Any]):
+def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
     score = rules.score
     if score is None and not has_outcomes(old):
         return compare(old, new, gates=rules.gates, **shared)

@@ -9,6 +9,7 @@ import numpy as np
 from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.documents import Block, Cell, Column, Fold, Strong, Table, Text
 from churn_compare.flip_counts import VersionMatrices
+from churn_compare.gates import OF_CHANGED
 from churn_compare.number_text import (
     NOTHING,
     Unit,
@@ -193,6 +194,8 @@ def group_blocks(
     ordered = sorted(groups, key=by_evidence)
     total = count_text(len(ordered))
     said: list[str | Strong] = [f"{total} groups, the most changed first."]
+    if found.sampled is not None:
+        said = [f"{total} groups, the most changed first; flips are of these examples."]
     if found.groups_judged:
         words = [found.finding(group) for group in ordered]
         worse, better = (
@@ -239,6 +242,14 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         }
         if "excess_nfr" in found.quantities:
             numbers["excess_nfr"] = Column("Beyond retraining", detail="full")
+    if sampled := found.sampled is not None:
+        worse, better = (
+            Column("Negative flips"),
+            Column("Positive flips", detail="full"),
+        )
+        of_flips = (worse, better, Column("Change, points"))
+        numbers |= dict(zip(OF_CHANGED, of_flips, strict=True))
+        columns.append(Column("Labelled"))
     columns += numbers.values()
     if judged:
         columns.append(Column("p", first="ascending", detail="full"))
@@ -251,6 +262,11 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
             row.append(Cell(_MARKS.get(word, NOTHING), tone=word))
             row.append(_sorted_cell(group, found.change))
         row.append(Cell(count_text(group.examples), group.examples))
+        if sampled and (of := group.sampled) is not None:
+            row.append(Cell(f"{of.labelled} of {of.changed}", of.labelled))
+            group = dataclasses.replace(
+                group, quantities={**group.quantities, **of.these}
+            )
         row += [_sorted_cell(group, name) for name in numbers]
         if judged:
             row += [Cell(p_text(p), p) for p in (group.p, group.adjusted_p)]

@@ -1,6 +1,7 @@
 """Flips by the labels of changed examples alone: exact, of a part, at any time."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from churn_compare import compare, compare_outcomes, label_queue
 from churn_compare.cli import main
+from churn_compare.documents import plain_text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.labelling import confidence_sequence, ends_of, more_labels
 from churn_compare.result import Sampled, Stratum
@@ -89,6 +91,104 @@ def test_a_part_holds_the_number_of_all(by, tmp_path):
     strata = found.sampled.strata
     assert [s.labelled for s in strata] == ([30] if by is None else [15, 15])
     assert sum(s.changed for s in strata) == queue.changed
+
+
+def flips_of(labels, old, new, inside):
+    """NFR, PFR and gain of some examples, by hand."""
+    was, now = (side["predictions"][0][inside] == labels[inside] for side in (old, new))
+    lost, gained = np.mean(was & ~now), np.mean(now & ~was)
+    return lost, gained, gained - lost
+
+
+@pytest.mark.parametrize("by", [None, "half", "third"])
+def test_a_part_holds_the_numbers_of_every_slice(by, tmp_path):
+    labels, old, new, old["half"] = versions()
+    old["third"] = np.array(["xyz"[i % 3] for i in range(N)])
+    wanted, any_time = ["half", *([by] if by == "third" else [])], by is None
+    held = np.zeros(3)
+    for seed in range(40):
+        # Without --by in random order; else a part of the queue, so that the strata of
+        # what is not in it follow from the column.
+        queue = label_queue(old, new, seed=seed, by=by, budget=None if any_time else 36)
+        path = filled(queue, labels, 30, tmp_path / "q.csv")
+        options = {"labels": path, "by": wanted, "resamples": 100}
+        found = compare(old, new, **options)
+        for group in found.groupings["half"]:
+            inside = old["half"] == group.name
+            truth, these = flips_of(labels, old, new, inside), group.sampled.these
+            assert group.sampled.examples == inside.sum() == group.examples
+            for k, name in enumerate(FLIPS):
+                held[k] += (
+                    these[name].low - 1e-12 <= truth[k] <= these[name].high + 1e-12
+                )
+                assert group[name].low <= these[name].low
+                assert these[name].high <= group[name].high
+    assert np.all(held >= 69)  # of 80 with 95 %: below in 0.2 %
+    if any_time:
+        wide = compare(old, new, **options, any_time=True).groups[1].sampled.these
+        assert all(
+            wide[n].high - wide[n].low > these[n].high - these[n].low for n in FLIPS
+        )
+
+
+def test_slices_with_all_labels_are_exact_and_those_without_any_are_open(tmp_path):
+    labels, old, new, _ = versions()
+    changed = old["predictions"][0] != new["predictions"][0]
+    old["part"] = np.where(np.cumsum(changed) <= 8, "a", np.where(changed, "b", "c"))
+    queue = label_queue(old, new)
+    rows = sorted(queue.rows, key=lambda row: old["part"][int(row["id"]) - 7] != "a")
+    path = filled(
+        dataclasses.replace(queue, rows=tuple(rows)), labels, 8, tmp_path / "q.csv"
+    )
+    gates = {"max_slice_nfr": "80%", "min_slice_accuracy_gain": "-90%"}
+    found = compare(old, new, labels=path, by=["part"], gates=gates, resamples=100)
+    a, b, c = (group.sampled.these for group in found.groups)
+    truth = flips_of(labels, old, new, old["part"] == "a")
+    for name, true in zip(FLIPS, truth, strict=True):
+        assert a[name].low == a[name].value == a[name].high == pytest.approx(true)
+        assert c[name].low == c[name].value == c[name].high == 0
+        assert np.isnan(b[name].value) and b[name].high == 1
+    assert (b[FLIPS[0]].low, b[FLIPS[2]].low) == (0, -1)
+    assert [gate.state for gate in found.gates] == ["inconclusive"] * 2
+    assert "part b" in found.gates[0].line and found.gates[0].where == "part b"
+    assert "8 of 8" in plain_text(found.terminal(full=True))
+    gates = {"max_slice_nfr": "100%", "min_slice_accuracy_gain": "-99.9%"}
+    found = compare(old, new, labels=path, by=["part"], gates=gates, resamples=100)
+    assert [gate.state for gate in found.gates] == ["pass", "inconclusive"]
+
+
+def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
+    labels, old, new, old["half"] = versions()
+    old["third"] = np.array(["xyz"[i % 3] for i in range(N)])
+    queue = label_queue(old, new, by="third", budget=30)
+    path = filled(queue, labels, 20, tmp_path / "q.csv")
+    with pytest.raises(PredictionsError, match=r"name it in --by .*x, y, z"):
+        compare(old, new, labels=path, by=["half"])
+
+
+def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
+    labels, old, new, half = versions()
+    sides = []
+    for name, side in (("old", old), ("new", new)):
+        rows = zip(side["id"], half, side["predictions"][0])
+        text = "".join(",".join(map(str, row)) + "\n" for row in rows)
+        (tmp_path / f"{name}.csv").write_text("id,half,prediction\n" + text)
+        sides.append(str(tmp_path / f"{name}.csv"))
+    out, page = tmp_path / "q.csv", tmp_path / "r.html"
+    assert main(["label", *sides, "--out", str(out), "--by", "half"]) == 0
+    filled(label_queue(*sides, by="half"), labels, 20, out)
+    words = [*sides, "--labels", str(out), "--by", "half", "--html", str(page)]
+    for limit, code, state in (
+        ("90%", 0, "PASS"),
+        ("3%", 4, "INCON"),
+        ("0.1%", 1, "FAIL"),
+    ):
+        assert main([*words, "--max-slice-nfr", limit]) == code
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"{state}" in said and ("more labels would decide" in said) == (
+            code == 4
+        )
+    assert "10 of " in page.read_text()
 
 
 def test_a_part_by_hand():

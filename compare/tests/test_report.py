@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from churn_compare import CompareResult, compare_outcomes, report
+from churn_compare import CompareResult, report
 from churn_compare.comparison import compare_pair
 from churn_compare.documents import html_fragment, html_page, plain_text, print_document
 from churn_compare.escaping import markdown_text, printable
@@ -362,27 +362,3 @@ def test_every_gate_is_a_test_case():
         tags = list(dict.fromkeys(child.tag for child in suite))
         assert tags == ["properties", "testcase", "system-out", "system-err"]
         datetime.datetime.strptime(suite.get("timestamp"), "%Y-%m-%dT%H:%M:%S")
-
-
-def test_rows_have_every_number_once():
-    result = result_of()
-    rows = result.rows()
-    assert list(rows[0]) == [
-        *("old", "new", "grouping", "group", "examples"),
-        *("quantity", "value", "low", "high"),
-    ]
-    whole = {row["quantity"]: row for row in rows if not row["grouping"]}
-    assert list(whole) == list(result.quantities)
-    assert whole["churn"]["high"] == result["churn"].high
-    keys = [(row["grouping"], row["group"], row["quantity"]) for row in rows]
-    assert len(set(keys)) == len(keys) == len(whole) + 6 * len(result.groups)
-    (row,) = (r for r in rows if r["group"] == "class 3" and r["quantity"] == "churn")
-    group = next(g for g in result.groups if g.name == "class 3")
-    assert (row["value"], row["examples"]) == (group["churn"].value, group.examples)
-
-
-def test_rows_of_outcomes_name_their_measure():
-    sides = ({"score": [1, 2, 3, 4], "part": ["a", "a", "b", "b"]} for _ in range(2))
-    rows = compare_outcomes(*sides, by=["part"]).rows()
-    assert {row["measure"] for row in rows} == {"score"}
-    assert {row["group"] for row in rows} == {"", "a", "b"}

@@ -88,7 +88,7 @@ def test_a_group_that_got_worse_keeps_the_old_version():
     found = repair(*splits[1], validation=splits[0], by=["half"])
     assert found.rule == Rule("keep", column="half", groups=("north",))
     assert found.served["churn"].value == 0 and found.both == 0
-    assert "an example runs one version, by its group" in " ".join(found._verdict())
+    assert "an example runs one version, by its group" in " ".join(found.verdict())
 
 
 def test_chance_is_certified_no_gain():

@@ -26,7 +26,7 @@ def test_parts_of_a_variance_are_found():
             e + r[a] + s[b] + er[a] + es[b] + spread["ers"] * rng.normal(size=N)
             for a, b in itertools.product(range(A), range(B))
         )
-        found.append(components(x, A, B, all_examples(N, None, 0.95), True))
+        found.append(components(x, A, B, all_examples(N, None, 0.95), True)[0])
     for name, of in zip(
         ("examples", "old", "new", "both", "old_run", "new_run"),
         ("e", "er", "es", "ers", "r", "s"),

@@ -84,7 +84,6 @@ def test_a_release_with_one_worse_and_one_missing(tmp_path, capsys):
     assert "Advisory, not counted: latency: score change" in text.replace("\n", " ")
     cases = ElementTree.fromstring(found.junit()).findall(".//testcase")
     assert len(cases) == 5
-    assert {row["benchmark"] for row in found.rows()} == {"mmlu", "digits", "latency"}
     words = ["suite", str(old), str(new), "--suite", str(rules)]
     page = tmp_path / "release.html"
     assert main([*words, "--html", str(page)]) == 1
