@@ -5,9 +5,10 @@ from typing import Any
 
 
 def check_choice(what: str, value: Any, known: Collection[str]) -> None:
-    """Refuses a value that is none of those known."""
+    """Refuses a value that is none of those known; the empty text is not named."""
     if value not in known:
-        raise ValueError(f"{what} must be one of {', '.join(known)}; got {value!r}")
+        names = ", ".join(filter(None, known))
+        raise ValueError(f"{what} must be one of {names}; got {value!r}")
 
 
 def check_least(what: str, value: float, least: int) -> None:
@@ -20,3 +21,22 @@ def check_share(what: str, value: float) -> None:
     """Refuses a share that is not in `[0, 1)`."""
     if not 0.0 <= value < 1.0:
         raise ValueError(f"{what} must be at least 0 and below 1; got {value}")
+
+
+def check_settings(settings: Any, where: str = "", **limits: Any) -> None:
+    """Refuses a setting beyond its limit: the known values, the least one, or `share`.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> check_settings(SimpleNamespace(epochs=0), epochs=1)
+        Traceback (most recent call last):
+        ValueError: epochs must be at least 1; got 0
+    """
+    for name, limit in limits.items():
+        what, value = f"{where}{name}", getattr(settings, name)
+        if limit == "share":
+            check_share(what, value)
+        elif isinstance(limit, int):
+            check_least(what, value, limit)
+        else:
+            check_choice(what, value, limit)

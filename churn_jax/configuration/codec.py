@@ -81,6 +81,86 @@ def from_json(kind: type[T], value: Any, path: str = "") -> T:
     return _read(kind, value, path)
 
 
+def _read(kind: Any, value: Any, path: str) -> Any:
+    origin, arms = typing.get_origin(kind), typing.get_args(kind)
+    where = path.lstrip(".") or "it"
+
+    def check(holds: bool, what: str) -> None:
+        if not holds:
+            raise ValueError(f"{where} must be {what}; got {value!r}")
+
+    if origin in (types.UnionType, typing.Union):
+        return _read(_arm(arms, value), value, path)
+    if isinstance(kind, type) and issubclass(kind, Method):
+        check(isinstance(value, dict), "an object")
+        try:
+            kind = METHODS.find(str(value.get("class")))
+        except ValueError as error:
+            raise ValueError(f"{path.lstrip('.')}: {error}") from error
+        value = {k: v for k, v in value.items() if k != "class"}
+    if dataclasses.is_dataclass(kind):
+        check(isinstance(value, dict), "an object")
+        hints = _hints(kind)
+        for name in value:
+            if name not in hints:
+                hint = did_you_mean(name, hints)
+                raise ValueError(f"{where} has no setting {name!r}{hint}")
+        for field in dataclasses.fields(kind):
+            needed = field.default is field.default_factory is dataclasses.MISSING
+            if needed and field.name not in value:
+                raise ValueError(f"{where} lacks {field.name!r}")
+        read = {n: _read(hints[n], v, f"{path}.{n}") for n, v in value.items()}
+        return kind(**read)
+    if origin is tuple:
+        check(isinstance(value, list), "a list")
+        if arms[1:] == (Ellipsis,):
+            arms = (arms[0],) * len(value)
+        check(len(arms) == len(value), f"{len(arms)} values")
+        pairs = enumerate(zip(arms, value, strict=True))
+        return tuple(_read(arm, part, f"{path}.{i}") for i, (arm, part) in pairs)
+    if origin is not None and issubclass(origin, Mapping):
+        check(isinstance(value, dict), "an object")
+        return {k: _read(arms[1], v, f"{path}.{k}") for k, v in value.items()}
+    if kind is float and isinstance(value, list):  # one number per replica
+        return np.asarray(value, np.float32)
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return kind(_read(str, value, path))
+    if kind in _WORDS:
+        plain = isinstance(value, (int, float) if kind is float else kind)
+        mixed = isinstance(value, bool) and kind is not bool
+        check(plain and not mixed, _WORDS[kind])
+    return tuple(value) if isinstance(value, list) else value
+
+
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def _arm(arms: tuple[Any, ...], value: Any) -> Any:
+    """The member of a union that the JSON value is of."""
+    if value is None:
+        fits = [arm for arm in arms if arm is type(None)]
+    elif isinstance(value, dict):
+        fits = [arm for arm in arms if dataclasses.is_dataclass(arm)]
+    elif isinstance(value, list):
+        fits = [arm for arm in arms if typing.get_origin(arm) is tuple]
+    else:
+        plain = [arm for arm in arms if arm in _WORDS and arm is not type(None)]
+        fits = [arm for arm in plain if type(value) is arm] or plain
+    return (fits or arms)[0]
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
 def replaced(config: T, changes: Iterable[tuple[str, Any]], above: str = "") -> T:
     """The dataclass with other values of the fields at dotted paths.
 
@@ -98,13 +178,10 @@ def replaced(config: T, changes: Iterable[tuple[str, Any]], above: str = "") -> 
     for path, value in changes:
         field, _, rest = path.partition(".")
         if field not in known:
-            where, hint = (
-                above.rstrip(".") or "the training",
-                did_you_mean(field, known),
-            )
+            where = above.rstrip(".") or "the training"
             raise ValueError(
                 f"{where} has no setting {field!r} (train={above}{path}); known: "
-                f"{', '.join(known)}{hint}"
+                f"{', '.join(known)}{did_you_mean(field, known)}"
             )
         old = getattr(config, field)
         if rest and not dataclasses.is_dataclass(old):
@@ -156,101 +233,3 @@ def _value(config: Any, path: str, text: str) -> Any:
         with contextlib.suppress(ValueError):
             return _read(kind, json.loads(written), path)
     return _read(kind, text, path)
-
-
-def _read(kind: Any, value: Any, path: str) -> Any:
-    origin, arms = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        return _read_arm(arms, value, path)
-    if isinstance(kind, type) and issubclass(kind, Method):
-        kind, value = _method(value, path)
-    if dataclasses.is_dataclass(kind):
-        return _read_fields(kind, value, path)
-    if origin is tuple:
-        return _read_tuple(arms, value, path)
-    if origin is not None and issubclass(origin, Mapping):
-        _check(isinstance(value, dict), "an object", value, path)
-        return {k: _read(arms[1], v, f"{path}.{k}") for k, v in value.items()}
-    if kind is float and isinstance(value, list):  # one number per replica
-        return np.asarray(value, np.float32)
-    if isinstance(kind, type) and issubclass(kind, PurePath):
-        return kind(_read(str, value, path))
-    if kind in (str, int, float, bool, type(None)):
-        plain = isinstance(value, (int, float) if kind is float else kind)
-        mixed = isinstance(value, bool) and kind is not bool
-        _check(plain and not mixed, _WORDS[kind], value, path)
-    return tuple(value) if isinstance(value, list) else value
-
-
-_WORDS = {
-    str: "a text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
-
-
-def _check(holds: bool, what: str, value: Any, path: str) -> None:
-    if not holds:
-        raise ValueError(f"{path.lstrip('.') or 'it'} must be {what}; got {value!r}")
-
-
-def _read_arm(arms: tuple[Any, ...], value: Any, path: str) -> Any:
-    """The member of a union that the JSON value is of."""
-    if value is None:
-        fits = [arm for arm in arms if arm is type(None)]
-    elif isinstance(value, dict):
-        fits = [arm for arm in arms if dataclasses.is_dataclass(arm)]
-    elif isinstance(value, list):
-        fits = [arm for arm in arms if typing.get_origin(arm) is tuple]
-    else:
-        plain = [arm for arm in arms if arm in _WORDS and arm is not type(None)]
-        exact = [arm for arm in plain if type(value) is arm]
-        fits = exact or plain
-    return _read((fits or arms)[0], value, path)
-
-
-def _read_tuple(arms: tuple[Any, ...], value: Any, path: str) -> tuple:
-    _check(isinstance(value, list), "a list", value, path)
-    if len(arms) == 2 and arms[1] is Ellipsis:
-        arms = (arms[0],) * len(value)
-    _check(len(arms) == len(value), f"{len(arms)} values", value, path)
-    return tuple(
-        _read(arm, part, f"{path}.{i}")
-        for i, (arm, part) in enumerate(zip(arms, value, strict=True))
-    )
-
-
-def _read_fields(kind: Any, value: Any, path: str) -> Any:
-    _check(isinstance(value, dict), "an object", value, path)
-    hints = _hints(kind)
-    for name in value:
-        if name not in hints:
-            raise ValueError(
-                f"{path.lstrip('.') or 'it'} has no setting {name!r}"
-                f"{did_you_mean(name, hints)}"
-            )
-    for field in dataclasses.fields(kind):
-        needed = field.default is field.default_factory is dataclasses.MISSING
-        if needed and field.name not in value:
-            raise ValueError(f"{path.lstrip('.') or 'it'} lacks {field.name!r}")
-    return kind(
-        **{name: _read(hints[name], v, f"{path}.{name}") for name, v in value.items()}
-    )
-
-
-@functools.cache
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-
-
-def _method(value: Any, path: str) -> tuple[type[Method], dict[str, Any]]:
-    """The class that a method's JSON values name, and the values of its fields."""
-    _check(isinstance(value, dict), "an object", value, path)
-    try:
-        found = METHODS.find(str(value.get("class")))
-    except ValueError as error:
-        raise ValueError(f"{path.lstrip('.')}: {error}") from error
-    return found, {k: v for k, v in value.items() if k != "class"}

@@ -10,9 +10,9 @@ from typing import Any
 from churn_jax import ensembles, models
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
-from churn_jax.setting_checks import check_choice, check_least
+from churn_jax.setting_checks import check_settings
 
-SHARINGS = ("batch_ensemble", "mimo")
+DTYPES = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,7 @@ class Sharing:
 
     def __post_init__(self):
         """Checks what the layers do not."""
-        check_choice("sharing kind", self.kind, SHARINGS)
-        check_least("sharing heads", self.heads, 0)
+        check_settings(self, "sharing ", kind=tuple(_OPTIONS), heads=0)
         own = ("kind", "heads", *_OPTIONS[self.kind])
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -179,10 +178,7 @@ class ModelConfig:
             ValueError: unknown name, dtype or an option the network lacks, columns
                 that cannot be, or a folder of other weights.
         """
-        if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError(
-                f"model dtype must be float32 or bfloat16; got {self.dtype!r}"
-            )
+        check_settings(self, "model ", dtype=DTYPES)
         if self.name == "click":
             raise ValueError(
                 "a click model learns in one pass over clicks, by `churn-jax study` or "
@@ -192,22 +188,19 @@ class ModelConfig:
             raise ValueError(
                 f"inputs are columns, which an mlp sees; got {self.name!r}"
             )
-        overrides: dict[str, Any] = {}
-        if self.dtype != "float32":
-            overrides["dtype"] = jnp.dtype(self.dtype)
-        if self.features:
-            overrides["features"] = self.features
-        if self.remat:
-            overrides["remat"] = True
-        if self.init:
-            overrides["kernel_init"] = self.init
-        if self.vocabulary_size:
-            overrides["vocabulary_size"] = self.vocabulary_size
+        given = {
+            "dtype": jnp.dtype(self.dtype) if self.dtype != "float32" else None,
+            "features": self.features,
+            "remat": self.remat,
+            "kernel_init": self.init,
+            "vocabulary_size": self.vocabulary_size,
+            "dropout": self.dropout,
+        }
+        overrides: dict[str, Any] = {k: v for k, v in given.items() if v}
         # The shapes of a checkpoint do not tell how its weights started, what was
         # dropped in training, nor how members share them; the name does.
         name = f"{self.name}-{self.init}" if self.init else self.name
         if self.dropout:
-            overrides["dropout"] = self.dropout
             name = f"{name}-dropout{self.dropout:g}"
         if self.sharing is not None:
             heads = self.heads(members)
@@ -220,10 +213,10 @@ class ModelConfig:
             if self.pretrained:
                 network = _from_folder(network, self.pretrained, module)
         elif overrides or self.pretrained:
-            given = [*overrides, *(["pretrained"] if self.pretrained else [])]
+            named = [*overrides, *(["pretrained"] if self.pretrained else [])]
             raise ValueError(
                 f"{self.name} is a network as it is, without settings (a Linen class "
-                f"with num_classes has its fields); got {', '.join(given)}"
+                f"with num_classes has its fields); got {', '.join(named)}"
             )
         else:
             network = ensembles.as_network(own, num_classes, name=self.name)

@@ -9,10 +9,10 @@ from typing import Any
 
 from churn_jax import ensembles, models
 from churn_jax.configuration.codec import replaced
-from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.network import DTYPES, ModelConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods.base import Method
-from churn_jax.setting_checks import check_least
+from churn_jax.setting_checks import check_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +49,7 @@ class Teaching:
 
     def __post_init__(self):
         """Checks what needs no study."""
-        check_least("teaching.members", self.members, 0)
-        if self.dtype not in ("", "float32", "bfloat16"):
-            raise ValueError(
-                f"teaching.dtype must be float32 or bfloat16; got {self.dtype!r}"
-            )
+        check_settings(self, "teaching.", members=0, dtype=("", *DTYPES))
         if len(set(self.old)) != len(self.old):
             raise ValueError(f"teaching.old names a row twice: {', '.join(self.old)}")
 

@@ -14,9 +14,7 @@ from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficients
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
 from churn_jax.methods.base import check_teacher
-from churn_jax.setting_checks import check_choice, check_least
-
-_FORMS = ("auto", "file", "shards")
+from churn_jax.setting_checks import check_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +74,7 @@ class EvaluationConfig:
 
     def __post_init__(self):
         """Refuses unknown forms."""
-        check_choice("evaluation.predictions", self.predictions, _FORMS)
+        check_settings(self, "evaluation.", predictions=("auto", "file", "shards"))
 
     def sharded(self, runs: int, examples: int, classes: int) -> bool:
         """True if logits `[R, N, C]` go into shards.
@@ -193,7 +191,7 @@ class StudyConfig:
                     f"{self.train.replicas}; rows are compared run by run"
                 )
             if spec.train_size is not None:
-                check_least(f"{spec.name}: train_size", spec.train_size, 1)
+                check_settings(spec, f"{spec.name}: ", train_size=1)
             self._check_dependencies(spec, (spec.name,), names)
             for model in (spec.model, *(part for part, _ in spec.models)):
                 if not isinstance(model, (ModelConfig, str, type(None))):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from churn_compare.suggestions import did_you_mean
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
 from churn_jax.registry import Registry, is_own
-from churn_jax.setting_checks import check_choice, check_least, check_share
+from churn_jax.setting_checks import check_choice, check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -22,7 +22,6 @@ _FACTORS = ("init", "order", "augment", "sample")
 # The seed numbers of an ensemble's networks are apart by so much, so a study has fewer
 # replicas.
 NETWORK = 2**16
-_SCHEDULES = ("constant", "step", "cosine", "flat_then_linear")
 
 _OPTAX = (
     "give an optax transformation, or a function that makes one, to "
@@ -108,7 +107,6 @@ class OptimizerConfig:
         for field in ("step_epochs", "member_rates", "member_algorithms"):
             # Lists are taken, too.
             object.__setattr__(self, field, tuple(getattr(self, field)))
-        known = OPTIMIZERS
         if not isinstance(self.name, str):
             raise TypeError(
                 f"optimizer name must be a name; got {type(self.name).__name__}; "
@@ -120,35 +118,36 @@ class OptimizerConfig:
                     f"optimizer {field} must be a number, whose course over training "
                     f"is the setting schedule; got a function; {_OPTAX}"
                 )
-        if not is_own(self.name) and self.name not in known:
+        if not is_own(self.name) and self.name not in OPTIMIZERS:
             raise ValueError(
-                f"optimizer name must be one of {', '.join(known)}, or one of your own "
-                f"as package.module:name; got {self.name!r}"
-                f"{did_you_mean(self.name, known)}"
+                f"optimizer name must be one of {', '.join(OPTIMIZERS)}, or one of "
+                f"your own as package.module:name; got {self.name!r}"
+                f"{did_you_mean(self.name, OPTIMIZERS)}"
             )
-        for field, known in (
-            ("schedule", _SCHEDULES),
-            ("decay", ("l2", "decoupled")),
-            ("decay_on", ("kernels", "all")),
-        ):
-            check_choice(f"optimizer {field}", getattr(self, field), known)
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1); got {self.momentum}")
+        check_settings(
+            self,
+            "optimizer ",
+            schedule=("constant", "step", "cosine", "flat_then_linear"),
+            decay=("l2", "decoupled"),
+            decay_on=("kernels", "all"),
+            momentum="share",
+        )
         if self.flat_until >= self.linear_until:
             raise ValueError(
                 f"flat_until ({self.flat_until}) must be below linear_until "
                 f"({self.linear_until})"
             )
-        if not all(0 <= rate < math.inf for rate in self.member_rates):
-            raise ValueError(
-                f"member_rates must be finite and not negative; got {self.member_rates}"
-            )
+        for field, rates in (
+            ("member_rates", self.member_rates),
+            ("fast_rate", (self.fast_rate,)),
+        ):
+            if not all(0 <= rate < math.inf for rate in rates):
+                raise ValueError(
+                    f"{field} must be finite and not negative; got "
+                    f"{getattr(self, field)}"
+                )
         for name in self.member_algorithms:
             check_choice("member_algorithms", name, _BUILT_IN)
-        if not 0 <= self.fast_rate < math.inf:
-            raise ValueError(
-                f"fast_rate must be finite and not negative; got {self.fast_rate}"
-            )
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -192,10 +191,9 @@ class Seeds:
 
     def __post_init__(self):
         """Checks the levels."""
-        check_choice("seeds.members", self.members, ("independent", "shared"))
-        for factor in _FACTORS:
-            levels = ("fixed", "varied") + (("off",) if factor == "augment" else ())
-            check_choice(f"seeds.{factor}", getattr(self, factor), levels)
+        levels: dict[str, Any] = dict.fromkeys(_FACTORS, ("fixed", "varied"))
+        levels |= {"augment": ("fixed", "varied", "off")}
+        check_settings(self, "seeds.", members=("independent", "shared"), **levels)
 
     def keys(self, factor: str, numbers: ArrayLike) -> jax.Array:
         """One typed key per seed number, `[R]`; equal ones where the factor is fixed.
@@ -233,8 +231,7 @@ class MeshShape:
 
     def __post_init__(self):
         """Checks that every axis is positive."""
-        if min(dataclasses.astuple(self)) < 1:
-            raise ValueError(f"mesh axes must be at least 1; got {self}")
+        check_settings(self, "mesh ", replica=1, member=1, data=1)
 
     @property
     def size(self) -> int:
@@ -277,9 +274,7 @@ class OnePass:
 
     def __post_init__(self):
         """Checks ranges."""
-        check_least("window", self.window, 1)
-        check_least("warm_examples", self.warm_examples, 0)
-        check_share("warm_share", self.warm_share)
+        check_settings(self, window=1, warm_examples=0, warm_share="share")
 
     def warm_windows(self, examples: int) -> int:
         """Windows of the shared start of a stream of so many examples."""
@@ -346,9 +341,18 @@ class TrainConfig:
         """Checks what needs no data."""
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(f"optimizer must be an OptimizerConfig; {_OPTAX}")
-        counts = ("epochs", "eval_batch_size", "eval_every_epochs")
-        for field in ("replicas", "batch_size", *counts):
-            check_least(field, getattr(self, field), 1)
+        check_settings(
+            self,
+            replicas=1,
+            epochs=1,
+            batch_size=1,
+            eval_batch_size=1,
+            eval_every_epochs=1,
+            mapping=MAPPINGS,
+            sample=SAMPLES,
+            weights=("last", "best"),
+            ema_decay="share",
+        )
         if self.seed_numbers and len(self.seed_numbers) != self.replicas:
             raise ValueError(
                 f"seed_numbers must be empty or {self.replicas} numbers, one per "
@@ -364,16 +368,9 @@ class TrainConfig:
                 f"batch_size {self.batch_size} is not divisible by the mesh's data "
                 f"axis, {self.mesh.data}"
             )
-        check_choice("mapping", self.mapping, MAPPINGS)
-        check_choice("sample", self.sample, SAMPLES)
-        if self.weights not in ("last", "best"):
-            raise ValueError(f"weights must be last or best; got {self.weights!r}")
-        check_share("ema_decay", self.ema_decay)
-        if self.one_pass is not None:
-            self._check_one_pass(self.one_pass)
-
-    def _check_one_pass(self, one_pass: OnePass) -> None:
-        """Only what leaves rows of the tables that are not in the batch as they are."""
+        if (one_pass := self.one_pass) is None:
+            return
+        # Only what leaves rows of the tables that are not in the batch as they are.
         optimizer = self.optimizer
         plain = optimizer.name == "sgd" and optimizer.momentum == 0.0
         warm = one_pass.warm_examples or one_pass.warm_share

@@ -211,7 +211,7 @@ def test_options_of_a_row_are_checked(options, message):
     ("options", "message"),
     [
         ({"members": -1}, "teaching.members must be at least 0; got -1"),
-        ({"dtype": "float16"}, "must be float32 or bfloat16; got 'float16'"),
+        ({"dtype": "float16"}, "must be one of float32, bfloat16; got 'float16'"),
         ({"old": ("a", "b", "a")}, "names a row twice: a, b, a"),
     ],
 )
@@ -292,7 +292,7 @@ def test_a_trained_ensemble_with_a_gate_is_no_teacher():
         ({"name": "lenet5", "inputs": (1,)}, "which an mlp sees; got 'lenet5'"),
         ({"inputs": (1, 1)}, "name every column once"),
         ({"name": "resnet-20"}, "did you mean 'resnet20'"),
-        ({"dtype": "float16"}, "float32 or bfloat16; got 'float16'"),
+        ({"dtype": "float16"}, "float32, bfloat16; got 'float16'"),
         ({"remat": True}, "'mlp' has no field 'remat'"),
         ({"name": "lenet5", "features": (3,)}, "'lenet5' has no field 'features'"),
         ({"init": "ones"}, "he, uniform, truncated_normal; got 'ones'"),

@@ -251,7 +251,7 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
         ({"schedule": "poly"}, "flat_then_linear; got 'poly'"),
         ({"decay": "l1"}, "l2, decoupled; got 'l1'"),
         ({"decay_on": "biases"}, "kernels, all; got 'biases'"),
-        ({"momentum": 1.0}, r"in \[0, 1\); got 1.0"),
+        ({"momentum": 1.0}, r"at least 0 and below 1; got 1.0"),
         ({"member_rates": (1.0, -1.0)}, r"not negative; got \(1.0, -1.0\)"),
         ({"member_rates": (float("nan"),)}, "must be finite"),
         (
