@@ -129,7 +129,7 @@ class MethodSpec:
                 "a teacher; it has none"
             )
         self._check_old_models()
-        perturbed = getattr(self.method, "perturbation", "none") != "none"
+        perturbed = self.method.perturbation != "none"
         if (self.teaching.offline or self.teaching.logits) and perturbed:
             raise ValueError(
                 f"{self.name}: an offline teacher has not seen perturbed images"
@@ -149,7 +149,7 @@ class MethodSpec:
                 f"{self.name}: {kind} learns from old models alone; {named} is named "
                 "as its teacher"
             )
-        if old and (olds := getattr(self.method, "olds", len(old))) != len(old):
+        if old and (olds := self.method.olds) not in (0, len(old)):
             raise ValueError(
                 f"{self.name}: olds={olds}, but teaching.old names {', '.join(old)}"
             )

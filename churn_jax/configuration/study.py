@@ -13,7 +13,6 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficients
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
-from churn_jax.methods.base import check_teacher
 from churn_jax.setting_checks import check_settings
 
 
@@ -226,7 +225,7 @@ class StudyConfig:
                 )
             other = self.spec(name)
             if name != spec.start:
-                check_teacher(other.method, spec.name)
+                other.method.check_teaches(spec.name)
                 if other.train_size != spec.train_size:
                     raise ValueError(
                         f"{spec.name} (train_size {spec.train_size}) and {name} "

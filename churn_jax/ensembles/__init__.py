@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         Group,
         apply_committee,
         apply_members,
-        init_members,
         stack,
         take_member,
     )
@@ -52,7 +51,6 @@ __all__ = [
     "from_linen",
     "from_nnx",
     "gate",
-    "init_members",
     "interpolate_weights",
     "stack",
     "starting_from",

@@ -5,6 +5,7 @@ logits are concatenated along the member axis in group order. A group may instea
 the gate, which weights the members and is none itself.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import jax
@@ -25,8 +26,9 @@ stack = slots.stack
 """`stack(trees)` stacks equal trees along a new leading axis."""
 
 
-class Group(tuple):
-    """`(network, size, gate)`: `size` independently weighted networks of one kind.
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """`size` independently weighted networks of one kind.
 
     Args:
         network: network of every slot.
@@ -37,43 +39,24 @@ class Group(tuple):
             be sharded as the members are.
     """
 
-    __slots__ = ()
+    network: Network
+    size: int = 1
+    gate: bool = False
 
-    def __new__(cls, network: Network, size: int = 1, gate: bool = False):
+    def __post_init__(self):
         """Checks that it is a network, and that the size is positive."""
-        if not isinstance(network, Network):
+        if not isinstance(self.network, Network):
             raise NetworkError(
                 "a group is of a Network, which from_linen, from_nnx, from_function "
-                f"and as_network make; got {described(network)}"
+                f"and as_network make; got {described(self.network)}"
             )
-        if size < 1:
-            raise ValueError(f"a group needs at least one network; got {size}")
-        return super().__new__(cls, (network, size, gate))
-
-    network = property(lambda self: self[0])
-    size = property(lambda self: self[1])
-    gate = property(lambda self: self[2])
+        if self.size < 1:
+            raise ValueError(f"a group needs at least one network; got {self.size}")
 
     @property
     def members(self) -> int:
         """Members that this group yields, `size` times the network's heads; or 0."""
         return 0 if self.gate else self.size * self.network.heads
-
-
-def init_members(
-    init: Callable[[jax.Array, jax.Array], PyTree], keys: jax.Array, x: jax.Array
-) -> PyTree:
-    """Initialises one network per key; leaves `[M, ...]`.
-
-    Args:
-        init: `(key, x) -> variables`.
-        keys: `[M]` typed PRNG keys.
-        x: one example batch, shared.
-
-    Returns:
-        Variables with a leading member axis.
-    """
-    return jax.vmap(init, in_axes=(0, None))(keys, x)
 
 
 def take_member(variables: PyTree, index: int | jax.Array) -> PyTree:
@@ -125,24 +108,19 @@ def apply_members(
 def _flatten_heads(outputs: Outputs) -> Outputs:
     """`[S, K, ...]` to `[S x K, ...]`; features that the heads share are repeated."""
     heads, features = outputs.logits.shape[1:3], outputs.features
-
-    def flat(leaf):
-        return leaf.reshape(-1, *leaf.shape[2:])
-
-    if features is not None:
-        own = features.shape[1:3] == heads and features.ndim == 4
-        features = flat(features) if own else jnp.repeat(features, heads[0], axis=0)
-    own = {"part": outputs.part, "gate": outputs.gate}
-    for name, leaf in own.items():
-        if leaf is None:
-            continue
-        if leaf.shape[1:3] != heads:
+    if features is not None and (features.ndim, features.shape[1:3]) != (4, heads):
+        features = jnp.broadcast_to(
+            features[:, None], (len(features), heads[0], *features.shape[1:])
+        )
+    for name in ("part", "gate"):
+        leaf = getattr(outputs, name)
+        if leaf is not None and leaf.shape[1:3] != heads:
             raise ValueError(
                 f"a network with {heads[0]} heads must return a {name} of every head, "
                 f"[{heads[0]}, {heads[1]}, ...]; got {leaf.shape[1:]}"
             )
-        own[name] = flat(leaf)
-    return Outputs(flat(outputs.logits), features, **own)
+    outputs = dataclasses.replace(outputs, features=features)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
 
 
 def _check_heads(network: Network, count: int, shape: tuple[int, ...]) -> None:
@@ -218,8 +196,8 @@ def apply_committee(
         for name in ("features", "part")
         if alone or name in extras
     }
-    logits = [gather(outputs.logits) for _, outputs in networks]
-    together = logits[0] if len(logits) == 1 else jnp.concatenate(logits)
+    together = _concatenated("logits", networks, gather)
+    assert together is not None
     gates = [gather(_weights(o.logits)) for g, o in zip(groups, answers) if g.gate]
     gate = gates[0] if gates else _concatenated("gate", networks, gather)
     if gate is not None and gate.shape != together.shape[:2]:

@@ -131,18 +131,9 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
         full = jnp.full((*logits.shape[:-1], num_classes), UNKNOWN_LOGIT, logits.dtype)
         return full.at[..., ids].set(logits)
 
-    def apply(variables, x, **kwargs):
-        outputs, state = network.apply(variables, x, **kwargs)
-        return dataclasses.replace(outputs, logits=spread(outputs.logits)), state
-
-    inner = network.head
     label = f"{len(ids)} of {num_classes} classes {zlib.crc32(ids.tobytes()):08x}"
-    return dataclasses.replace(
-        network,
-        apply=apply,
-        head=None if inner is None else lambda v, f: spread(inner(v, f)),
-        name=f"{network.name} of {label}",
-    )
+    name = f"{network.name} of {label}"
+    return _answering(network, lambda _, logits: spread(logits), name)
 
 
 def with_temperature(network: Network) -> Network:
@@ -166,21 +157,31 @@ def with_temperature(network: Network) -> Network:
         temperature = jnp.reshape(temperature, temperature.shape + rest)
         return jnp.where(known_classes(logits), logits / temperature, logits)
 
+    return _answering(network, cooled, f"{network.name} calibrated", "temperature")
+
+
+def _answering(
+    network: Network,
+    change: Callable[[PyTree, jax.Array], jax.Array],
+    name: str,
+    own: str = "",
+) -> Network:
+    """A network with `change(variables, logits)`; `own` is a variable of its own."""
+    inner = network.head
+
     def without(variables):
-        return {k: v for k, v in variables.items() if k != "temperature"}
+        return {k: v for k, v in variables.items() if k != own}
 
     def apply(variables, x, **kwargs):
         outputs, state = network.apply(without(variables), x, **kwargs)
-        logits = cooled(variables, outputs.logits)
+        logits = change(variables, outputs.logits)
         return dataclasses.replace(outputs, logits=logits), state
 
-    inner = network.head
-    return dataclasses.replace(
-        network,
-        apply=apply,
-        head=None if inner is None else lambda v, f: cooled(v, inner(without(v), f)),
-        name=f"{network.name} calibrated",
-    )
+    def head(variables, features):
+        assert inner is not None
+        return change(variables, inner(without(variables), features))
+
+    return dataclasses.replace(network, apply=apply, head=inner and head, name=name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

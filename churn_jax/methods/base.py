@@ -8,13 +8,17 @@ calls `loss` for one replica, so inside it no leaf has a replica axis.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_jax import ensembles
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.fields import check_choices, coefficient, pytree, static
+from churn_jax.methods.fields import (
+    check_choices,
+    check_whole,
+    coefficient,
+    pytree,
+    static,
+)
 from churn_jax.registry import Registry
 from churn_jax.setting_checks import check_least
 
@@ -123,6 +127,10 @@ class Method:
     perturbation = "none"
     # Whether member m learns from the teacher's member m alone.
     one_to_one = False
+    # How the members' losses are put together, `sum` or `mean`; see `ERM`.
+    over_members = "sum"
+    # The number of old models, where a method must know it beforehand; else 0.
+    olds = 0
 
     def __post_init__(self):
         """Checks structure; coefficients may be traced and are not looked at."""
@@ -132,15 +140,14 @@ class Method:
                 "churn_jax.methods.pytree, as every method does"
             )
         for name in ("members", "deployed_member"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise ValueError(f"{name} must be a whole number; got {value!r}")
+            check_whole(name, getattr(self, name))
         check_least("members", self.members, 1)
         check_choices(self, deploy=DEPLOYMENTS, member_sample=MEMBER_SAMPLES)
+        name, share = type(self).__name__, self.member_share
         if self.deploy == "gate" and not self.gate:
             raise ValueError(
-                f"{type(self).__name__} trains no gate; deploy='gate' needs a method "
-                "that does, such as AntiDistillation"
+                f"{name} trains no gate; deploy='gate' needs a method that does, such "
+                "as AntiDistillation"
             )
         if not 0 <= self.deployed_member < self.members:
             raise ValueError(
@@ -152,21 +159,30 @@ class Method:
                 f"deployed_member={self.deployed_member} needs deploy='member'; got "
                 f"deploy={self.deploy!r}"
             )
-        if self.member_sample == "subset" and not any(
-            field.name == "member_share" for field in dataclasses.fields(self)
-        ):
+        fields = {field.name for field in dataclasses.fields(self)}
+        if self.member_sample == "subset" and "member_share" not in fields:
             raise ValueError(
-                f"{type(self).__name__} has no member_share, so its member_sample "
-                "cannot be subset"
+                f"{name} has no member_share, so its member_sample cannot be subset"
             )
-        if self.member_sample != "subset" and self.member_share != 1.0:
+        if self.member_sample != "subset" and share != 1.0:
             raise ValueError(
-                f"member_share is of member_sample='subset'; got {self.member_share} "
-                f"with {self.member_sample!r}"
+                f"member_share is of member_sample='subset'; got {share} with "
+                f"{self.member_sample!r}"
             )
-        if not 0.0 < self.member_share <= 1.0:
+        if not 0.0 < share <= 1.0:
+            raise ValueError(f"member_share must be above 0 and at most 1; got {share}")
+
+    def check_inputs(self, images: Any) -> None:
+        """Refuses inputs that the method cannot take."""
+        del images
+
+    def check_teaches(self, student: str) -> None:
+        """Refuses a teacher with a gate, whose weights students do not see."""
+        if self.deploy == "gate":
             raise ValueError(
-                f"member_share must be above 0 and at most 1; got {self.member_share}"
+                f"{student}: an ensemble with a gate cannot teach, since students see "
+                "its members and not their weights; deploy the teacher by mean_probs "
+                "or mean_logits"
             )
 
     def init_memory(self, num_classes: int) -> PyTree:
@@ -307,16 +323,6 @@ def deploy(
             )
         return ensembles.gate(logits, log_weights)
     return logits[method.deployed_member].astype(jnp.float32)
-
-
-def check_teacher(method: Method, student: str) -> None:
-    """Refuses a teacher with a gate: students see its members, not their weights."""
-    if method.deploy == "gate":
-        raise ValueError(
-            f"{student}: an ensemble with a gate cannot teach, since students see its "
-            "members and not their weights; deploy the teacher by mean_probs or "
-            "mean_logits"
-        )
 
 
 _MODULES = {

@@ -86,6 +86,10 @@ class Batch:
         count = self.sum(jnp.ones_like(self.mask))
         return self.sum(values) / jnp.maximum(count, 1.0)
 
+    def total(self, values: jax.Array) -> jax.Array:
+        """Sum over members of their means over the *global* batch; `[M, B]` to `[]`."""
+        return jnp.sum(self.mean(values))
+
     def member_mean(self, values: jax.Array) -> jax.Array:
         """Each member's mean over its own sample, `[M, B]` to `[M]`.
 

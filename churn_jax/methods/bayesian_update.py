@@ -88,8 +88,8 @@ class BayesianUpdate(Updating):
         # A class that only an old model knows cannot be learnt.
         at_target = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
         targets = jnp.where(known_classes(at_target), targets, labels)
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
-        updated = jnp.sum(batch.mean(losses.cross_entropy(logits, targets)))
+        cross_entropy = batch.total(losses.cross_entropy(logits, labels))
+        updated = batch.total(losses.cross_entropy(logits, targets))
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * updated
         terms = {"cross_entropy": cross_entropy, "updated_cross_entropy": updated}
         seen = self._seen(jnp.concatenate([old, own]), batch)

@@ -11,7 +11,13 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward, teacher_logits
 from churn_jax.methods.erm import REGULARIZERS, regularizer
-from churn_jax.methods.fields import check_choices, coefficient, pytree, static
+from churn_jax.methods.fields import (
+    check_choices,
+    check_whole,
+    coefficient,
+    pytree,
+    static,
+)
 from churn_jax.setting_checks import check_least
 
 if TYPE_CHECKING:
@@ -106,16 +112,9 @@ class Codistillation(Method):
         either end, and once in joint ones for `skl` and `l1`.
 
     References:
-        [reproducibility] Eq. 8 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [reproducibility] Eq. 9 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [reproducibility] Eq. 17 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [reproducibility] Eq. 18 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [reproducibility] Eq. 19 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eqs. 8, 9, 17, 18, 19 -- Bhojanapalli et al., On the
+        Reproducibility of Neural Network Predictions, 2021.
+        https://arxiv.org/abs/2102.03349
     """
 
     members: int = static(2)
@@ -140,8 +139,7 @@ class Codistillation(Method):
             )
         check_choices(self, divergence=DISAGREEMENTS, kind=REGULARIZERS, update=UPDATES)
         steps = self.refresh_steps
-        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)):
-            raise ValueError(f"refresh_steps must be a whole number; got {steps!r}")
+        check_whole("refresh_steps", steps)
         check_least("refresh_steps", steps, 1)
         if self.update == "joint" and steps != 1:
             raise ValueError(
@@ -178,7 +176,7 @@ class Codistillation(Method):
             coupling = batch.mean(stale_disagreement(self.divergence, logits, stale))
         else:
             coupling = batch.mean(disagreement(self.divergence, logits))
-        penalty = jnp.sum(batch.mean(regularizer(self.kind, logits, self.top_k)))
+        penalty = batch.total(regularizer(self.kind, logits, self.top_k))
         beta = self.beta_ramp(self.beta, step)
         alpha = self.alpha_ramp(self.alpha, step)
         loss = cross_entropy + beta * coupling + alpha * penalty

@@ -41,10 +41,8 @@ class ELODI(Method):
     References:
         [elodi] Sec. 4.2 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Eq. 6 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Eq. 9 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eqs. 6, 9 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition
+        for Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
 
     alpha: float = share(0.8)
@@ -79,9 +77,9 @@ class ELODI(Method):
             target = jnp.broadcast_to(target, logits.shape)
             # Classes that the student does not have are ignored.
             target = jnp.where(known_classes(logits), target, UNKNOWN_LOGIT)
-            return jnp.sum(batch.mean(self._difference(logits, target, labels)))
+            return batch.total(self._difference(logits, target, labels))
 
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
+        cross_entropy = batch.total(losses.cross_entropy(logits, labels))
         terms = {"cross_entropy": cross_entropy}
         total = jnp.zeros((), jnp.float32)
         old = old_logits(teacher, batch) if teacher.olds else None

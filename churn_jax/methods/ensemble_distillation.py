@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from churn_jax import ensembles, losses
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.batch import LossOutput
 from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 from churn_jax.methods.perturbing import Perturbing
 
@@ -44,50 +43,28 @@ class EnsembleDistillation(Perturbing):
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
 
-    alpha: float = share(0.9)
     temperature: float = coefficient(3.0)
     average: str = static("probs")
-
-    needs_teacher = True
 
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
         check_choices(self, average=("probs", "tempered_probs", "logits"))
 
-    def loss(self, apply, variables, batch, *, teacher, step, key):
-        """Cross-entropy on the labels mixed with the teacher's KL."""
-        del step
-        found = self.answers(
-            apply,
-            variables,
-            batch,
-            teacher=teacher,
-            temperature=self.temperature,
-            key=key,
-        )
-        tau, teachers = self.temperature, found.teachers
+    def divergence(self, batch, students, teachers, temperature):
+        """The students' KL from the teachers' average."""
         if self.average == "tempered_probs":  # the loss divides by tau again
-            target = tau * ensembles.average_probs(teachers / tau)
+            target = temperature * ensembles.average_probs(teachers / temperature)
         elif self.average == "probs":
             target = ensembles.average_probs(teachers)
         else:
             target = ensembles.average_logits(teachers)
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(found.clean, found.labels))
+        each = losses.distillation_kl(
+            student_logits=students,
+            teacher_logits=jnp.broadcast_to(target, students.shape),
+            temperature=temperature,
         )
-        distillation = jnp.sum(
-            batch.mean(
-                losses.distillation_kl(
-                    student_logits=found.students,
-                    teacher_logits=jnp.broadcast_to(target, found.students.shape),
-                    temperature=self.temperature,
-                )
-            )
-        )
-        loss = (1.0 - self.alpha) * cross_entropy + self.alpha * distillation
-        terms = {"cross_entropy": cross_entropy, "distillation": distillation}
-        return LossOutput(loss, terms, found.model_state)
+        return self.reduced(batch, each)
 
 
 @pytree
@@ -110,51 +87,31 @@ class OneToOneDistillation(Perturbing):
         training mode, so running batch statistics see both, as in the public code.
 
     References:
-        [diversity] Eq. 5 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-        [diversity] Eq. 2 -- Nam et al., Diversity Matters When Learning From
+        [diversity] Eqs. 5, 2 -- Nam et al., Diversity Matters When Learning From
         Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
     """
 
-    alpha: float = share(0.9)
     temperature: float = coefficient(4.0)
     member_sample: str = static("shared")
 
-    needs_teacher = True
     one_to_one = True
 
-    def loss(self, apply, variables, batch, *, teacher, step, key):
-        """Mean over members of the mixed objective."""
-        del step
-        found = self.answers(
-            apply,
-            variables,
-            batch,
-            teacher=teacher,
-            temperature=self.temperature,
-            key=key,
-        )
-        members, teachers = found.students.shape[0], found.teachers.shape[0]
-        if members != teachers:
+    def divergence(self, batch, students, teachers, temperature):
+        """Every student's KL from its own teacher."""
+        if len(students) != len(teachers):
             raise ValueError(
-                f"{members} members need a teacher each and {self.external_teachers} "
-                f"external ones; got {teachers + self.external_teachers} teachers"
+                f"{len(students)} members need a teacher each and "
+                f"{self.external_teachers} external ones; got "
+                f"{len(teachers) + self.external_teachers} teachers"
             )
-        cross_entropy = jnp.mean(
-            batch.member_mean(losses.cross_entropy(found.clean, found.labels))
+        each = losses.distillation_kl(
+            student_logits=students, teacher_logits=teachers, temperature=temperature
         )
-        distillation = jnp.mean(
-            batch.member_mean(
-                losses.distillation_kl(
-                    student_logits=found.students,
-                    teacher_logits=found.teachers,
-                    temperature=self.temperature,
-                )
-            )
-        )
-        loss = (1.0 - self.alpha) * cross_entropy + self.alpha * distillation
-        terms = {"cross_entropy": cross_entropy, "distillation": distillation}
-        return LossOutput(loss, terms, found.model_state)
+        return self.reduced(batch, each)
+
+    def reduced(self, batch, values):
+        """Mean over members, each over its own sample."""
+        return jnp.mean(batch.member_mean(values))
 
 
 @pytree
@@ -193,7 +150,7 @@ class EnsembleDistributionDistillation(Perturbing):
     anneal_steps: float = coefficient(0.0)
     smoothing: float = coefficient(1e-4)
 
-    needs_teacher = True
+    term = "distribution"
 
     def annealed(self, step: ArrayLike) -> jax.Array:
         """`tau` at `step` (0 is the first update)."""
@@ -203,26 +160,16 @@ class EnsembleDistributionDistillation(Perturbing):
         left = jnp.where(length > 0, jnp.maximum(1.0 - gone, 0.0), 1.0)
         return 1.0 + (start - 1.0) * left
 
-    def loss(self, apply, variables, batch, *, teacher, step, key):
-        """Likelihood of the teachers' predictions mixed with the labels'."""
-        temperature = self.annealed(step)
-        found = self.answers(
-            apply, variables, batch, teacher=teacher, temperature=temperature, key=key
-        )
+    def divergence(self, batch, students, teachers, temperature):
+        """The teachers' negative log-likelihood under each student's Dirichlet."""
 
         def likelihood(one: Any):
             return losses.dirichlet_nll(
                 student_logits=one,
-                teacher_logits=found.teachers,
+                teacher_logits=teachers,
                 temperature=temperature,
                 smoothing=self.smoothing,
             )
 
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(found.clean, found.labels))
-        )
-        likelihoods = jnp.sum(batch.mean(jax.vmap(likelihood)(found.students)))
-        distribution = jnp.square(temperature) * likelihoods
-        loss = (1.0 - self.alpha) * cross_entropy + self.alpha * distribution
-        terms = {"cross_entropy": cross_entropy, "distribution": distribution}
-        return LossOutput(loss, terms, found.model_state)
+        each = jax.vmap(likelihood)(students)
+        return jnp.square(temperature) * self.reduced(batch, each)

@@ -108,9 +108,7 @@ class MinimumEntropy(Method):
         Eq. 7 is unbounded below; its gradient in the logits is bounded.
 
     References:
-        [reproducibility] Eq. 6 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [reproducibility] Eq. 7 -- Bhojanapalli et al., On the Reproducibility of
+        [reproducibility] Eqs. 6, 7 -- Bhojanapalli et al., On the Reproducibility of
         Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
     """
 
@@ -133,8 +131,8 @@ class MinimumEntropy(Method):
         """Sum over members of the regularised risk."""
         del teacher, key
         logits, labels, model_state = forward(apply, variables, batch)
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
-        penalty = jnp.sum(batch.mean(regularizer(self.kind, logits, self.top_k)))
+        cross_entropy = batch.total(losses.cross_entropy(logits, labels))
+        penalty = batch.total(regularizer(self.kind, logits, self.top_k))
         alpha = self.ramp(self.alpha, step)
         loss = (1.0 - alpha) * cross_entropy + alpha * penalty
         terms = {"cross_entropy": cross_entropy, self.kind: penalty}

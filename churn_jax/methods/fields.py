@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar, dataclass_transform
 
+import numpy as np
+
 from churn_jax.lazy import jax
 from churn_jax.setting_checks import check_choice
 
@@ -77,3 +79,9 @@ def check_choices(record: Any, **allowed: Sequence[str]) -> None:
     """Refuses a field whose value is not among the allowed ones."""
     for name, values in allowed.items():
         check_choice(name, getattr(record, name), values)
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Refuses a value that is not a whole number."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ValueError(f"{name} must be a whole number; got {value!r}")

@@ -85,8 +85,8 @@ class FocalDistillation(Method):
             each = losses.focal_kl(**roles, temperature=self.temperature)
         else:
             each = losses.focal_logit_matching(**roles)
-        focal = jnp.sum(batch.mean(jnp.mean(each, axis=0)))
-        cross_entropy = jnp.sum(batch.mean(losses.cross_entropy(logits, labels)))
+        focal = batch.total(jnp.mean(each, axis=0))
+        cross_entropy = batch.total(losses.cross_entropy(logits, labels))
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * focal
         terms = {"cross_entropy": cross_entropy, f"focal_{self.divergence}": focal}
         return LossOutput(loss, terms, model_state)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from churn_jax import losses
 from churn_jax.lazy import jax, lazy
 from churn_jax.methods.base import Method, Passes
-from churn_jax.methods.batch import Apply, Batch, Teacher, forward, with_state
-from churn_jax.methods.fields import check_choices, coefficient, pytree, static
+from churn_jax.methods.batch import (
+    Apply,
+    Batch,
+    LossOutput,
+    Teacher,
+    forward,
+    with_state,
+)
+from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
 from churn_jax.setting_checks import check_least
 
 if TYPE_CHECKING:
+    from jax.typing import ArrayLike
     from jaxtyping import PyTree
 
     from churn_jax.typing import Array, Logits
@@ -24,21 +33,19 @@ perturbations = lazy("churn_jax.perturbations")
 PERTURBATIONS = ("none", "gaussian", "ods", "conf_ods", "adversarial", "two_sided")
 
 
-class Answers(NamedTuple):
-    """Logits of students and teachers of one batch; padding is hidden."""
-
-    clean: Logits  # of students on clean images, [M, B, C]
-    labels: Array  # [M, B]
-    students: Logits  # of students on perturbed images; `clean` without perturbation
-    teachers: Logits  # on perturbed images, [T, B, C], external ones left out, stopped
-    model_state: PyTree  # of the students' last pass
-
-
 @pytree
 class Perturbing(Method):
-    """Base of the methods that distil on images moved by a small step.
+    """Base of the methods that distil, also on images moved by a small step.
+
+    `(1 - alpha) L + alpha D`: the labels' loss is of clean images and the divergence
+    from the teachers of perturbed ones. With a perturbation the students see both in
+    two passes, in training mode, so running batch statistics see both, as in the public
+    code. Without one a single pass serves both terms.
 
     Attributes:
+        alpha: weight of the teachers.
+        temperature: tau of the divergence, and of the probabilities that directions are
+            taken from.
         perturbation: `none`, `gaussian`, `ods`, `conf_ods`, `adversarial` or
             `two_sided`; see `churn_jax.perturbations`.
         step_size: eta, RMS change per pixel on the scale from 0 to 1 (paper: 1/255).
@@ -57,6 +64,12 @@ class Perturbing(Method):
     step_size: float = coefficient(1 / 255)
     pixel_range: tuple[float, float] | None = static((0.0, 1.0))
     external_teachers: int = static(0)
+    alpha: float = share(0.9)
+    temperature: float = coefficient(1.0)
+
+    needs_teacher = True
+    # The name of the second term in logs.
+    term = "distillation"
 
     def __post_init__(self):
         """Checks structure."""
@@ -80,35 +93,11 @@ class Perturbing(Method):
             return moved._replace(input_gradients=1, teachers_input_gradients=1)
         return moved._replace(drawn_teacher=int(self.perturbation != "gaussian"))
 
-    def answers(
-        self,
-        apply: Apply,
-        variables: PyTree,
-        batch: Batch,
-        *,
-        teacher: Teacher | None,
-        temperature: Any,
-        key: jax.Array,
-    ) -> Answers:
-        """Students' logits of clean and perturbed images, teachers' of the latter.
-
-        With a perturbation the students see the clean and the perturbed batch in two
-        passes, both in training mode, so running batch statistics see both, as in the
-        public code. Without one a single pass serves both terms.
-
-        Args:
-            apply: function of the students, as are the variables.
-            variables: variables of the students.
-            batch: the clean batch.
-            teacher: as `Method.loss` has it.
-            temperature: tau of the probabilities that directions are taken from.
-            key: shared by the batch.
-
-        Raises:
-            ValueError: there is no teacher, or all of them are external.
-        """
+    def loss(self, apply, variables, batch, *, teacher, step, key):
+        """The labels' cross-entropy mixed with the divergence from the teachers."""
         if teacher is None:
             raise ValueError(f"{type(self).__name__} needs a teacher; none was given")
+        temperature = self.annealed(step)
         clean, labels, state = forward(apply, variables, batch)
         students, images = clean, batch.hide(batch.images, axis=0)
         if self.perturbation != "none":
@@ -122,10 +111,49 @@ class Perturbing(Method):
             )
             moved = dataclasses.replace(batch, images=images)
             students, _, state = forward(apply, with_state(variables, state), moved)
-        taught = batch.hide(teacher(images), axis=-2)
-        taught = taught[: self._own_teachers(taught.shape[0])]
         # No gradient flows into the teachers (Hinton et al., 2015).
-        return Answers(clean, labels, students, jax.lax.stop_gradient(taught), state)
+        taught = jax.lax.stop_gradient(batch.hide(teacher(images), axis=-2))
+        taught = taught[: self._own_teachers(taught.shape[0])]
+        cross_entropy = self.reduced(batch, losses.cross_entropy(clean, labels))
+        other = self.divergence(batch, students, taught, temperature)
+        loss = (1.0 - self.alpha) * cross_entropy + self.alpha * other
+        terms = {"cross_entropy": cross_entropy, self.term: other}
+        return LossOutput(loss, terms, state)
+
+    def divergence(
+        self, batch: Batch, students: Logits, teachers: Logits, temperature: Any
+    ) -> Array:
+        """The second term, of `[M, B, C]` and `[T, B, C]`, which has no gradient."""
+        raise TypeError(f"{type(self).__name__} defines no divergence")
+
+    def reduced(self, batch: Batch, values: Array) -> Array:
+        """Sum over members of the means over examples of `[M, B]`."""
+        return batch.total(values)
+
+    def annealed(self, step: ArrayLike) -> Any:
+        """`tau` at `step` (0 is the first update)."""
+        del step
+        return self.temperature
+
+    def check_inputs(self, images: Any) -> None:
+        """Refuses inputs that cannot be perturbed, or that `pixel_range` would clip."""
+        if self.perturbation == "none":
+            return
+        if images.dtype == np.int32:
+            raise ValueError(
+                f"perturbation {self.perturbation!r} moves pixels by small steps; "
+                "token ids have none"
+            )
+        if self.pixel_range is None or images.dtype == np.uint8:
+            return
+        low, high = float(np.min(images)), float(np.max(images))
+        if low < self.pixel_range[0] or high > self.pixel_range[1]:
+            raise ValueError(
+                f"inputs run from {low:g} to {high:g}, outside of pixel_range "
+                f"{self.pixel_range}, to which perturbed ones are clipped; set "
+                "pixel_range to the inputs' own range, or to None for inputs that are "
+                "no pixels"
+            )
 
     def _own_teachers(self, count: int) -> int:
         """The number of teachers that are not external."""
@@ -148,35 +176,31 @@ class Perturbing(Method):
     ) -> Array:
         """The batch's perturbed images, normalised, without gradients.
 
-        One teacher is drawn for the whole batch; the arguments are those of `answers`.
+        One teacher is drawn for the whole batch, by `key`.
         """
-        kind = self.perturbation
-        clean = batch.hide(batch.images, axis=0)
+        kind, clean = self.perturbation, batch.hide(batch.images, axis=0)
         images = batch.to_pixels(clean)
         options: dict[str, Any] = {
             "step_size": self.step_size,
             "pixel_range": self.pixel_range,
         }
-        if kind == "none":
-            return clean
+        # Shapes alone: how many teachers there are.
+        total = jax.eval_shape(teacher, clean).shape[0]
+        count = self._own_teachers(total)
+        if kind != "gaussian":
+            options["temperature"] = temperature
         # Augmentation has used the batch's keys themselves: with the same bits, whether
         # an image is mirrored would decide the sign of one entry of its guide.
         keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, 1)
-        if kind == "gaussian":
-            moved = perturbations.gaussian(images, keys, **options)
-            return jax.lax.stop_gradient(batch.from_pixels(moved))
-        options["temperature"] = temperature
-        # Shapes alone: how many teachers there are.
-        count = self._own_teachers(jax.eval_shape(teacher, clean).shape[0])
-        first, last = 0, count
-        if self.external_teachers:
-            first, last = count, count + self.external_teachers
+        first, last = (count, total) if self.external_teachers else (0, count)
         pick = jax.random.randint(key, (), first, last)
 
         def drawn(pixels):
             return teacher(batch.from_pixels(pixels), pick)
 
-        if kind == "adversarial":
+        if kind == "gaussian":
+            moved = perturbations.gaussian(images, keys, **options)
+        elif kind == "adversarial":
             moved = perturbations.adversarial(drawn, images, batch.labels, **options)
         elif kind == "two_sided":
             frozen = jax.lax.stop_gradient(variables)
@@ -193,24 +217,3 @@ class Perturbing(Method):
             moved = move(drawn, images, keys, **options)
         # The perturbed image is data: no gradient flows through how it was made.
         return jax.lax.stop_gradient(batch.from_pixels(moved))
-
-
-def check_pixels(method: Any, images: Any) -> None:
-    """Refuses inputs that cannot be perturbed, or that `pixel_range` would clip."""
-    if method.perturbation == "none":
-        return
-    if images.dtype == np.int32:
-        raise ValueError(
-            f"perturbation {method.perturbation!r} moves pixels by small steps; token "
-            "ids have none"
-        )
-    if method.pixel_range is None or images.dtype == np.uint8:
-        return
-    low, high = float(np.min(images)), float(np.max(images))
-    if low < method.pixel_range[0] or high > method.pixel_range[1]:
-        raise ValueError(
-            f"inputs run from {low:g} to {high:g}, outside of pixel_range "
-            f"{method.pixel_range}, to which perturbed ones are clipped; set "
-            "pixel_range to the inputs' own range, or to None for inputs that are no "
-            "pixels"
-        )

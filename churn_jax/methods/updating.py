@@ -46,10 +46,8 @@ class Compatible(Updating):
         new = jnp.broadcast_to(outputs.logits, old.shape)
         every = jnp.broadcast_to(labels, old.shape[:-1])
         each = jnp.mean(self.compatibility(old, new, every), axis=0)
-        cross_entropy = jnp.sum(
-            batch.mean(losses.cross_entropy(outputs.logits, labels))
-        )
-        compatibility = jnp.sum(batch.mean(each))
+        cross_entropy = batch.total(losses.cross_entropy(outputs.logits, labels))
+        compatibility = batch.total(each)
         loss = cross_entropy + self.weight * compatibility
         terms = {"cross_entropy": cross_entropy, self.term: compatibility}
         return LossOutput(loss, terms, model_state)

@@ -6,7 +6,6 @@ from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.models.airbench import Airbench
-    from churn_jax.models.banded import banded_convolution
     from churn_jax.models.batch_ensemble import (
         BatchEnsemble,
         BatchEnsembleConv,
@@ -14,9 +13,9 @@ if TYPE_CHECKING:
         MemberBatchNorm,
         check_fast_weights,
     )
-    from churn_jax.models.bert import Bert
     from churn_jax.models.click import ClickModel
     from churn_jax.models.cnn import LeNet5
+    from churn_jax.models.convolution import banded_convolution
     from churn_jax.models.densenet import DenseNet
     from churn_jax.models.layers import PLAIN, Layers, ModelOutput
     from churn_jax.models.mimo import MIMO
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
         ResNetV2,
         WideResNet,
     )
-    from churn_jax.models.swin import Swin
+    from churn_jax.models.transformers import Bert, Swin
     from churn_jax.models.vgg import VGG, adaptive_average_pool
     from churn_jax.models.zoo import available, create, is_family
 
@@ -83,18 +82,17 @@ __all__ = [
 _FILES = (
     "names",  # which needs no Flax
     "airbench",
-    "banded",
     "batch_ensemble",
-    "bert",
     "click",
     "cnn",
+    "convolution",
     "densenet",
     "layers",
     "mimo",
     "mlp",
     "public_weights",
     "residual",
-    "swin",
+    "transformers",
     "vgg",
     "zoo",
 )

@@ -119,7 +119,7 @@ class Airbench(ConvolutionalNetwork, nn.Module):
         images. Here the covariance of 2 x 2 pixels is built in, from all of CIFAR-10
         under the assumption that neighbours are alike everywhere; on CIFAR-10 both
         leave the same variances, up to 2 %. Images of another kind are not whitened by
-        it. The running variance is that of the batch (divided by n, not n - 1).
+        it.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -190,10 +190,6 @@ class ClickNetwork(nn.Module):
     towers predict alone and weigh the same. The gate reads the embeddings (averaged
     over the sets of tables) and the numbers but does not train them, as the paper stops
     the ensemble's gradient before the components.
-
-    References:
-        [anti-distillation] Sec. 2 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
 
     model: ClickModel
@@ -250,10 +246,6 @@ def init_table(
     scaled: `v ~ sqrt(s / D) N`; "normalised by the layer width" is read as 1 / D.
     Linear weights of a wide part start at zero. A component's numbers do not depend on
     the number of components.
-
-    References:
-        [anti-distillation] Sec. 5 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
     shape = (model.rows, model.embedding_dim)
     stddev = jnp.sqrt(jnp.asarray(input_scale, jnp.float32) / model.embedding_dim)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import flax.linen as nn
 
-from churn_jax.models.banded import banded_convolution
+from churn_jax.models.convolution import banded_convolution
 from churn_jax.models.layers import (
     PLAIN,
     Layers,

@@ -41,8 +41,7 @@ class DenseNet(ConvolutionalNetwork, nn.Module):
     layers. Each layer sees the block's input and what all layers before it have added,
     and adds `growth` channels of its own. A transition between two blocks halves
     channels and resolution. At the end batch norm and ReLU, the mean over pixels, a
-    dense layer. Kernels of convolutions are He-normal by fan out, that of the dense
-    layer LeCun-normal. With 1,000 classes and three input channels `(6, 12, 24, 16)`
+    dense layer. With 1,000 classes and three input channels `(6, 12, 24, 16)`
     layers of 32 channels (DenseNet-121) have 7,978,856 parameters, and
     `(6, 12, 36, 24)` of 48 with a stem of 96 (DenseNet-161) 28,681,000.
 

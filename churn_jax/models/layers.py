@@ -293,6 +293,10 @@ class Part(nn.Module):
 class ConvolutionalNetwork(ZooNetwork):
     """Base of the convolutional networks with batch norm.
 
+    Kernels of convolutions start He-normal by fan out, those of the last layer
+    LeCun-normal. The running variance is that of the batch (divided by n, not n - 1),
+    as in every Flax network.
+
     Attributes:
         remat: recompute each block in the backward pass: less memory, more time,
             the same values and the same parameter tree.

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax.models.layers import Layers, ModelOutput
+from churn_jax.setting_checks import check_least
 from churn_jax.typing import Array, PRNGKey
 
 
@@ -71,8 +72,7 @@ class MIMO(Layers):
 
     def __post_init__(self):
         """Checks the settings."""
-        if self.size < 1:
-            raise ValueError(f"a MIMO network has at least 1 member; got {self.size}")
+        check_least("size", self.size, 1)
         if not 0.0 <= self.repetition <= 1.0:
             raise ValueError(
                 f"repetition must be a probability, 0 to 1; got {self.repetition}"

@@ -109,9 +109,10 @@ class Gate(nn.Module):
         constant: the weights do not depend on the input: K learned numbers.
 
     Notes:
-        The paper asks for "some gating mechanism" of a mixture of experts and gives
-        none; a softmax over all members, which `churn_jax.ensembles.gate` takes of
-        these log-weights, is ours, without the sparsity of Shazeer et al., 2017.
+        Anti-distillation (section 2) asks for "some gating mechanism" of a mixture of
+        experts and gives none; a softmax over all members, which
+        `churn_jax.ensembles.gate` takes of these log-weights, is ours, without the
+        sparsity of Shazeer et al., 2017.
 
     Example:
         >>> import jax
@@ -120,11 +121,6 @@ class Gate(nn.Module):
         >>> print(gate.apply(variables, x))
         [[0. 0. 0.]
          [0. 0. 0.]]
-
-    References:
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
     """
 
     num_members: int

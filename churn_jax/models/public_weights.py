@@ -18,9 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.models.bert import Bert
 from churn_jax.models.residual import ImageNetResNet
-from churn_jax.models.swin import Swin
+from churn_jax.models.transformers import Bert, Swin
 
 _LEAVES = {
     "kernel": "weight",

@@ -137,10 +137,8 @@ class ResNet(ConvolutionalNetwork, nn.Module):
     """The residual network for 32 x 32 images: `depth = 6 n + 2` layers.
 
     A 3x3 convolution, three stages of n blocks at full, half and quarter resolution,
-    the mean over pixels, a dense layer. Kernels of convolutions are He-normal by fan
-    out, that of the dense layer LeCun-normal. Batch norm has momentum 0.9 (the share
-    of the old running value that stays) and epsilon 1e-5. With ten classes and three
-    input channels depth 20 has 269,722 parameters, 32 has 464,154 and 56 has 853,018.
+    the mean over pixels, a dense layer. With ten classes and three input channels depth
+    20 has 269,722 parameters, 32 has 464,154 and 56 has 853,018.
 
     Attributes:
         depth: number of layers: 20, 32, 44, 56, 110, ...; 8 is the smallest.
@@ -153,8 +151,6 @@ class ResNet(ConvolutionalNetwork, nn.Module):
 
     Notes:
         The paper leaves open where the zero channels go; here they follow the others.
-        The running variance is that of the batch (divided by n, not n - 1), as in
-        every Flax network.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -211,11 +207,8 @@ class WideResNet(ConvolutionalNetwork, nn.Module):
     A 3x3 convolution of 16 channels, three stages of n blocks at full, half and
     quarter resolution with 16 k, 32 k and 64 k channels, batch norm and ReLU, the mean
     over pixels, a dense layer. 64-pixel images take the same network; their last
-    stage has 16 x 16 pixels. Kernels of convolutions are He-normal by fan out, that of
-    the dense layer LeCun-normal. Batch norm has momentum 0.9 (the share of the old
-    running value that stays) and epsilon 1e-5. With ten classes and three input
-    channels WRN-28-10 has 36,479,194 parameters, WRN-28-5 9,132,634, WRN-28-2
-    1,467,610 and WRN-28-1 369,498.
+    stage has 16 x 16 pixels. With ten classes and three input channels WRN-28-10 has
+    36,479,194 parameters, WRN-28-5 9,132,634, WRN-28-2 1,467,610, WRN-28-1 369,498.
 
     Attributes:
         depth: number of layers: 28, 40, ...; 10 is the smallest.
@@ -278,8 +271,7 @@ class ImageNetResNet(ConvolutionalNetwork, nn.Module):
 
     A 7x7 convolution and a 3x3 maximum, each at every second pixel, stages of blocks
     of which each but the first halves the resolution and doubles the channels, the
-    mean over pixels, a dense layer. Kernels of convolutions are He-normal by fan out,
-    that of the dense layer LeCun-normal. With 1,000 classes and three input channels
+    mean over pixels, a dense layer. With 1,000 classes and three input channels
     `(2, 2, 2, 2)` basic blocks (ResNet-18) have 11,689,512 parameters, and bottlenecks
     `(3, 4, 6, 3)` (ResNet-50) 25,557,032 and `(3, 4, 23, 3)` (ResNet-101) 44,549,160.
 
@@ -305,8 +297,7 @@ class ImageNetResNet(ConvolutionalNetwork, nn.Module):
         (1, 1, 8, 32)
 
     References:
-        [he2016] Table 1 -- He et al., Deep Residual Learning for Image Recognition,
-            CVPR 2016. https://arxiv.org/abs/1512.03385
+        Table 1 of the paper of `ResNet`.
     """
 
     num_classes: int
@@ -344,9 +335,8 @@ class ResNetV2(ConvolutionalNetwork, nn.Module):
     A 7x7 convolution and a 3x3 maximum, each at every second pixel and neither
     normalised, stages of bottlenecks of which each but the first halves the
     resolution and doubles the channels, batch norm and ReLU, the mean over pixels, a
-    dense layer. Kernels of convolutions are He-normal by fan out, that of the dense
-    layer LeCun-normal. `(3, 4, 6, 3)` is ResNet-v2-50, which has 25,549,352 parameters
-    with 1,000 classes and three input channels.
+    dense layer. `(3, 4, 6, 3)` is ResNet-v2-50, which has 25,549,352 parameters with
+    1,000 classes and three input channels.
 
     Attributes:
         num_classes: C.

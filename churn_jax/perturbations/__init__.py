@@ -10,7 +10,6 @@ from churn_jax.perturbations.controls import (
 from churn_jax.perturbations.ods import (
     Directions,
     all_teacher_direction,
-    all_teacher_objective,
     conf_ods,
     draw_guides,
     ods,
@@ -23,7 +22,6 @@ __all__ = [
     "Directions",
     "adversarial",
     "all_teacher_direction",
-    "all_teacher_objective",
     "conf_ods",
     "draw_guides",
     "gaussian",

@@ -20,19 +20,8 @@ def gaussian(
 ) -> Array:
     """Images with independent normal noise of deviation `step_size`, clipped.
 
-    Args:
-        images: `[B, ...]`, pixels.
-        keys: `[B]` typed keys.
-        step_size: deviation per pixel, so that the expected squared norm is that of an
-            ODS step.
-        pixel_range: range that images are clipped to; None does not.
-
-    Returns:
-        `[B, ...]` float32; the noise of a row depends on its own key alone.
-
-    Raises:
-        ValueError: images and keys have different numbers of rows.
-        TypeError: the images are not floating point.
+    The expected squared norm of the noise is that of an ODS step, and the noise of a
+    row depends on its own key alone. Arguments, result and errors are those of `ods`.
 
     Example:
         >>> import jax
@@ -66,20 +55,8 @@ def adversarial(
     The direction is ODS's with the guide `-one_hot(label)`, so that the probability of
     the label falls fastest.
 
-    Args:
-        predict: the teacher drawn for the batch, `(images) -> logits [B, C]`.
-        images: `[B, ...]`, pixels.
-        labels: `[B]` integers.
-        step_size: RMS per pixel.
-        temperature: temperature of the probabilities.
-        pixel_range: range that images are clipped to; None does not.
-
-    Returns:
-        `[B, ...]` float32.
-
-    Raises:
-        ValueError: images, labels and logits have different numbers of rows.
-        TypeError: images or logits are not floating point, or labels no integers.
+    Arguments, result and errors are those of `ods`, with labels, `[B]` integers, in
+    place of keys.
 
     Example:
         >>> import jax.numpy as jnp
@@ -160,10 +137,7 @@ def two_sided(
     Args:
         teachers: `(images) -> logits [T, B, C]`, two or more.
         students: `(images) -> logits [M, B, C]`, two or more.
-        images: `[B, ...]`, pixels.
-        step_size: RMS per pixel.
-        temperature: tau.
-        pixel_range: range that images are clipped to; None does not.
+        images, step_size, temperature, pixel_range: as in `ods`.
 
     Returns:
         `[B, ...]` float32.

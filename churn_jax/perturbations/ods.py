@@ -260,20 +260,7 @@ def conf_ods(
     `x~ = x + eta sqrt(D) C(x) eps(x; T_m, w)` with `C(x) = max_k T_m(x)_k`, tempered:
     what the teacher is sure of moves furthest.
 
-    Args:
-        predict: the teacher drawn for the batch, `(images) -> logits [B, C]`.
-        images: `[B, ...]`, pixels.
-        keys: `[B]` typed keys.
-        step_size: eta, RMS per pixel where the confidence is 1.
-        temperature: tau, of the direction and of the confidence.
-        pixel_range: range that images are clipped to; None does not.
-
-    Returns:
-        `[B, ...]` float32.
-
-    Raises:
-        ValueError: images, keys and logits have different numbers of rows.
-        TypeError: images or logits are not floating point.
+    Arguments, result and errors are those of `ods`.
 
     Example:
         >>> import jax
@@ -297,50 +284,6 @@ def conf_ods(
     )
 
 
-def all_teacher_objective(
-    predict: Callable[[Array], Logits],
-    images: Array,
-    guides: Array,
-    *,
-    temperature: float | Array = 1.0,
-) -> PerExample:
-    """How far every teacher follows a guide of its own, `sum_m w_m . T_m(x)`.
-
-    Args:
-        predict: all teachers, `(images) -> logits [T, B, C]`.
-        images: `[B, ...]`, floating point.
-        guides: `[T, B, C]`.
-        temperature: tau of `T_m = softmax(logits / tau)`.
-
-    Returns:
-        `[B]` float32.
-
-    Raises:
-        ValueError: guides and logits have different shapes.
-        TypeError: the images are not floating point.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, guides = jnp.ones((1, 2)), jnp.array([[[1.0, 0.0]], [[0.0, 1.0]]])
-        >>> float(all_teacher_objective(lambda x: jnp.stack([x, x]), x, guides)[0])
-        1.0
-
-    Notes:
-        The paper's formula is lost in our copy of the text; this is derived from its
-        words. With a teacher m drawn evenly, T times the gradient of `w_m . T_m(x)` has
-        the gradient of this as its mean.
-
-    References:
-        [diversity] Eq. 7 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-    """
-    check_batch(images)
-    logits = predict(images)
-    check_same_shape(guides=guides, **{"the teachers' logits": logits})
-    probs = jax.nn.softmax(logits.astype(jnp.float32) / temperature)
-    return jnp.sum(guides.astype(jnp.float32) * probs, axis=(0, -1))
-
-
 def all_teacher_direction(
     predict: Callable[[Array], Logits],
     images: Array,
@@ -350,14 +293,14 @@ def all_teacher_direction(
 ) -> Array:
     """The direction in which every teacher follows a guide of its own.
 
-    The unit gradient of `all_teacher_objective`: T forward and backward passes, where a
+    The unit gradient of `sum_m w_m . T_m(x)`: T forward and backward passes, where a
     random teacher takes one.
 
     Args:
         predict: all teachers, `(images) -> logits [T, B, C]`.
         images: `[B, ...]`, floating point.
-        guides: `[T, B, C]`.
-        temperature: tau.
+        guides: w, `[T, B, C]`.
+        temperature: tau of `T_m = softmax(logits / tau)`.
 
     Returns:
         `[B, ...]` float32, of unit norm per example.
@@ -373,7 +316,9 @@ def all_teacher_direction(
         Array([[ 0.70710677, -0.70710677]], dtype=float32)
 
     Notes:
-        Derived, as `all_teacher_objective` is.
+        The paper's formula is lost in our copy of the text; this is derived from its
+        words. With a teacher m drawn evenly, T times the gradient of `w_m . T_m(x)` has
+        the gradient of that sum as its mean.
 
     References:
         [diversity] Eq. 7 -- Nam et al., Diversity Matters When Learning From

@@ -47,7 +47,7 @@ def differing(study: Study, info: RowRecord) -> tuple[str, ...]:
 def _draws(study: Study, info: RowRecord) -> bool:
     """True if a training set is drawn at all, per run or per member."""
     per_run = training(study, info).sample == "bootstrap"
-    return per_run or getattr(info.method, "member_sample", "shared") != "shared"
+    return per_run or info.method.member_sample != "shared"
 
 
 def _resampled(study: Study, info: RowRecord) -> bool:

@@ -17,7 +17,6 @@ from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import check_layout, first_line, is_tokens
 from churn_jax.ensembles import Group, Network, NetworkError
 from churn_jax.ensembles.mapping import convolved_rows
-from churn_jax.methods.perturbing import check_pixels
 from churn_jax.training.partition import DATA
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def check_run(run: Run, dataset) -> None:
     _check_labels(run, dataset)
     if not isinstance(train, StreamedSplit):
         check_layout(run.name, train.images)
-        check_pixels(run.method, train.images)
+        run.method.check_inputs(train.images)
     example = split_example(train)
     for group in run.groups:
         _check_network(run, group, example, dataset.num_classes)

@@ -94,7 +94,7 @@ class Run:
             config.seeds.members == "shared"
             or not self.method.is_independent
             # A mean over networks is none of one's own.
-            or getattr(self.method, "over_members", "sum") != "sum"
+            or self.method.over_members != "sum"
             or optimizer.member_rates
             or optimizer.member_algorithms
         )

@@ -17,7 +17,6 @@ from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import interpolate_weights
 from churn_jax.methods import Method
-from churn_jax.methods.base import check_teacher
 from churn_jax.training.checkpoint import CheckpointError, Checkpoints
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.clicks import click_inputs, click_program, init_clicks
@@ -128,7 +127,7 @@ def open_session(
     config, train = run.config, dataset.train
     teachers = as_teachers(teacher)
     for trained in teachers.trained if teachers is not None else ():
-        check_teacher(trained.run.method, run.name)
+        trained.run.method.check_teaches(run.name)
     steps_per_epoch = len(train.labels) // config.batch_size
     if steps_per_epoch == 0:
         raise ValueError(

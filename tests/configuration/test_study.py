@@ -291,7 +291,7 @@ def test_a_trained_ensemble_with_a_gate_is_no_teacher():
     [
         ({"name": "lenet5", "inputs": (1,)}, "which an mlp sees; got 'lenet5'"),
         ({"inputs": (1, 1)}, "name every column once"),
-        ({"name": "resnet-20"}, "did you mean 'resnet20'"),
+        ({"name": "resnet-20"}, "did you mean resnet20"),
         ({"dtype": "float16"}, "float32, bfloat16; got 'float16'"),
         ({"remat": True}, "'mlp' has no field 'remat'"),
         ({"name": "lenet5", "features": (3,)}, "'lenet5' has no field 'features'"),

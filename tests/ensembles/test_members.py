@@ -17,7 +17,6 @@ from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine
 
 MEMBERS, EXAMPLES, INPUTS = 3, 6, 4
 # Compiled as a whole: one by one, their operations take longer to compile than to run.
-init_members = jax.jit(ensembles.init_members, static_argnums=0)
 apply_members = jax.jit(
     ensembles.apply_members, static_argnums=0, static_argnames=("mapping", "train")
 )
@@ -38,19 +37,7 @@ def x():
 
 def made(network, x, members=MEMBERS, seed=0):
     keys = jax.random.split(jax.random.key(seed), members)
-    return init_members(network.init, keys, x)
-
-
-def test_every_member_is_initialised_as_it_would_be_alone(x):
-    keys = jax.random.split(jax.random.key(0), MEMBERS)
-    stacked = init_members(PLAIN.init, keys, x)
-    for m in range(MEMBERS):
-        theirs, ours = jax.jit(PLAIN.init)(keys[m], x), take_member(stacked, m)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), theirs, ours
-        )
-    kernel = jax.tree.leaves(stacked["params"])[-1]
-    assert np.all(np.std(kernel, axis=0) > 0)  # no two members are equal
+    return jax.jit(jax.vmap(network.init, (0, None)))(keys, x)
 
 
 @pytest.mark.parametrize("train", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -213,9 +200,6 @@ def test_group_needs_a_network():
         Group(PLAIN, 0)
 
 
-IMAGES, KERNEL = jnp.zeros((2, 8, 8, 3)), jnp.zeros((3, 3, 3, 16))
-
-
 def convolve(images, kernel):
     numbers = ("NHWC", "HWIO", "NHWC")
     return jax.lax.conv_general_dilated(
@@ -223,29 +207,19 @@ def convolve(images, kernel):
     )
 
 
-def test_bytes_of_a_convolutions_result_counted_by_hand():
-    # 2 images of 6 x 6 pixels, 16 channels, four bytes each.
-    assert convolved_bytes(convolve, IMAGES, KERNEL) == 2 * 36 * 16 * 4
+def test_bytes_of_all_convolutions_counted_by_hand():
+    images, kernel = jnp.zeros((2, 8, 8, 3)), jnp.zeros((3, 3, 3, 16))
 
-
-def test_batches_are_padded():
-    assert convolved_bytes(convolve, IMAGES, KERNEL, lanes=5) == 5 * 36 * 16 * 4
-
-
-def test_programs_inside_are_looked_at():
     def inside(images, kernel):
         again = jax.jit(jax.checkpoint(convolve))(images, kernel)
         return convolve(images, kernel) + again
 
-    assert convolved_bytes(inside, IMAGES, KERNEL) == 2 * 2 * 36 * 16 * 4
-
-
-def test_only_convolutions_count():
+    # 6 x 6 pixels, 16 channels, four bytes each, of two images or padded to five.
+    assert convolved_bytes(convolve, images, kernel) == 2 * 36 * 16 * 4
+    assert convolved_bytes(convolve, images, kernel, lanes=5) == 5 * 36 * 16 * 4
+    assert convolved_bytes(inside, images, kernel) == 2 * 2 * 36 * 16 * 4
     assert convolved_bytes(jnp.dot, jnp.zeros((5, 4)), jnp.zeros((4, 3))) == 0
-
-
-def test_shapes_suffice_and_a_resnet_has_its_layers():
-    """ResNet-8: the stem and three blocks of two convolutions; shortcuts have none."""
+    # ResNet-8: the stem and three blocks of two convolutions; shortcuts have none.
     network = create("resnet8", num_classes=10)
     x = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
     variables = jax.eval_shape(network.init, jax.random.key(0), x)

@@ -132,33 +132,24 @@ def test_everything_is_gathered_over_a_sharded_member_axis():
     )
 
 
-class TestGate:
-    """The network."""
+@pytest.mark.parametrize("features", [(), (5,)])
+def test_a_gate_starts_as_the_plain_average_and_can_leave_it(features):
+    gate = Gate(2, features=features)
 
-    @pytest.mark.parametrize("features", [(), (5,)])
-    def test_it_starts_as_the_plain_average_and_can_leave_it(self, features):
-        gate = Gate(2, features=features)
+    def loss(variables):
+        return jnp.sum(gate.apply(variables, X)[:, 0])
 
-        def loss(variables):
-            return jnp.sum(gate.apply(variables, X)[:, 0])
+    variables = jax.jit(gate.init)(jax.random.key(0), X)
+    value, gradient = jax.jit(jax.value_and_grad(loss))(variables)
+    assert value == 0.0
+    assert np.abs(gradient["params"]["head"]["kernel"]).max() > 0.01
 
-        variables = jax.jit(gate.init)(jax.random.key(0), X)
-        value, gradient = jax.jit(jax.value_and_grad(loss))(variables)
-        assert value == 0.0
-        assert np.abs(gradient["params"]["head"]["kernel"]).max() > 0.01
 
-    def test_a_constant_gate_does_not_look_at_the_input(self):
-        gate = Gate(2, constant=True)
-        weights = gate.apply({"params": {"bias": jnp.array([1.0, 2.0])}}, X)
-        np.testing.assert_array_equal(weights, np.tile([1.0, 2.0], (EXAMPLES, 1)))
-
-    @pytest.mark.parametrize(
-        ("gate", "message"),
-        [
-            (Gate(0), "at least 1; got 0"),
-            (Gate(2, features=(4,), constant=True), "no hidden layers"),
-        ],
-    )
-    def test_structure_is_checked(self, gate, message):
-        with pytest.raises(ValueError, match=message):
-            gate.init(jax.random.key(0), X)
+def test_a_constant_gate_does_not_look_at_the_input_and_has_no_layers():
+    gate = Gate(2, constant=True)
+    weights = gate.apply({"params": {"bias": jnp.array([1.0, 2.0])}}, X)
+    np.testing.assert_array_equal(weights, np.tile([1.0, 2.0], (EXAMPLES, 1)))
+    with pytest.raises(ValueError, match="no hidden layers"):
+        gate.clone(features=(4,)).init(jax.random.key(0), X)
+    with pytest.raises(ValueError, match="at least 1; got 0"):
+        Gate(0).init(jax.random.key(0), X)

@@ -7,11 +7,7 @@ import pytest
 
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
-from churn_jax.ensembles import (
-    Outputs,
-    apply_committee,
-    init_members,
-)
+from churn_jax.ensembles import Outputs, apply_committee
 from churn_jax.methods import AntiDistillation
 from churn_jax.methods.anti_distillation import PENALTIES
 from tests import reference_losses as one
@@ -224,7 +220,7 @@ def test_a_study_builds_the_gate_that_the_method_deploys(kind):
     keys = jax.random.split(jax.random.key(0), MEMBERS)
 
     def initial():
-        trees = [init_members(g.network.init, keys, x) for g in groups]
+        trees = [jax.vmap(g.network.init, (0, None))(keys, x) for g in groups]
         return apply_committee(groups, trees, x, train=False)[0], trees[1]
 
     outputs, gate = jax.jit(initial)()
@@ -233,36 +229,3 @@ def test_a_study_builds_the_gate_that_the_method_deploys(kind):
     np.testing.assert_array_equal(outputs.gate, np.zeros((MEMBERS, EXAMPLES)))
     sizes = [leaf.size for leaf in jax.tree.leaves(gate)]
     assert sum(sizes) == MEMBERS * (7 if kind == "input" else 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"members": 1}, "at least two; got 1"),
-        ({"penalty": "pearson"}, "unknown penalty 'pearson'; known: correlation, "),
-        ({"label_reduction": "none"}, "label_reduction must be one of mean, sum"),
-        ({"on": "scores"}, "on must be one of logits, .*'scores'"),
-        ({"train_on": "all"}, "train_on must be one of .*'all'"),
-        ({"gate": "sparse"}, "gate must be one of input, constant; got 'sparse'"),
-        ({"component_losses": "focal"}, "component_losses must be some of"),
-        ({"component_losses": ("focal",)}, "one loss per member, 2; got 1"),
-        (
-            {"component_losses": ("focal",) * 2, "train_on": "ensemble"},
-            "train_on='ensemble' trains their mixture",
-        ),
-        (
-            {"penalty": "cross_entropy_difference", "on": "part"},
-            "needs on='logits'; got 'part'",
-        ),
-        ({"deploy": "member", "train_on": "both"}, "deploy='member' has none"),
-        ({"running": 1.0}, "at least 0 and below 1; got 1.0"),
-        ({"running": 0.9, "on": "features"}, "running moments are for the"),
-        ({"common_only": True}, "all examples are common"),
-        ({"member_share": 0.5}, "is of member_sample='subset'; got 0.5 with 'shared'"),
-        ({"order": 0.5}, "order must be a finite number of at least 1; got 0.5"),
-        ({"epsilon": 0.0}, "epsilon must be above 0; got 0.0"),
-    ],
-)
-def test_structure_is_checked(options, message):
-    with pytest.raises(ValueError, match=message):
-        AntiDistillation(**options)

@@ -59,36 +59,6 @@ def apart(target, logits=LOGITS[0], rows=slice(None), **options):
     return np.mean(values[rows])
 
 
-def test_a_case_worked_out_by_hand():
-    """(1, 4, 0) with the mean (3, 2, -1) of two members, and the old (1, 6, 0)."""
-    logits = np.float32([[[1, 4, 0]]])
-    answers = np.float32([[[2, 2, 0]], [[4, 2, -2]], [[1, 6, 0]]])
-    method = ELODI(alpha=0.5, mix=0.25, top_k=2)
-    out, _, _ = outcome(method, logits, answers, 1, np.array([1]))
-    entropy = np.log1p(np.exp(-3) + np.exp(-4))
-    assert np.isclose(out.terms["cross_entropy"], entropy, rtol=1e-6)
-    assert float(out.terms["ldi_ensemble"]) == 4 + 4
-    assert float(out.terms["ldi_old"]) == 4 + 0
-    expected = 0.5 * entropy + 0.5 * (0.25 * 8 + 0.75 * 4)
-    np.testing.assert_allclose(out.loss, expected, rtol=1e-6)
-
-
-def test_coefficients_weigh_labels_ensemble_and_old_models():
-    """One program: alpha and lambda are traced."""
-
-    def loss(alpha, mix):
-        method = ELODI(alpha=jnp.float32(alpha), mix=jnp.float32(mix), top_k=3)
-        return float(outcome(method, LOGITS, BOTH, 2)[0].loss)
-
-    ensemble = apart(MEAN, top_k=3)
-    old = np.mean([apart(o, top_k=3) for o in np.float64(OLD)])
-    entropy = np.mean(one.cross_entropy(LOGITS[0], LABELS))
-    expected = {(0, 0.3): entropy, (1, 1): ensemble, (1, 0): old}
-    expected[0.5, 0.5] = 0.5 * entropy + 0.25 * ensemble + 0.25 * old
-    for (alpha, mix), value in expected.items():
-        np.testing.assert_allclose(loss(alpha, mix), value, rtol=3e-6)
-
-
 def test_the_mix_does_not_matter_where_there_is_one_reference():
     for answers, olds, name in ((TEACHER, 0, "ldi_ensemble"), (OLD, 2, "ldi_old")):
         losses = []
@@ -156,17 +126,3 @@ def test_classes_that_the_student_does_not_have_are_ignored():
     out, _, _ = outcome(ELODI(alpha=1.0), narrow, TEACHER)
     expected = apart(MEAN[:, rest], LOGITS[0][:, rest], top_k=CLASSES)
     np.testing.assert_allclose(out.loss, expected, rtol=3e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"form": "code"}, "form must be one of paper, release; got 'code'"),
-        ({"rank_by": "old"}, "rank_by must be one of teacher, student; got 'old'"),
-        ({"top_k": -1}, "top_k must be at least 0 and order at least 1; got -1 and 2"),
-        ({"order": 0.5}, "order at least 1; got 10 and 0.5"),
-    ],
-)
-def test_structure_is_checked(options, message):
-    with pytest.raises(ValueError, match=message):
-        ELODI(**options)

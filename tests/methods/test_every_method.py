@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +12,31 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import methods
-from churn_jax.methods import Method, Perturbing, Updating
+from churn_jax.methods import (
+    ERM,
+    EnsembleDistillation,
+    Method,
+    MinimumEntropy,
+    Perturbing,
+    Ramp,
+    Updating,
+)
+from churn_jax.methods import AntiDistillation as Apart
+from churn_jax.methods import Codistillation as Peers
+from churn_jax.methods import OneToOneDistillation as Pushed
+from tests import reference_losses as reference
 from tests.methods.cases import (
     CASES,
     CLASSES,
     EXAMPLES,
     TEACHER,
+    KnownTeachers,
     batch_of,
     difference_quotient,
+    draw,
     evaluate,
     expected,
+    known_logits,
     labels_of,
     logits_of,
     loss_of,
@@ -206,27 +222,12 @@ def test_a_missing_teacher_is_named(cls):
         cls().loss(lambda *_: None, {}, batch_of([0]), teacher=None, step=0, key=None)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((methods.EnsembleDistillation, "average", "votes"), "probs, logits"),
-        ((methods.MinimumEntropy, "kind", "gini"), "entropy, uniform_skl"),
-        ((methods.Ramp, "kind", "cosine"), "constant, linear, step"),
-        ((methods.ERM, "deploy", "gate"), "ERM trains no gate"),
-    ],
-)
-def test_unknown_structure_is_refused(options, message):
-    cls, name, value = options
-    with pytest.raises(ValueError, match=message):
-        cls(**{name: value})
-
-
 @pytest.mark.parametrize("cls", METHODS)
 def test_docstring_says_which_equation(cls):
     text = inspect.getdoc(cls)
     assert "References:" in text
     tags = re.findall(
-        r"^ +\[[a-z0-9-]+\] (?:Eq\.|Eqs\.|Table|Sec\.|Section) [\d.]+ -- ", text, re.M
+        r"^ +\[[a-z0-9-]+\] (?:Eq\.|Eqs\.|Table|Sec\.|Section) [\d., ]+ -- ", text, re.M
     )
     assert tags
     assert text.count("https://arxiv.org/abs/") == len(tags)
@@ -240,3 +241,192 @@ def test_table_covers_every_structure():
     assert seen >= set(DISAGREEMENTS)
     assert {getattr(c.method, "kind", None) for c in CASES} >= set(REGULARIZERS)
     assert TEACHER.shape == (2, EXAMPLES, CLASSES)
+
+
+HALF = np.log(np.float32([[[0.5, 0.25, 0.25]]]))  # [M=1, B=1, C=3]
+# Two peers on one example: (3/4, 1/4) and (1/4, 3/4).
+PAIR = np.log(np.float32([[[0.75, 0.25]], [[0.25, 0.75]]]))
+# Two teachers, one example: (0.9, 0.1) and (0.5, 0.5) average to (0.7, 0.3).
+TAUGHT_BY = np.log(np.float32([[[0.9, 0.1]], [[0.5, 0.5]]]))
+UNIFORM = np.zeros((1, 1, 2), np.float32)
+ROOTS = np.sqrt([0.7, 0.3]) / np.sum(np.sqrt([0.7, 0.3]))
+# Two members of a teacher with the mean (3, 2, -1), and an old model.
+THREE = np.float32([[[2, 2, 0]], [[4, 2, -2]], [[1, 6, 0]]])
+_distilled = partial(methods.EnsembleDistillation, alpha=1.0)
+LOG_2 = np.log(2)
+
+
+def _gain(p):
+    """`KL(p || uniform)` of two classes."""
+    return LOG_2 + np.sum(p * np.log(p))
+
+
+@pytest.mark.parametrize(
+    ("method", "logits", "labels", "teacher", "loss"),
+    [
+        # -log 1/2 and -log 1/4 average to 1.5 log 2.
+        (methods.ERM(), np.repeat(HALF, 2, axis=1), [0, 2], None, 1.5 * LOG_2),
+        # H(1/2, 1/4, 1/4) = 1.5 log 2; Eq. 6: (3/4 + 3/8) log 2.
+        (methods.MinimumEntropy(alpha=0.25), HALF, [0], None, 1.125 * LOG_2),
+        # sum_j (f_j - 1/3) log f_j = -(1/6) log 2 + (1/6) 2 log 2 = (1/6) log 2
+        (
+            methods.MinimumEntropy(alpha=0.25, kind="uniform_skl"),
+            HALF,
+            [0],
+            None,
+            (0.75 - 0.25 / 6) * LOG_2,
+        ),
+        # Eq. 9, label 0, beta 1/2: log 4/3 + log 4 + (1/2) log 3
+        (
+            methods.Codistillation(beta=0.5),
+            PAIR,
+            [0],
+            None,
+            np.log(4 / 3) + np.log(4) + 0.5 * np.log(3),
+        ),
+        # KL((0.7, 0.3) || (1/2, 1/2))
+        (_distilled(temperature=1.0), UNIFORM, [0], TAUGHT_BY, _gain(np.r_[0.7, 0.3])),
+        # tau 2 turns (0.7, 0.3) into its square roots, normalised; and 2^2 = 4.
+        (_distilled(temperature=2.0), UNIFORM, [0], TAUGHT_BY, 4 * _gain(ROOTS)),
+        # (3/4, 1/4) of (0.9, 0.1) and (1/2, 1/2) average to (5/8, 3/8).
+        (
+            _distilled(temperature=2.0, average="tempered_probs"),
+            UNIFORM,
+            [0],
+            TAUGHT_BY,
+            4 * _gain(np.r_[5, 3] / 8),
+        ),
+        # (1, 4, 0) and the teachers' highest two: 4 + 4 from the mean, 4 + 0 from the
+        # old model.
+        (
+            methods.ELODI(alpha=0.5, mix=0.25, top_k=2),
+            np.float32([[[1, 4, 0]]]),
+            [1],
+            KnownTeachers(THREE, 1),
+            0.5 * np.log1p(np.exp(-3) + np.exp(-4)) + 0.5 * (0.25 * 8 + 0.75 * 4),
+        ),
+    ],
+    ids="erm entropy uniform codistillation tau-1 tau-2 tempered elodi".split(),
+)
+def test_losses_worked_out_by_hand(method, logits, labels, teacher, loss):
+    if isinstance(teacher, KnownTeachers):
+        batch, options = batch_of(labels), {"step": 0, "key": None}
+        params = {"params": jnp.asarray(logits)}
+        out = method.loss(known_logits, params, batch, teacher=teacher, **options)
+    else:
+        out = loss_of(method, logits, batch_of(labels), teacher=teacher)
+    np.testing.assert_allclose(out.loss, loss, rtol=1e-5)
+
+
+@pytest.mark.parametrize("average", ["probs", "logits"])
+def test_student_that_equals_the_teacher_is_not_moved(average):
+    teacher = draw(0, 2, 4, 5).astype(np.float32)
+    mean = np.mean(reference.softmax(teacher), axis=0)
+    student = np.log(mean) if average == "probs" else np.mean(teacher, axis=0)
+    method = EnsembleDistillation(alpha=1.0, temperature=3.0, average=average)
+    loss, gradient = jax.value_and_grad(
+        lambda z: loss_of(method, z, batch_of(np.zeros(4)), teacher=teacher).loss
+    )(np.float32(student)[None])
+    np.testing.assert_allclose(loss, 0.0, atol=2e-6)
+    np.testing.assert_allclose(gradient, np.zeros((1, 4, 5)), atol=2e-6)
+
+
+def test_temperature_square_keeps_the_gradient_when_tau_grows():
+    """Hinton et al.: as tau grows the gradient tends to (s - t) / C, logits centred."""
+    student, teacher = draw(3, 1, 4, 5), draw(4, 1, 4, 5)
+    method = EnsembleDistillation(alpha=1.0, temperature=1000.0, average="logits")
+    gradient = jax.grad(
+        lambda z: (
+            loss_of(method, z, batch_of(np.zeros(4)), teacher=np.float32(teacher)).loss
+        )
+    )(np.float32(student))
+    gap = student - teacher
+    limit = (gap - gap.mean(axis=-1, keepdims=True)) / 5 / 4  # the mean over B = 4
+    # float32 leaves 1e-7 of logits / tau, which tau gives back: 1e-4.
+    np.testing.assert_allclose(gradient, limit, atol=2e-3)
+
+
+@pytest.mark.parametrize("step", [0, 30])
+def test_alpha_ramps_on_both_sides_of_the_convex_combination(step):
+    logits, labels = draw(1, 1, 8, 5).astype(np.float32), labels_of(1)
+    ramped = MinimumEntropy(alpha=0.4, ramp=Ramp("linear", 10.0))
+    fixed = MinimumEntropy(alpha=0.4 * min((step + 1) / 10, 1.0))
+    got = loss_of(ramped, logits, batch_of(labels), step=step)
+    expected = loss_of(fixed, logits, batch_of(labels))
+    np.testing.assert_allclose(got.loss, expected.loss, rtol=1e-6)
+
+
+INDEPENDENT = {"update": "independent"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        (methods.Ramp, {"kind": "cosine"}, "constant, linear, step"),
+        (ERM, {"members": 0}, "members must be at least 1; got 0"),
+        (ERM, {"deploy": "vote"}, "member, mean_probs, mean_logits, gate; got 'vote'"),
+        (ERM, {"deploy": "gate"}, "ERM trains no gate"),
+        (ERM, {"deployed_member": 1}, "below members=1; got 1"),
+        (ERM, {"members": 3, "deployed_member": -1}, "below members=3; got -1"),
+        (ERM, {"members": 2, "deployed_member": 1}, "=1 needs deploy='member'"),
+        (ERM, {"members": 2, "deployed_member": True}, "whole number; got True"),
+        (ERM, {"members": "two"}, "members must be a whole number; got 'two'"),
+        (ERM, {"member_sample": "own"}, "shared, bootstrap, subset, split; got 'own'"),
+        (methods.EnsembleDistillation, {"average": "votes"}, "probs, logits"),
+        (methods.MinimumEntropy, {"kind": "gini"}, "entropy, uniform_skl"),
+        (methods.FocalDistillation, {"divergence": "l1"}, "kl, logits; got 'l1'"),
+        (methods.BayesianUpdate, {"rule": "map"}, "mb, mbme, cr; got 'map'"),
+        (methods.BayesianUpdate, {"olds": 0}, "olds must be at least 1; got 0"),
+        (methods.ELODI, {"form": "code"}, "one of paper, release; got 'code'"),
+        (methods.ELODI, {"rank_by": "old"}, "one of teacher, student; got 'old'"),
+        (methods.ELODI, {"top_k": -1}, "top_k must be at least 0 .* got -1 and 2"),
+        (methods.ELODI, {"order": 0.5}, "order at least 1; got 10 and 0.5"),
+        (Pushed, {"perturbation": "mixup"}, "two_sided; got 'mixup'"),
+        (Pushed, {"external_teachers": -1}, "at least 0; got -1"),
+        (
+            Pushed,
+            {"perturbation": "two_sided", "external_teachers": 1},
+            "the teachers themselves; got external_t",
+        ),
+        (Peers, {"members": 1}, "at least two members; got 1"),
+        (Peers, {"divergence": "js"}, "joint_cross_entropy; got 'js'"),
+        (Peers, {"kind": "gini"}, "entropy, uniform_skl; got 'gini'"),
+        (Peers, {"update": "async"}, "joint, independent; got 'async'"),
+        (Peers, {**INDEPENDENT, "refresh_steps": 0}, "at least 1; got 0"),
+        (Peers, {**INDEPENDENT, "refresh_steps": 2.0}, "whole number; got 2.0"),
+        (Peers, {"refresh_steps": 5}, "refresh_steps=5 needs update='independent'"),
+        (
+            Peers,
+            {**INDEPENDENT, "divergence": "joint_cross_entropy"},
+            "gradients into both peers",
+        ),
+        (Apart, {"members": 1}, "at least two; got 1"),
+        (Apart, {"penalty": "pearson"}, "unknown penalty 'pearson'; known: correl"),
+        (Apart, {"label_reduction": "none"}, "label_reduction must be .* mean, sum"),
+        (Apart, {"on": "scores"}, "on must be one of logits, .*'scores'"),
+        (Apart, {"train_on": "all"}, "train_on must be one of .*'all'"),
+        (Apart, {"gate": "sparse"}, "gate must be .* input, constant; got 'sparse'"),
+        (Apart, {"component_losses": "focal"}, "component_losses must be some of"),
+        (Apart, {"component_losses": ("focal",)}, "one loss per member, 2; got 1"),
+        (
+            Apart,
+            {"component_losses": ("focal",) * 2, "train_on": "ensemble"},
+            "train_on='ensemble' trains their mixture",
+        ),
+        (
+            Apart,
+            {"penalty": "cross_entropy_difference", "on": "part"},
+            "needs on='logits'; got 'part'",
+        ),
+        (Apart, {"deploy": "member", "train_on": "both"}, "deploy='member' has none"),
+        (Apart, {"running": 1.0}, "at least 0 and below 1; got 1.0"),
+        (Apart, {"running": 0.9, "on": "features"}, "running moments are for the"),
+        (Apart, {"common_only": True}, "all examples are common"),
+        (Apart, {"member_share": 0.5}, "is of .*='subset'; got 0.5 with 'shared'"),
+        (Apart, {"order": 0.5}, "order must be a finite number .* got 0.5"),
+        (Apart, {"epsilon": 0.0}, "epsilon must be above 0; got 0.0"),
+    ],
+)
+def test_structure_is_checked(cls, options, message):
+    with pytest.raises(ValueError, match=message):
+        cls(**options)

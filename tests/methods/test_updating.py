@@ -218,16 +218,3 @@ def test_missing_inputs_are_named():
             step=0,
             key=batch.keys[0],
         )
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: FocalDistillation(divergence="l1"), "kl, logits; got 'l1'"),
-        (lambda: BayesianUpdate(rule="map"), "mb, mbme, cr; got 'map'"),
-        (lambda: BayesianUpdate(olds=0), "olds must be at least 1; got 0"),
-    ],
-)
-def test_structure_is_checked(build, message):
-    with pytest.raises(ValueError, match=message):
-        build()

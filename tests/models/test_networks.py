@@ -14,8 +14,23 @@ from churn_jax.configuration.training import Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM
+from churn_jax.models import (
+    MIMO,
+    MLP,
+    VGG,
+    BatchEnsemble,
+    Bert,
+    DenseNet,
+    ImageNetResNet,
+    LeNet5,
+    ResNet,
+    ResNetV2,
+    Swin,
+    WideResNet,
+)
 from churn_jax.studies import ModelConfig
 from churn_jax.training.identity import difference, identity
+from tests.models import numpy_networks
 from tests.models.linen_networks import drawn_variables, equations, images, products
 from tests.training import tiny
 
@@ -276,7 +291,6 @@ def test_inputs_of_another_rank_or_dtype_are_refused(name):
 def test_dropout_is_part_of_a_studys_identity():
     plain = ModelConfig(features=(4,))
     dropping = ModelConfig(features=(4,), init="uniform", dropout=0.2)
-    assert plain.build(5).name == "mlp"
     assert dropping.build(5).name == "mlp-uniform-dropout0.2"
     assert "dropout" in difference(identity(plain), identity(dropping))
     for share in (-0.1, 1.0):
@@ -284,18 +298,11 @@ def test_dropout_is_part_of_a_studys_identity():
             ModelConfig(dropout=share).build(5)
 
 
-def test_fields_can_be_overridden():
-    assert models.create("resnet56", num_classes=2).depth == 56
-    model = models.create("resnet20", num_classes=2, widths=(4, 8, 8), remat=True)
-    assert (model.widths, model.remat) == ((4, 8, 8), True)
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("resnet23", {}, "'resnet23'; did you mean 'resnet"),
-        ("gru", {}, r"'gru'\. Available: mlp, lenet5, resnet20"),
-        ("mlp", {"feature": (3,)}, r"no field 'feature'; .*'features'"),
+        ("resnet23", {}, "'resnet23'; known: mlp, .*; did you mean resnet"),
+        ("mlp", {"feature": (3,)}, "no field 'feature'; .*; did you mean features"),
         ("lenet5", {"remat": True}, "'lenet5' has no field 'remat'"),
         ("mlp", {"num_classes": 1}, "at least 2; got 1"),
         (
@@ -308,3 +315,117 @@ def test_fields_can_be_overridden():
 def test_a_network_that_cannot_be_made_is_refused(name, fields, message):
     with pytest.raises(ValueError, match=message):
         models.create(name, **({"num_classes": 10} | fields))
+
+
+@pytest.mark.parametrize(
+    ("features", "inputs"), [((7, 6), "dense1"), ((), "head")], ids=["deep", "linear"]
+)
+def test_images_and_vectors_are_flattened_and_equal_a_numpy_forward_pass(
+    features, inputs
+):
+    x, model = images(3, 4, 5, 2), models.MLP(features=features, num_classes=4)
+    variables = drawn_variables(model, x)
+    vectors, rows, output = jax.jit(
+        lambda v, x: [
+            model.apply(v, x.reshape(shape), train=True)
+            for shape in ((3, 40), (3, 8, 5), x.shape)
+        ]
+    )(variables, x)
+    params, hidden = numpy_networks.in_float64((variables["params"], x.reshape(3, -1)))
+    for layer in range(1, len(features) + 1):
+        hidden = numpy_networks.dense(hidden, params[f"dense{layer}"])
+        hidden = numpy_networks.relu(hidden)
+    logits = numpy_networks.dense(hidden, params["head"])
+    for given in (vectors, rows, output):
+        np.testing.assert_allclose(given.features, hidden, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(given.logits, logits, rtol=1e-5, atol=1e-5)
+    assert model.input_params == (inputs,)
+    assert params[inputs]["kernel"].shape[0] == 40
+
+
+@pytest.mark.parametrize(
+    ("kind", "gains"),
+    # Variance of a kernel's entries, as a multiple of 1 / fan_in, hidden and last.
+    [("he", (2.0, 1.0)), ("uniform", None), ("truncated_normal", (1.0, 1.0))],
+)
+def test_kernels_start_with_the_variance_that_is_asked_for(kind, gains):
+    model = models.MLP(features=(200,), num_classes=50, kernel_init=kind)
+    params = jax.jit(model.init)(jax.random.key(0), np.zeros((1, 100), "f4"))["params"]
+    for number, name in enumerate(("dense1", "head")):
+        kernel = np.asarray(params[name]["kernel"], np.float64)
+        assert not np.any(params[name]["bias"])
+        fan_in, fan_out = kernel.shape
+        if gains is None:
+            limit = np.sqrt(6 / (fan_in + fan_out))
+            # Of 10,000 draws the largest is within a thousandth of the limit, and a
+            # uniform variable's fourth moment is 9/5 of its squared variance.
+            assert 0.999 * limit < np.abs(kernel).max() <= limit
+            variance = limit**2 / 3
+            kurtosis = np.mean(kernel**4) / np.mean(kernel**2) ** 2
+            np.testing.assert_allclose(kurtosis, 9 / 5, rtol=0.05)
+        else:
+            variance = gains[number] / fan_in
+            # Cut at two standard deviations of a normal that the cut makes narrower.
+            widest = np.abs(kernel).max() / np.sqrt(variance)
+            np.testing.assert_allclose(widest, 2 / 0.8796, rtol=0.01)
+        np.testing.assert_allclose(kernel.var(), variance, rtol=0.05)
+        np.testing.assert_allclose(kernel.mean(), 0.0, atol=5 * kernel.std() / 100)
+
+
+_SWIN = {"stages": (2, 1), "attention_heads": (1, 2), "patch": 2, "window": 3}
+_SWIN |= {"num_classes": 3, "width": 4}
+_BERT = {"num_classes": 3, "vocabulary_size": 20, "positions": 8, "depth": 2}
+_BERT |= {"width": 8, "attention_heads": 2, "hidden": 12}
+
+
+@pytest.mark.parametrize(
+    ("network", "fields", "message"),
+    [
+        (MLP, {"features": (4,), "kernel_init": "ones"}, "he, uniform, .*; got 'ones'"),
+        (LeNet5, {"layout": "nchw"}, "auto, nhwc, banded; got 'nchw'"),
+        (ResNet, {"depth": 18}, r"6 n \+ 2.*got 18"),
+        (ResNet, {"depth": 20, "widths": (16, 32)}, "numbers that do not decrease"),
+        (ResNet, {"depth": 20, "widths": (16, 8, 32)}, "numbers that do not decrease"),
+        (WideResNet, {"depth": 26}, r"6 n \+ 4.*got 26"),
+        (WideResNet, {"depth": 28, "widen": 0}, "widen must be at least 1; got 0"),
+        (ImageNetResNet, {"block": "wide"}, "one of basic, bottleneck; got 'wide'"),
+        (ImageNetResNet, {"stride_at": 3}, r"one of 3x3, 1x1; got 3"),
+        (ImageNetResNet, {"stages": ()}, r"at least 1; got \(\)"),
+        (ResNetV2, {"stages": (3, 0)}, r"at least 1; got \(3, 0\)"),
+        (ResNetV2, {"width": 0}, "at least 1; got 0"),
+        (DenseNet, {"blocks": (6, 0)}, r"blocks must be numbers .* \(6, 0\)"),
+        (DenseNet, {"growth": 0}, "growth must be at least 1; got 0"),
+        (VGG, {"stages": ()}, r"stages must be numbers of convolutions, .* got \(\)"),
+        (VGG, {"hidden": 0}, "grid and hidden must be at least 1; got 7 and 0"),
+        (Swin, {"attention_heads": (1,)}, r"heads must be 2 divisors .* got \(1,\)"),
+        (Swin, {"attention_heads": (3, 2)}, r"\(4, doubled .*\); got \(3, 2\)"),
+        (Swin, {"stages": (2, 0)}, r"at least 1; got \(2, 0\)"),
+        (Swin, {"drop_path": 1.0}, "drop_path must be at least 0 and below 1; got 1.0"),
+        (Bert, {"pooling": "last"}, "first, mean; got 'last'"),
+        (Bert, {"attention_heads": 3}, "width 8 cannot be divided among 3 heads"),
+        (BatchEnsemble, {"size": 0}, "size must be at least 1; got 0"),
+        (BatchEnsemble, {"fast_weights": "ones"}, "one of normal, signs; got 'ones'"),
+        (BatchEnsemble, {"bias": "both"}, "one of member, shared, none; got 'both'"),
+        (BatchEnsemble, {"norm_of": "none"}, "one of shared, member; got 'none'"),
+        (BatchEnsemble, {"batches": "cut"}, "one of tiled, split; got 'cut'"),
+        (MIMO, {"size": 0}, "size must be at least 1; got 0"),
+        (MIMO, {"repetition": 1.5}, "0 to 1; got 1.5"),
+    ],
+)
+def test_impossible_fields_are_refused(network, fields, message):
+    usual = {Bert: _BERT, Swin: _SWIN, BatchEnsemble: {"size": 2}, MIMO: {"size": 2}}
+    with pytest.raises(ValueError, match=message):
+        network(**{**usual.get(network, {"num_classes": 10}), **fields})
+
+
+@pytest.mark.parametrize(
+    ("model", "x", "message"),
+    [
+        (LeNet5(10), np.zeros((2, 8, 8, 1), "f4"), r"at least 12 x 12.*8, 8, 1"),
+        (VGG(2, (1, 1, 1)), np.zeros((1, 7, 28, 1), "f4"), r"8 x 8 .*1, 7, 28"),
+        (Bert(**_BERT), np.zeros((2, 9), int), r"1 to 8 columns .*2, 9"),
+    ],
+)
+def test_inputs_of_another_size_are_refused(model, x, message):
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(model.init, jax.random.key(0), x)

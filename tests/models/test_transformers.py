@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from churn_jax.models import Bert, Swin
-from churn_jax.models.swin import SwinBlock
+from churn_jax.models.transformers import SwinBlock
 from tests.models import numpy_transformers
 from tests.models.linen_networks import drawn_variables, images
 
