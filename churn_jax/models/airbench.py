@@ -60,10 +60,8 @@ def _identity(key, shape, dtype=jnp.float32) -> Array:
 
 
 def _squares(x: Array) -> Array:
-    """Every pixel with its right, lower and lower right one, `[B, H - 1, W - 1, 4 C]`.
-
-    XLA's convolution of three channels takes three times as long on a CPU.
-    """
+    """Every pixel with its right, lower, lower right one: `[B, H - 1, W - 1, 4 C]`."""
+    # XLA's convolution of three channels takes three times as long on a CPU.
     rows = x[:, :-1], x[:, 1:]
     return jnp.concatenate(
         [part for row in rows for part in (row[:, :, :-1], row[:, :, 1:])], axis=-1

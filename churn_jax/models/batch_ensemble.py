@@ -69,14 +69,10 @@ def _saving(
     fast_in: Array,
     fast_out: Array,
 ) -> Array:
-    """`_between`, whose gradient in r takes none in inputs that are not differentiated.
-
-    The gradient in r needs the one in the inputs, which the first layer of a plain
-    network never computes: a quarter of all arithmetic in a small network of dense
-    layers. There r is moved to the kernel, whose gradient for every member, which is
-    `x_m^T dy_m` of dense layers, gives that in r, too. That takes a product per member
-    and more, smaller kernels: it pays on CPUs; on a TPU `_between` is faster.
-    """
+    """`_between`, whose gradient in r takes none in inputs that are data."""
+    # That gradient is a quarter of all arithmetic in a small dense network. There r is
+    # moved to the kernel, whose gradient for every member gives that in r, too: more,
+    # smaller products, which pay on CPUs; on a TPU `_between` is faster.
     return _between(linear, x, kernel, fast_in, fast_out)
 
 

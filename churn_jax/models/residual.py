@@ -23,11 +23,7 @@ from churn_jax.typing import Array
 def _convolutions(
     width: int, stride: int, block: str, stride_at: str = "3x3"
 ) -> list[tuple[int, int, int]]:
-    """Channels, size and stride of the convolutions of a block.
-
-    Basic: two 3x3 ones, the first with the stride. Bottleneck: 1x1, 3x3 and 1x1 with
-    four times as many channels out as in between.
-    """
+    """Channels, size and stride of the convolutions of a block."""
     if block == "basic":
         return [(width, 3, stride), (width, 3, 1)]
     first, second = (stride, 1) if stride_at == "1x1" else (1, stride)
@@ -45,11 +41,7 @@ def _residual_block(
     stride_at: str = "3x3",
     projects: bool = False,
 ) -> Array:
-    """Convolutions with batch norm, ReLU after all but the last and after the sum.
-
-    Where shapes change, the shortcut takes every second pixel and appends channels of
-    zeros, or is a 1x1 convolution with batch norm if `projects`.
-    """
+    """Convolutions with batch norm, ReLU after all but the last and after the sum."""
     y, form = x, _convolutions(width, stride, block, stride_at)
     for number, (channels, size, step) in enumerate(form, start=1):
         y = net.conv(y, channels, size, stride=step, name=f"conv{number}")
@@ -57,7 +49,7 @@ def _residual_block(
         if number < len(form):
             y = nn.relu(y)
     out = y.shape[-1]
-    if not projects:
+    if not projects:  # every second pixel, and channels of zeros
         missing = out - x.shape[-1]
         x = x[:, ::stride, ::stride]
         x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, missing)))
@@ -77,11 +69,7 @@ def _pre_activation_block(
     block: str = "basic",
     projects_input: bool = False,
 ) -> Array:
-    """`x + conv2(a2(conv1(a1(x))))`, where `a` is batch norm and ReLU.
-
-    A bottleneck has a third convolution. Where shapes change, `x` is replaced by a 1x1
-    convolution without batch norm: of `a1(x)`, or of `x` itself if `projects_input`.
-    """
+    """`x + conv2(a2(conv1(a1(x))))`, where `a` is batch norm and ReLU."""
     form = _convolutions(width, stride, block)
     y = net.activated(x, train, "norm1")
     out = form[-1][0]
