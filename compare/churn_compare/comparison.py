@@ -17,7 +17,6 @@ from churn_compare.findings import (
     class_flow,
     largest_regressions,
     reliability_curve,
-    scatter_points,
 )
 from churn_compare.gate_outcomes import judge
 from churn_compare.gates import (
@@ -64,8 +63,6 @@ from churn_compare.reading.outcomes import Outcomes, read_outcomes
 from churn_compare.reading.sides import read_side, same_file, side_names
 from churn_compare.result import Change, GateOutcome, MeasureFindings, Version, Waiver
 from churn_compare.scanning.scan import scan
-
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def compare(
@@ -296,7 +293,6 @@ def compare_pair(
         )
         if pair.labels is not None and pair.scored
         else None,
-        points=scatter_points(pair, scanned, seed=seed) if pair.scored else None,
         notes=(
             *pair.old.notes,
             *pair.new.notes,
@@ -530,10 +526,6 @@ def _findings(
     measure = numbers.of
     every = all_examples(measure.examples, joined.clusters, level)
     found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
-    quantiles = {}
-    if measure.kind in ("score", "value"):
-        change = measure.new.mean(axis=0) - measure.old.mean(axis=0)
-        quantiles = {q: float(np.quantile(change, q)) for q in _QUANTILES}
     changes, total = _changes(measure, joined.ids, listed)
     slices = {column: coded(values) for column, values in joined.slices.items()}
     fields, _ = parts_of(
@@ -545,7 +537,6 @@ def _findings(
         runs=numbers.runs,
         level=level,
         quantities=in_order(found),
-        quantiles=quantiles,
         equivalent=equivalent,
         lower_is_better=measure.lower_is_better,
         changes=changes,

@@ -30,7 +30,6 @@ from churn_compare.result import (
     Interval,
     Measured,
     MeasureFindings,
-    Points,
     Regression,
     State,
     Version,
@@ -160,7 +159,6 @@ class CompareResult(Display, Measured):
         regressions: largest negative flips, worst first.
         regressions_total: number of examples that flip in some pair of runs.
         curves: reliability of both versions; None without labels and scores.
-        points: points of the scatter plot; None without scores.
         gates: outcomes of the conditions.
         notes: sentences about what was read and joined.
         read: lines on what was read of each side and what was left out.
@@ -173,7 +171,6 @@ class CompareResult(Display, Measured):
     regressions: tuple[Regression, ...] = ()
     regressions_total: int = 0
     curves: tuple[Curve, Curve] | None = None
-    points: Points | None = None
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -182,6 +179,11 @@ class CompareResult(Display, Measured):
     def labelled(self) -> bool:
         """True if there were labels."""
         return "accuracy_gain" in self.quantities
+
+    @property
+    def scored(self) -> bool:
+        """True if both versions have logits or probabilities."""
+        return "classes" not in (self.old.kind, self.new.kind)
 
     def __repr__(self) -> str:
         """One line; all numbers would fill screens, and `print` shows them."""

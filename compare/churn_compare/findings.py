@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from churn_compare.pair import Pair, Scanned, ScannedSide
-from churn_compare.result import Curve, Flow, Points, Regression
+from churn_compare.result import Curve, Flow, Regression
 from churn_compare.sums import BINS, bins_of
 
 LARGEST = 2000  # entries kept in a flow
@@ -148,11 +148,6 @@ def _largest(keys: Sequence[np.ndarray], count: int) -> np.ndarray:
     return among[order[:count]]
 
 
-_MOST = 3000  # points
-_MOST_NEGATIVE = 1500
-_OUTCOMES = ("negative", "positive", "other", "same")
-
-
 def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
     """Confidence and accuracy in 15 bins `((m - 1)/15, m/15]`, all runs pooled."""
     if side.confidence is None:
@@ -165,49 +160,3 @@ def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
         right = right + np.bincount(bins, predicted == labels, BINS)
     some = np.where(examples > 0, examples, np.nan)
     return Curve(confidence / some, right / some, examples)
-
-
-def scatter_points(pair: Pair, scanned: Scanned, *, seed: int) -> Points:
-    """A sample of examples with old confidence and displacement of the logits."""
-    # At most 3000 points: up to 1500 negative flips, then a random sample of the rest.
-    # The two are not drawn equally often, see `Points.totals`.
-    if scanned.old.confidence is None or scanned.displacement is None:
-        raise ValueError("confidences and displacements need scores of both sides")
-    outcome = _outcomes(scanned, pair.labels)
-    negative = np.flatnonzero(outcome == 0)
-    rest = np.flatnonzero(outcome != 0)
-    generator = np.random.default_rng(seed)
-    first = _draw(generator, negative, _MOST_NEGATIVE)
-    rows = np.concatenate([first, _draw(generator, rest, _MOST - len(first))])
-    counts = np.bincount(outcome, minlength=len(_OUTCOMES)).tolist()
-    return Points(
-        confidence=scanned.old.confidence[:, rows].mean(axis=0, dtype=np.float64),
-        displacement=scanned.displacement[rows].astype(np.float64),
-        outcome=np.array(_OUTCOMES)[outcome[rows]],
-        sampled_from=pair.examples,
-        totals={
-            name: count for name, count in zip(_OUTCOMES, counts, strict=True) if count
-        },
-    )
-
-
-def _draw(generator: np.random.Generator, rows: np.ndarray, count: int) -> np.ndarray:
-    """A random sample of `count` rows, in order; all rows if there are fewer."""
-    if len(rows) <= count:
-        return rows
-    return np.sort(generator.choice(rows, count, replace=False, shuffle=False))
-
-
-def _outcomes(scanned: Scanned, labels: np.ndarray | None) -> np.ndarray:
-    """Most frequent outcome over pairs of runs, `[N]` indices into `_OUTCOMES`."""
-    # Ties go to the first one in `_OUTCOMES`.
-    counts = np.zeros((len(_OUTCOMES), scanned.old.predicted.shape[1]), np.int32)
-    for _, before, now in scanned.pairs():
-        was_right = np.False_ if labels is None else before == labels
-        is_right = np.False_ if labels is None else now == labels
-        same = before == now
-        counts[0] += was_right & ~is_right
-        counts[1] += ~was_right & is_right
-        counts[2] += ~(same | was_right | is_right)
-        counts[3] += same
-    return counts.argmax(axis=0)

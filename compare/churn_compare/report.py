@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.change_tables import change_blocks
 from churn_compare.display import CompareResult, Display, OutcomesResult, VersionsResult
 from churn_compare.documents import (
     Block,
@@ -25,20 +24,16 @@ from churn_compare.documents import (
     Rows,
     Section,
     Strong,
-    Table,
     Term,
     Terms,
     Text,
 )
-from churn_compare.figures import (
-    confidence_and_displacement,
-    has_matplotlib,
-    reliability,
-)
+from churn_compare.figures import has_matplotlib, reliability
 from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import GateOutcome, Measured, MeasureFindings, Version
 from churn_compare.tables import (
+    change_blocks,
     changes_table,
     flow_map,
     group_blocks,
@@ -188,7 +183,7 @@ def sections(heading: str, found: Measured) -> list[Section]:
     """The numbers, figures and tables of one kind of outcome."""
     floor = "runs_differ" in found.quantities
     parts: dict[str, tuple[list[Block], Detail]] = {
-        "the runs" if floor else "the update": (_numbers(found), "summary")
+        "the runs" if floor else "the update": ([singles_table(found)], "summary")
     }
     if isinstance(found, CompareResult):
         parts["where changed predictions go"] = _flow(found), "full"
@@ -208,15 +203,6 @@ def sections(heading: str, found: Measured) -> list[Section]:
         Section(title[:1].upper() + title[1:], inside, detail=detail)
         for title, (inside, detail) in named.items()
     ]
-
-
-def _numbers(found: Measured) -> list[Block]:
-    blocks: list[Block] = [singles_table(found)]
-    if quantiles := getattr(found, "quantiles", {}):
-        heads = ["Quantiles of the change", *(f"{q:.0%}" for q in quantiles)]
-        row = ["new minus old", *(f"{x:+.4g}" for x in quantiles.values())]
-        blocks.append(Table(heads, [row], kind="compare"))
-    return blocks
 
 
 def about(result: CompareResult | OutcomesResult) -> str:
@@ -268,36 +254,20 @@ def _flow(result: CompareResult) -> list[Block]:
 
 
 def _probabilities(result: CompareResult) -> list[Block]:
-    """Reliability and displacement as figures and tables."""
-    figures: list[Block] = []
-    tables: list[Block] = (
-        [] if result.curves is None else [reliability_table(*result.curves)]
-    )
+    """Reliability as a figure and a table."""
+    if result.curves is None:
+        return []
+    table = reliability_table(*result.curves)
     if not has_matplotlib():
-        return tables
-    if result.curves is not None:
-        caption = (
-            "On the dotted line, predictions made with confidence 0.8 are right in "
-            "80 % of cases. Hollow marks: bins of fewer than 10 examples. Below: share "
-            "of the examples in each bin."
-        )
-        drawn = functools.partial(reliability, *result.curves)
-        name = reliability.__name__
-        figures.append(Figure(drawn, "Reliability", caption, name=name))
-    points = result.points
-    if points is not None:
-        caption = "One mark per example."
-        if len(points.outcome) < points.sampled_from:
-            caption = (
-                f"A sample of {count_text(len(points.outcome))} of the "
-                f"{count_text(points.sampled_from)} examples, with a larger share of "
-                "the negative flips: see the numbers below the figure."
-            )
-        drawn = functools.partial(confidence_and_displacement, points)
-        title, name = "Confidence and displacement", drawn.func.__name__
-        figures.append(Figure(drawn, title, caption, name=name))
-    folded = [Fold("As a table", tables)] if tables else []
-    return [Grid(figures), *folded] if figures else []
+        return [table]
+    caption = (
+        "On the dotted line, predictions made with confidence 0.8 are right in 80 % of "
+        "cases. Hollow marks: bins of fewer than 10 examples. Below: share of the "
+        "examples in each bin."
+    )
+    drawn = functools.partial(reliability, *result.curves)
+    figure = Figure(drawn, "Reliability", caption, name=reliability.__name__)
+    return [Grid([figure]), Fold("As a table", [table])]
 
 
 def _regressions(result: CompareResult) -> list[Block]:
@@ -378,7 +348,7 @@ def terms(measured: Sequence[Measured]) -> list[Term]:
         found["Expected from retraining alone"] = (
             "Mean churn between two runs of the same version."
         )
-    if isinstance(first, CompareResult) and first.points is not None:
+    if isinstance(first, CompareResult) and first.scored:
         found["Displacement"] = (
             "Euclidean distance between the old and the new logits of an example, each "
             "centred; without logits, between log-probabilities."

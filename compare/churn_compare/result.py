@@ -196,25 +196,6 @@ class Curve:
     examples: np.ndarray  # number of examples in each bin
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Points:
-    """A sample of examples for the scatter plot; negative flips come first.
-
-    Negative flips are drawn more often than the rest: compare the number of points of
-    each outcome with `totals`. With several runs, the outcome is the most frequent one
-    over pairs of runs.
-    """
-
-    confidence: np.ndarray  # `[P]` old top probability, mean over runs
-    displacement: np.ndarray  # `[P]` of the logits
-    # `[P]` "same", "negative", "positive" or "other"; without labels "same" or
-    # "other".
-    outcome: np.ndarray
-    sampled_from: int  # number of all examples
-    # Number of all examples by outcome.
-    totals: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-
 @dataclasses.dataclass(frozen=True)
 class Pooled:
     """The change over several benchmarks."""
@@ -454,14 +435,12 @@ class MeasureFindings(Measured):
 
     Attributes, next to those of `Measured`:
         name: name of its column.
-        quantiles: quantiles of the change of a number by share, mean over runs.
         of_runs: mean score of each run of a noise floor; empty otherwise.
         changes: largest falls, worst first.
         changes_total: number of examples that fall, or change if none is better.
     """
 
     name: str
-    quantiles: Mapping[float, float] = dataclasses.field(default_factory=dict)
     of_runs: tuple[float, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_total: int = 0

@@ -23,10 +23,19 @@ from churn_compare.number_text import (
     value_text,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Curve, Flow, Group, Interval, Measured, Regression
+from churn_compare.result import (
+    Curve,
+    Flow,
+    Group,
+    Interval,
+    Measured,
+    MeasureFindings,
+    Regression,
+)
 
 _WIDE = 100  # least width of a terminal that shows the formulas
-_BRIEF = 10  # regressions below full detail
+_BRIEF = 10  # regressions and changes below full detail
+_WORDS = 40  # words of a text in a table
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
 _MARKS = {"better": "✓ better", "worse": "✗ worse"}
 _CLASSES = 12  # classes of a heat map; the last one may stand for all others
@@ -99,7 +108,7 @@ def singles_table(result: Measured) -> Table:
 
 def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Table:
     """Examples that were right and are wrong now, worst first."""
-    scored = "classes" not in (result.old.kind, result.new.kind)
+    scored = result.scored
     runs = result.run_pairs > 1
     heads = ("Example", "Label", "Predicted before", "Predicted now")
     more = ["Fall of the label's probability", "Displacement"] * scored
@@ -122,6 +131,36 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
             row.append(Cell(share_text(found.share), found.share))
         rows.append(row)
     return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF)
+
+
+def change_blocks(measure: MeasureFindings) -> list[Block]:
+    """The largest falls, or changes if no outcome is better, worst first."""
+    if not measure.changes:
+        return [Text("There is none.")]
+    total = count_text(measure.changes_total)
+    said = f"{len(measure.changes)} of {total}, worst first."
+    floor = "runs_differ" in measure.quantities
+    sides = ("One run", "Another") if floor else ("Old", "New")
+    heads = [Column(head, "left") for head in ("Example", *sides)]
+    goal = any(change.target for change in measure.changes)
+    heads += [Column("Target", "left")] if goal else []
+    if floor:
+        heads.append(Column("Pairs that differ"))
+    elif not measure.decided:
+        heads.append(Column(measure.turn.title() if measure.judged else "Distance"))
+    rows = []
+    for change in measure.changes:
+        row: list[Cell | str] = [change.id, _short(change.old), _short(change.new)]
+        row += [_short(change.target)] if goal else []
+        row += [] if measure.decided else [Cell(f"{change.fall:.4g}", change.fall)]
+        rows.append(row)
+    return [Text(said, "soft"), Table(heads, rows, kind="compare", brief=_BRIEF)]
+
+
+def _short(text: str) -> str:
+    words = text.split()
+    cut = " ".join(words[:_WORDS])[: 8 * _WORDS]
+    return f"{cut} ..." if len(cut) < len(" ".join(words)) else cut
 
 
 def flow_map(flow: Flow) -> Table:

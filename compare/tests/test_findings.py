@@ -1,4 +1,4 @@
-"""Flows, regressions, curves and points: by hand and by loops in float64."""
+"""Flows, regressions and curves: by hand and by loops in float64."""
 
 import collections
 
@@ -11,7 +11,6 @@ from churn_compare.findings import (
     class_flow,
     largest_regressions,
     reliability_curve,
-    scatter_points,
 )
 from churn_compare.pair import ScannedSide
 from tests.results import pair_of, random_logits
@@ -157,41 +156,3 @@ def test_edges_belong_to_the_bin_below():
     edges = (np.arange(1, 16) / 15).astype(np.float32)
     side = ScannedSide(np.zeros((1, 15), np.int32), edges[None])
     assert reliability_curve(side, np.zeros(15, int)).examples.tolist() == [1] * 15
-
-
-def outcome(before, now, label):
-    if before == now:
-        return "same"
-    return {before: "negative", now: "positive"}.get(label, "other")
-
-
-def test_few_examples_are_all_points():
-    labels, old, new = random_logits(2, examples=70)
-    pair, scanned = pair_of(old, new, labels)
-    points = scatter_points(pair, scanned, seed=0)
-    predicted = old[0].argmax(-1), new[0].argmax(-1)
-    expected = [outcome(*each) for each in zip(*predicted, labels, strict=True)]
-    order = sorted(range(70), key=lambda i: expected[i] != "negative")
-    assert points.outcome.tolist() == [expected[i] for i in order]
-    assert points.totals == collections.Counter(expected)
-    assert points.sampled_from == 70
-    np.testing.assert_allclose(points.confidence, scanned.old.confidence[0, order])
-    np.testing.assert_allclose(points.displacement, scanned.displacement[order])
-
-
-@pytest.mark.parametrize(("flips", "drawn"), [(1000, 1000), (2500, 1500)])
-def test_many_examples_are_drawn_and_counted(flips, drawn):
-    examples = 10_000
-    right, wrong = [2.0, 0.0], [0.0, 1.0]
-    old = np.array([[right] * examples], np.float32)
-    new = np.array([[wrong] * flips + [right] * (examples - flips)], np.float32)
-    pair, scanned = pair_of(old, new, np.zeros(examples, int))
-    points = scatter_points(pair, scanned, seed=0)
-    assert points.outcome.tolist() == ["negative"] * drawn + ["same"] * (3000 - drawn)
-    assert points.totals == {"negative": flips, "same": examples - flips}
-
-
-def test_of_several_runs_the_most_frequent_outcome_counts():
-    old, new = np.eye(3)[[[0], [0], [1]]], np.eye(3)[[[1]]]
-    points = scatter_points(*pair_of(old, new, [0]), seed=0)
-    assert points.outcome.tolist() == ["negative"]  # twice, and once the same
