@@ -42,7 +42,7 @@ from churn_compare.example_numbers import Numbers, class_numbers, intervals
 from churn_compare.groups import coded, pool
 from churn_compare.labelling import NAMES, confidence_sequence, ends_of
 from churn_compare.noise import noise_of, noise_test, retraining_p
-from churn_compare.outcomes import Measure, estimate
+from churn_compare.outcomes import Measure
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
@@ -75,6 +75,13 @@ def held(interval, truth: float) -> float:
     if np.isnan(interval.low):
         return np.nan
     return float(interval.low <= truth <= interval.high)
+
+
+def outcome_intervals(measure: Measure, clusters=None) -> dict:
+    """All numbers of a measure with their 95 % intervals."""
+    every = all_examples(measure.examples, clusters, 0.95)
+    found = Numbers(measure).intervals(every)
+    return {name: of.of(0) for name, of in found.items()}
 
 
 def sides_of(old, new) -> Scanned:
@@ -564,7 +571,7 @@ def cells_outcome_scores() -> Iterator[Cell]:
             noise = 0.5 * (runs > 1 and not skewed)
             old, new = (base + noise * rng.standard_normal((runs, N)) for _ in "ab")
             measure = Measure("s", "score", old, new + change, tolerance=1.0)
-            found = estimate(measure, cluster).quantities
+            found = outcome_intervals(measure, cluster)
             names = ("score_change", "share_worse")
             return [held(found[name], true) for name, true in zip(names, truth)]
 
@@ -590,7 +597,7 @@ def cells_outcomes() -> Iterator[Cell]:
                 drawn = model.draw(rng, N, runs, lambda: normals(rng, N, cluster))
                 target, things = np.zeros(N, np.int64), ("a", "b", "c")
                 measure = Measure("l", "label", *drawn, things=things, target=target)
-                found = estimate(measure, cluster).quantities
+                found = outcome_intervals(measure, cluster)
                 missing = [np.nan] * (5 - len(names))
                 return [held(found[name], truth[name]) for name in names] + missing
 

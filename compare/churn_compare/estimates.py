@@ -87,7 +87,22 @@ class Groups:
     a cluster within the group. Where all examples share the runs, the variance over
     runs is added (`uncertainty`). Shares have Wilson's interval with as many examples
     as have this variance, gains in right answers Tango's, means `t sqrt(V)` to either
-    side.
+    side, with U - 1 degrees of freedom, or fewer where few clusters contribute most.
+    Samples of a language model are independent on each example, so that V holds what
+    they add. Where all examples change alike, or none does, V is that of no event in so
+    many, times the span of the numbers, and the test of no change flips signs.
+
+    Notes:
+        In simulations (`benchmarks/compare_coverage.py`, 40 to 1,000 examples, 1 or 5
+        runs) 95 % intervals hold the truth 93 to 97 times of 100, more often where
+        most comparisons have no flip and for the excess of few or stable runs. Less
+        often: 85 to 92 for shares of which less than one event is expected, 90 to 94
+        with 20 clusters of which one has more than a quarter of the examples.
+
+    References:
+        [cluster] pp. 13-22 -- Liang and Zeger, Longitudinal data analysis using
+        generalized linear models, Biometrika 1986.
+        https://doi.org/10.1093/biomet/73.1.13
     """
 
     def __init__(

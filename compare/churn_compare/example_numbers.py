@@ -1,6 +1,5 @@
 """Contributions of every example to a number, and the numbers with intervals."""
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -460,80 +459,3 @@ def class_estimates(
     found |= ratios(scanned, labels, parts, every.level)
     found |= resampled(scanned, labels, parts, every.level, resamples, drawing)
     return in_order(found)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Estimates:
-    """What is known of a measure.
-
-    Attributes:
-        quantities: name to number and interval, in the order of `QUANTITIES`.
-        p: of "no change on average", two-sided, over examples or clusters: the exact
-            sign-flip test of right answers (`sign_flip_exact`; McNemar's, with one run
-            a side and no clusters), a t-test of other numbers; NaN where nothing is
-            judged.
-        detectable: the smallest change of the mean that these examples detect in 80 %
-            of cases at this level; NaN in those cases and where all scores are equal.
-        within: interval of the change at level `2 level - 1`, for two one-sided tests.
-    """
-
-    quantities: Mapping[str, Interval]
-    p: float = np.nan
-    detectable: float = np.nan
-    within: Interval | None = None
-
-
-def estimate(
-    measure: Measure,
-    clusters: np.ndarray | None = None,
-    *,
-    level: float = 0.95,
-) -> Estimates:
-    """All numbers of a measure.
-
-    A number is the mean over examples and over pairs of an old and a new run. Its
-    variance is that over examples, or over clusters of them:
-
-        V = G / (G - 1) sum_g u_g^2
-
-    with `u_g` what examples of group g add to the deviation of the mean from itself.
-    Runs are taken as they are: the samples of a language model are independent on each
-    example, so that V holds what they add. Shares have Wilson's interval with as many
-    examples as have the variance V, gains in right answers Tango's, as in `intervals`;
-    means `t sqrt(V)` to either side, with quantiles of Student's distribution with
-    G - 1 degrees of freedom, or fewer where few clusters contribute most. The excess
-    over the churn of identical runs has no smaller V than it has where both versions
-    are equal, by permuting the runs of every example or cluster. Where all examples
-    change alike, or none does, V is that of no event in so many, times the span of the
-    numbers, and the test of no change flips the signs of examples or clusters.
-
-    Args:
-        measure: measure of `N` examples.
-        clusters: `[N]` codes below their number, or None.
-        level: level of the intervals.
-
-    Notes:
-        In simulations (`benchmarks/compare_coverage.py`, 40 to 1,000 examples, 1 or 5
-        runs) 95 % intervals hold the truth 93 to 97 times of 100, more often where
-        most comparisons have no flip and for the excess of few or stable runs. Less
-        often: 85 to 92 for shares of which less than one event is expected, 90 to 94
-        with 20 clusters of which one has more than a quarter of the examples.
-
-    Example:
-        >>> old, new = np.array([[1.0, 1, 0, 0]]), np.array([[1.0, 0, 0, 1]])
-        >>> found = estimate(Measure("correct", "correct", old, new)).quantities
-        >>> found["negative_flip_rate"].value, found["accuracy_gain"].value
-        (0.25, 0.0)
-
-    References:
-        [cluster] pp. 13-22 -- Liang and Zeger, Longitudinal data analysis using
-        generalized linear models, Biometrika 1986.
-        https://doi.org/10.1093/biomet/73.1.13
-    """
-    numbers = Numbers(measure)
-    every = all_examples(measure.examples, clusters, level)
-    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
-    if not measure.judged:
-        return Estimates(found)
-    p = float(numbers.p(every)[0])
-    return Estimates(found, p, numbers.detectable(every), numbers.equivalence(every))

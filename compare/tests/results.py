@@ -6,11 +6,12 @@ import numpy as np
 
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult
-from churn_compare.estimates import Groups
-from churn_compare.example_numbers import class_numbers
+from churn_compare.estimates import Groups, all_examples
+from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.gates import Gate
+from churn_compare.groups import parts_of
 from churn_compare.pair import Pair, Scanned, Side
-from churn_compare.result import Interval
+from churn_compare.result import Interval, Measured
 from churn_compare.scanning.scan import scan
 
 NAN = float("nan")
@@ -40,6 +41,15 @@ def groups_of(scanned, labels, group, count, clusters=None):
 def p_of(scanned, labels, clusters=None):
     """Of "both versions are equally accurate"."""
     return groups_of(scanned, labels, np.zeros(len(labels), int), 1, clusters)[1][0]
+
+
+def estimate(measure, clusters=None, level=0.95) -> Measured:
+    """All numbers of a measure without groups."""
+    numbers, every = Numbers(measure), all_examples(measure.examples, clusters, level)
+    ids = np.arange(measure.examples)
+    fields, _ = parts_of(numbers, every, {}, ids, (), None, "")
+    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
+    return Measured(level=level, quantities=found, **fields)
 
 
 def pair_of(old, new, labels=None, kinds=None, **fields) -> tuple[Pair, Scanned]:

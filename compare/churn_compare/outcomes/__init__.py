@@ -2,7 +2,6 @@
 
 from churn_compare.comparison import compare_outcomes
 from churn_compare.display import OutcomesResult
-from churn_compare.example_numbers import Estimates, estimate
 from churn_compare.measures import Measure
 from churn_compare.noise import noise_floor
 from churn_compare.reading.outcomes import Outcomes, read_outcomes
@@ -10,13 +9,11 @@ from churn_compare.result import Change, MeasureFindings
 
 __all__ = [
     "Change",
-    "Estimates",
     "Measure",
     "MeasureFindings",
     "Outcomes",
     "OutcomesResult",
     "compare_outcomes",
-    "estimate",
     "noise_floor",
     "read_outcomes",
 ]
