@@ -64,7 +64,7 @@ Map = Annotated[Optional[str], _shown("FILE")]  # noqa: UP045
 Limit = Annotated[Optional[str], _shown("X")]  # noqa: UP045
 Name = Annotated[Optional[str], _shown("NAME")]  # noqa: UP045
 Flag = Annotated[tyro.conf.FlagCreatePairsOff[bool], _shown("")]
-Level = Annotated[float, _shown("X")]
+Share = Annotated[float, _shown("X")]
 
 
 class _Several(tuple):
@@ -84,39 +84,69 @@ Names = Annotated[
 ]
 
 
-# tyro reads the comments as help.
+# tyro reads the comments as help. Private classes are options that commands share.
 @dataclasses.dataclass(frozen=True)
-class Data:
-    """Files and columns."""
-
-    labels: File = None  # file of the true classes, if they are elsewhere
-    slices: File = None  # table whose columns group the examples
-    by: Names = _Several()  # columns of OLD and NEW that group the examples
+class _Reading:
     kind: Annotated[Kind, _shown("KIND")] = None  # logits, probabilities or classes
     id_column: Name = None  # column or array of ids
-    label_column: Name = None  # column or array of labels or targets
     prediction_column: Name = None  # column or array of predicted classes
+    class_map: Map = None  # new class of each old one, or "identity"
+    on_missing: Missing = "error"  # compare only the examples that both have
+    strip: Flag = False  # strip spaces around ids and names of classes
+    confirm: Names = _Several()  # doubts to accept, named in error messages
+
+
+@dataclasses.dataclass(frozen=True)
+class _Truth:
+    labels: File = None  # file of the true classes, if they are elsewhere
+    label_column: Name = None  # column or array of labels or targets
+
+
+@dataclasses.dataclass(frozen=True)
+class _Limits:
+    gates: File = None  # gate file (TOML): any limit, slice or class
+    max_churn: Limit = None  # most predictions that change, as 0.02 or 2%
+    max_nfr: Limit = None  # most negative flips, right before and wrong now
+    min_accuracy_gain: Limit = None  # least gain, new minus old; may be negative
+
+
+@dataclasses.dataclass(frozen=True)
+class _Level:
+    level: Share = 0.95  # level of the intervals, by default 0.95
+
+
+@dataclasses.dataclass(frozen=True)
+class _Files:
+    html: File = None  # page with every number and figure
+    json: File = None  # all numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reports(_Files):
+    junit: File = None  # gates as test cases, for a CI
+    markdown: File = None  # tables for a comment on a pull request
+    full: Flag = False  # every table in the terminal
+
+
+@dataclasses.dataclass(frozen=True)
+class Data(_Reading, _Truth):
+    """Files and columns."""
+
+    slices: File = None  # table whose columns group the examples
+    by: Names = _Several()  # columns of OLD and NEW that group the examples
     score_column: Names = _Several()  # columns of numbers to compare
     lower_is_better: Names = _Several()  # scores for which lower is better
     grades: Names = _Several()  # numbers of letter grades, such as A=1 B=0.5
     normalize: Equal = None  # text, squad or none: which answers are equal
     tolerance: Limit = None  # distance of equal numbers; 5% is relative
-    class_map: Map = None  # new class of each old one, or "identity"
-    on_missing: Missing = "error"  # compare only the examples that both have
-    strip: Flag = False  # strip spaces around ids and names of classes
     errors: Annotated[Errors, _shown("HOW")] = None  # wrong, drop or refuse
-    confirm: Names = _Several()  # doubts to accept, named in error messages
     order: Names = _Several()  # versions of a folder, oldest first
 
 
 @dataclasses.dataclass(frozen=True)
-class Gates:
+class Gates(_Limits):
     """Conditions."""
 
-    gates: File = None  # gate file (TOML): any limit, slice or class
-    max_churn: Limit = None  # most predictions that change, as 0.02 or 2%
-    max_nfr: Limit = None  # most negative flips, right before and wrong now
-    min_accuracy_gain: Limit = None  # least gain, new minus old; may be negative
     max_slice_nfr: Limit = None  # most negative flips of each slice
     max_excess_churn: Limit = None  # most churn beyond retraining; needs runs
     max_share_worse: Limit = None  # most outcomes that get worse
@@ -125,10 +155,9 @@ class Gates:
 
 
 @dataclasses.dataclass(frozen=True)
-class Certainty:
+class Certainty(_Level):
     """Confidence."""
 
-    level: Level = 0.95  # level of the intervals, by default 0.95
     cluster: Name = None  # column of dependent examples: document, user
     noise: Annotated[Names, _shown("FILES")] = _Several()  # runs of one version
     equivalent: Limit = None  # margin that the change is tested to stay within
@@ -137,35 +166,21 @@ class Certainty:
 
 
 @dataclasses.dataclass(frozen=True)
-class Output:
+class Output(_Reports):
     """Output."""
 
-    html: File = None  # page with every number and figure
-    json: File = None  # all numbers
-    junit: File = None  # gates as test cases, for a CI
-    markdown: File = None  # tables for a comment on a pull request
     github: Flag = False  # the same, appended to $GITHUB_STEP_SUMMARY
-    full: Flag = False  # every table in the terminal
     demo: Flag = False  # two models of digits, with churn-demo.html
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
-    """Options for reading the files of a sub-command."""
-
+class _Sides:
     old: Annotated[Side, _shown("OLD")] = None  # predictions in use
     new: Annotated[Side, _shown("NEW")] = None  # predictions to replace them
-    kind: Annotated[Kind, _shown("KIND")] = None  # logits, probabilities or classes
-    id_column: Name = None  # column or array of ids
-    prediction_column: Name = None  # column or array of predicted classes
-    class_map: Map = None  # new class of each old one, or "identity"
-    on_missing: Missing = "error"  # compare only the examples that both have
-    strip: Flag = False  # strip spaces around ids and names of classes
-    confirm: Names = _Several()  # doubts to accept, named in error messages
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelArguments(Reading):
+class LabelArguments(_Reading, _Sides):
     """Options of `label`."""
 
     out: File = None  # CSV to fill: label, or better (old, new, neither, both)
@@ -176,39 +191,18 @@ class LabelArguments(Reading):
 
 
 @dataclasses.dataclass(frozen=True)
-class Judging(Reading):
-    """Options of both `repair` and `size`."""
-
-    labels: File = None  # file of the true classes, if they are elsewhere
-    label_column: Name = None  # column or array of labels or targets
-    gates: File = None  # gate file (TOML)
-    max_churn: Limit = None  # most predictions that change, as 0.02 or 2%
-    max_nfr: Limit = None  # most negative flips, right before and wrong now
-    min_accuracy_gain: Limit = None  # least gain, new minus old; may be negative
-    level: Level = 0.95  # level of the intervals, by default 0.95
-    html: File = None  # page with every number
-    json: File = None  # all numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class SuiteArguments:
+class SuiteArguments(_Reports, _Level):
     """Options of `suite`."""
 
     old: Annotated[Side, _shown("OLD_DIR")] = None  # results in use
     new: Annotated[Side, _shown("NEW_DIR")] = None  # results to replace them
     suite: File = None  # TOML: tier, score, direction and gates of each benchmark
-    level: Level = 0.95  # level of the intervals, by default 0.95
     on_missing: Missing = "error"  # compare only the examples that both have
     confirm: Names = _Several()  # doubts to accept, named in error messages
-    full: Flag = False  # every table in the terminal
-    html: File = None  # page with a section for each benchmark
-    json: File = None  # all numbers
-    junit: File = None  # gates as test cases, for a CI
-    markdown: File = None  # tables for a comment on a pull request
 
 
 @dataclasses.dataclass(frozen=True)
-class RepairArguments(Judging):
+class RepairArguments(_Files, _Level, _Limits, _Truth, _Reading, _Sides):
     """Options of `repair`."""
 
     validation: Annotated[Names, _shown("OLD_V NEW_V")] = _Several()  # that choose
@@ -218,11 +212,11 @@ class RepairArguments(Judging):
 
 
 @dataclasses.dataclass(frozen=True)
-class SizeArguments(Judging):
+class SizeArguments(_Files, _Level, _Limits, _Truth, _Reading, _Sides):
     """Options of `size`."""
 
     change: Limit = None  # change of the mean to tell from zero; that of the files
-    power: Level = 0.8  # probability with which the interval tells it
+    power: Share = 0.8  # probability with which the interval tells it
     min_score_change: Limit = None  # least new mean minus old
     max_share_worse: Limit = None  # most outcomes that get worse
 
@@ -367,13 +361,11 @@ def _repair(given: dict[str, Any], command: str, program: str) -> int:
     from churn_compare import gates, serving
 
     given["gates"] = _gates(given)
-    loss = gates.limit_of(given["loss"] or "0", "--loss")
-    first, second = map(Path, given["validation"])
-    names = [field.name for field in dataclasses.fields(Reading)]
-    names += ["labels", "label_column", "by", "gates", "level"]
-    result = serving.repair(
-        **{name: given[name] for name in names}, validation=(first, second), loss=loss
-    )
+    given["loss"] = gates.limit_of(given["loss"] or "0", "--loss")
+    given["validation"] = tuple(map(Path, given["validation"]))
+    names = _names(_Sides, _Reading, _Truth, _Level)
+    names += ["by", "gates", "validation", "loss"]
+    result = serving.repair(**{name: given[name] for name in names})
     return _shown_and_saved(result, given, command, program)
 
 
@@ -385,8 +377,7 @@ def _size(given: dict[str, Any], command: str, program: str) -> int:
     given["gates"], change = _gates(given), given["change"]
     if change is not None:
         given["change"] = gates.limit_of(change, "--change")
-    names = [field.name for field in dataclasses.fields(Reading)]
-    names += ["labels", "label_column", "gates", "level", "change", "power"]
+    names = [*_names(_Sides, _Reading, _Truth, _Level), "gates", "change", "power"]
     result = sizing.size(**{name: given[name] for name in names})
     return _shown_and_saved(result, given, command, program)
 
@@ -410,6 +401,10 @@ _COMMANDS: dict[str, tuple[Any, type, str, tuple[str, ...]]] = {
     "size": (_size, SizeArguments, _SIZE, ("OLD", "NEW")),
     "suite": (_suite, SuiteArguments, _SUITE, ("OLD", "NEW")),
 }
+
+
+def _names(*kinds: Any) -> list[str]:
+    return [field.name for kind in kinds for field in dataclasses.fields(kind)]
 
 
 def _gates(given: Mapping[str, Any]) -> Any:

@@ -1,8 +1,6 @@
 """A queue of changed examples to label, in random order."""
 
-import csv
 import dataclasses
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.array_files import write_file
+from churn_compare.documents import Records, csv_text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.groups import coded
@@ -44,20 +43,12 @@ class Queue:
 
     def save(self, path: str | os.PathLike) -> list[Path]:
         """Writes the queue as CSV and, if there is one, its key beside it."""
-        path = Path(path)
-        written = [write_file(path, _csv(self.rows))]
-        if self.key:
-            key = [{"id": name, "A": side} for name, side in self.key.items()]
-            written.append(write_file(key_of(path), _csv(key)))
-        return written
-
-
-def _csv(rows: Sequence[dict[str, str]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+        path, key = Path(path), [{"id": n, "A": of} for n, of in self.key.items()]
+        files = {path: self.rows, **({key_of(path): key} if key else {})}
+        return [
+            write_file(file, csv_text(Records(list(rows[0]), rows)))
+            for file, rows in files.items()
+        ]
 
 
 def label_queue(
@@ -101,13 +92,13 @@ def label_queue(
         [('1', 'b', 'c')]
     """
     shared: dict[str, Any] = {"on_missing": on_missing, "confirm": confirm}
-    shared |= {"strip": strip, "id_column": id_column}
+    shared |= {"strip": strip, "id_column": id_column, "by": [by] if by else []}
     if kind is None and prediction_column is None and are_outcomes(old):
-        found = _of_outcomes(old, new, by, shared)
+        ids, changed, texts, slices, inputs = _of_outcomes(old, new, shared)
     else:
         shared |= {"kind": kind, "prediction_column": prediction_column}
-        shared |= {"class_map": class_map, "by": () if by is None else [by]}
-        pair = read_pair(old, new, **shared)
+        pair = read_pair(old, new, class_map=class_map, **shared)
+        ids, slices = pair.ids, pair.slices
         scanned = scan(dataclasses.replace(pair, labels=None))
         changed = class_numbers(scanned, None).changed.mean > 0
         number = np.array([pair.class_name(c) for c in range(pair.classes)])
@@ -122,9 +113,39 @@ def label_queue(
             for name, column in others.items()
             if name.strip().lower() in _INPUTS
         }
-        of = pair.slices.get(by or "")
-        found = _Found(pair.ids, changed, texts[0], texts[1], of, inputs)
-    return _drawn(found, budget, by, blind, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(np.flatnonzero(changed))
+    if not len(rows):
+        raise PredictionsError("no prediction changes, so there is nothing to label")
+    budget = len(rows) if budget is None else min(budget, len(rows))
+    names, strata = [""], np.zeros(len(changed), np.int64)
+    if by:
+        names, strata = coded(slices[by])
+    sizes = np.bincount(strata[rows], minlength=len(names))
+    if budget < np.count_nonzero(sizes):
+        raise PredictionsError(
+            f"a budget of {budget} is less than one example of each {by}"
+        )
+    # The place of each in its stratum, so that all strata have as many of the first.
+    order = np.argsort(strata[rows], kind="stable")
+    place = np.empty(len(rows), np.int64)
+    starts = np.cumsum(sizes) - sizes
+    place[order] = np.arange(len(rows)) - starts[strata[rows][order]]
+    rows = rows[np.argsort(place, kind="stable")][:budget]
+    out, key = [], {}
+    for row, swapped in zip(rows.tolist(), rng.random(len(rows)) < 0.5, strict=True):
+        name = str(ids[row])
+        line = {"id": name}
+        line |= {column: str(of[row]) for column, of in inputs.items()}
+        sides = {"old": texts[0][row], "new": texts[1][row]}
+        if blind:
+            first, second = ("new", "old") if swapped else ("old", "new")
+            key[name] = first
+            sides = {"A": sides[first], "B": sides[second]}
+        line |= sides | {"label": "", BETTER: ""}
+        line |= {STRATUM: names[strata[row]], DRAWN_FROM: str(sizes[strata[row]])}
+        out.append(line)
+    return Queue(tuple(out), key, int(changed.sum()), len(changed))
 
 
 def are_outcomes(given: Any) -> bool:
@@ -137,75 +158,20 @@ def are_outcomes(given: Any) -> bool:
         return False
 
 
-@dataclasses.dataclass(frozen=True)
-class _Found:
-    """Two versions' answers."""
-
-    ids: np.ndarray
-    changed: np.ndarray
-    old: Sequence[str]
-    new: Sequence[str]
-    slices: np.ndarray | None
-    inputs: dict[str, np.ndarray]
-
-
-def _of_outcomes(old, new, by, shared) -> _Found:
+def _of_outcomes(old: Any, new: Any, shared: dict[str, Any]):
+    """Ids, what changes, both answers, slices and inputs."""
     sides = [
         read_outcomes(given, name, id_column=shared["id_column"])
         for given, name in zip((old, new), side_names(old, new), strict=True)
     ]
-    joined = join_outcomes(*sides, by=[by] if by else (), **shared)
-    measure = joined.measures[0]
-    changed = Numbers(measure).changed.mean > 0
+    joined = join_outcomes(*sides, **shared)
+    measure, inputs = joined.measures[0], {}
     texts = [
         [measure.text(side, i) for i in range(measure.examples)]
         for side in ("old", "new")
     ]
-    inputs = {}
     if sides[0].inputs is not None and sides[0].ids is not None:
         of_id = dict(zip(sides[0].ids.tolist(), sides[0].inputs.to_pylist()))
         inputs["input"] = np.array([of_id.get(i) or "" for i in joined.ids.tolist()])
-    of = joined.slices.get(by)
-    return _Found(joined.ids, changed, texts[0], texts[1], of, inputs)
-
-
-def _drawn(
-    found: _Found,
-    budget: int | None,
-    by: str | None,
-    blind: bool,
-    rng: np.random.Generator,
-) -> Queue:
-    rows = rng.permutation(np.flatnonzero(found.changed))
-    if not len(rows):
-        raise PredictionsError("no prediction changes, so there is nothing to label")
-    budget = len(rows) if budget is None else min(budget, len(rows))
-    strata, names = np.zeros(len(found.changed), np.int64), [""]
-    if found.slices is not None:
-        names, strata = coded(found.slices)
-    sizes = np.bincount(strata[rows], minlength=len(names))
-    if budget < np.count_nonzero(sizes):
-        raise PredictionsError(
-            f"a budget of {budget} is less than one example of each {by}"
-        )
-    # The place of each in its stratum, so that all strata have as many of the first.
-    order = np.argsort(strata[rows], kind="stable")
-    place = np.empty(len(rows), np.int64)
-    starts = np.cumsum(sizes) - sizes
-    place[order] = np.arange(len(rows)) - starts[strata[rows][order]]
-    rows = rows[np.argsort(place, kind="stable")][:budget]
-    swapped = rng.random(len(rows)) < 0.5
-    out, key = [], {}
-    for i, row in enumerate(rows.tolist()):
-        name = str(found.ids[row])
-        line = {"id": name}
-        line |= {column: str(of[row]) for column, of in found.inputs.items()}
-        sides = {"old": found.old[row], "new": found.new[row]}
-        if blind:
-            first, second = ("new", "old") if swapped[i] else ("old", "new")
-            key[name] = first
-            sides = {"A": sides[first], "B": sides[second]}
-        line |= sides | {"label": "", BETTER: ""}
-        line |= {STRATUM: names[strata[row]], DRAWN_FROM: str(sizes[strata[row]])}
-        out.append(line)
-    return Queue(tuple(out), key, int(found.changed.sum()), len(found.changed))
+    changed = Numbers(measure).changed.mean > 0
+    return joined.ids, changed, texts, joined.slices, inputs
