@@ -409,30 +409,21 @@ def compare_outcomes(
         normalize: which differences of answers do not count: "text": capitals,
             repeated and outer spaces, composed letters; "squad": also punctuation and
             English articles, as in SQuAD; "none": every difference counts.
-        slices: a file or a mapping of groupings, as in `compare`.
         by: columns of the outcomes' own files to group the examples by.
-        pool: a column of benchmarks, whose changes have the same weight each.
-        clusters: examples that belong together, as in `compare`.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
         equivalent: a margin that the change is tested to be smaller than.
         top: also compares the first `top` items of rankings, as sets.
-        on_missing: "intersect" compares the examples that both sides have.
-        confirm: names of doubts about what was read that are right as they are.
-        strip: leaves out space around ids.
-        id_column: column of ids, if its name is not a usual one.
-        target_column: column of what is right, in the same case.
+        target_column: column of what is right, if its name is not a usual one.
         gates: conditions, as in `compare`, for every measure that has the number.
-        waivers: falls that gates on their share do not count, as in `compare`.
-        regressions: how many changed examples to list.
-        level: level of the confidence intervals.
         labels: a queue of `label_queue` whose column `better` says, for some of the
             answers that change, which of the two is better.
-        any_time: whether intervals hold at every number of these, as in `compare`.
         errors: what is done with examples that a tool could not evaluate: "wrong"
             counts them as wrong, "drop" leaves them out of both sides, "refuse" stops;
             None refuses if the sides have unequal numbers of them, else counts them as
             wrong.
+
+    All other arguments are as in `compare`.
 
     Returns:
         The `OutcomesResult`; `result.passed` says whether all gates hold.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from churn_compare.estimates import (
     Groups,
@@ -19,9 +20,10 @@ from churn_compare.pair import Scanned
 from churn_compare.quantities import in_order
 from churn_compare.result import NONE, Interval
 from churn_compare.sums import partition, ratios, resampled
-from churn_compare.uncertainty import detectable, detectable_share
+from churn_compare.uncertainty import share_ends
 
 _ROUNDING = 1e-9
+_POWER = 0.8  # of the detectable change
 
 Differ = Callable[[int, int], np.ndarray]
 
@@ -240,16 +242,21 @@ class Numbers:
         return np.median([groups.sign_flip(net) for net in self.nets()], axis=0)
 
     def detectable(self, groups: Groups) -> float:
-        """The smallest change of the mean of all examples that they detect."""
+        """The smallest change of the mean whose interval leaves zero out in 80 %."""
         known = groups.known(self.gain, mean=not self.decided)
         quantile = known.quantile(groups.level)
         if self.decided:
-            return detectable_share(known, quantile, groups.size[0], groups.units)
-        span = self.span(groups)
-        hidden = groups.none(quantile) / groups.units * np.square(span)
-        # Of as many changes as none leaves open.
-        variance = np.where(groups.some(known, span), known.total, hidden)
-        return min(detectable(variance, quantile) or np.nan, self.most)
+            # The variance is at least that of flips that may be there if none is seen.
+            count = groups.size[0] if known.total > 0 else groups.units
+            hidden = share_ends(*np.zeros((2, 1)), quantile, count)[1] / count
+            variance = np.maximum(known.total, hidden)
+        else:
+            span = self.span(groups)
+            hidden = groups.none(quantile) / groups.units * np.square(span)
+            # Of as many changes as none leaves open.
+            variance = np.where(groups.some(known, span), known.total, hidden)
+        found = (quantile + special.ndtri(_POWER)) * np.sqrt(variance)
+        return min(found.item() or np.nan, self.most)
 
 
 def class_numbers(scanned: Scanned, labels: np.ndarray | None) -> Numbers:

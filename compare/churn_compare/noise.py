@@ -303,17 +303,10 @@ def noise_floor(
     Args:
         *runs: files or objects, each with one run or several, of outcomes (see
             `read_outcomes`) or of predicted classes (see `read_side`).
-        clusters: as in `compare_outcomes`, like all that follows.
-        tolerance: numbers this near count as equal.
-        relative: whether `tolerance` is a share of the larger of both numbers.
-        normalize: which differences of answers do not count.
-        id_column: column of ids.
-        target_column: column of what is right, or of labels.
-        score_columns: columns of numbers to compare.
-        grades: what each grade is worth, where scores are letters or words.
-        confirm: names of doubts about what was read that are right as they are.
         regressions: how many of the least stable examples to list.
-        level: level of the confidence intervals.
+
+    All other arguments are as in `compare_outcomes`; `target_column` is also that of
+    labels.
 
     Returns:
         A result whose measures have `runs_differ`, the share of examples on which two

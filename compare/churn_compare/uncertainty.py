@@ -5,8 +5,6 @@ import dataclasses
 import numpy as np
 from scipy import special
 
-_POWER = 0.8  # power for the detectable change
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Uncertainty:
@@ -136,24 +134,6 @@ def share_ends(
     high = np.where(share == 1, 1.0, np.clip(centre + half, share, 1.0))
     missing = np.isnan(share)
     return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
-
-
-def detectable(variance: np.ndarray | float, quantile: np.ndarray) -> float:
-    """Change of a mean whose interval leaves out zero in 80 % of cases."""
-    return np.asarray((quantile + special.ndtri(_POWER)) * np.sqrt(variance)).item()
-
-
-def detectable_share(
-    known: Uncertainty,
-    quantile: np.ndarray,
-    examples: np.ndarray | float,
-    units: np.ndarray | float,
-) -> float:
-    """The same for a share of right answers; `units` are examples or clusters."""
-    # The variance is at least that of the flips that may be there if none is seen.
-    zero, count = np.zeros(()), examples if known.total > 0 else units
-    hidden = share_ends(zero, zero, quantile, np.array(count))[1] / count
-    return min(detectable(np.maximum(known.total, hidden), quantile), 1.0)
 
 
 def difference_ends(
