@@ -115,18 +115,6 @@ def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
     assert not found.passed and "not defined" in found.gates[0].line
 
 
-def test_the_seed_is_that_of_the_bootstrap():
-    rng = np.random.default_rng(0)
-    old, new = rng.normal(size=(2, 40, 3))
-    kinds = {"kind": "logits", "labels": LABELS}
-    first, again, other = (
-        compare(old, new, seed=seed, **kinds, **FEW)["surrogate_churn"]
-        for seed in (0, 0, 1)
-    )
-    assert first == again
-    assert first.value == other.value and first.low != other.low
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

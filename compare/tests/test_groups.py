@@ -120,21 +120,6 @@ def test_examples_without_a_value_and_the_value_none_are_one_group():
     assert [(g.name, g.examples) for g in groups] == [("(a)", 1), ("(none)", 2)]
 
 
-def test_columns_keep_their_order_and_holm_stays_within_them():
-    labels, old, new = random_logits(3, examples=60)
-    generator = np.random.default_rng(0)
-    slices = {
-        name: np.array(["x", "y", "z"])[generator.integers(0, 3, 60)]
-        for name in ("second", "first")
-    }
-    pair, scanned = pair_of(old, new, labels, slices=slices)
-    _, groups = groups_of(pair, scanned)
-    assert [g.grouping for g in groups] == ["second"] * 3 + ["first"] * 3
-    for part in (groups[:3], groups[3:]):
-        expected = holm([g.p for g in part])
-        assert [g.adjusted_p for g in part] == pytest.approx(expected)
-
-
 def three(seed=0, sizes=(40, 200, 900)):
     """Predictions, all labels 0, of three benchmarks."""
     rng = np.random.default_rng(seed)

@@ -8,7 +8,6 @@ import pytest
 
 import churn_compare
 from churn_compare.gates import Gate, GateError
-from churn_compare.store import PredictionsError
 from churn_compare.testing import assert_compatible
 
 LABELS = np.arange(200) % 4
@@ -108,16 +107,6 @@ def test_an_unknown_argument_is_named_also_without_a_limit(name, meant):
     message = f"no argument '{name}'; did you mean {meant}"
     with pytest.raises(TypeError, match=message):
         assert_compatible(OLD, NEW, **{name: 0.1})
-
-
-def test_limits_of_other_quantities_are_taken_too():
-    with pytest.raises(AssertionError, match="positive flip rate at least 9 %"):
-        assert_compatible(OLD, NEW, labels=LABELS, min_pfr="9%")
-
-
-def test_predictions_of_other_examples_are_no_failed_assertion():
-    with pytest.raises(PredictionsError):
-        assert_compatible(OLD, NEW[:-1], labels=LABELS, max_nfr=0.1)
 
 
 def test_the_package_exports_compare():

@@ -249,17 +249,29 @@ class Fold:
     heading: bool = False  # True if its summary is the heading of a section
 
 
-def visible_blocks(blocks: Sequence["Block"], *, figures: bool) -> list["Block"]:
-    """Blocks with content; with `figures` these are drawn, else left out."""
+def visible_blocks(
+    blocks: Sequence["Block"], *, figures: bool | None, detail: Detail = "full"
+) -> list["Block"]:
+    """Blocks with content at a level of detail; only the full one has folds.
+
+    Figures are drawn if `figures` is True, left out if False and kept if None.
+    """
     found: list[Block] = []
     for block in blocks:
         match block:
+            case Section() if not _shows(block.detail, detail):
+                pass
+            case Fold() if detail != "full":
+                pass
             case Section() | Grid() | Card() | Fold():
-                if inside := visible_blocks(block.blocks, figures=figures):
+                inside = visible_blocks(block.blocks, figures=figures, detail=detail)
+                if inside:
                     found.append(dataclasses.replace(block, blocks=inside))
-            case Figure():
+            case Figure() if figures is not None:
                 if figures and ((drawn := block.draw()).svg or drawn.image):
                     found.append(drawn)
+            case Table():
+                found.append(block.at(detail))
             case Text() if not plain(block.text):
                 pass
             case Facts() if not block.known:
@@ -299,13 +311,14 @@ class Document:
 
     def at(self, detail: Detail) -> "Document":
         """The document at a level of detail; only the full one has folds."""
-        return dataclasses.replace(self, blocks=_at(self.blocks, detail))
+        blocks = visible_blocks(self.blocks, figures=None, detail=detail)
+        return dataclasses.replace(self, blocks=blocks)
 
     def as_lines(self, detail: Detail = "verdict") -> "Document":
         """The document for a terminal, with title, facts and headings as lines."""
         title = Text(self.title.replace("→", "->"), "best")
         facts = Text("; ".join(filter(None, self.facts)), "soft")
-        shown = visible_blocks(self.at(detail).blocks, figures=False)
+        shown = visible_blocks(self.blocks, figures=False, detail=detail)
         return Document(self.title, blocks=[title, facts, *_with_headings(shown)])
 
 
@@ -322,21 +335,3 @@ def _with_headings(blocks: Sequence[Block]) -> list[Block]:
 
 def _shows(from_level: Detail, detail: Detail) -> bool:
     return _LEVELS[from_level] <= _LEVELS[detail]
-
-
-def _at(blocks: Sequence[Block], detail: Detail) -> list[Block]:
-    found: list[Block] = []
-    for block in blocks:
-        match block:
-            case Table():
-                found.append(block.at(detail))
-            case Fold() if detail != "full":
-                pass
-            case Section() if not _shows(block.detail, detail):
-                pass
-            case Section() | Grid() | Card() | Fold():
-                inside = _at(block.blocks, detail)
-                found.append(dataclasses.replace(block, blocks=inside))
-            case _:
-                found.append(block)
-    return found
