@@ -248,7 +248,8 @@ class Numbers:
         if self.decided:
             # The variance is at least that of flips that may be there if none is seen.
             count = groups.size[0] if known.total > 0 else groups.units
-            hidden = share_ends(*np.zeros((2, 1)), quantile, count)[1] / count
+            zero = np.zeros(1)
+            hidden = share_ends(zero, zero, quantile, count)[1] / count
             variance = np.maximum(known.total, hidden)
         else:
             span = self.span(groups)
