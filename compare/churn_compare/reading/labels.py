@@ -9,7 +9,6 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
 from churn_compare.pair import Side
-from churn_compare.reading.arrays import array_class_names
 from churn_compare.reading.class_values import (
     CLASS,
     ID,
@@ -27,6 +26,7 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.contents import Contents, as_array, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
+from churn_compare.reading.scores import array_class_names
 
 NO_CLUSTER = -1
 DRAWN_FROM = "drawn_from"  # a column of queues of examples to label

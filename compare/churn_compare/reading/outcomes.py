@@ -23,7 +23,7 @@ from churn_compare.reading.class_values import (
 from churn_compare.reading.contents import as_table, column_names, read_contents
 from churn_compare.reading.ids import as_ids, counts_rows, index_ids, split_runs
 from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
-from churn_compare.reading.tables import of_classifier
+from churn_compare.reading.sides import of_classifier
 
 COLUMNS: Mapping[str, Kind] = {
     "correct": "correct",

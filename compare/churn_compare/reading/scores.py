@@ -1,0 +1,259 @@
+"""Arrays and columns as scores `[R, N, C]` or predicted classes `[R, N]`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from churn_compare.example_ids import PredictionsError, some
+from churn_compare.pair import Kind
+from churn_compare.reading.class_values import (
+    arrow_compute,
+    as_class_values,
+    decoded,
+)
+from churn_compare.reading.contents import as_array
+from churn_compare.reading.spelling import composed
+from churn_compare.scanning.score_block import sum_tolerance
+from churn_compare.store import sample_rows
+
+ROWS = 16_384  # converted at once
+_NEAR = 0.01
+_BRACKETS = re.compile(r"[\[\](),;]|(array|tensor|dtype=.*)")
+_FRACTIONS = (
+    "; if they are scores of class 1 of two, say their kind (logits or probabilities), "
+    "if they are numbers of a regression, call the column value"
+)
+
+
+class Scores(NamedTuple):
+    """Predictions in the shapes of `Side`."""
+
+    kind: Kind  # what `values` are
+    values: Any  # `[R, N, C]`, or `[R, N]` classes
+    class_names: tuple[str, ...] | None = None  # of classes that were strings
+    notes: tuple[str, ...] = ()  # what was assumed
+
+
+def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
+    """Tells what an array holds, and gives it the shape of a `Side`."""
+    # Integers and strings are classes. Real numbers are probabilities where sampled
+    # rows are at least 0 and sum to one (or to 100, which the pass refuses with a
+    # hint), else logits. One score per example is that of class 1 of two, if the kind
+    # is given.
+    letter = "f" if values.dtype.name == "bfloat16" else values.dtype.kind
+    if values.dtype.names or letter not in "fiubUSO":
+        raise PredictionsError(
+            f"{what} must be numbers or class names; they are {values.dtype}"
+        )
+    if values.ndim not in (1, 2, 3):
+        raise PredictionsError(
+            f"{what} must have shape [N, C] or [R, N, C] for scores, [N] or [R, N] for "
+            f"classes; got {values.shape}"
+        )
+    if not values.size:
+        raise PredictionsError(f"{what} are empty; got shape {values.shape}")
+    if letter in "USO" or kind == "classes" or (letter in "iub" and kind is None):
+        return _classes(values, letter, kind, what)
+    if letter in "iub":
+        values = values.astype(np.result_type(values.dtype, np.float32))
+    if values.ndim == 1 or values.shape[-1] == 1:
+        return _binary(values, kind, what)
+    values = values if values.ndim == 3 else values[None]
+    if kind is not None:
+        return Scores(kind, values)
+    kind, why = _guess(values, what)
+    return Scores(kind, values, None, (f"{what} are taken for {kind}: {why}.",))
+
+
+def _classes(values: np.ndarray, letter: str, kind: Kind | None, what: str) -> Scores:
+    if letter in "USO" and kind in ("logits", "probabilities"):
+        raise PredictionsError(f"{what} are not numbers, so they cannot be {kind}")
+    if values.ndim == 3 or (letter == "f" and values.ndim == 2):
+        raise PredictionsError(
+            f"{what} of shape {values.shape} are scores, not classes; say whether they "
+            "are logits or probabilities"
+        )
+    if values.ndim == 2 and values.shape[0] > values.shape[1]:
+        raise PredictionsError(
+            f"{what} are integers of shape {values.shape}: as classes [R, N] that is "
+            "more runs than examples; transpose them, or say the kind if they are "
+            "scores"
+        )
+    found = as_class_values(values, what)
+    return Scores("classes", np.atleast_2d(found.numbers.astype(np.int32)), found.names)
+
+
+def _binary(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
+    """The score of class 1 of two."""
+    if kind is None:
+        raise PredictionsError(
+            f"{what} have one score per example; say by the kind whether that is the "
+            "logit or the probability of class 1 of two, or give a score of every class"
+        )
+    values = values.astype(np.result_type(values.dtype, np.float32))
+    values = values if values.ndim == 3 else values.reshape(1, -1, 1)
+    other = 1 - values if kind == "probabilities" else np.zeros_like(values)
+    note = f"{what} are taken for the {kind} of class 1 of two."
+    return Scores(kind, np.concatenate([other, values], axis=2), None, (note,))
+
+
+def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
+    """Logits or probabilities, from rows of the first run, and why."""
+    sample = sample_rows(values)
+    sample = sample[np.isfinite(sample).all(axis=1)]
+    positive = (sample >= 0).all(axis=1)
+    if not len(sample) or positive.mean() < 0.5:
+        return "logits", "many are negative"
+    total = sample.sum(axis=1)
+    tolerance = max(_NEAR, sum_tolerance(sample, values.dtype))
+    near = np.minimum(np.abs(total - 1), np.abs(total / 100 - 1)) <= tolerance
+    near &= positive
+    if near.mean() >= 0.5:
+        return "probabilities", "rows are at least 0 and sum to one"
+    if sample.max() <= 1:
+        raise PredictionsError(
+            f"{what} lie between 0 and 1 like probabilities, but {int((~near).sum())} "
+            f"of {len(near)} rows that were looked at do not sum to one (one sums to "
+            f"{total[~near][0]:.3g}); say that they are logits if they are"
+        )
+    return "logits", "rows do not sum to one"
+
+
+def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The entry `class_names` as strings; None where there is none."""
+    if "class_names" not in arrays:
+        return None
+    found = as_array(arrays["class_names"], "class_names")
+    if found.ndim != 1 or found.dtype.kind not in "USOiu":
+        raise PredictionsError(
+            f"class_names must be [C] strings; got {found.dtype} of shape {found.shape}"
+        )
+    if found.dtype.kind == "S":
+        found = decoded(found, "class_names")
+    return tuple(composed(str(name)) for name in found.tolist())
+
+
+def predicted(column: Any, name: str) -> Scores:
+    """Predicted classes, or the lists of scores that a column of predictions holds."""
+    import pyarrow as pa
+
+    what = f"values of column {name}"
+    if pa.types.is_nested(column.type):
+        return as_scores(lists(column, name), None, what)
+    values = as_class_values(column, what, _FRACTIONS)
+    return Scores("classes", values.numbers.astype(np.int32)[None], values.names)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
+
+
+def with_numbers(table: Any, columns: Sequence[str]) -> Any:
+    """The table with these columns as numbers; None if they are none."""
+    import pyarrow as pa
+
+    for name in columns:
+        place = table.schema.get_field_index(name)
+        kind = table.schema.field(place).type
+        if pa.types.is_string(kind):
+            try:
+                numbers = table.column(place).cast(pa.float64())
+            except pa.ArrowInvalid:
+                return None
+            table = table.set_column(place, name, numbers)
+        elif not _is_number(kind):
+            return None
+    return table
+
+
+def matrix(table: Any, columns: Sequence[str]) -> np.ndarray:
+    """Columns as one array `[N, C]` in their own precision; missing values are NaN."""
+    kinds = {name: table.schema.field(name).type for name in columns}
+    for name, kind in kinds.items():
+        if not _is_number(kind):
+            raise PredictionsError(f"column {name} must hold numbers; it holds {kind}")
+    of_numpy = {kind.to_pandas_dtype() for kind in kinds.values()}
+    dtype = np.result_type(np.float32, *of_numpy)
+    out = np.empty((table.num_rows, len(columns)), dtype)
+    start = 0
+    for batch in table.select(list(columns)).to_batches(max_chunksize=ROWS):
+        stop = start + batch.num_rows
+        for place, column in enumerate(batch.columns):
+            out[start:stop, place] = column.to_numpy(zero_copy_only=False)
+        start = stop
+    return out
+
+
+def dense(column: Any) -> Any:
+    """Lists, also those in dense vectors of Spark; None for other structs."""
+    import pyarrow as pa
+
+    pc = arrow_compute()
+    if not pa.types.is_struct(column.type):
+        return column
+    fields = {field.name for field in column.type}
+    if not {"type", "values"} <= fields:
+        return None
+    whole = pc.all(pc.equal(pc.struct_field(column, "type"), 1)).as_py()
+    return pc.struct_field(column, "values") if whole else None
+
+
+def parsed_lists(table: Any, name: str, sure: bool) -> Any:
+    """The table with texts of numbers, or of lists of them in brackets, as such."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return table
+    try:
+        if "[" in (column[0].as_py() or ""):
+            rows = [_BRACKETS.sub(" ", of or "").split() for of in column.to_pylist()]
+            column = pa.array([[*map(float, row)] for row in rows])
+        elif sure:
+            column = column.cast(pa.float64())
+    except ValueError:
+        raise PredictionsError(
+            f"column {name} must hold numbers or lists of them, as [0.1, 0.9]"
+        ) from None
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def lists(column: Any, name: str) -> np.ndarray:
+    """A column of equally long lists as `[N, C]`, or of numbers as `[N]`."""
+    import pyarrow as pa
+
+    pc = arrow_compute()
+    column = dense(column)
+    if column is None:
+        raise PredictionsError(
+            f"column {name} holds structs, not dense vectors; write lists of "
+            "numbers (vector_to_array in Spark), or --kind classes"
+        )
+    kind = column.type
+    if not pa.types.is_nested(kind):
+        return column.to_numpy()
+    element = getattr(kind, "value_type", None)
+    if element is None or not _is_number(element):
+        raise PredictionsError(
+            f"column {name} must hold lists of numbers, not {kind}; lists of names are "
+            "compared in a column set, with target"
+        )
+    lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy()
+    values, counts = np.unique(lengths, return_counts=True)
+    usual = values[np.argmax(counts)]
+    if len(values) > 1:
+        odd = np.flatnonzero(lengths != usual)
+        raise PredictionsError(
+            f"column {name} has {usual} entries in most rows, but not in {odd.size} of "
+            f"{lengths.size}, for example rows {some(odd)} (the first is 0)"
+        )
+    if usual < 0:
+        raise PredictionsError(f"column {name} is empty")
+    least = np.float16 if pa.types.is_float16(element) else np.float32
+    dtype = np.result_type(least, element.to_pandas_dtype())
+    parts = [of.flatten().to_numpy(zero_copy_only=False) for of in column.chunks]
+    return np.concatenate(parts, dtype=dtype).reshape(len(column), usual)
