@@ -19,7 +19,7 @@ from churn_compare.documents import (
     write_files,
 )
 from churn_compare.example_ids import as_labels
-from churn_compare.pair import Side
+from churn_compare.pair import Table
 from churn_compare.reading.contents import as_array
 from churn_compare.reading.join import join
 from churn_compare.store import Predictions, PredictionsError
@@ -370,7 +370,7 @@ def _steps(
 ) -> dict[str, CompareResult]:
     """Every other row compared with the baseline."""
     sides = {
-        name: Side(
+        name: Table(
             name,
             "logits",
             given.logits,

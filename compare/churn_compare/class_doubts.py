@@ -3,7 +3,7 @@
 import numpy as np
 
 from churn_compare.example_ids import some
-from churn_compare.pair import Pair, Scanned, ScannedSide, Side
+from churn_compare.pair import Pair, Scanned, ScannedSide, Table
 from churn_compare.reading.account import Doubt
 from churn_compare.reading.class_values import as_number
 from churn_compare.store import sample_rows
@@ -63,7 +63,7 @@ def _many(pair: Pair, predicted: list[np.ndarray]) -> list[Doubt]:
 
 
 def _no_class(
-    pair: Pair, side: Side, of: ScannedSide, labels: np.ndarray | None
+    pair: Pair, side: Table, of: ScannedSide, labels: np.ndarray | None
 ) -> str:
     """Says that a column of scores may not be of a class, as logit_norm."""
     if side.kind == "classes":

@@ -43,23 +43,18 @@ from churn_compare.labelling import (
 )
 from churn_compare.measures import Measure, Normalization
 from churn_compare.noise import noise_of
-from churn_compare.pair import Kind, Pair, Scanned, Side, run_by_run
+from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
-from churn_compare.reading.join import join
+from churn_compare.reading.join import Errors, join
 from churn_compare.reading.labels import (
     read_clusters,
     read_labels,
     read_slices,
     without_clusters,
 )
-from churn_compare.reading.outcome_join import (
-    Errors,
-    Joined,
-    directions,
-    join_outcomes,
-)
-from churn_compare.reading.outcomes import Outcomes, read_outcomes
+from churn_compare.reading.outcome_measures import directions
+from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import read_side, same_file, side_names
 from churn_compare.result import Change, GateOutcome, MeasureFindings, Version, Waiver
 from churn_compare.scanning.scan import scan
@@ -354,14 +349,14 @@ def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
     ]
 
 
-def _side(used: Mapping[str, str], given: Any, name: str, **reading: Any) -> Side:
-    side = given if isinstance(given, Side) else read_side(given, name, **reading)
+def _side(used: Mapping[str, str], given: Any, name: str, **reading: Any) -> Table:
+    side = given if isinstance(given, Table) else read_side(given, name, **reading)
     if side.account is None or not used:
         return side
     return dataclasses.replace(side, account=side.account.using(used))
 
 
-def _version(side: Side) -> Version:
+def _version(side: Table) -> Version:
     return Version(side.name, side.kind, len(side.runs), side.classes, side.examples)
 
 
@@ -449,12 +444,12 @@ def compare_outcomes(
     columns |= {"lower_is_better": lower_is_better}
     columns |= {"id_column": id_column, "target_column": target_column}
     sides = [
-        given if isinstance(given, Outcomes) else read_outcomes(given, name, **columns)
+        given if isinstance(given, Table) else read_outcomes(given, name, **columns)
         for given, name in zip((old, new), names, strict=True)
     ]
     if pool is not None and pool not in by:
         by = (*by, pool)
-    joined = join_outcomes(
+    joined = join(
         *sides,
         slices=slices,
         by=by,
@@ -507,7 +502,7 @@ def compare_outcomes(
 
 def _findings(
     numbers: Numbers,
-    joined: Joined,
+    joined: Pair,
     equivalent: float | None,
     listed: int,
     pool: str | None,
@@ -539,7 +534,7 @@ def _findings(
 def _preferred(
     found: MeasureFindings,
     numbers: Numbers,
-    joined: Joined,
+    joined: Pair,
     labels: Any,
     any_time: bool,
 ) -> MeasureFindings:

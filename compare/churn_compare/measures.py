@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from churn_compare.reading.class_values import arrow_compute
+from churn_compare.reading.spelling import arrow_compute
 
 Kind = Literal[
     "correct", "score", "answer", "label", "class", "value", "set", "ranking"

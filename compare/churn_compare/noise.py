@@ -22,22 +22,12 @@ from churn_compare.example_numbers import (
 from churn_compare.flip_counts import count_flips
 from churn_compare.groups import cluster_effect
 from churn_compare.measures import Measure, Normalization
-from churn_compare.pair import Scanned, Side, class_order
+from churn_compare.pair import Pair, Scanned, Table, class_order
 from churn_compare.reading.account import account_lines
+from churn_compare.reading.join import Rows, equal, join
 from churn_compare.reading.labels import NO_CLUSTER, read_clusters
-from churn_compare.reading.outcome_join import (
-    Joined,
-    equal,
-    join_outcomes,
-    target_of,
-)
-from churn_compare.reading.outcomes import (
-    Outcomes,
-    answers_of,
-    has_outcomes,
-    read_outcomes,
-)
-from churn_compare.reading.rows import Rows
+from churn_compare.reading.outcome_measures import target_of
+from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
 from churn_compare.uncertainty import Uncertainty
@@ -324,7 +314,7 @@ def noise_floor(
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
     sides = [_read(given, clusters, columns, scores) for given in runs]
-    if sum(side.runs for side in sides) < 2:
+    if sum(len(side.runs) for side in sides) < 2:
         raise PredictionsError("noise is measured between runs, and there is one")
     whole, notes = sides[0], []
     for side in sides[1:]:
@@ -332,7 +322,7 @@ def noise_floor(
         notes += said
     joining: dict[str, Any] = {"clusters": clusters, "confirm": confirm}
     joining |= {"tolerance": tolerance, "relative": relative, "normalize": normalize}
-    joined = join_outcomes(whole, whole, on_missing="intersect", **joining)
+    joined = join(whole, whole, on_missing="intersect", **joining)
     groups = all_examples(len(joined.ids), joined.clusters, level)
     measures = [
         _findings(measure, groups, joined, regressions) for measure in joined.measures
@@ -351,7 +341,7 @@ def noise_floor(
     )
 
 
-def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Outcomes:
+def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Table:
     path = isinstance(given, str | os.PathLike)
     named = scores["score_columns"]
     if named or not path or has_outcomes(Path(given)):
@@ -376,10 +366,10 @@ def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Outcomes:
     assert of.clusters is not None
     numbers = of.clusters[rows]
     known = pa.array(numbers, mask=numbers == NO_CLUSTER)
-    return dataclasses.replace(found, rest={clusters: known})
+    return dataclasses.replace(found, others=lambda: {clusters: known})
 
 
-def of_classes(side: Side) -> Outcomes:
+def of_classes(side: Table) -> Table:
     """Predicted classes as outcomes."""
     import pyarrow as pa
 
@@ -400,11 +390,11 @@ def of_classes(side: Side) -> Outcomes:
         known = np.where(side.labels < 0, len(right), side.labels)
         known = np.minimum(known, len(right))
         target = pa.array([*right, "(unknown)"]).take(pa.array(known))
-    return Outcomes(
+    return Table(
         name=side.name,
-        runs=len(side.values),
+        runs=tuple(range(len(side.values))),
         ids=side.ids,
-        kinds={"prediction": "label"},
+        measures={"prediction": "label"},
         columns={"prediction": texts},
         known=np.ones(side.examples, bool),
         target=target,
@@ -413,15 +403,15 @@ def of_classes(side: Side) -> Outcomes:
 
 
 def _with_runs(
-    whole: Outcomes, side: Outcomes, normalize: Normalization, confirm: Sequence[str]
-) -> tuple[Outcomes, list[str]]:
+    whole: Table, side: Table, normalize: Normalization, confirm: Sequence[str]
+) -> tuple[Table, list[str]]:
     """The runs of both on the examples that both have, and notes about the others."""
     import pyarrow as pa
 
-    if side.kinds != whole.kinds:
+    if side.measures != whole.measures:
         raise PredictionsError(
-            f"{side.name} has {', '.join(side.kinds)}; {whole.name} has "
-            f"{', '.join(whole.kinds)}"
+            f"{side.name} has {', '.join(side.measures)}; {whole.name} has "
+            f"{', '.join(whole.measures)}"
         )
     rows = Rows(whole, side, True, confirm)
     both = (whole, rows.old), (side, rows.new)
@@ -432,10 +422,10 @@ def _with_runs(
                 f"{differ:,} of {len(same):,} examples have another input in "
                 f"{side.name} than in {whole.name}; runs must have the same"
             )
-    if {*whole.kinds.values()} - {"correct", "score"}:
+    if {*whole.measures.values()} - {"correct", "score"}:
         target_of(answers_of, *both, normalize=normalize)  # must agree
     columns = {}
-    for name in whole.kinds:
+    for name in whole.measures:
         parts = [of.at(at, name) for of, at in both]
         if isinstance(parts[0], np.ndarray):
             columns[name] = np.concatenate(parts)
@@ -446,22 +436,23 @@ def _with_runs(
     def kept(column: Any) -> Any:
         return None if column is None else column.take(pa.array(rows.old))
 
+    others = {name: kept(column) for name, column in whole.others().items()}
     named = whole.name if side.name in whole.name.split(", ") else ""
-    return Outcomes(
+    return Table(
         name=named or f"{whole.name}, {side.name}",
-        runs=whole.runs + side.runs,
+        runs=tuple(range(len(whole.runs) + len(side.runs))),
         ids=None if whole.ids is None else rows.ids,
-        kinds=whole.kinds,
+        measures=whole.measures,
         columns=columns,
         known=np.logical_and(*(of.known[at] for of, at in both)),
         target=kept(whole.target),
         inputs=kept(whole.inputs),
-        rest={name: kept(column) for name, column in whole.rest.items()},
+        others=lambda: others,
     ), rows.notes
 
 
 def _findings(
-    measure: Measure, groups: Groups, joined: Joined, listed: int
+    measure: Measure, groups: Groups, joined: Pair, listed: int
 ) -> MeasureFindings:
     runs = measure.old
     apart = [measure.differ(a, b) for a, b in itertools.combinations(runs, 2)]

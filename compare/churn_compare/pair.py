@@ -7,20 +7,26 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.flip_counts import count_flips
+from churn_compare.measures import Kind as MeasureKind
+from churn_compare.measures import Measure
 from churn_compare.reading.account import Account
 
 Kind = Literal["logits", "probabilities", "classes"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Side:
-    """Predictions of one version of a model: `R` runs on `N` examples."""
+class Table:
+    """One version's predictions of `N` examples in `R` runs: classes or outcomes.
+
+    A classifier has `values`, and `labels` as its truth. Other outcomes have `measures`
+    with their `columns`, and `target` as theirs.
+    """
 
     name: str  # name of the version, usually that of the file
-    kind: Kind  # kind of `values`
+    kind: Kind = "classes"  # kind of `values`
     # Scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet checked;
     # or predicted classes `[R, N]`, integers below `C`.
-    values: np.ndarray
+    values: Any = None
     # `C` names of the classes; None if they have only numbers.
     class_names: tuple[str, ...] | None = None
     # `[N]` unique integers or strings; None if only their order counts.
@@ -29,7 +35,7 @@ class Side:
     labels: np.ndarray | None = None
     # Names, if `labels` are positions in this tuple.
     label_names: tuple[str, ...] | None = None
-    # Numbers of the runs in `values`; runs that stopped early are left out.
+    # Numbers of the runs; runs that stopped early are left out.
     runs: tuple[int, ...] = (0,)
     index: bool = False  # True if the ids are only the index of a data frame
     # Sentences for the user about how the file was read.
@@ -42,17 +48,30 @@ class Side:
     others: Callable[[], Mapping[str, Any]] = dict
     # Names of the class numbers in the metadata of the file.
     number_names: tuple[str, ...] | None = None
-    repeats = False  # an id has one row, unless a column numbers the runs
+    # Name of each outcome to its kind; empty for a classifier.
+    measures: Mapping[str, MeasureKind] = dataclasses.field(default_factory=dict)
+    # Name to `[R, N]` float64, or an Arrow array of `R * N` texts, run by run.
+    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    known: Any = None  # `[N]` whether every outcome is there
+    target: Any = None  # Arrow array `[N]`; None without one
+    inputs: Any = None  # Arrow array of texts `[N]`; None without one
+    # Score to whether less is better, as far as anything says so.
+    less: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    # `[R, N]` rows that a tool could not evaluate; None if it says nothing of errors.
+    errored: np.ndarray | None = None
 
     @property
     def truth(self) -> str:
         """Name of its truths, which must be equal in both versions; "" without any."""
+        judged = {*self.measures.values()} - {"correct", "score"}
+        if judged and self.target is not None:
+            return "targets"
         return "" if self.labels is None else "labels"
 
     @property
     def examples(self) -> int:
         """N."""
-        return self.values.shape[1]
+        return len(self.known) if self.measures else self.values.shape[1]
 
     def rows_or_none(self, rows: np.ndarray) -> np.ndarray | None:
         """The `rows`, or None if they are all rows of this side in order."""
@@ -66,6 +85,14 @@ class Side:
         if self.class_names is not None:
             return len(self.class_names)
         return int(self.values.max(initial=-1)) + 1
+
+    def at(self, rows: np.ndarray, column: str) -> Any:
+        """A column of outcomes on some examples, run by run."""
+        values = self.columns[column]
+        if isinstance(values, np.ndarray):
+            return values[:, rows]
+        places = np.arange(len(self.runs))[:, None] * self.examples + rows
+        return values.take(places.reshape(-1))
 
 
 def class_order(names: Iterable[str]) -> np.ndarray:
@@ -103,8 +130,8 @@ class Pair:
     the new one; class `c` of the old side is class `old_columns[c]` of the pair.
     """
 
-    old: Side  # version in use
-    new: Side  # version that is to replace it
+    old: Table  # version in use
+    new: Table  # version that is to replace it
     # `[N]` ids of the joined examples; row numbers if neither side has ids.
     ids: np.ndarray
     classes: int  # C, number of classes that either side or a label has
@@ -128,6 +155,7 @@ class Pair:
     cluster_column: str = ""  # column of the clusters, "" if they are from none
     # Sentences for the user about how the two versions were joined.
     notes: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = ()  # outcomes of both; none of a classifier
 
     @property
     def examples(self) -> int:
@@ -147,7 +175,7 @@ class Pair:
     def at(self, places: np.ndarray) -> "Pair":
         """The pair on some of its examples, in the order of `places`."""
 
-        def rows(side: Side, before: np.ndarray | None) -> np.ndarray | None:
+        def rows(side: Table, before: np.ndarray | None) -> np.ndarray | None:
             return side.rows_or_none(places if before is None else before[places])
 
         clusters = self.clusters

@@ -15,9 +15,8 @@ from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.groups import coded
 from churn_compare.labelling import BETTER, STRATUM, key_of
 from churn_compare.pair import Kind
-from churn_compare.reading.join import read_pair
+from churn_compare.reading.join import join, read_pair
 from churn_compare.reading.labels import DRAWN_FROM, as_text
-from churn_compare.reading.outcome_join import join_outcomes
 from churn_compare.reading.outcomes import INPUT, has_outcomes, read_outcomes
 from churn_compare.reading.sides import side_names
 from churn_compare.scanning.scan import scan
@@ -153,7 +152,7 @@ def are_outcomes(given: Any) -> bool:
     if isinstance(given, str | os.PathLike):
         return has_outcomes(Path(given))
     try:
-        return bool(read_outcomes(given).kinds)
+        return bool(read_outcomes(given).measures)
     except PredictionsError:
         return False
 
@@ -164,7 +163,7 @@ def _of_outcomes(old: Any, new: Any, shared: dict[str, Any]):
         read_outcomes(given, name, id_column=shared["id_column"])
         for given, name in zip((old, new), side_names(old, new), strict=True)
     ]
-    joined = join_outcomes(*sides, **shared)
+    joined = join(*sides, **shared)
     measure, inputs = joined.measures[0], {}
     texts = [
         [measure.text(side, i) for i in range(measure.examples)]

@@ -19,7 +19,8 @@ from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
-from churn_compare.pair import Pair, Scanned, Side
+from churn_compare.pair import Pair, Scanned
+from churn_compare.pair import Table as Side
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import read_pair
 from churn_compare.report import composed

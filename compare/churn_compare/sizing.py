@@ -18,8 +18,7 @@ from churn_compare.number_text import count_text, remark, share_text, size_text
 from churn_compare.pair import run_by_run
 from churn_compare.quantities import QUANTITIES
 from churn_compare.queue import are_outcomes
-from churn_compare.reading.join import read_pair
-from churn_compare.reading.outcome_join import join_outcomes
+from churn_compare.reading.join import join, read_pair
 from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import side_names
 from churn_compare.report import composed
@@ -406,7 +405,7 @@ def _read(
         columns["target_column"] = reading.pop("label_column", None)
         names = side_names(old, new)
         sides = [read_outcomes(of, n, **columns) for of, n in zip((old, new), names)]
-        joined = join_outcomes(*sides, **{k: v for k, v in reading.items() if v})
+        joined = join(*sides, **{k: v for k, v in reading.items() if v})
         return (sides[0].name, sides[1].name), Numbers(joined.measures[0]), joined.notes
     pair = read_pair(old, new, **reading)
     if pair.partial:

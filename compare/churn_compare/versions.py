@@ -16,7 +16,7 @@ from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of
 from churn_compare.flip_counts import version_matrices
 from churn_compare.gates import Gating, as_gates, waivers_of
-from churn_compare.pair import Kind, Pair, Side
+from churn_compare.pair import Kind, Pair, Table
 from churn_compare.reading.class_values import NO_LABEL, all_numbers
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import (
@@ -186,9 +186,9 @@ def compare_versions(
     )
 
 
-def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[Side]:
+def _read(files: VersionFiles, read: Callable[..., Table], spare: Path) -> list[Table]:
     """All versions, each read once; what exceeds memory is stored in `spare`."""
-    sides: list[Side] = []
+    sides: list[Table] = []
     held = 0
     for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
         side = read(path, name)
@@ -203,7 +203,7 @@ def _read(files: VersionFiles, read: Callable[..., Side], spare: Path) -> list[S
     return sides
 
 
-def _labels_of_one(sides: Sequence[Side]) -> Any:
+def _labels_of_one(sides: Sequence[Table]) -> Any:
     """Labels of one version for versions without; None if all have labels."""
     for side in sides:
         if side.labels is not None and (side.labels == NO_LABEL).any():

@@ -10,7 +10,7 @@ from churn_compare.estimates import Groups, all_examples
 from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.gates import Gate
 from churn_compare.groups import parts_of
-from churn_compare.pair import Pair, Scanned, Side
+from churn_compare.pair import Pair, Scanned, Table
 from churn_compare.result import Interval, Measured
 from churn_compare.scanning.scan import scan
 
@@ -59,7 +59,7 @@ def pair_of(old, new, labels=None, kinds=None, **fields) -> tuple[Pair, Scanned]
     """
     kinds = kinds or ["logits" if np.ndim(v) == 3 else "classes" for v in (old, new)]
     old, new = (
-        Side(name, kind, np.asarray(values), runs=tuple(range(len(values))))
+        Table(name, kind, np.asarray(values), runs=tuple(range(len(values))))
         for name, kind, values in zip(("old", "new"), kinds, (old, new))
     )
     classes = max(old.classes, new.classes)

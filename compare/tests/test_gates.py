@@ -8,7 +8,7 @@ import pytest
 
 from churn_compare.gate_outcomes import judge
 from churn_compare.gates import Gate, GateError, check_gates, combined, gates_by_name
-from churn_compare.pair import Pair, Side
+from churn_compare.pair import Pair, Table
 from churn_compare.result import Group, Interval, Measured
 
 NONE = Interval(math.nan, math.nan, math.nan)
@@ -241,7 +241,9 @@ def test_a_gate_that_makes_no_sense_is_refused(fields, message):
 
 def pair(labels=True, scores=True, runs=1, slices=None):
     values = np.zeros((runs, 4, 3)) if scores else np.zeros((runs, 4), int)
-    side = Side("a", "logits" if scores else "classes", values, runs=tuple(range(runs)))
+    side = Table(
+        "a", "logits" if scores else "classes", values, runs=tuple(range(runs))
+    )
     known = np.array([0, 1, 1, 0]) if labels else None
     return Pair(side, side, np.arange(4), 3, labels=known, slices=slices or {})
 

@@ -4,15 +4,16 @@ from churn_compare.comparison import compare_outcomes
 from churn_compare.display import OutcomesResult
 from churn_compare.measures import Measure
 from churn_compare.noise import noise_floor
-from churn_compare.reading.outcomes import Outcomes, read_outcomes
+from churn_compare.pair import Table
+from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.result import Change, MeasureFindings
 
 __all__ = [
     "Change",
     "Measure",
     "MeasureFindings",
-    "Outcomes",
     "OutcomesResult",
+    "Table",
     "compare_outcomes",
     "noise_floor",
     "read_outcomes",

@@ -6,19 +6,26 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, some
-from churn_compare.pair import Side
+from churn_compare.example_ids import PredictionsError, errors_of, some
+from churn_compare.pair import Table
+from churn_compare.reading.account import Doubt
 from churn_compare.reading.class_values import (
+    NO_LABEL,
     ClassValues,
     all_numbers,
     as_number,
     is_truth,
+    without_space,
 )
-from churn_compare.reading.spelling import composed, stripped, twice
+from churn_compare.reading.ids import ids_without_space
+from churn_compare.reading.spelling import composed, similar_classes, stripped, twice
+from churn_compare.store import sample_rows, sampled
+
+_Labels = Sequence[ClassValues | None]  # of the old side, the new one and a file
 
 
 def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
@@ -89,82 +96,181 @@ def _text(value: Any) -> str:
     return composed(str(value))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Alignment:
+def aligned(
+    old: Table,
+    new: Table,
+    rows: Any,
+    separate: ClassValues | None,
+    drawn: Any,
+    class_map: Any,
+    notes: list[str],
+) -> tuple[dict[str, Any], list[Doubt]]:
+    """Fields of a `Pair` about its classes and labels, and doubts about them."""
+    given = [
+        None if of.labels is None else ClassValues(of.labels[at], of.label_names)
+        for of, at in ((old, rows.old), (new, rows.new))
+    ]
+    given.append(separate)
+    labelled = [of and of.known() for of in given]
+    found = align_classes(old, new, labelled, class_map)
+    columns = np.arange(old.classes) if found.columns is None else found.columns
+    names_of = (old.name, new.name, "the separate labels")
+    truth, first = None, ""
+    for name, of, numbers in zip(names_of, given, found.labels, strict=True):
+        if of is None or numbers is None:
+            continue
+        of_all = np.full(len(rows.ids), NO_LABEL, np.int64)
+        of_all[of.numbers != NO_LABEL] = numbers
+        if truth is None:
+            truth, first = of_all, name
+            continue
+        differ = (of_all != NO_LABEL) & (truth != NO_LABEL) & (of_all != truth)
+        if differ.any():
+            raise PredictionsError(
+                f"labels of {int(differ.sum()):,} of {len(rows.ids):,} examples differ "
+                f"between {first} and {name}, for example ids {some(rows.ids[differ])}"
+            )
+        truth = np.where(truth != NO_LABEL, truth, of_all)
+    count = 0 if truth is None else int((truth != NO_LABEL).sum())
+    partial = truth is not None and count < len(truth)
+    if partial and drawn is None:
+        notes.append(
+            f"{count:,} of {len(truth):,} examples have a label: those that change "
+            "need one, and only NFR, PFR and their difference are known."
+        )
+    names = found.names or range(found.classes)
+    if "classes" not in (old.kind, new.kind):  # else more classes may be known
+        only_new = np.setdiff1d(np.arange(new.classes), columns)
+        only_old = columns[columns >= new.classes]
+        notes += [
+            f"{len(only)} of {side.classes} classes are only in {side.name}: "
+            f"{some([names[c] for c in only])}."
+            for side, only in ((old, only_old), (new, only_new))
+            if len(only)
+        ]
+    seen = {c for of in found.labels if of is not None for c in np.unique(of).tolist()}
+    similar = similar_classes(
+        found.names or (), [columns.tolist(), range(new.classes)], seen
+    )
+    if found.classes > max(10, len(rows.ids) / 2):
+        hint = "; if they are texts, call their column answer"
+        similar = [of._replace(sentence=of.sentence + hint) for of in similar]
+    return {
+        "classes": found.classes,
+        "old_columns": found.columns,
+        "labels": None if partial else truth,
+        "some_labels": truth if partial else None,
+        "class_names": found.names,
+    }, [*_odd_decisions(old, new), *similar]
+
+
+def named_numbers(*sides: Table) -> list[Table]:
+    """The sides with names of classes where equal numbers have different ones."""
+    names = [side.class_names or side.number_names for side in sides]
+    if None in names or (
+        names[0] == names[1] and not any(s.class_names for s in sides)
+    ):
+        return list(sides)
+    found = []
+    for side in sides:
+        known = side.number_names or ()
+        fits = side.kind != "classes" or side.values.max() < len(known)
+        if side.class_names is None and fits and side.classes <= len(known):
+            labels = side.label_names or known
+            side = dataclasses.replace(side, class_names=known, label_names=labels)
+        found.append(side)
+    return found
+
+
+def without_outer_space(side: Table) -> Table:
+    """The side without space around its ids and the names of its classes."""
+    with errors_of(side.name):
+        changed: dict[str, Any] = {"ids": ids_without_space(side.ids)}
+        names = side.class_names
+        if names is not None and side.kind == "classes":
+            found = without_space(ClassValues(side.values, names), "predictions")
+            changed["values"] = found.numbers.astype(np.int32)
+            changed["class_names"] = found.names
+        elif names is not None:
+            changed["class_names"] = tuple(map(stripped, names))
+            if len(set(changed["class_names"])) < len(names):
+                raise PredictionsError("columns of two classes differ only in space")
+        if side.labels is not None:
+            labels = ClassValues(side.labels, side.label_names)
+            labels = without_space(labels, "labels")
+            changed["labels"], changed["label_names"] = labels
+    return dataclasses.replace(side, **changed)
+
+
+def _odd_decisions(*sides: Table) -> list[Doubt]:
+    """Decisions that are seldom the most probable class."""
+    found = []
+    for side in sides:
+        if side.decisions is None:
+            continue
+        top = sample_rows(side.values).argmax(axis=1)
+        differ = side.decisions[0, sampled(side.examples)] != top
+        if differ.mean() > 0.5:
+            found.append(
+                f"{side.name}: {int(differ.sum())} of {differ.size} decisions looked "
+                "at are not the most probable class, so the classes may be in another "
+                "order; decide by name, or compare decisions alone by --kind classes"
+            )
+    return [Doubt("decisions", sentence) for sentence in found]
+
+
+class Alignment(NamedTuple):
     """Classes of a pair, as in `Pair`, and labels as numbers of them."""
 
     classes: int  # C of the pair
-    class_names: tuple[str, ...] | None  # `C` names, or None
+    names: tuple[str, ...] | None  # `C` names, or None
     # `[C_old]` classes of the pair; None where class `c` is class `c`
-    old_columns: np.ndarray | None
-    # labels of the old side as classes of the pair, or None
-    old_labels: np.ndarray | None
-    new_labels: np.ndarray | None  # those of the new side
-    labels: np.ndarray | None  # separate labels
+    columns: np.ndarray | None
+    labels: list[np.ndarray | None]  # of each source as classes of the pair
 
 
 def align_classes(
-    old: Side,
-    new: Side,
-    *,
-    old_labels: ClassValues | None = None,
-    new_labels: ClassValues | None = None,
-    labels: ClassValues | None = None,
-    class_map: Any = None,
+    old: Table, new: Table, labels: _Labels, class_map: Any = None
 ) -> Alignment:
     """Matches classes by number, by name or by a class map."""
     # The new side's classes come first and keep their numbers, so its columns never
     # move; then those of the old side alone; then those of labels alone, which exist
     # only where a side has predicted classes and no scores.
     mapping = read_class_map(class_map)
-    given = (old_labels, new_labels, labels)
-    old, new, (old_labels, new_labels, labels) = _truth_as_numbers(old, new, given)
-    if isinstance(mapping, dict):
-        pass
-    elif old.class_names is None and new.class_names is None:
-        return _by_number(old, new, (old_labels, new_labels, labels), mapping)
-    elif old.class_names is None or new.class_names is None:
-        old, new = _with_names_of_other(old, new, mapping)
-        mapping = None
-    elif mapping == "identity":
-        _check_same_places(old, new)
-    mapping = mapping if isinstance(mapping, dict) else {}
-    table = _Table(old, new, mapping, _texts(old_labels))
-    found = (
-        table.numbers(old_labels, table.of_old, f"labels of {old.name}"),
-        table.numbers(new_labels, table.of_new, f"labels of {new.name}"),
-        table.numbers(labels, table.of_separate, "labels"),
-    )
-    names = tuple(table.names)
-    columns = table.old_columns
-    return Alignment(
-        len(names),
-        None if [as_number(n) for n in names] == list(range(len(names))) else names,
-        None if np.array_equal(columns, np.arange(len(columns))) else columns,
-        *found,
-    )
-
-
-def _truth_as_numbers(
-    old: Side, new: Side, labels: Sequence[ClassValues | None]
-) -> tuple[Side, Side, list[ClassValues | None]]:
-    """False and True as 0 and 1 if the other side spells them differently."""
-    given = [found for found in labels if found is not None]
-    named = {old.class_names, new.class_names, *(found.names for found in given)}
+    named = {old.class_names, new.class_names, *(of.names for of in labels if of)}
     if len(named) > 1 and all(map(is_truth, filter(None, named))):
+        # False and True are spelled differently, or are 0 and 1 on the other side
         old, new = (dataclasses.replace(s, class_names=None) for s in (old, new))
-        labels = [found and found._replace(names=None) for found in labels]
-    return old, new, list(labels)
+        labels = [of and of._replace(names=None) for of in labels]
+    if not isinstance(mapping, dict):
+        if old.class_names is None and new.class_names is None:
+            return _by_number(old, new, labels, mapping)
+        if old.class_names is None or new.class_names is None:
+            old, new = _with_names_of_other(old, new, mapping)
+        elif mapping == "identity":
+            _check_same_places(old, new)
+        mapping = {}
+    table = _Table(old, new, mapping, labels[0])
+    whose = (
+        (table.of_old, f"labels of {old.name}"),
+        (table.of_new, f"labels of {new.name}"),
+        (table.of_separate, "labels"),
+    )
+    numbers = [table.numbers(of, *how) for of, how in zip(labels, whose, strict=True)]
+    names = tuple(table.names)
+    plain = [as_number(n) for n in names] == list(range(len(names)))
+    moved = not np.array_equal(table.columns, np.arange(len(table.columns)))
+    return Alignment(
+        len(names), None if plain else names, table.columns if moved else None, numbers
+    )
 
 
-def _open(side: Side) -> bool:
+def _open(side: Table) -> bool:
     """True if there may be more classes than those that were predicted."""
     return side.kind == "classes"
 
 
-def _by_number(
-    old: Side, new: Side, labels: Sequence[ClassValues | None], mapping: Any
-) -> Alignment:
+def _by_number(old: Table, new: Table, labels: _Labels, mapping: Any) -> Alignment:
     """Classes with numbers only: equal numbers are equal classes."""
     classes = max(old.classes, new.classes)
     short = min((old, new), key=lambda side: side.classes)
@@ -190,11 +296,11 @@ def _by_number(
                     f"{classes} classes"
                 )
         classes = max(classes, int(found.numbers.max(initial=-1)) + 1)
-    numbers = (None if found is None else found.numbers for found in labels)
-    return Alignment(classes, None, None, *numbers)
+    numbers = [None if of is None else of.numbers for of in labels]
+    return Alignment(classes, None, None, numbers)
 
 
-def _with_names_of_other(old: Side, new: Side, mapping: Any) -> tuple[Side, Side]:
+def _with_names_of_other(old: Table, new: Table, mapping: Any) -> tuple[Table, Table]:
     """Gives the side without names those of the other, if the user says so."""
     named, bare = (old, new) if new.class_names is None else (new, old)
     assert named.class_names is not None
@@ -218,7 +324,7 @@ def _with_names_of_other(old: Side, new: Side, mapping: Any) -> tuple[Side, Side
     return (old, filled) if bare is new else (filled, new)
 
 
-def _check_same_places(old: Side, new: Side) -> None:
+def _check_same_places(old: Table, new: Table) -> None:
     differ = [
         f"{a} and {b}"
         for a, b in zip(old.class_names or (), new.class_names or ())
@@ -232,17 +338,10 @@ def _check_same_places(old: Side, new: Side) -> None:
         )
 
 
-def _texts(labels: ClassValues | None) -> set[str]:
-    if labels is None:
-        return set()
-    names = labels.names
-    return set(names) if names else set(map(str, np.unique(labels.numbers).tolist()))
-
-
 class _Classes:
     """The classes of one side by name and number."""
 
-    def __init__(self, side: Side):
+    def __init__(self, side: Table):
         self.name, self.names, self.size = side.name, side.class_names, side.classes
         self.predicted = _open(side)
         self.grows = self.predicted and side.class_names is None
@@ -269,8 +368,15 @@ class _Table:
     """The classes of the pair; labels may add new ones."""
 
     def __init__(
-        self, old: Side, new: Side, mapping: dict[str, str], old_labels: set[str]
+        self,
+        old: Table,
+        new: Table,
+        mapping: dict[str, str],
+        old_labels: ClassValues | None,
     ):
+        known = set()
+        if old_labels is not None:
+            known = {*map(str, old_labels.names or np.unique(old_labels.numbers))}
         self._old, self._new = _Classes(old), _Classes(new)
         self._by_name = old.class_names is not None and new.class_names is not None
         self._grows = _open(old) or _open(new)
@@ -284,7 +390,7 @@ class _Table:
             number, label = self._old.of_text(text), as_number(text)
             bare = self._old.names is None and label is not None
             # Labels may have classes that the old side does not know.
-            if number is None and not (_open(old) or text in old_labels):
+            if number is None and not (_open(old) or text in known):
                 raise PredictionsError(
                     f"the class map names {text!r}, which is not a class of {old.name}"
                 )
@@ -292,7 +398,7 @@ class _Table:
             assert key is not None
             self._targets[key] = target
         self._taken = set(self._targets.values())
-        self.old_columns = np.array([self._column(c) for c in range(self._old.size)])
+        self.columns = np.array([self._column(c) for c in range(self._old.size)])
 
     def _target(self, text: str) -> int:
         number = self._new.of_text(text)
@@ -328,7 +434,7 @@ class _Table:
         """Class for a label of the old side; None if there is none."""
         number = self._old.of_label(label)
         if number is not None and number < self._old.size:
-            return int(self.old_columns[number])
+            return int(self.columns[number])
         for key in (label, number):
             if key in self._targets:
                 return self._targets[key]

@@ -8,7 +8,7 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.pair import Kind
-from churn_compare.reading.spelling import composed, stripped, twice
+from churn_compare.reading.spelling import arrow_compute, composed, stripped, twice
 
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 _LONGEST_NAME = 10_000
@@ -30,12 +30,9 @@ class ClassValues(NamedTuple):
     # distinct class names in ascending order; None where classes have numbers only
     names: tuple[str, ...] | None
 
-
-def arrow_compute() -> Any:
-    """`pyarrow.compute`, whose functions a type checker does not find."""
-    from pyarrow import compute
-
-    return compute
+    def known(self) -> "ClassValues":
+        """Those of the examples that have a class."""
+        return ClassValues(self.numbers[self.numbers != NO_LABEL], self.names)
 
 
 def as_number(text: str) -> int | None:

@@ -6,12 +6,11 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, some
 from churn_compare.reading.class_values import (
-    arrow_compute,
     check_lengths,
     decoded,
     refuse_missing,
 )
-from churn_compare.reading.spelling import stripped
+from churn_compare.reading.spelling import arrow_compute, stripped
 
 _MUST = "ids must be integers or strings"
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits

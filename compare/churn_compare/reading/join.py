@@ -1,37 +1,62 @@
-"""Two versions brought together: the same examples and classes, one set of labels."""
+"""Two versions brought together: the same examples, classes and truths."""
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, errors_of, some
+from churn_compare.array_files import ArrayFileError
+from churn_compare.example_ids import (
+    PredictionsError,
+    errors_of,
+    match_ids,
+    rows_of,
+    some,
+)
 from churn_compare.labelling import read_drawn
-from churn_compare.pair import Kind, Pair, Side
+from churn_compare.measures import Measure, Normalization
+from churn_compare.pair import Kind, Pair, Table
 from churn_compare.reading.account import Doubt, settle
-from churn_compare.reading.class_alignment import Alignment, align_classes
+from churn_compare.reading.class_alignment import (
+    aligned,
+    named_numbers,
+    without_outer_space,
+)
 from churn_compare.reading.class_values import NO_LABEL, ClassValues, without_space
-from churn_compare.reading.ids import ids_without_space
+from churn_compare.reading.ids import counts_rows, ids_without_space
 from churn_compare.reading.labels import (
     DRAWN_FROM,
+    NO_CLUSTER,
+    ExampleValues,
+    as_text,
+    cluster_numbers,
     from_zero,
     read_clusters,
     read_labels,
     read_slices,
+    without_clusters,
 )
-from churn_compare.reading.rows import Rows
+from churn_compare.reading.outcome_measures import (
+    errors_as_wrong,
+    measures_of,
+    never_right,
+)
+from churn_compare.reading.outcomes import text_of
 from churn_compare.reading.sides import read_side, side_names
-from churn_compare.reading.spelling import similar_classes, stripped
-from churn_compare.store import sample_rows, sampled
+from churn_compare.reading.spelling import arrow_compute, similar_ids
+
+Errors = Literal["wrong", "drop", "refuse"]
+_FEW = 10  # values of a column; of fewer, two versions may have as many by chance
+_MOVED = 0.1  # of the rows; fewer may be changed predictions
 
 
 def join(
-    old: Side,
-    new: Side,
+    old: Table,
+    new: Table,
     *,
     labels: Any = None,
     slices: Any = None,
+    by: Sequence[str] = (),
     clusters: Any = None,
     class_map: Any = None,
     on_missing: Literal["error", "intersect"] = "error",
@@ -39,8 +64,11 @@ def join(
     strip: bool = False,
     id_column: str | None = None,
     label_column: str | None = None,
+    errors: Errors | None = None,
+    normalize: Normalization = "text",
+    **measuring: Any,
 ) -> Pair:
-    """Joins two versions example by example and class by class.
+    """Joins two versions example by example, and class by class or by outcome.
 
     Examples are matched by id and come in ascending order of ids, so that the order of
     rows changes no number; without ids on either side, by row. Classes are matched by
@@ -51,20 +79,25 @@ def join(
         new: the one that is to replace it.
         labels: separate labels, see `read_labels`, which must agree with the sides'.
         slices: separate slices, see `read_slices`.
+        by: columns of outcomes' own files that are slices, too.
         clusters: `[N]` values or a mapping of ids to them; equal ones belong together.
+            Of outcomes also a column of theirs.
         class_map: see `read_class_map`.
         on_missing: "intersect" goes on with the examples that are everywhere.
         confirm: names of doubts that are right as they are.
         strip: leaves out space around ids and names of classes.
         id_column: name of the ids in the other files, if it is not a usual one.
         label_column: name of the labels in their file, if it is not a usual one.
+        errors: what is done with outcomes that a tool could not evaluate.
+        normalize: as the following, of `measures_of`.
+        **measuring: `tolerance`, `relative`, `top`.
 
     Raises:
-        PredictionsError: examples, classes or labels do not fit together.
+        PredictionsError: examples, classes or truths do not fit together.
 
     Example:
         >>> sides = (
-        ...     Side(name, "classes", np.array([values]), ids=np.array(ids))
+        ...     Table(name, "classes", np.array([values]), ids=np.array(ids))
         ...     for name, values, ids in (("a", [0, 1], [7, 5]), ("b", [1, 0], [5, 7]))
         ... )
         >>> pair = join(*sides, labels={5: 1, 7: 0})
@@ -83,202 +116,68 @@ def join(
             return found._replace(ids=ids_without_space(found.ids))
 
     if strip:
-        old, new = _without_space(old), _without_space(new)
-    old, new = _named_numbers(old, new)
+        old, new = without_outer_space(old), without_outer_space(new)
+    if not old.measures:
+        old, new = named_numbers(old, new)
     rows = Rows(old, new, on_missing == "intersect", confirm)
-    separate_labels, drawn = None, None
+    notes, inputs = rows.notes, old.inputs is not None and new.inputs is not None
+    if old.measures and old.ids is not None and not inputs:
+        if len(rows.ids) > 1 and counts_rows(rows.ids):
+            notes.append("Ids count the rows: both files must keep the same order.")
+    truth, drawn = None, None
     if labels is not None:
         separate = tidy(read_labels(labels, id_column, label_column), "labels")
         truth = separate.labels
         truth = without_space(truth, "labels") if strip else truth
         drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
         of = rows.rows_in(separate, "labels", drop=drop)
-        numbers = np.append(truth.numbers, NO_LABEL)[of]
-        separate_labels = ClassValues(numbers, truth.names)
+        truth = ClassValues(np.append(truth.numbers, NO_LABEL)[of], truth.names)
         drawn = read_drawn(labels, separate.others, of)
+    groups, cluster_column = None, ""
+    own = {**new.others(), **old.others()} if old.measures else {}
+    named = isinstance(clusters, str) and bool(old.measures)
+    if named and (slices is None or clusters in own):
+        groups = cluster_numbers(_own_column(clusters, rows, old, new), clusters)
+        cluster_column = clusters
+    elif clusters is not None:
+        found = tidy(read_clusters(clusters, (slices,), id_column), "clusters")
+        slices = without_clusters(slices, found, id_column)
+        groups, cluster_column = rows.clusters_of(found), found.column
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
-    belonging, cluster_column = None, ""
-    if clusters is not None:
-        found = tidy(read_clusters(clusters, id_column=id_column), "clusters")
-        belonging, notes = from_zero(rows.clusters_of(found))
-        rows.notes += notes
-        cluster_column = found.column
-    given = (_labels(old, rows.old), _labels(new, rows.new), separate_labels)
-    known_labels = [found and found.numbers != NO_LABEL for found in given]
-    own, others, separate = map(_known, given, known_labels)
-    aligned = align_classes(
-        old,
-        new,
-        old_labels=own,
-        new_labels=others,
-        labels=separate,
-        class_map=class_map,
-    )
-    known = (
-        np.arange(old.classes) if aligned.old_columns is None else aligned.old_columns,
-        np.arange(new.classes),
-    )
-    sources = (aligned.old_labels, aligned.new_labels, aligned.labels)
-    of_all = map(_spread, sources, known_labels)
-    names_of = (old.name, new.name, "the separate labels")
-    truth = _agreed(*zip(names_of, of_all, strict=True), ids=rows.ids)
-    partial = truth is not None and bool((truth == NO_LABEL).any())
-    labelled = {c for of in sources if of is not None for c in np.unique(of).tolist()}
-    names = aligned.class_names or ()
-    similar = similar_classes(names, [of.tolist() for of in known], labelled)
-    if len(names) > max(10, len(rows.ids) / 2):
-        hint = "; if they are texts, call their column answer"
-        similar = [of._replace(sentence=of.sentence + hint) for of in similar]
-    doubts = [*_odd_decisions(old, new), *similar]
+    measures: list[Measure] = []
+    groupings |= {name: _own_column(name, rows, old, new) for name in by}
+    if old.measures:
+        kept, old, new = _comparable(old, new, rows, errors, on_missing, confirm)
+        groupings = {name: values[kept] for name, values in groupings.items()}
+        groups = None if groups is None else groups[kept]
+        measures, said = measures_of(
+            (old, rows.old), (new, rows.new), normalize=normalize, **measuring
+        )
+        notes += said
+    if groups is not None:
+        groups, said = from_zero(groups)
+        notes += said
+    fields: dict[str, Any] = {"classes": 0, "measures": tuple(measures)}
+    if old.measures:
+        doubts = never_right(measures, old, new, normalize)
+    else:
+        fields, doubts = aligned(old, new, rows, truth, drawn, class_map, notes)
+    notes += settle(doubts, confirm)
     return Pair(
         old=old,
         new=new,
         ids=rows.ids,
-        classes=aligned.classes,
         old_rows=old.rows_or_none(rows.old),
         new_rows=new.rows_or_none(rows.new),
-        old_columns=aligned.old_columns,
-        labels=None if partial else truth,
-        some_labels=truth if partial else None,
         drawn=drawn,
-        class_names=aligned.class_names,
         slices=groupings,
-        clusters=belonging,
+        clusters=groups,
         cluster_column=cluster_column,
-        notes=(
-            *rows.notes,
-            *_partly(truth, drawn is None),
-            *_classes_of_one(old, new, aligned),
-            *settle(doubts, confirm),
-        ),
+        notes=tuple(notes),
+        **fields,
     )
-
-
-def _named_numbers(*sides: Side) -> list[Side]:
-    """The sides with names of classes where equal numbers have different ones."""
-    names = [side.class_names or side.number_names for side in sides]
-    if None in names or (
-        names[0] == names[1] and not any(s.class_names for s in sides)
-    ):
-        return list(sides)
-    found = []
-    for side in sides:
-        known = side.number_names or ()
-        fits = side.kind != "classes" or side.values.max() < len(known)
-        if side.class_names is None and fits and side.classes <= len(known):
-            labels = side.label_names or known
-            side = dataclasses.replace(side, class_names=known, label_names=labels)
-        found.append(side)
-    return found
-
-
-def _without_space(side: Side) -> Side:
-    """The side without space around its ids and the names of its classes."""
-    with errors_of(side.name):
-        ids = ids_without_space(side.ids)
-        changed: dict[str, Any] = {"ids": ids}
-        names = side.class_names
-        if names is not None and side.kind == "classes":
-            found = without_space(ClassValues(side.values, names), "predictions")
-            changed["values"] = found.numbers.astype(np.int32)
-            changed["class_names"] = found.names
-        elif names is not None:
-            changed["class_names"] = tuple(map(stripped, names))
-            if len(set(changed["class_names"])) < len(names):
-                raise PredictionsError("columns of two classes differ only in space")
-        if side.labels is not None:
-            labels = ClassValues(side.labels, side.label_names)
-            labels = without_space(labels, "labels")
-            changed["labels"], changed["label_names"] = labels
-    return dataclasses.replace(side, **changed)
-
-
-def _labels(side: Side, rows: np.ndarray) -> ClassValues | None:
-    if side.labels is None:
-        return None
-    return ClassValues(side.labels[rows], side.label_names)
-
-
-def _odd_decisions(*sides: Side) -> list[Doubt]:
-    """Decisions that are seldom the most probable class."""
-    found = []
-    for side in sides:
-        if side.decisions is None:
-            continue
-        top = sample_rows(side.values).argmax(axis=1)
-        differ = side.decisions[0, sampled(side.examples)] != top
-        if differ.mean() > 0.5:
-            found.append(
-                f"{side.name}: {int(differ.sum())} of {differ.size} decisions looked "
-                "at are not the most probable class, so the classes may be in another "
-                "order; decide by name, or compare decisions alone by --kind classes"
-            )
-    return [Doubt("decisions", sentence) for sentence in found]
-
-
-def _classes_of_one(old: Side, new: Side, aligned: Alignment) -> tuple[str, ...]:
-    """Notes about classes that only one side has scores for."""
-    if "classes" in (old.kind, new.kind):
-        return ()  # then it is not known which classes there are
-    columns = np.arange(old.classes)
-    if aligned.old_columns is not None:
-        columns = aligned.old_columns
-    names = aligned.class_names or range(aligned.classes)
-    only_new = np.setdiff1d(np.arange(new.classes), columns)
-    only_old = columns[columns >= new.classes]
-    return tuple(
-        f"{len(only)} of {side.classes} classes are only in {side.name}: "
-        f"{some([names[c] for c in only])}."
-        for side, only in ((old, only_old), (new, only_new))
-        if len(only)
-    )
-
-
-def _partly(truth: np.ndarray | None, said: bool) -> list[str]:
-    """The note if only some examples have labels."""
-    count = 0 if truth is None else int((truth != NO_LABEL).sum())
-    if truth is None or not said or count == len(truth):
-        return []
-    return [
-        f"{count:,} of {len(truth):,} examples have a label: those that change need "
-        "one, and only NFR, PFR and their difference are known."
-    ]
-
-
-def _known(labels: ClassValues | None, known: Any) -> ClassValues | None:
-    """The labels of the examples that have one."""
-    return labels and ClassValues(labels.numbers[known], labels.names)
-
-
-def _spread(numbers: np.ndarray | None, known: Any) -> np.ndarray | None:
-    """Labels of all examples, `NO_LABEL` for those without one."""
-    if numbers is None or known.all():
-        return numbers
-    found = np.full(len(known), NO_LABEL, np.int64)
-    found[known] = numbers
-    return found
-
-
-def _agreed(
-    *labels: tuple[str, np.ndarray | None], ids: np.ndarray
-) -> np.ndarray | None:
-    """The labels, on which all sources must agree."""
-    given = [(name, found) for name, found in labels if found is not None]
-    if not given:
-        return None
-    first, labels_of_first = given[0]
-    for name, found in given[1:]:
-        both = (found != NO_LABEL) & (labels_of_first != NO_LABEL)
-        differ = both & (found != labels_of_first)
-        if differ.any():
-            raise PredictionsError(
-                f"labels of {int(differ.sum()):,} of {len(ids):,} examples differ "
-                f"between {first} and {name}, for example ids {some(ids[differ])}"
-            )
-        labels_of_first = np.where(labels_of_first != NO_LABEL, labels_of_first, found)
-    return labels_of_first
 
 
 def read_pair(
@@ -292,7 +191,7 @@ def read_pair(
     prediction_column: str | None = None,
     **joining: Any,
 ) -> Pair:
-    """Reads two versions and joins them; `by` are columns of the old one."""
+    """Reads two versions of a classifier and joins them; `by` are the old one's."""
     columns = {"id_column": id_column, "label_column": label_column}
     of_side = {"kind": kind, "prediction_column": prediction_column}
     sides = [
@@ -301,3 +200,328 @@ def read_pair(
     ]
     slices = read_slices(old, id_column, only=by) if by else None
     return join(*sides, slices=slices, **columns, **joining)
+
+
+def _comparable(
+    old: Table,
+    new: Table,
+    rows: "Rows",
+    policy: Errors | None,
+    on_missing: str,
+    confirm: Sequence[str],
+) -> tuple[np.ndarray, Table, Table]:
+    """Leaves out examples without outcomes or with other inputs."""
+    places = np.arange(len(rows.ids))
+    failed = [
+        np.zeros(len(at), bool) if of.errored is None else of.errored[:, at].any(axis=0)
+        for of, at in ((old, rows.old), (new, rows.new))
+    ]
+    counts = [int(of.sum()) for of in failed]
+    if any(counts):
+        said = (
+            f"{counts[0]:,} examples errored in {old.name}, {counts[1]:,} in {new.name}"
+        )
+        if policy == "refuse" or (policy is None and counts[0] != counts[1]):
+            raise PredictionsError(
+                f"{said}; --errors wrong counts them as wrong, --errors drop leaves "
+                "them out of both"
+            )
+        done = "are left out of both" if policy == "drop" else "count as wrong"
+        rows.notes.append(f"Warning: {said}, and {done}.")
+    if policy == "drop":
+        places = places[rows.keep(np.asarray(~(failed[0] | failed[1])))]
+    else:
+        old, new = errors_as_wrong(old), errors_as_wrong(new)
+    known = old.known[rows.old], new.known[rows.new]
+    keep = known[0] & known[1]
+    if lacking := int((~keep).sum()):
+        lost = [int((~of).sum()) for of in known]
+        said = (
+            f"{lacking:,} of {len(keep):,} examples lack an outcome ({lost[0]:,} in "
+            f"{old.name}, {lost[1]:,} in {new.name})"
+        )
+        if on_missing == "error":
+            raise PredictionsError(
+                f"{said}, for example {some(rows.ids[~keep])}; --on-missing intersect "
+                "leaves them out"
+            )
+        rows.notes.append(f"{said} and are left out.")
+    if old.inputs is not None and new.inputs is not None and "inputs" not in confirm:
+        same = equal(old.inputs.take(rows.old), new.inputs.take(rows.new))
+        if changed := int((keep & ~same).sum()):
+            said = f"{changed:,} of {len(keep):,} examples have another input"
+            if not (keep & same).any():
+                raise PredictionsError(
+                    f"{said} under the same id; if the prompt is what the update "
+                    "changes, add --confirm inputs"
+                )
+            example = some(rows.ids[keep & ~same])
+            rows.notes.append(
+                f"Warning: {said} under the same id and are left out: {example}."
+            )
+        keep &= same
+    places = places[rows.keep(keep)]
+    if not len(places):
+        raise PredictionsError("no example is left to compare")
+    return places, old, new
+
+
+def equal(a: Any, b: Any) -> np.ndarray:
+    """Where two Arrow arrays of texts are equal, or one has none."""
+    pc = arrow_compute()
+    return np.asarray(pc.fill_null(pc.equal(a, b), True))
+
+
+def _own_column(column: str, rows: "Rows", *sides: Table) -> np.ndarray:
+    """A column of the old side, or else of the new one, as `[N]` strings."""
+    found = []
+    others = [side.others() for side in sides]
+    for columns, at in zip(others, (rows.old, rows.new), strict=True):
+        if column in columns:
+            values = text_of(columns[column].take(at)).to_pylist()
+            found.append(np.array(["" if value is None else value for value in values]))
+    if not found:
+        there = some([*dict.fromkeys([*others[0], *others[1]])]) or "none"
+        raise PredictionsError(f"there is no column {column!r}; others are {there}")
+    if differ := int(np.sum(found[0] != found[-1])):
+        rows.notes.append(
+            f"Warning: {column} differs between the two sides for {differ:,} of "
+            f"{len(found[0]):,} examples; that of {sides[0].name} is taken."
+        )
+    return found[0]
+
+
+class Rows:
+    """Which rows of two versions, and of files about them, are of one example."""
+
+    def __init__(self, old: Table, new: Table, intersect: bool, confirm: Sequence[str]):
+        self._intersect, self._confirm = intersect, confirm
+        self.notes: list[str] = []
+        old_ids, new_ids = _ids(old, new), _ids(new, old)
+        self._has_ids = old_ids is not None
+        self._index = old.index and new.index
+        if (old_ids is None) != (new_ids is None):
+            having, lacking = (new, old) if old_ids is None else (old, new)
+            what = "an index" if having.index else "ids"
+            no = "none" if lacking.ids is None else "only numbers of its rows"
+            raise PredictionsError(
+                f"{having.name} has {what} and {lacking.name} has {no}; give the ids "
+                f"of {lacking.name}, in the order of its rows"
+            )
+        if old_ids is None or new_ids is None:
+            self._others, self._repeats = old.others(), bool(old.measures)
+            self._check_order(new.others(), f"between {old.name} and {new.name}")
+            if old.examples != new.examples:
+                raise PredictionsError(
+                    f"{old.name} has {old.examples} examples and {new.name} "
+                    f"{new.examples}; without ids they cannot be matched"
+                )
+            self.ids = self.old = self.new = np.arange(old.examples)
+            self.notes.append(_in_one_order(old, new))
+            self._one_order = True
+            return
+        self.notes += [
+            f"{side.name} has no column of ids: its index is taken for them."
+            for side in (old, new)
+            if side.index
+        ]
+        found = match_ids(old_ids, new_ids)
+        self.ids, self.old, self.new = found.ids, found.rows_a, found.rows_b
+        self._one_order = np.array_equal(self.old, self.new)
+        parts = [
+            f"{len(only):,} of {side.examples:,} ids are only in {side.name} (for "
+            f"example {some(only)})"
+            for side, only in ((old, found.only_a), (new, found.only_b))
+            if len(only)
+        ]
+        if parts:
+            self._one_order = False
+            self._go_on("; ".join(parts) + similar_ids(found.only_a, found.only_b))
+
+    def _check_order(self, others: Mapping[str, Any], where: str) -> None:
+        doubts = row_order_doubts(self._others, others, where, self._repeats)
+        self.notes += settle(doubts, self._confirm)
+
+    def keep(self, kept: np.ndarray) -> np.ndarray:
+        """Leaves out all examples but those of a mask `[N]`, which it returns."""
+        self.ids, self.old, self.new = self.ids[kept], self.old[kept], self.new[kept]
+        self._one_order &= bool(kept.all())
+        return kept
+
+    def _go_on(self, why: str) -> None:
+        """Continues with the remaining examples, if the user allows it."""
+        if not len(self.ids):
+            raise PredictionsError(f"{why}; no example is left to compare")
+        if not self._intersect:
+            raise PredictionsError(
+                f"{why}; to compare only the {len(self.ids):,} that are everywhere, "
+                "use --on-missing intersect"
+            )
+        self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
+
+    def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
+        """Slices of the examples; the value is "" where the file lacks an example."""
+        if not separate.slices:  # its only column is that of the clusters
+            return {}
+        rows = self.rows_in(separate, "slices")
+        if separate.left_out:
+            self.notes.append(
+                f"{len(separate.left_out)} of the slices' columns are called like "
+                f"predictions and are not groupings here: {some(separate.left_out)}."
+            )
+        return {
+            name: np.where(rows < 0, "", values[rows])
+            for name, values in separate.slices.items()
+        }
+
+    def clusters_of(self, separate: ExampleValues) -> np.ndarray:
+        """The number of each example's cluster; `NO_CLUSTER` without a value."""
+        assert separate.clusters is not None
+        return np.append(separate.clusters, NO_CLUSTER)[
+            self.rows_in(separate, "clusters")
+        ]
+
+    def rows_in(
+        self, separate: ExampleValues, what: str, *, drop: bool = False
+    ) -> np.ndarray:
+        """The row of each example in a separate file; one it lacks has -1, or goes."""
+        ids = self._ids_of(separate)
+        if ids is None:
+            others = separate.slices or separate.others
+            return self._in_row_order(separate.size, what, others)
+        rows = self._found(ids, what)
+        kept = rows >= 0
+        allow = separate.labels is not None and not drop  # labels of some are enough
+        if not kept.all() and not (allow and kept.any()):
+            lacking = self.ids[~kept]
+            if drop:
+                rows = rows[self.keep(kept)]
+            self._go_on(
+                f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
+                f"{some(lacking)}){similar_ids(lacking, ids)}"
+            )
+        return rows
+
+    def _ids_of(self, separate: ExampleValues) -> np.ndarray | None:
+        """Ids of a separate file; None if its index does not identify examples."""
+        if separate.ids is None or not separate.index:
+            return separate.ids
+        if not (self._index or (self._has_ids and not counts_rows(separate.ids))):
+            return None
+        found = rows_of(self.ids, separate.ids) >= 0
+        partly = found.any() and not counts_rows(separate.ids)
+        return separate.ids if found.all() or partly else None
+
+    def _in_row_order(
+        self, count: int, what: str, others: Mapping[str, Any]
+    ) -> np.ndarray:
+        """Rows of a file without ids, if it is clear what they belong to."""
+        if not self._one_order:
+            raise PredictionsError(
+                f"the {what} have no ids, but the two sides do not have the same "
+                f"examples in the same order; give ids with the {what}"
+            )
+        if count != len(self.ids):
+            raise PredictionsError(
+                f"the {what} are of {count:,} examples, the predictions of "
+                f"{len(self.ids):,}"
+            )
+        if self._has_ids:
+            self.notes.append(
+                f"The {what} have no ids: they are matched by their rows."
+            )
+        else:
+            self._check_order(others, f"in the {what}")
+        return self.old
+
+    def _found(self, ids: np.ndarray, what: str) -> np.ndarray:
+        """The row of each example in a file with ids; -1 if it has none."""
+        if not (self._has_ids or self._index):
+            raise PredictionsError(
+                f"the {what} have ids, but the predictions have none; give ids for them"
+            )
+        rows = rows_of(self.ids, ids)
+        if further := len(ids) - np.count_nonzero(rows >= 0):
+            self.notes.append(
+                f"The {what} have {further:,} further ids, which are not compared."
+            )
+        return rows
+
+
+def _ids(side: Table, other: Table) -> np.ndarray | None:
+    """Ids of a side; None if its index only counts the rows."""
+    if side.ids is None or not side.index or not counts_rows(side.ids):
+        return side.ids
+    if other.ids is None or not other.index or counts_rows(other.ids):
+        return None
+    permuted = np.array_equal(np.sort(other.ids), side.ids)
+    return side.ids if permuted else None
+
+
+def _in_one_order(old: Table, new: Table) -> str:
+    """The note if examples are matched by the order of the rows alone."""
+    if old.truth and new.truth:  # which must agree
+        return (
+            f"There are no ids: examples are matched by their rows, in which the "
+            f"{old.truth} of both agree."
+        )
+    return (
+        "Warning: there are no ids, so examples are matched by their rows. If one of "
+        "the two lists them in another order, every number here is wrong; name the "
+        "column of ids, or give ids."
+    )
+
+
+def row_order_doubts(
+    old: Mapping[str, Any], new: Mapping[str, Any], where: str, repeats: bool = False
+) -> list[Doubt]:
+    """A doubt if one of the columns has the values of both sides in another order."""
+    moved, repeated, many = [], {}, []
+    for name in old:
+        if name not in new:
+            continue
+        try:
+            a, b = codes = _codes(name, old[name], new[name])
+        except (PredictionsError, ArrayFileError):
+            continue  # lists, for example
+        once = all(len(np.unique(of)) == len(of) for of in codes)
+        if np.array_equal(a, b):
+            if once and not _counts(as_text(old[name], name).to_pylist()):
+                return []
+        elif once and len(np.intersect1d(a, b)) > len(a) / 2:
+            moved.append(name)
+        elif not once and np.array_equal(np.sort(a), np.sort(b)):
+            repeated[name] = codes
+            if len(np.unique(a)) >= _FEW and np.mean(a != b) > _MOVED:
+                many.append(name)
+    if not moved and len(repeated) > 1:
+        sides = [np.stack(side) for side in zip(*repeated.values(), strict=True)]
+        a, b = (np.unique(side, axis=1) for side in sides)
+        if np.array_equal(a, b) and a.shape == sides[0].shape:
+            said = (
+                f"{' and '.join(repeated)} together name the examples, and their order "
+                f"differs {where}: write them into one column called id (levels of an "
+                "index, too)"
+            )
+            return [Doubt("row-order", said)]
+    if moved or (many and repeats):
+        name = next((n for n in moved if "id" in n.lower()), (moved or many)[0])
+        said = f"{name} names the examples, and its order differs {where}: "
+        return [Doubt("row-order", said + f"add --id-column {name}")]
+    said = f"has the same values in another order {where}: give ids"
+    return [Doubt("row-order", f"{name} {said}") for name in many[:1]]
+
+
+def _codes(name: str, *columns: Any) -> list[np.ndarray]:
+    """The columns as codes; equal values have equal ones."""
+    import pyarrow as pa
+
+    texts = [as_text(column, name) for column in columns]
+    chunks = [chunk for text in texts for chunk in getattr(text, "chunks", [text])]
+    both = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
+    return np.split(both.indices.to_numpy(), [len(texts[0])])
+
+
+def _counts(texts: list[str]) -> bool:
+    first = int(texts[0] != "0")
+    return texts == [str(number) for number in range(first, first + len(texts))]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
-from churn_compare.pair import Side
+from churn_compare.pair import Table
 from churn_compare.reading.class_values import (
     CLASS,
     ID,
@@ -18,7 +18,6 @@ from churn_compare.reading.class_values import (
     SCORES,
     ClassValues,
     all_numbers,
-    arrow_compute,
     find_column,
     plain,
     score_columns,
@@ -27,6 +26,7 @@ from churn_compare.reading.class_values import (
 from churn_compare.reading.contents import Contents, as_array, read_contents
 from churn_compare.reading.ids import as_ids, index_ids
 from churn_compare.reading.scores import array_class_names
+from churn_compare.reading.spelling import arrow_compute
 
 NO_CLUSTER = -1
 DRAWN_FROM = "drawn_from"  # a column of queues of examples to label
@@ -43,7 +43,7 @@ class ExampleValues(NamedTuple):
     column: str = ""  # of the clusters
     # columns that are not groupings, since they are called like predictions
     left_out: tuple[str, ...] = ()
-    # whether the ids are only the index of a data frame, as in `Side`
+    # whether the ids are only the index of a data frame, as in `Table`
     index: bool = False
     others: Mapping[str, Any] = {}  # the columns of the file of labels
 
@@ -175,7 +175,7 @@ def _clusters_of_column(column: str, sources: tuple[Any, ...], id_column: str | 
         return [n for n in names if n in (column, name)] or names[:1]
 
     for given in sources:
-        if given is None or isinstance(given, Side | np.ndarray):
+        if given is None or isinstance(given, Table | np.ndarray):
             continue
         with errors_of(where(given, "the predictions")):
             contents = read_contents(given, wanted=wanted, id_column=id_column)

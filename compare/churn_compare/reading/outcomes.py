@@ -12,18 +12,19 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, errors_of, repeated, some
 from churn_compare.measures import Kind, less_is_better
+from churn_compare.pair import Table
 from churn_compare.reading.account import Account
 from churn_compare.reading.class_values import (
     ID,
     LABEL,
     RUN,
-    arrow_compute,
     find_column,
 )
 from churn_compare.reading.contents import as_table, column_names, read_contents
 from churn_compare.reading.ids import as_ids, counts_rows, index_ids, split_runs
 from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
 from churn_compare.reading.sides import of_classifier
+from churn_compare.reading.spelling import arrow_compute
 
 COLUMNS: Mapping[str, Kind] = {
     "correct": "correct",
@@ -53,98 +54,6 @@ _LARGEST = 1e100  # sums of squares of larger numbers are infinite
 ITEM = "\x1f"  # between the items of a list, as text
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outcomes:
-    """Outcomes of one version: `R` runs on `N` examples.
-
-    Attributes:
-        name: what to call the version.
-        runs: R.
-        ids: `[N]` integers or strings; None if only their order identifies examples.
-        kinds: name of each measure to what it is.
-        columns: name to `[R, N]` float64, or an Arrow array of `R * N` texts, run by
-            run.
-        known: `[N]` whether every outcome is there.
-        target: Arrow array `[N]`; None without one.
-        inputs: Arrow array of texts `[N]`; None without one.
-        rest: Arrow columns `[N]`, by name, that are neither.
-        less: score to whether less is better, as far as anything says so.
-        account: what was read of the file; None where nothing has a name.
-        errored: `[R, N]` rows that a tool could not evaluate; None where it says
-            nothing of errors.
-    """
-
-    name: str
-    runs: int
-    ids: np.ndarray | None
-    kinds: Mapping[str, Kind]
-    columns: Mapping[str, Any]
-    known: np.ndarray
-    target: Any = None
-    inputs: Any = None
-    rest: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    less: Mapping[str, bool] = dataclasses.field(default_factory=dict)
-    account: Account | None = None
-    errored: np.ndarray | None = None
-    index = False  # of a data frame, which are ids where it says more than a row
-    repeats = True  # an id may stand in several rows, which are its runs
-
-    @property
-    def examples(self) -> int:
-        """N."""
-        return len(self.known)
-
-    @property
-    def truth(self) -> str:
-        """What its truths are called, on which both versions must agree; "" without."""
-        judged = {*self.kinds.values()} - {"correct", "score"}
-        return "targets" if judged and self.target is not None else ""
-
-    def others(self) -> Mapping[str, Any]:
-        """The columns that are neither outcomes nor ids, by name."""
-        return self.rest
-
-    @property
-    def failed(self) -> np.ndarray:
-        """`[N]` examples of which a run could not be evaluated."""
-        if self.errored is None:
-            return np.zeros(self.examples, bool)
-        return np.logical_or.reduce(self.errored)
-
-    def errors_as_wrong(self) -> "Outcomes":
-        """The same with 0 or an empty answer where a tool could not evaluate."""
-        import pyarrow as pa
-
-        if self.errored is None or not self.errored.any():
-            return self
-        columns = dict(self.columns)
-        for name, kind in self.kinds.items():
-            values = columns[name]
-            if kind == "answer":
-                blank = pa.array(self.errored.reshape(-1))
-                columns[name] = arrow_compute().if_else(blank, "", values)
-                continue
-            if kind != "correct" and (
-                kind != "score" or self.less.get(name) or np.nanmin(values) < 0
-            ):
-                raise PredictionsError(
-                    f"{name} has no value that stands for wrong; --errors drop leaves "
-                    "out what could not be evaluated"
-                )
-            columns[name] = np.where(self.errored, 0.0, values)
-        return dataclasses.replace(
-            self, columns=columns, known=self.known | self.failed
-        )
-
-    def at(self, rows: np.ndarray, column: str) -> Any:
-        """A column of outcomes on some examples, run by run."""
-        values = self.columns[column]
-        if isinstance(values, np.ndarray):
-            return values[:, rows]
-        places = np.arange(self.runs)[:, None] * self.examples + rows
-        return values.take(places.reshape(-1))
-
-
 def outcome_columns(names: Sequence[str]) -> list[str]:
     """Those columns that are outcomes by their names."""
     lower = {name.strip().lower(): name for name in names}
@@ -161,7 +70,7 @@ def read_outcomes(
     grades: Mapping[str, float] | None = None,
     id_column: str | None = None,
     target_column: str | None = None,
-) -> Outcomes:
+) -> Table:
     """Reads one version's outcomes.
 
     A table has a row per example, or per example and run; an id that occurs R times,
@@ -183,7 +92,7 @@ def read_outcomes(
 
     Example:
         >>> found = read_outcomes({"id": [4, 4, 9, 9], "correct": [1, 0, 1, 1]}, "v1")
-        >>> found.runs, found.ids, found.columns["correct"]
+        >>> len(found.runs), found.ids, found.columns["correct"]
         (2, array([4, 9]), array([[1., 1.],
                [0., 1.]]))
     """
@@ -348,16 +257,16 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column,
         read = [_role(role, column) for role, column in roles.items() if column]
         read += [_role(kind, column) for column, kind in chosen.items()]
     left = log.left_out if log else [n for n in others if n not in roles.values()]
-    return Outcomes(
+    return Table(
         name=name,
-        runs=runs,
+        runs=tuple(range(runs)),
         ids=ids,
-        kinds=dict(chosen),
+        measures=dict(chosen),
         columns=columns,
         known=known,
         target=None if target_name is None else _one(first.column(target_name)),
         inputs=None if input_name is None else text_of(_one(first.column(input_name))),
-        rest=others,
+        others=lambda: others,
         errored=errored,
         account=Account(tuple(read), tuple(left)),
     )

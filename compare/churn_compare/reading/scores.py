@@ -9,12 +9,11 @@ import numpy as np
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.pair import Kind
 from churn_compare.reading.class_values import (
-    arrow_compute,
     as_class_values,
     decoded,
 )
 from churn_compare.reading.contents import as_array
-from churn_compare.reading.spelling import composed
+from churn_compare.reading.spelling import arrow_compute, composed
 from churn_compare.scanning.score_block import sum_tolerance
 from churn_compare.store import sample_rows
 
@@ -28,7 +27,7 @@ _FRACTIONS = (
 
 
 class Scores(NamedTuple):
-    """Predictions in the shapes of `Side`."""
+    """Predictions in the shapes of `Table`."""
 
     kind: Kind  # what `values` are
     values: Any  # `[R, N, C]`, or `[R, N]` classes
@@ -37,7 +36,7 @@ class Scores(NamedTuple):
 
 
 def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
-    """Tells what an array holds, and gives it the shape of a `Side`."""
+    """Tells what an array holds, and gives it the shape of a `Table`."""
     # Integers and strings are classes. Real numbers are probabilities where sampled
     # rows are at least 0 and sum to one (or to 100, which the pass refuses with a
     # hint), else logits. One score per example is that of class 1 of two, if the kind

@@ -11,7 +11,7 @@ import numpy as np
 
 from churn_compare.array_files import NpzArrays
 from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
-from churn_compare.pair import Kind, Side
+from churn_compare.pair import Kind, Table
 from churn_compare.reading.account import Account, Doubt
 from churn_compare.reading.class_values import (
     CLASS,
@@ -24,7 +24,6 @@ from churn_compare.reading.class_values import (
     Roles,
     ScoreColumns,
     all_numbers,
-    arrow_compute,
     as_class_values,
     as_number,
     check_class_numbers,
@@ -51,7 +50,7 @@ from churn_compare.reading.scores import (
     predicted,
     with_numbers,
 )
-from churn_compare.reading.spelling import twice
+from churn_compare.reading.spelling import arrow_compute, twice
 from churn_compare.store import StoredLogits, stopped_runs
 
 _KINDS = ("logits", "probabilities", "classes")
@@ -75,7 +74,7 @@ def read_side(
     id_column: str | None = None,
     label_column: str | None = None,
     prediction_column: str | None = None,
-) -> Side:
+) -> Table:
     """Reads one version's predictions.
 
     A `.npz` file or a mapping has arrays, a table (`.csv`, `.parquet`, `.jsonl`, a data
@@ -194,7 +193,7 @@ def same_file(old: Any, new: Any) -> list[Doubt]:
 
 def _of_arrays(
     name: str, arrays: Mapping[str, Any], kind: Kind | None, roles: Roles
-) -> Side:
+) -> Table:
     """Predictions among arrays by name, such as those of a `.npz` file."""
     said, decisions, runs, notes = {}, None, None, ()
     of, chosen = cast(str, roles.scores or roles.prediction), kind
@@ -253,7 +252,7 @@ def _meta(entry: Any) -> Mapping[str, Any]:
 
 def _of_table(
     name: str, table: Any, kind: Kind | None, names: ColumnNames, columns: list[str]
-) -> Side:
+) -> Table:
     """Predictions in a table that was read of a file with these `columns`."""
     columns = columns or table.column_names
     roles = find_roles(columns, kind, names)
@@ -522,7 +521,7 @@ def _side(
     runs: tuple[int, ...] | None = None,
     notes: tuple[str, ...] = (),
     **more: Any,
-) -> Side:
+) -> Table:
     """A side of what was read, once its parts are consistent."""
     values, examples = scores.values, scores.values.shape[1]
     class_names = scores.class_names or class_names
@@ -548,7 +547,7 @@ def _side(
     decided = None
     if decisions is not None:
         decided = _decisions(decisions, class_names, values)
-    return Side(
+    return Table(
         name=name,
         kind=scores.kind,
         values=values,

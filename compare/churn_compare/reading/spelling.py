@@ -4,6 +4,7 @@ import collections
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,13 @@ _JOINTS = re.compile(r"[\s_]+|(?<=\w)-(?=\w)")
 _WHOLE = re.compile(r"^([+-]?\d+)\.0*$")
 _THOUSANDS = re.compile(r"(?<=\d)[,'’](?=\d{3}(?!\d))")
 _ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
+
+
+def arrow_compute() -> Any:
+    """`pyarrow.compute`, whose functions a type checker does not find."""
+    from pyarrow import compute
+
+    return compute
 
 
 def composed(text: str) -> str:

@@ -19,10 +19,9 @@ from churn_compare.reading.class_values import (
     RUN,
     SCORE_PREFIXES,
     SCORES,
-    arrow_compute,
     plain,
 )
-from churn_compare.reading.spelling import twice
+from churn_compare.reading.spelling import arrow_compute, twice
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 1000, 1 << 20

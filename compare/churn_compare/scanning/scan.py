@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.example_ids import some
-from churn_compare.pair import Pair, Scanned, ScannedSide, Side, class_order
+from churn_compare.pair import Pair, Scanned, ScannedSide, Table, class_order
 from churn_compare.scanning.score_block import (
     Block,
     Classes,
@@ -36,7 +36,7 @@ class SidePass:
 
     def __init__(
         self,
-        side: Side,
+        side: Table,
         rows: np.ndarray | None,
         columns: np.ndarray | None,
         pair: Pair,
@@ -228,7 +228,7 @@ def scan(pair: Pair) -> Scanned:
 
     Example:
         >>> sides = (
-        ...     Side(name, "logits", np.array([[[2.0, 0.0], [top, 1.0]]]))
+        ...     Table(name, "logits", np.array([[[2.0, 0.0], [top, 1.0]]]))
         ...     for name, top in (("old", 3.0), ("new", 0.0))
         ... )
         >>> scan(Pair(*sides, np.arange(2), 2)).new.predicted
@@ -288,7 +288,7 @@ def _over_blocks(
             done.result()
 
 
-def _classes(side: Side, rows, columns, ids: np.ndarray) -> ScannedSide:
+def _classes(side: Table, rows, columns, ids: np.ndarray) -> ScannedSide:
     """Predicted classes, numbered as in the pair."""
     predicted = np.asarray(side.values)
     if rows is not None:

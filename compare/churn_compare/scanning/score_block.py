@@ -6,7 +6,7 @@ import numpy as np
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.example_ids import some
-from churn_compare.pair import Kind, Side
+from churn_compare.pair import Kind, Table
 from churn_compare.store import PredictionsError
 
 _NAN, _INFINITE, _EMPTY, _NEGATIVE, _SUM, _PERCENT = range(1, 7)
@@ -61,7 +61,7 @@ def find_faults(
     return faults
 
 
-def check_faults(faults: list[tuple[Side, np.ndarray]], ids: np.ndarray) -> None:
+def check_faults(faults: list[tuple[Table, np.ndarray]], ids: np.ndarray) -> None:
     """Raises one error for all faults."""
     found = [
         _sentence(side, codes, code, ids)
@@ -73,7 +73,7 @@ def check_faults(faults: list[tuple[Side, np.ndarray]], ids: np.ndarray) -> None
         raise PredictionsError("; ".join(found))
 
 
-def _sentence(side: Side, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
+def _sentence(side: Table, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
     examples = np.flatnonzero(np.any(codes == code, axis=0))
     named = [str(i) for i in ids[examples[:_NAMED]]]
     if len(codes) > 1:

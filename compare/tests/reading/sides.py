@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from churn_compare.pair import Pair, Side
+from churn_compare.pair import Pair, Table
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import scan
@@ -23,12 +23,12 @@ class Frame:
         return self._columns[name]
 
 
-def classes_of(name, values, **more) -> Side:
+def classes_of(name, values, **more) -> Table:
     """A side of predicted classes."""
     return read_side({"predictions": np.asarray(values), **more}, name)
 
 
-def scores_of(name, C=3, N=N, **more) -> Side:
+def scores_of(name, C=3, N=N, **more) -> Table:
     """A side of logits; row `i` is highest in class `i mod C`."""
     logits = np.eye(C, dtype=np.float32)[np.arange(N) % C]
     return read_side({"logits": logits, **more}, name)

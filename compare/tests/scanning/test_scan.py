@@ -11,7 +11,7 @@ from scipy import special
 
 from churn_compare import store
 from churn_compare.class_sets import UNKNOWN_LOGIT
-from churn_compare.pair import Pair, Side
+from churn_compare.pair import Pair, Table
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning.scan import in_file_order, scan
@@ -167,7 +167,7 @@ def test_ties_go_to_the_first_class_by_name_on_both_sides(ascending, dtype, kind
     tied = (values[0] == values[0].max(-1, keepdims=True)).sum(-1) > 1
     for old_order, new_order in (([0, 1, 2], [2, 1, 0]), ([1, 2, 0], [2, 0, 1])):
         sides = (
-            Side(name, kind, values[..., order], tuple(names[order]))
+            Table(name, kind, values[..., order], tuple(names[order]))
             for name, order in (("old", old_order), ("new", new_order))
         )
         pair = join(*sides, labels=names[np.arange(200) % 3])
@@ -233,11 +233,11 @@ def test_probabilities_of_zero_move_from_the_floor():
 def test_predicted_classes_next_to_scores():
     new = scores(1)
     classes = np.argmax(scores(0), -1)
-    old = Side("old", "classes", classes)
+    old = Table("old", "classes", classes)
     found = scan(
         Pair(
             old,
-            Side("new", "logits", new),
+            Table("new", "logits", new),
             np.arange(60),
             8,
             old_columns=np.arange(1, 8),
@@ -305,7 +305,7 @@ def test_probabilities_of_a_few_digits_still_sum_to_one(digits, classes, dtype):
 
 
 def test_predicted_classes_that_do_not_exist():
-    side = Side("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
+    side = Table("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
     with pytest.raises(PredictionsError, match=r"2 of 4 .* from 0 to 1, .* 1, 2"):
         scan(Pair(side, side, np.arange(4), 2))
 

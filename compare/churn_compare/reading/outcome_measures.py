@@ -1,0 +1,274 @@
+"""Outcomes of joined examples as measures: numbers, or places in what there is."""
+
+import ast
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from churn_compare.example_ids import PredictionsError, some
+from churn_compare.measures import (
+    NORMALIZATIONS,
+    Measure,
+    Normalization,
+    normalized,
+)
+from churn_compare.pair import Table
+from churn_compare.reading.account import Doubt
+from churn_compare.reading.outcomes import (
+    ITEM,
+    answers_of,
+    lists_of,
+    numbers_of,
+)
+from churn_compare.reading.spelling import arrow_compute
+
+_FEW = 10  # examples of which none may be right by chance
+_MOST_ITEMS = 1000  # of a set or a ranking
+# Lists, tuples and sets of Python and arrays of NumPy, as texts.
+_CALL = re.compile(r"^(?:frozenset|set|array)\((.*?)(?:, *dtype=.*)?\)$", re.DOTALL)
+_ADJACENT = re.compile(r"(['\"])\s+\1")
+_BRACKETS = re.compile(r"[\[{](.*)[\]}]", re.DOTALL)
+_PART = re.compile(r"'[^']*'|\"[^\"]*\"|[\d.e+-]+")
+_PARTED = re.compile(rf"\s*((?:{_PART.pattern})(\s+|$))*")
+
+
+def _listed(text: str) -> list[str]:
+    """The items of a list that is written as a text."""
+    if ITEM in text or not text.strip():
+        return text.split(ITEM) if text else []
+    text = _CALL.sub(r"\1", text.strip()) or "[]"  # set() is empty
+    if not _ADJACENT.search(text):
+        for read in (json.loads, ast.literal_eval) if text[0] in "[{(" else ():
+            try:
+                found = read(text)
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+            if isinstance(found, list | tuple | set):
+                return [str(item) for item in found]
+    inside = _BRACKETS.fullmatch(text)
+    text = inside[1] if inside else text
+    mark = next((mark for mark in ";|,\n" if mark in text), None)
+    if inside and mark in ("\n", None) and _PARTED.fullmatch(text):
+        return [part.strip("'\"") for part in _PART.findall(text)]
+    items = text.split(mark) if mark else [text]
+    return [item.strip() for item in items]
+
+
+def measures_of(
+    old: tuple[Table, np.ndarray],
+    new: tuple[Table, np.ndarray],
+    *,
+    normalize: Normalization = "text",
+    tolerance: float = 0.0,
+    relative: bool = False,
+    top: int | None = None,
+) -> tuple[list[Measure], list[str]]:
+    """The outcomes that two versions have in common, each on its rows, and notes."""
+    if normalize not in NORMALIZATIONS:
+        known = ", ".join(NORMALIZATIONS)
+        raise ValueError(f"normalize takes {known}; got {normalize!r}")
+    kinds = old[0].measures, new[0].measures
+    common = {}
+    for name, kind in kinds[0].items():
+        if {kind, kinds[1].get(name)} == {"correct", "score"}:
+            common[name] = "score"  # a side without partial marks
+        elif kind == kinds[1].get(name):
+            common[name] = kind
+    if not common:
+        raise PredictionsError(
+            f"no outcome is on both sides: {old[0].name} has {', '.join(kinds[0])}, "
+            f"{new[0].name} has {', '.join(kinds[1])}"
+        )
+    notes = []
+    if lone := sorted({*kinds[0], *kinds[1]} - {*common}):
+        notes.append(f"Only one side has {', '.join(lone)}, which is not compared.")
+    measures = []
+    for name, kind in common.items():
+        if kind not in ("correct", "score", "value"):
+            measures.append(_coded(name, kind, old, new, normalize))
+            if top is not None and kind == "ranking":
+                measures.append(_first_of(measures[-1], top))
+            continue
+        measures.append(
+            Measure(
+                name,
+                kind,
+                old[0].at(old[1], name),
+                new[0].at(new[1], name),
+                target=target_of(numbers_of, old, new) if kind == "value" else None,
+                tolerance=tolerance if kind != "correct" else 0.0,
+                relative=relative,
+                lower_is_better=kind == "score" and _less(name, old[0], new[0]),
+            )
+        )
+    return measures, notes
+
+
+def errors_as_wrong(side: Table) -> Table:
+    """The same with 0 or an empty answer where a tool could not evaluate."""
+    import pyarrow as pa
+
+    if side.errored is None or not side.errored.any():
+        return side
+    columns = dict(side.columns)
+    for name, kind in side.measures.items():
+        values = columns[name]
+        if kind == "answer":
+            blank = pa.array(side.errored.reshape(-1))
+            columns[name] = arrow_compute().if_else(blank, "", values)
+            continue
+        if kind != "correct" and (
+            kind != "score" or side.less.get(name) or np.nanmin(values) < 0
+        ):
+            raise PredictionsError(
+                f"{name} has no value that stands for wrong; --errors drop leaves "
+                "out what could not be evaluated"
+            )
+        columns[name] = np.where(side.errored, 0.0, values)
+    known = side.known | side.errored.any(axis=0)
+    return dataclasses.replace(side, columns=columns, known=known)
+
+
+def never_right(measures, old, new, normalize) -> list[Doubt]:
+    """Sides of which no text is like its target: the two may be written differently."""
+    found = {}
+    for measure in measures:
+        of_things = measure.things is not None and measure.target is not None
+        if not of_things or measure.kind == "label" or measure.examples < _FEW:
+            continue
+        for side, name, runs in ((old, "old", measure.old), (new, "new", measure.new)):
+            if any(measure.worth(run).any() for run in runs):
+                continue
+            said, goal = (measure.text(of, 0)[:60] for of in (name, "target"))
+            sentence = (
+                f"no {measure.name} of {side.name} is like its target, for example "
+                f"{said!r} and {goal!r}"
+            )
+            if measure.kind == "answer" and normalize != "squad":
+                sentence += "; --normalize squad ignores punctuation and articles"
+            found[side.name] = Doubt("never-right", sentence)
+    return list(found.values())
+
+
+def _less(name: str, *sides: Table) -> bool:
+    """Return True if less of a score is better, on which both sides must agree."""
+    known = {side.less[name] for side in sides if name in side.less}
+    if len(known) > 1:
+        raise PredictionsError(
+            f"more of {name} is better by one log and less by the other; "
+            f"--lower-is-better {name} decides"
+        )
+    return any(known)
+
+
+def directions(measures: Sequence[Measure]) -> tuple[str, ...]:
+    """One sentence about the scores: which of them should rise, which should fall."""
+    scores = [(m.name, m.lower_is_better) for m in measures if m.kind == "score"]
+    less, more = ([name for name, low in scores if low is of] for of in (True, False))
+    found = [f"less is better in {', '.join(less)}"] if less else []
+    if more:
+        other = "(--lower-is-better NAME says otherwise)"
+        found.append(f"more is better in {', '.join(more)} {other}")
+    return (f"Scores: {'; '.join(found)}.",) if found else ()
+
+
+def target_of(
+    read: Callable,
+    *sides: tuple[Table, np.ndarray],
+    normalize: Normalization = "text",
+) -> Any:
+    """What is right, on which all sides must agree; None if none says."""
+    given = [(side, rows) for side, rows in sides if side.target is not None]
+    found = [read(side.target.take(rows), "target") for side, rows in given]
+    if lacking := sum(int((~known).sum()) for _, known in found):
+        raise PredictionsError(f"{lacking} targets are missing")
+    for (side, rows), (right, _) in zip(given[1:], found[1:], strict=True):
+        first, first_rows = given[0]
+        try:
+            columns = first.target.take(first_rows), side.target.take(rows)
+            a, b = (numbers_of(column, "target")[0] for column in columns)
+            differ = a != b
+        except PredictionsError:
+            texts = (normalized(text, normalize) for text in (found[0][0], right))
+            pc = arrow_compute()
+            differ = ~np.asarray(pc.fill_null(pc.equal(*texts), True))
+        if differ.any():
+            where = rows if side.ids is None else np.asarray(side.ids)[rows]
+            raise PredictionsError(
+                f"targets of {int(differ.sum()):,} of {len(rows):,} examples differ "
+                f"between {first.name} and {side.name}, for example "
+                f"{some(where[differ])}"
+            )
+    return found[0][0] if found else None
+
+
+def _coded(name, kind, old, new, normalize) -> Measure:
+    """Texts, sets and rankings as places in what there is on either side."""
+    import pyarrow as pa
+
+    pc = arrow_compute()
+
+    texts = [side.at(rows, name) for side, rows in (old, new)]
+    read = lists_of if kind in ("set", "ranking") else answers_of
+    goal = target_of(read, old, new, normalize=normalize)
+    if goal is not None:
+        texts.append(goal)
+    plain = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])
+    if kind == "answer":
+        plain = normalized(plain, normalize)
+    elif kind != "label":
+        plain = pc.utf8_normalize(plain, "NFC")
+    encoded = plain.dictionary_encode()
+    places, things = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    if kind not in ("answer", "label"):
+        lists = [_listed(text) for text in things]
+        if (longest := max(map(len, lists), default=0)) > _MOST_ITEMS:
+            raise PredictionsError(
+                f"column {name} has a list of {longest} items; at most {_MOST_ITEMS}"
+            )
+        shaped = [
+            tuple(sorted(set(items))) if kind == "set" else tuple(dict.fromkeys(items))
+            for items in lists
+        ]
+        numbers = {thing: i for i, thing in enumerate(dict.fromkeys(shaped))}
+        places = np.array([numbers[thing] for thing in shaped])[places]
+        things = list(numbers)
+    ends = np.cumsum([len(text) for text in texts])
+    before, after, *goals = np.split(places, ends[:-1])
+    count = len(old[1])
+    shown = None
+    if kind in ("answer", "label"):
+        shown = {
+            side: text.to_numpy(zero_copy_only=False).reshape(-1, count)
+            for side, text in zip(("old", "new", "target"), texts)
+        }
+    return Measure(
+        name,
+        kind,
+        before.reshape(-1, count),
+        after.reshape(-1, count),
+        things,
+        goals[0] if goals else None,
+        shown=shown,
+    )
+
+
+def _first_of(ranking: Measure, top: int) -> Measure:
+    """The first `top` items of every ranking, as sets."""
+    assert ranking.things is not None
+    sets = [tuple(sorted(items[:top])) for items in ranking.things]
+    numbers = {items: i for i, items in enumerate(dict.fromkeys(sets))}
+    place = np.array([numbers[items] for items in sets])
+    return dataclasses.replace(
+        ranking,
+        name=f"{ranking.name}, first {top}",
+        kind="set",
+        old=place[ranking.old],
+        new=place[ranking.new],
+        things=list(numbers),
+        target=None if ranking.target is None else place[ranking.target],
+    )
