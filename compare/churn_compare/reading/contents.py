@@ -61,6 +61,8 @@ class Contents:
     table: Any = None  # a `pyarrow.Table`
     # `[N]` index of the data frame that the table is or was; None where it has none
     index: Any = None
+    # The Parquet file with the columns of scores that the table does not have yet.
+    late: Any = None
     notes: tuple[str, ...] = ()  # sentences that a user should know
     read: tuple[str, ...] = ()  # of the account: what is unusual about the file
 
@@ -73,7 +75,7 @@ class Contents:
 
 
 @contextlib.contextmanager
-def _parsing() -> Iterator[None]:
+def parsing() -> Iterator[None]:
     """Makes one sentence of the error of a parser, which may raise anything."""
     try:
         yield
@@ -95,7 +97,7 @@ def read_contents(
     """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):
         path = Path(given)
-        with _parsing():
+        with parsing():
             found = _read_file(path, numeric, wanted, id_column)
         return found if found.table is None else _without_index(found, id_column)
     if isinstance(given, Predictions):
@@ -300,7 +302,7 @@ def _read_table(
 ) -> Contents:
     name = path.name.lower()
     if name.endswith(".parquet"):
-        return Contents(table=read_parquet(path, numeric, wanted, id_column))
+        return _read_parquet(path, numeric, wanted, id_column)
     if name.endswith(_ARROW):
         return Contents(table=_read_arrow(path))
     if not name.endswith(_TEXT):
@@ -364,8 +366,12 @@ def _read_parts(
             if path.name.lower().endswith(_JSON):
                 found = Contents(table=table_of(json_lines(path)))
             else:
+                text = path.name.lower().endswith(_TEXT)
                 found = _read_table(
-                    path, numeric, lambda names: once(tuple(names)), id_column
+                    path,
+                    numeric if text else lambda names: (),
+                    lambda names: once(tuple(names)),
+                    id_column,
                 )
         except (PredictionsError, ArrayFileError, pa.ArrowException) as error:
             raise PredictionsError(f"{path.relative_to(folder)}: {error}") from error
@@ -452,9 +458,9 @@ def _read_shards(folder: Path) -> Contents:
 _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
 
 
-def read_parquet(
-    path: Path, numeric: Callable, wanted: Callable, id_column: str | None = None
-) -> Any:
+def _read_parquet(
+    path: Path, numeric: Callable, wanted: Callable, id_column: str | None
+) -> Contents:
     """A Parquet file, of which columns of scores are read when they are used."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -477,8 +483,7 @@ def read_parquet(
     now = [name for name in schema.names if name in chosen and name not in late]
     table = file.read(columns=now)
     table.validate(full=True)  # that strings are UTF-8, which they may not be
-    names = [name for name in schema.names if name in chosen]
-    return ParquetTable(table, file, names) if late else table
+    return Contents(table=table, late=file if late else None)
 
 
 def _check_unpacked(metadata: Any, chosen: Collection[str]) -> None:
@@ -491,61 +496,6 @@ def _check_unpacked(metadata: Any, chosen: Collection[str]) -> None:
                 room = chunk.num_values * widths.get(chunk.physical_type, 1)
                 size += max(room, chunk.total_uncompressed_size)
     check_memory(size)
-
-
-class ParquetTable:
-    """A table of which some columns are read from their file when they are used."""
-
-    def __init__(self, table: Any, file: Any, names: list[str]):
-        self._table, self._file, self.column_names = table, file, names
-        self.num_rows = file.metadata.num_rows
-
-    @property
-    def schema(self) -> Any:
-        """Of all columns."""
-        import pyarrow as pa
-
-        whole = self._file.schema_arrow
-        return pa.schema(map(whole.field, self.column_names), whole.metadata)
-
-    def column(self, name: str) -> Any:
-        """A column."""
-        there = name in self._table.column_names
-        return (self._table if there else self.select([name]).read()).column(name)
-
-    def select(self, names: list[str]) -> "ParquetTable":
-        """Some of the columns."""
-        return ParquetTable(self._table, self._file, names)
-
-    def drop_columns(self, names: Collection[str]) -> "ParquetTable":
-        """All columns but some."""
-        return self.select([name for name in self.column_names if name not in names])
-
-    def to_batches(self, max_chunksize: int) -> Iterator[Any]:
-        """Rows after rows."""
-        names = self.column_names
-        with _parsing():
-            for batch in self._file.iter_batches(max_chunksize, columns=names):
-                yield batch.select(names)
-
-    def slice(self, start: int, length: int) -> Any:
-        """Some rows as a table."""
-        import pyarrow as pa
-
-        assert start == 0
-        first = next(self.to_batches(length), None)
-        return self.read() if first is None else pa.Table.from_batches([first])
-
-    def read(self) -> Any:
-        """All of it as a table."""
-        import pyarrow as pa
-
-        return pa.Table.from_batches(self.to_batches(1 << 16), self.schema)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.read(), name)
 
 
 def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:

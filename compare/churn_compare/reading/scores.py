@@ -12,7 +12,7 @@ from churn_compare.reading.class_values import (
     as_class_values,
     decoded,
 )
-from churn_compare.reading.contents import as_array
+from churn_compare.reading.contents import as_array, parsing
 from churn_compare.reading.spelling import arrow_compute, composed
 from churn_compare.scanning.score_block import sum_tolerance
 from churn_compare.store import sample_rows
@@ -169,21 +169,31 @@ def with_numbers(table: Any, columns: Sequence[str]) -> Any:
     return table
 
 
-def matrix(table: Any, columns: Sequence[str]) -> np.ndarray:
-    """Columns as one array `[N, C]` in their own precision; missing values are NaN."""
-    kinds = {name: table.schema.field(name).type for name in columns}
+def matrix(table: Any, columns: Sequence[str], file: Any = None) -> np.ndarray:
+    """Columns as one array `[N, C]` in their own precision; missing values are NaN.
+
+    They are read block by block from the Parquet `file` that has them, if any.
+    """
+    schema = table.schema if file is None else file.schema_arrow
+    kinds = {name: schema.field(name).type for name in columns}
     for name, kind in kinds.items():
         if not _is_number(kind):
             raise PredictionsError(f"column {name} must hold numbers; it holds {kind}")
     of_numpy = {kind.to_pandas_dtype() for kind in kinds.values()}
     dtype = np.result_type(np.float32, *of_numpy)
     out = np.empty((table.num_rows, len(columns)), dtype)
+    if file is None:
+        batches = table.select(list(columns)).to_batches(max_chunksize=ROWS)
+    else:
+        batches = file.iter_batches(ROWS, columns=list(columns))
     start = 0
-    for batch in table.select(list(columns)).to_batches(max_chunksize=ROWS):
-        stop = start + batch.num_rows
-        for place, column in enumerate(batch.columns):
-            out[start:stop, place] = column.to_numpy(zero_copy_only=False)
-        start = stop
+    with parsing():
+        for batch in batches:
+            stop = start + batch.num_rows
+            for place, name in enumerate(columns):
+                values = batch.column(name).to_numpy(zero_copy_only=False)
+                out[start:stop, place] = values
+            start = stop
     return out
 
 

@@ -106,8 +106,9 @@ def read_side(
 
     def numeric(found: list[str]) -> Collection[str]:
         roles = find_roles(found, kind, names)
-        if isinstance(roles.scores, ScoreColumns) and not _doubtful(roles, kind):
-            return roles.scores.columns
+        scores = roles.scores
+        if isinstance(scores, ScoreColumns) and scores.sure:
+            return () if _doubtful(roles, kind) else scores.columns
         return ()  # a text may be a list
 
     def wanted(found: list[str]) -> Collection[str]:
@@ -124,7 +125,8 @@ def read_side(
         if contents.array is not None:
             side = _side(name, as_scores(contents.array, kind, "scores"))
         elif contents.arrays is None:
-            side = _of_table(name, contents.table, kind, names, columns)
+            late = contents.late
+            side = _of_table(name, contents.table, kind, names, columns, late)
         else:
             roles = find_roles(contents.arrays, kind, names, others=False)
             whole = isinstance(roles.scores or roles.prediction, str)
@@ -251,7 +253,12 @@ def _meta(entry: Any) -> Mapping[str, Any]:
 
 
 def _of_table(
-    name: str, table: Any, kind: Kind | None, names: ColumnNames, columns: list[str]
+    name: str,
+    table: Any,
+    kind: Kind | None,
+    names: ColumnNames,
+    columns: list[str],
+    late: Any = None,
 ) -> Table:
     """Predictions in a table that was read of a file with these `columns`."""
     columns = columns or table.column_names
@@ -293,7 +300,7 @@ def _of_table(
                 f"{of.kind} of {count} classes are all other columns: "
                 f"{some(of.columns)}.",
             )
-        scores = Scores(of.kind, matrix(table, of.columns)[None])
+        scores = Scores(of.kind, matrix(table, of.columns, late)[None])
         class_names = of.class_names
     elif of is not None:
         values, what = lists(table.column(of), of), f"values of column {of}"

@@ -103,7 +103,7 @@ def test_a_tool_is_read(write, name, measure, kinds, tmp_path):
     old = write(tmp_path / "old" / name, RIGHT)
     new = write(tmp_path / name, [*RIGHT[:3], False, True, True])
     read = read_outcomes(old)
-    assert {k: v for k, v in read.kinds.items() if v != "answer"} == kinds
+    assert {k: v for k, v in read.measures.items() if v != "answer"} == kinds
     assert read.columns[measure].tolist() == [[float(of) for of in RIGHT]]
     found = compare_outcomes(old, new)[measure]
     assert found["negative_flip_rate"].value == pytest.approx(1 / 6)

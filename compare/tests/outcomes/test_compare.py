@@ -657,6 +657,7 @@ def test_a_log_of_inspect_in_both_forms(tmp_path):
         for number, one in enumerate(samples):
             archive.writestr(f"samples/{number}.json", json.dumps(one))
     a, b = read_outcomes(plain), read_outcomes(packed)
-    assert a.runs == b.runs == 2 and a.kinds == {"match": "score", "answer": "answer"}
+    assert a.runs == b.runs == (0, 1)
+    assert a.measures == {"match": "score", "answer": "answer"}
     np.testing.assert_array_equal(a.columns["match"], b.columns["match"])
     assert set(a.columns["match"].ravel()) == {0.0, 0.5, 1.0}

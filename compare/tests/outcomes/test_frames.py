@@ -30,12 +30,12 @@ RECORDS = [dict(zip(COLUMNS, row)) for row in zip(*COLUMNS.values())]
 def check(given):
     """That it is read as the columns above."""
     found = read_outcomes(given)
-    assert found.runs == 2 and found.ids.tolist() == ["a", "b"]
+    assert found.runs == (0, 1) and found.ids.tolist() == ["a", "b"]
     assert found.columns["correct"].tolist() == [[1, 1], [0, 1]]
     assert found.known.tolist() == [True, False]  # one score is missing
     assert found.columns["answer"].to_pylist() == ["x", "z", "y", "w"]
     assert found.columns["set"].to_pylist() == ["p\x1fq", "", "p", "q"]
-    assert found.rest["task"].to_pylist() == ["t", "u"]
+    assert found.others()["task"].to_pylist() == ["t", "u"]
     same = {"confirm": ["same-file"], "on_missing": "intersect"}
     measures = compare_outcomes(given, given, by=["task"], **same)
     assert measures["set"]["mean_distance"].value == 0.25  # a and its samples
