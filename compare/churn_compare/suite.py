@@ -26,7 +26,7 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import settle
 from churn_compare.reading.contents import ENDINGS
-from churn_compare.reading.outcomes import Outcomes, has_outcomes, read_outcomes
+from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import same_file, side_names
 from churn_compare.report import composed, sections
 from churn_compare.result import GateOutcome, Measured, state_of
@@ -331,7 +331,7 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
     settle(same_file(old, new), shared["confirm"])
     less = [score] * bool(rules.lower_is_better)
 
-    def read(**columns: Any) -> list[Outcomes]:
+    def read(**columns: Any) -> list[Any]:
         return [
             read_outcomes(path, name, lower_is_better=less, **columns)
             for path, name in zip((old, new), side_names(old, new), strict=True)
@@ -341,7 +341,7 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
         sides = read()
     except PredictionsError:
         sides = []
-    if not sides or any(score not in side.kinds for side in sides):
+    if not sides or any(score not in side.measures for side in sides):
         sides = read(score_columns=[score])  # it has no usual name
     found = compare_outcomes(*sides, **shared)
     chosen = tuple(m for m in found.measures if m.name == score)
