@@ -76,7 +76,7 @@ def clicks_of(args: argparse.Namespace, run: Run) -> Clicks:
 
 def engine(run: Run, data: Clicks) -> Measure:
     """Compiles; returns what learns one window and says how many seconds it took."""
-    session = open_session(run, data, directory=None, teacher=None, mean=0.0, std=1.0)
+    session = open_session(run, data)
     (part,) = session.parts
     state, inputs = part.state, part.inputs(0)
     windows = list(data.train.windows(run.config.one_pass.window))

@@ -153,7 +153,7 @@ def click_inputs(run: Run, program: Program) -> ReplicaInputs:
 
 
 def init_clicks(run: Run, program: Program, inputs: ReplicaInputs) -> TrainState:
-    """The state before the first update, with its sharding; `sums` has no terms yet.
+    """`init_state` with tables.
 
     The towers [R, K, ...] are the first group and the gate [R, 1, ...] the second.
     """
@@ -168,13 +168,8 @@ def init_clicks(run: Run, program: Program, inputs: ReplicaInputs) -> TrainState
     towers, tables, accumulators = _makers(program)
     table = tables(keys, scale)
     squares = accumulators(table) if config.optimizer.name == "adagrad" else ()
-    state = init_state(
-        program,
-        towers(keys),
-        config.replicas,
-        terms=0,
-        memory=run.method.init_memory(2),
-    )
+    memory = run.method.init_memory(2)
+    state = init_state(program, towers(keys), config.replicas, memory=memory)
     return dataclasses.replace(state, tables=(table, squares))
 
 

@@ -33,7 +33,7 @@ def identity(config: Any, **parts: Any) -> str:
 def identity_of(
     run: Run,
     fingerprint: str,
-    teacher: Trained | Teachers | None,
+    teacher: Trained | Teachers | None = None,
     start: Trained | None = None,
 ) -> str:
     """The identity that a checkpoint must have to be continued by `run`.

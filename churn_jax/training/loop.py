@@ -184,9 +184,7 @@ def compile_run(
     A thread can do it while another run trains. Convolutional networks and streams are
     left to `train`: they compile for long, and compiling cannot be interrupted.
     """
-    session = open_session(
-        run, dataset, directory=None, teacher=None, mean=mean, std=std
-    )
+    session = open_session(run, dataset, mean=mean, std=std)
     if session.program.convolutional or session.feed is not None:
         return
     with _Loop(session) as loop:
@@ -204,9 +202,7 @@ def seconds_per_update(
 
     Compiles the update, and makes a few of a copy.
     """
-    session = open_session(
-        run, dataset, directory=None, teacher=None, mean=mean, std=std
-    )
+    session = open_session(run, dataset, mean=mean, std=std)
     with _Loop(session) as loop:
         return loop.update_seconds()
 

@@ -85,19 +85,19 @@ class Session:
     program: Program  # of predictions, and of the step but for a plain ensemble
     data: tuple  # images and labels, replicated; the shapes of a batch if they are fed
     feed: Feed | ClickFeed | None  # yields the batches of a streamed training set
-    held_out: tuple  # validation images (or a `Stream`) and labels; () for clicks
-    teacher: PyTree  # the teachers' variables on the mesh, or ()
-    start: PyTree | None  # weights and state that training starts from, if given
     terms: tuple[str, ...]  # that the method logs
-    best: Any  # `BestState` of the best validation epoch so far; () for clicks
-    done: int  # updates before this launch
-    seconds: float  # before this launch
     steps_per_epoch: int  # windows to a line of metrics for clicks
     updates: int  # of the whole run; windows for clicks
     parameters: int  # trained numbers per replica
     identity: str  # what a checkpoint must have been trained as to be continued
-    checkpoints: Checkpoints | None
-    notes: tuple[str, ...]  # sentences for the user about where weights are from
+    held_out: tuple = ()  # validation images (or a `Stream`) and labels
+    teacher: PyTree = ()  # the teachers' variables on the mesh
+    start: PyTree | None = None  # weights and state that training starts from, if given
+    best: Any = ()  # `BestState` of the best validation epoch so far
+    done: int = 0  # updates before this launch
+    seconds: float = 0.0  # before this launch
+    checkpoints: Checkpoints | None = None
+    notes: tuple[str, ...] = ()  # sentences for the user about where weights are from
 
     @property
     def states(self) -> list[TrainState]:
@@ -115,11 +115,11 @@ def open_session(
     run: Run,
     dataset,
     *,
-    directory: Path | None,
-    teacher: Trained | Teachers | None,
+    directory: Path | None = None,
+    teacher: Trained | Teachers | None = None,
     start: Trained | None = None,
-    mean: float | Sequence[float],
-    std: float | Sequence[float],
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
 ) -> Session:
     """Places data, weights and teachers on the mesh; restores the last checkpoint."""
     if run.clicks is not None:
@@ -209,7 +209,7 @@ def open_session(
         )
         inputs = _epoch_inputs(part, len(train.labels), of, coefficients)
         memory = _memory(part, variables, example)
-        state = init_state(of, variables, replicas, terms=0, memory=memory)
+        state = init_state(of, variables, replicas, memory=memory)
         terms = term_names(of, state, inputs(0), taught, *data)
         state = with_sums(state, terms, mesh)
         parts.append(Part(part, of, state, inputs, steps_per_call))
@@ -226,15 +226,11 @@ def open_session(
         start=begun,
         terms=terms,
         best=init_best(whole, program.mesh),
-        done=0,
-        seconds=0.0,
         steps_per_epoch=steps_per_epoch,
         updates=steps_per_epoch * config.epochs,
         parameters=sum(p.size for p in jax.tree.leaves(whole.params))
         // config.replicas,
         identity=identity_of(run, dataset.fingerprint, teachers, start),
-        checkpoints=None,
-        notes=(),
     )
 
     # Mapping and checkpoint ------------------------------------------------------
@@ -267,19 +263,11 @@ def _open_pass(run: Run, data, directory: Path | None) -> Session:
         program=program,
         data=(),
         feed=feed,
-        held_out=(),
-        teacher=(),
-        start=None,
         terms=terms,
-        best=(),
-        done=0,
-        seconds=0.0,
         steps_per_epoch=feed.every,
         updates=feed.windows,
         parameters=sum(x.size for x in numbers) // run.config.replicas,
-        identity=identity_of(run, data.fingerprint, None),
-        checkpoints=None,
-        notes=(),
+        identity=identity_of(run, data.fingerprint),
     )
     if directory is not None:
         session.notes = tuple(_restore(session, directory))

@@ -317,7 +317,7 @@ def init_state(
     program: "Program",
     variables: tuple[PyTree, ...],
     replicas: int,
-    terms: int,
+    terms: int = 0,
     memory: PyTree = (),
 ) -> TrainState:
     """The state before the first update; `memory` is that of one replica."""

@@ -28,7 +28,7 @@ window_order = jax.jit(clicks.window_order)
 def ready(run):
     """`(program, inputs, state)` before the first window."""
     data = few_clicks(count=26)
-    session = open_session(run, data, directory=None, teacher=None, mean=0, std=1)
+    session = open_session(run, data)
     (part,) = session.parts
     return part.program, part.inputs(0), part.state
 

@@ -344,9 +344,7 @@ def test_devices_hold_batches_not_the_set(fed):
     """What the session keeps of a stream is shapes."""
     from churn_jax.training.session import open_session
 
-    session = open_session(
-        run_of(), streamed(), directory=None, teacher=None, mean=0.0, std=1.0
-    )
+    session = open_session(run_of(), streamed())
     assert session.data[0] == jax.ShapeDtypeStruct((2, 16, 8, 8, 1), np.uint8)
     assert session.data[1] == jax.ShapeDtypeStruct((2, 16), np.int32)
     assert isinstance(session.held_out[0], Stream)
