@@ -24,15 +24,13 @@ from churn_jax.reports import (
     QUANTITIES,
     collect,
     column,
-    csv_table,
-    markdown_table,
     summarize,
 )
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import parted
-from tests.reports.fake_study import write_study
+from tests.reports.fake_study import csv_table, markdown_table, write_study
 
 
 @pytree

@@ -186,7 +186,7 @@ def report(argv: Sequence[str]) -> int:
         for missing in written.missing
         if missing.damaged
     ]
-    damaged += getattr(written, "losses", ())  # of a study
+    damaged += [said for said, damaged in written.unreadable.items() if damaged]
     for said in damaged:
         print(f"churn-jax: {printable(said)}", file=sys.stderr)
     return 2 if damaged else 0

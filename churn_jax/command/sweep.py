@@ -177,6 +177,6 @@ def sweep(argv: Sequence[str]) -> int:
 def _show(folder: Path, seconds: float) -> None:
     from churn_jax import reports
 
-    result = reports.write_sweep(folder)
+    result = reports.write(folder)
     reports.print_report(result)
     print(f"\n{seconds:.0f} s. Report: {result.files['report.html']}")

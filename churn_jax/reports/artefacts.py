@@ -34,9 +34,10 @@ class Study:
     """The folder of a study and its record."""
 
     folder: Path  # of the study
-    record: Any  # what was run, a `StudyRecord`; another one where nothing was
+    config: Any  # what it was launched with last, a `StudyConfig`
     # finished rows and those that are still planned, in the order of the plan
     methods: tuple[RowRecord, ...]
+    record: Any = None  # a `StudyRecord`; None where nothing was trained
     # names and labels of planned rows that the last launch was not to train (`--only`);
     # they are in no other field
     unselected: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -49,14 +50,9 @@ class Study:
     )
 
     @property
-    def config(self) -> Any:
-        """What the study was launched with last, a `StudyConfig`."""
-        return self.record.config
-
-    @property
     def trained(self) -> bool:
         """True if a study trained the rows; else only their logits are known."""
-        return isinstance(self.record, StudyRecord)
+        return self.record is not None
 
     def file(self, name: str, split: str = "test") -> Path:
         """Predictions of one method."""
@@ -67,21 +63,25 @@ class Study:
         return self.folder / "methods" / name
 
 
+def record_in(path: Path) -> Any:
+    """The record in a file; what cannot be used is a `ReportError`."""
+    try:
+        return read_record(path)
+    except RecordError as error:
+        raise ReportError(str(error)) from error
+
+
 def read_study(run_dir) -> Study:
     """Reads `study.json` of a run folder."""
     folder = Path(run_dir)
-    path = folder / "study.json"
-    try:
-        record = read_record(path)
-    except RecordError as error:
-        raise ReportError(str(error)) from error
+    record = record_in(folder / "study.json")
     rows = record.rows() if isinstance(record, StudyRecord) else ()
     if not rows:
-        raise ReportError(f"{path} lists no methods")
+        raise ReportError(f"{folder / 'study.json'} lists no methods")
     chosen = record.selected
     shown = [row for row in rows if row.trained or not chosen or row.name in chosen]
     left = {row.name: row.label for row in rows if row not in shown}
-    return Study(folder, record, tuple(shown), left)
+    return Study(folder, record.config, tuple(shown), record, left)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +93,9 @@ class History:
     # `"train/cross_entropy"`, `"validation/accuracy"`, ... to `[T, R]`, or `[T, 1]` for
     # a number about all runs together; NaN where absent.
     series: Mapping[str, np.ndarray]
+
+
+NO_HISTORY = History(np.zeros(0), np.zeros(0), {})
 
 
 def read_history(path) -> History:
@@ -108,19 +111,17 @@ def read_history(path) -> History:
                 row = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(row, Mapping) and _is_number(row.get("step")):
+            if isinstance(row, Mapping) and math.isfinite(_number(row.get("step"))):
                 rows[row["step"]] = row
     steps = sorted(rows)
     flat = [dict(_series(rows[step])) for step in steps]
     series = {}
     for name in sorted({name for row in flat for name in row}):
         width = max(len(row.get(name, ())) for row in flat)
-        values = np.full((len(flat), width), np.nan)
-        for t, row in enumerate(flat):
-            got = row.get(name, ())
-            values[t, : len(got)] = got
-        series[name] = values
-    epochs = [as_float(rows[step].get("epoch")) for step in steps]
+        series[name] = np.full((len(flat), width), np.nan)
+        for values, row in zip(series[name], flat, strict=True):
+            values[: len(row.get(name, ()))] = row.get(name, ())
+    epochs = [_number(rows[step].get("epoch")) for step in steps]
     return History(np.asarray(steps, float), np.asarray(epochs, float), series)
 
 
@@ -129,14 +130,10 @@ def _series(row):
         entries = row.get(part)
         for name, value in (entries if isinstance(entries, Mapping) else {}).items():
             values = value if isinstance(value, list) else [value]
-            yield f"{part}/{name}", [as_float(v) for v in values]
+            yield f"{part}/{name}", [_number(v) for v in values]
 
 
-def as_float(value) -> float:
+def _number(value) -> float:
     """A finite number as it is, anything else as NaN."""
-    return float(value) if _is_number(value) else math.nan
-
-
-def _is_number(value) -> bool:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return plain and math.isfinite(value)
+    return float(value) if plain and math.isfinite(value) else math.nan

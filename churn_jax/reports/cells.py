@@ -1,7 +1,8 @@
-"""Numbers as the cells of a table show them."""
+"""Numbers as the cells of a table show them, and as a CSV has them."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING
 
@@ -14,52 +15,46 @@ if TYPE_CHECKING:
     from churn_jax.reports.estimates import Estimate
 
 SIGNIFICANT = 0.05
-
-
 ABSENT = "–"
 
 
-def percent(estimate: Estimate) -> str:
-    """`5.72 ± 0.18`, both times 100."""
-    return _plus_minus(100 * estimate.mean, 100 * estimate.std, 2)
+def plus_minus(mean: float, spread: float, digits: int, sign: str = "") -> str:
+    """`0.213 ± 0.004`; the spread is left out, and a dash shown, where it is NaN."""
+    if not math.isfinite(mean):
+        return ABSENT
+    text = f"{mean:{sign}.{digits}f}"
+    return f"{text} ± {spread:.{digits}f}" if math.isfinite(spread) else text
 
 
-def rate(estimate: Estimate) -> str:
-    """`2.11 ± 0.05`, both times 100: the mean and its standard error."""
-    return _plus_minus(100 * estimate.mean, 100 * estimate.stderr, 2)
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How an estimate is written, as a function of the `Estimate`."""
+
+    scale: float = 1.0  # 100 for per cent
+    digits: int = 3
+    error: bool = False  # `±` is the standard error, not the standard deviation
+    sign: str = ""  # "+" for changes
+
+    def __call__(self, estimate: Estimate) -> str:
+        """`5.72 ± 0.18`; a dash where nothing was measured."""
+        spread = estimate.stderr if self.error else estimate.std
+        scaled = self.scale * estimate.mean, self.scale * spread
+        return plus_minus(*scaled, self.digits, self.sign)
 
 
-def signed_rate(estimate: Estimate) -> str:
-    """`-12.10 ± 0.05`, both times 100: a change and its standard error."""
-    text = rate(estimate)
-    return text if text == ABSENT or text.startswith("-") else f"+{text}"
-
-
-def number(estimate: Estimate) -> str:
-    """`0.213 ± 0.004`."""
-    return _plus_minus(estimate.mean, estimate.std, 3)
-
-
-def mean_error(estimate: Estimate) -> str:
-    """`0.213 ± 0.004`, the standard error of the mean."""
-    return with_error(estimate, 3)
-
-
-def of_set(estimate: Estimate) -> str:
-    """`0.0777 ± 0.0012`, the standard error: a set of runs has no spread of its own."""
-    return with_error(estimate, 4)
-
-
-def with_error(estimate: Estimate, digits: int) -> str:
-    """`0.078 ± 0.001`: the mean and its standard error."""
-    return _plus_minus(estimate.mean, estimate.stderr, digits)
+number = Form()
+percent = Form(100.0, 2)
+rate = Form(100.0, 2, error=True)
+signed_rate = Form(100.0, 2, error=True, sign="+")
+mean_error = Form(error=True)
+of_set = Form(digits=4, error=True)  # a set of runs has no spread of its own
 
 
 def equivalent(estimate: Estimate) -> str:
     """`2.74 ± 0.12` networks; `≥ 4.00` where the largest ensemble is no better."""
     # Without a spread where all runs are at one end of the scale.
     spread = estimate.std if estimate.std > 0 else math.nan
-    text = _plus_minus(estimate.mean, spread, 2)
+    text = plus_minus(estimate.mean, spread, 2)
     return f"≥ {text}" if estimate.at_least and math.isfinite(estimate.mean) else text
 
 
@@ -72,27 +67,14 @@ def millions(estimate: Estimate) -> str:
     return f"{estimate.mean / 1e6:.2f} M"
 
 
-def _plus_minus(mean: float, spread: float, digits: int) -> str:
-    if not math.isfinite(mean):
-        return ABSENT
-    if not math.isfinite(spread):
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f} ± {spread:.{digits}f}"
-
-
 def share(value: float) -> str:
     """`5.72`, times 100."""
-    return f"{100 * value:.2f}" if math.isfinite(value) else ABSENT
+    return plus_minus(100 * value, math.nan, 2)
 
 
-def signed(difference: Difference | None, scale: float, digits: int) -> str:
-    """`-1.83 ± 0.21`, the mean and its standard error, both times `scale`."""
-    if difference is None or not math.isfinite(difference.difference):
-        return ABSENT
-    mean = f"{scale * difference.difference:+.{digits}f}"
-    if not math.isfinite(difference.stderr):
-        return mean
-    return f"{mean} ± {scale * difference.stderr:.{digits}f}"
+def times(value: float | None) -> str:
+    """`2×`, relative to one network of the baseline."""
+    return ABSENT if value is None else f"{value:.3g}×"
 
 
 def interval(
@@ -122,16 +104,15 @@ def ends(
     return f"{scale * low:{sign}.{digits}f} to {scale * high:{sign}.{digits}f}"
 
 
-def change_cell(
-    difference: Difference | None, p: float | None, scale: float, digits: int
-) -> Cell | str:
-    """`-1.83` with its interval below it, both times `scale`."""
+def change_cells(
+    difference: Difference | None, p: float, scale: float = 100, digits: int = 2
+) -> tuple[Cell | str, str]:
+    """`-1.83` with its interval below it, both times `scale`, and its p-value."""
     if difference is None or not math.isfinite(difference.difference):
-        return ABSENT
+        return ABSENT, ABSENT
     value = scale * difference.difference
-    tested = p is not None and math.isfinite(p)
-    below = ends(difference, p, scale, digits) if tested else ""
-    return Cell(f"{value:+.{digits}f}", value, below)
+    below = ends(difference, p, scale, digits) if math.isfinite(p) else ""
+    return Cell(f"{value:+.{digits}f}", value, below), p_value(p)
 
 
 def p_value(p: float | None) -> str:
@@ -139,11 +120,6 @@ def p_value(p: float | None) -> str:
     if p is None or not math.isfinite(p):
         return ABSENT
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def p_text(p: float) -> str:
-    """`p = 0.021`, `p < 0.001`."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def estimate_fields(name: str, estimate: Estimate) -> dict[str, float]:
@@ -155,11 +131,11 @@ def estimate_fields(name: str, estimate: Estimate) -> dict[str, float]:
     }
 
 
-def difference_fields(name: str, difference: Difference) -> dict[str, float]:
-    """The two columns that a CSV has of a difference."""
-    return {name: difference.difference, f"{name}_stderr": difference.stderr}
-
-
-def times(value: float | None) -> str:
-    """`2×`, relative to one network of the baseline."""
-    return ABSENT if value is None else f"{value:.3g}×"
+def difference_fields(name: str, found: Difference, p: float) -> dict[str, float]:
+    """The four columns that a CSV has of a difference; `p` is Holm-adjusted."""
+    return {
+        f"delta_{name}": found.difference,
+        f"delta_{name}_stderr": found.stderr,
+        f"delta_{name}_p": found.p,
+        f"delta_{name}_p_holm": p,
+    }

@@ -12,18 +12,16 @@ import numpy as np
 from churn_compare.documents import Figure
 from churn_compare.documents.plotting import (
     INK,
-    bars_by_row,
-    colour,
-    dash,
     drawing,
     error_line,
-    face,
     legend,
     level,
     line_style,
     point,
     short_label,
 )
+
+Values = Sequence[float] | np.ndarray
 
 
 class Chart(NamedTuple):
@@ -61,9 +59,9 @@ class Line(NamedTuple):
 
     place: int
     label: str
-    x: Sequence[float] | np.ndarray
-    y: Sequence[float] | np.ndarray
-    errors: Sequence[float] | None = None
+    x: Values
+    y: Values
+    errors: Values | None = None
     style: Mapping[str, Any] = {}
 
 
@@ -175,94 +173,5 @@ def lines(
                 every[0, 0].plot([], [], **line_style(one.place, one.label, size=None))
                 first.add(one.label)
         return every[0, 0]
-
-    return chart.of(draw)
-
-
-def bars(
-    chart: Chart,
-    rows: Sequence[str],
-    kinds: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    x: str,
-) -> Figure:
-    """Horizontal bars: of each kind the number of every row and its error."""
-    if not np.isfinite([numbers for numbers, _ in kinds.values()]).any():
-        return Figure()
-
-    def draw(figure):
-        axes = figure.add_subplot()
-        bars_by_row(axes, rows, kinds)
-        axes.set_xlabel(x)
-        return axes
-
-    return chart.of(draw)
-
-
-def histogram(
-    chart: Chart,
-    shares: Sequence[tuple[int, str, np.ndarray]],
-    x: str,
-    *,
-    most: float,
-    log: bool = False,
-) -> Figure:
-    """Shares of examples `(place, label, [B])` in equal bins from 0 to `most`."""
-    if not shares:
-        return Figure()
-
-    def draw(figure):
-        from matplotlib.ticker import LogFormatter
-
-        axes = figure.add_subplot()
-        for k, (i, label, values) in enumerate(shares):
-            edges = np.linspace(0.0, most, len(values) + 1)
-            if log:  # many rows, as outlines
-                style = {"color": colour(i), "linestyle": dash(i), "linewidth": 1.8}
-                axes.stairs(100 * values, edges, label=short_label(label), **style)
-                continue
-            width = most / len(values) / (len(shares) + 0.4)
-            middle = (edges[:-1] + edges[1:]) / 2 + (k - (len(shares) - 1) / 2) * width
-            axes.bar(middle, 100 * values, width=width, label=label, **face(i))
-        axes.set(xlabel=x, ylabel="Examples %", xlim=(0, most))
-        if log:
-            axes.set(ylabel="Examples %, log scale", yscale="log")
-            for ticks in (
-                axes.yaxis.set_major_formatter,
-                axes.yaxis.set_minor_formatter,
-            ):
-                ticks(LogFormatter(minor_thresholds=(2, 0.5)))  # 10, not ten to the one
-        return axes
-
-    return chart.of(draw)
-
-
-def blocks_map(
-    chart: Chart,
-    values: Callable[[], np.ndarray],
-    labels: Sequence[str],
-    sizes: Sequence[int],
-    what: str,
-) -> Figure:
-    """A square of numbers whose rows and columns lie in groups of some sizes."""
-
-    def draw(figure):
-        axes, numbers = figure.add_subplot(), values()
-        edges = np.cumsum([0, *sizes])
-        middle = (edges[:-1] + edges[1:] - 1) / 2
-        finite = numbers[np.isfinite(numbers)]
-        low, high = (finite.min(), finite.max()) if finite.size else (0, 1)
-        scale = {"vmin": low, "vmax": high, "cmap": "cividis"}
-        image = axes.imshow(numbers, interpolation="none", **scale)
-        for edge in edges[1:-1] - 0.5:
-            axes.axhline(edge, color="white", linewidth=1.5)
-            axes.axvline(edge, color="white", linewidth=1.5)
-        short = [short_label(label) for label in labels]
-        axes.set_yticks(middle, short)
-        axes.set_xticks(middle, short, rotation=40, ha="right", rotation_mode="anchor")
-        axes.tick_params(length=0)
-        bar = figure.colorbar(image, ax=axes, shrink=0.85)
-        bar.set_label(what)
-        bar.outline.set_visible(False)
-        return axes
 
     return chart.of(draw)

@@ -1,7 +1,7 @@
 """Comparison of a method's runs with the baseline, paired by run."""
 
-import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,73 +13,73 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.reports.cells import SIGNIFICANT, ends, interval, p_text
+from churn_jax.reports.cells import SIGNIFICANT, ends, interval, p_value
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.summary import MethodSummary
 
-UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
+_UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
 ENOUGH_RUNS = 5  # to say which row is best: of fewer, a single one may decide
+_LESS_MORE = ("reduces", "increases")
+# Quantities that rows are compared in: in words, the verbs of less and more, whether in
+# points, and why a test without runs in common was not made.
+COMPARED = {
+    "churn": ("churn", _LESS_MORE, True, ""),
+    "accuracy": ("accuracy", ("lowers", "raises"), True, ""),
+    "prediction_difference": (
+        *("Δ₁", _LESS_MORE, False),
+        "since the rows do not have the same runs",
+    ),
+    "calibrated_nll": (
+        *("calibrated NLL", _LESS_MORE, False),
+        "since no run has it on both sides",
+    ),
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """A method against the baseline, paired by run.
+class Change(NamedTuple):
+    """A method's number minus the baseline's, and its p-value, Holm-adjusted."""
 
-    Attributes:
-        churn: difference of mean pairwise churn, method minus baseline.
-        churn_p: its p-value, Holm-adjusted over the methods of the study.
-        accuracy: difference of accuracy, method minus baseline.
-        accuracy_p: its p-value, Holm-adjusted over the methods of the study.
-        prediction_difference: difference of Delta_1 of all runs; not tested unless both
-            sides have the same runs.
-        prediction_difference_p: its p-value, Holm-adjusted over the methods.
-        calibrated_nll: difference of the NLL at each run's own temperature; not tested
-            where a side has no validation predictions.
-        calibrated_nll_p: its p-value, Holm-adjusted over the methods.
-    """
-
-    churn: Difference
-    churn_p: float
-    accuracy: Difference
-    accuracy_p: float
-    prediction_difference: Difference = UNTESTED
-    prediction_difference_p: float = np.nan
-    calibrated_nll: Difference = UNTESTED
-    calibrated_nll_p: float = np.nan
+    quantity: str  # one of `COMPARED`
+    difference: Difference
+    p: float
 
     @property
-    def churn_verdict(self) -> str:
+    def effect(self) -> int | None:
+        """Its sign, 0 where no difference is detected, None where it is not tested."""
+        if not np.isfinite(self.p) or self.difference.runs < FEWEST_RUNS:
+            return None
+        return int(np.sign(self.difference.difference)) if self.p < SIGNIFICANT else 0
+
+    @property
+    def verdict(self) -> str:
         """One clause: `"reduces churn by 2.1 points (1.4 to 2.8; p = 0.001)"`."""
-        return _verdict(self.churn, self.churn_p, "churn", ("reduces", "increases"))
+        (what, verbs, points, why), found = COMPARED[self.quantity], self.difference
+        if why and not found.runs:
+            return f"{what} is not tested, {why}"
+        if (sign := self.effect) is None:
+            return f"too few runs to test {what} ({found.runs} in common)"
+        text = p_value(self.p)
+        said = f"p {text}" if text.startswith("<") else f"p = {text}"
+        scale, unit = (100, " points") if points else (1, "")
+        nearest = min(map(abs, interval(found, self.p) or (0.0,)))  # not shown as -0.0
+        coarse = 100 * min(found.stderr, 2 * nearest) >= 0.1
+        digits = 4 if not points else 1 if coarse else 2
+        if sign:
+            around = ends(found, self.p, scale, digits, "")
+            size = f"{scale * abs(found.difference):.{digits}f}{unit}"
+            return f"{verbs[sign > 0]} {what} by {size} ({around}; {said})"
+        around = ends(found, self.p, scale, digits)
+        size = f"{scale * found.difference:+.{digits}f}{unit}"
+        return f"no detectable effect on {what} ({size}, {around}; {said})"
 
-    @property
-    def prediction_difference_verdict(self) -> str:
-        """For Delta_1: `"reduces Δ₁ by 0.0741 (0.0715 to 0.0767; p < 0.001)"`."""
-        found, words = self.prediction_difference, ("reduces", "increases")
-        if found.runs == 0:
-            return "Δ₁ is not tested, since the rows do not have the same runs"
-        return _verdict(found, self.prediction_difference_p, "Δ₁", words, points=False)
 
-    @property
-    def calibrated_nll_verdict(self) -> str:
-        """The same for the calibrated NLL."""
-        found, what = self.calibrated_nll, "calibrated NLL"
-        if found.runs == 0:
-            return f"{what} is not tested, since no run has it on both sides"
-        words = ("reduces", "increases")
-        return _verdict(found, self.calibrated_nll_p, what, words, points=False)
-
-    @property
-    def accuracy_verdict(self) -> str:
-        """The same for accuracy: `"raises accuracy by ..."`, `"no detectable ..."`."""
-        words = ("lowers", "raises")
-        return _verdict(self.accuracy, self.accuracy_p, "accuracy", words)
+UNTESTED = Change("churn", _UNTESTED, np.nan)
 
 
 def compare_with_baseline(
     summaries: Mapping[str, MethodSummary], baseline: str
-) -> dict[str, Comparison]:
+) -> dict[str, dict[str, Change]]:
     """Every method against the baseline, with Holm's adjustment over the methods.
 
     Only runs that finished on both sides are paired. Delta_1 is a number of a whole set
@@ -90,54 +90,48 @@ def compare_with_baseline(
         baseline: the name the others are compared with.
 
     Returns:
-        One `Comparison` per other method; empty when the baseline is not there.
+        Every other method's `Change` of churn, accuracy, `prediction_difference` and
+        `calibrated_nll`; empty when the baseline is not there.
 
     Example:
         >>> compare_with_baseline({}, "baseline")
         {}
     """
-    if baseline not in summaries:
-        return {}
-    base = summaries[baseline]
-    others = {name: s for name, s in summaries.items() if name != baseline}
-    found: dict[str, dict] = {name: {} for name in others}
-    for quantity in ("churn", "accuracy", "prediction_difference", "calibrated_nll"):
-        differences = [paired(quantity, summary, base) for summary in others.values()]
+    base = summaries.get(baseline)
+    found: dict[str, dict[str, Change]] = {
+        name: {} for name in summaries if base is not None and name != baseline
+    }
+    for quantity in COMPARED:
+        differences = [paired(quantity, summaries[name], base) for name in found]
         adjusted = holm([difference.p for difference in differences])
-        for name, difference, p in zip(others, differences, adjusted, strict=True):
-            found[name] |= {quantity: difference, f"{quantity}_p": float(p)}
-    return {name: Comparison(**fields) for name, fields in found.items()}
+        for changes, difference, p in zip(found.values(), differences, adjusted):
+            changes[quantity] = Change(quantity, difference, float(p))
+    return found
 
 
 def paired(
-    quantity: str,
-    a: MethodSummary | None,
-    b: MethodSummary | None,
+    quantity: str, a: MethodSummary | None, b: MethodSummary | None
 ) -> Difference:
     """`a` minus `b` over the seeds that finished in both, paired by seed."""
     if a is None or b is None:
-        return UNTESTED
+        return _UNTESTED
     shared = [run for run in a.runs if run in b.runs]
-    ours = [a.runs.index(run) for run in shared]
-    theirs = [b.runs.index(run) for run in shared]
+    ours, theirs = ([of.runs.index(run) for run in shared] for of in (a, b))
     if not shared:
-        return UNTESTED
+        return _UNTESTED
     if quantity in a.set_values:
         if a.runs != b.runs:
-            return UNTESTED
-        return paired_leave_one_out_test(
-            getattr(a, quantity).mean,
-            getattr(b, quantity).mean,
-            a.set_values[quantity],
-            b.set_values[quantity],
-        )
+            return _UNTESTED
+        means = getattr(a, quantity).mean, getattr(b, quantity).mean
+        without = a.set_values[quantity], b.set_values[quantity]
+        return paired_leave_one_out_test(*means, *without)
     if quantity in a.pair_values:
         return paired_jackknife_test(
             a.pair_values[quantity][np.ix_(ours, ours)],
             b.pair_values[quantity][np.ix_(theirs, theirs)],
         )
     if quantity not in a.run_values or quantity not in b.run_values:
-        return UNTESTED  # without validation predictions nothing is calibrated
+        return _UNTESTED  # without validation predictions nothing is calibrated
     return paired_t_test(a.run_values[quantity][ours], b.run_values[quantity][theirs])
 
 
@@ -166,29 +160,3 @@ def change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimat
             for of in (summary, base)
         )
         return over_runs(ours / theirs - 1.0)
-
-
-def effect(difference: Difference, p: float) -> int | None:
-    """Sign of a difference, 0 where none is detected, None where it is not tested."""
-    if not np.isfinite(p) or difference.runs < FEWEST_RUNS:
-        return None
-    return int(np.sign(difference.difference)) if p < SIGNIFICANT else 0
-
-
-def _verdict(
-    difference: Difference, p: float, what: str, words, points: bool = True
-) -> str:
-    if (sign := effect(difference, p)) is None:
-        return f"too few runs to test {what} ({difference.runs} in common)"
-    said = p_text(p)
-    scale, unit = (100, " points") if points else (1, "")
-    nearest = min(map(abs, interval(difference, p) or (0.0,)))  # not shown as -0.0
-    coarse = 100 * min(difference.stderr, 2 * nearest) >= 0.1
-    digits = 4 if not points else 1 if coarse else 2
-    if sign:
-        verb, found = words[sign > 0], ends(difference, p, scale, digits, "")
-        size = f"{scale * abs(difference.difference):.{digits}f}"
-        return f"{verb} {what} by {size}{unit} ({found}; {said})"
-    size = f"{scale * difference.difference:+.{digits}f}"
-    found = ends(difference, p, scale, digits)
-    return f"no detectable effect on {what} ({size}{unit}, {found}; {said})"

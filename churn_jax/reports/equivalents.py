@@ -6,7 +6,7 @@ the calibrated NLL of its members alone, of two of them, and so on.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,8 @@ from churn_compare.store import PredictionsError
 from churn_jax import metrics
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import Study
-from churn_jax.reports.estimates import Estimate, over_runs
-from churn_jax.reports.members import (
-    MEMBERS,
-    MEMBERS_VALIDATION,
-    Members,
-    load_members,
-)
+from churn_jax.reports.estimates import over_runs
+from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION, load_members
 from churn_jax.reports.summary import MethodSummary
 
 FIRST_CHOICE = "teachers"
@@ -50,31 +45,6 @@ class ReferenceCurve:
         return self.nll.std(axis=0, ddof=1)
 
 
-def reference_row(
-    study: Study, summaries: Mapping[str, MethodSummary]
-) -> RowRecord | None:
-    """The row that deep ensembles are read from."""
-    # That called `teachers`, or else the largest ensemble that was trained without a
-    # penalty or a teacher; it must have finished and kept its members' predictions.
-    # Members that share weights are not deep ensemble.
-
-    def kept(info: RowRecord) -> bool:
-        folder = study.method_folder(info.name)
-        there = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
-        return info.name in summaries and all(path.is_file() for path in there)
-
-    def shares(info: RowRecord) -> bool:
-        model = info.spec.model or study.config.model
-        return model.sharing is not None and not info.spec.separate
-
-    found = [info for info in study.methods if kept(info) and not shares(info)]
-    for info in found:
-        if info.name == FIRST_CHOICE:
-            return info
-    plain = [info for info in found if info.method.is_independent]
-    return max(plain, key=lambda info: info.members or 0, default=None)
-
-
 @functools.partial(jax.jit, static_argnames="subsets")
 def _curve(logits, labels, validation_logits, validation_labels, subsets):
     return metrics.ensemble_reference_curve(
@@ -87,9 +57,26 @@ def _curve(logits, labels, validation_logits, validation_labels, subsets):
 
 
 def reference_curve(
-    study: Study, info: RowRecord, runs: Sequence[int]
-) -> ReferenceCurve:
-    """The curve of a row, run by run."""
+    study: Study, summaries: Mapping[str, MethodSummary]
+) -> ReferenceCurve | None:
+    """The curve of the row that deep ensembles are read from, run by run."""
+    # That called `teachers`, or else the largest ensemble that was trained without a
+    # penalty or a teacher; it must have finished and kept its members' predictions.
+    # Members that share weights are not deep ensembles.
+
+    def usable(info: RowRecord) -> bool:
+        folder = study.method_folder(info.name)
+        there = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
+        kept = info.name in summaries and all(path.is_file() for path in there)
+        model = info.spec.model or study.config.model
+        return kept and (model.sharing is None or info.spec.separate)
+
+    found = [info for info in study.methods if usable(info)]
+    chosen = [info for info in found if info.name == FIRST_CHOICE]
+    chosen = chosen or [info for info in found if info.method.is_independent]
+    if not chosen:
+        return None
+    info = max(chosen, key=lambda info: info.members or 0)
     folder = study.method_folder(info.name)
     test = load_members(folder / MEMBERS)
     validation = load_members(folder / MEMBERS_VALIDATION)
@@ -99,17 +86,14 @@ def reference_curve(
             f"{folder}: members' logits {a} and those of validation {b} must be of the "
             "same runs, members and classes"
         )
-    return ReferenceCurve(info.name, info.label, _by_size(test, validation, runs))
-
-
-def _by_size(test: Members, validation: Members, runs: Sequence[int]) -> np.ndarray:
-    subsets = "all" if test.logits.shape[1] <= MOST_MEMBERS else "prefixes"
-    labels = test.labels.astype(np.int32), validation.labels.astype(np.int32)
+    subsets = "all" if a[1] <= MOST_MEMBERS else "prefixes"
+    labels, held_out = (of.labels.astype(np.int32) for of in (test, validation))
     curves = [
-        _curve(test.logits[run], labels[0], validation.logits[run], labels[1], subsets)
-        for run in runs
+        _curve(test.logits[run], labels, validation.logits[run], held_out, subsets)
+        for run in summaries[info.name].runs
     ]
-    return np.stack([np.asarray(curve, np.float64) for curve in curves])
+    nll = np.stack([np.asarray(curve, np.float64) for curve in curves])
+    return ReferenceCurve(info.name, info.label, nll)
 
 
 def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
@@ -117,13 +101,10 @@ def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
     nll = summary.run_values.get("calibrated_nll")
     if nll is None or not np.isfinite(nll).all():
         return summary
-    found = jax.device_get(
-        metrics.deep_ensemble_equivalent(
-            jnp.asarray(nll, jnp.float32), jnp.asarray(curve.mean, jnp.float32)
-        )
-    )
+    numbers = (jnp.asarray(x, jnp.float32) for x in (nll, curve.mean))
+    found = jax.device_get(metrics.deep_ensemble_equivalent(*numbers))
     value = np.asarray(found.value, np.float64)
-    mean = over_runs(value)
-    estimate = Estimate(mean.mean, mean.std, mean.stderr, bool(found.saturated.any()))
+    most = bool(found.saturated.any())
+    dee = dataclasses.replace(over_runs(value), at_least=most)
     values = {**summary.run_values, "dee": value}
-    return dataclasses.replace(summary.having(dee=estimate), run_values=values)
+    return dataclasses.replace(summary.having(dee=dee), run_values=values)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,7 @@ import numpy as np
 from churn_compare.array_files import write_file
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult
-from churn_compare.documents import (
-    html_page,
-    plain_text,
-    table_files,
-    write_files,
-)
+from churn_compare.documents import html_page, plain_text, table_files, write_files
 from churn_compare.example_ids import as_labels
 from churn_compare.pair import Table
 from churn_compare.reading.contents import as_array
@@ -25,7 +20,9 @@ from churn_compare.reading.join import join
 from churn_compare.store import Predictions, PredictionsError
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.record import RowRecord
-from churn_jax.reports.artefacts import History, Study
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.methods import ERM
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.compare import compare_with_baseline
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import (
@@ -44,7 +41,7 @@ from churn_jax.reports.summary import summarize
 
 _OF_STUDIES = ("dee", "member_kl", "member_disagreement", "parameters")
 _WITH_VALIDATION = ("calibrated_ece", "temperature")
-_NO_HISTORY = History(np.zeros(0), np.zeros(0), {})
+_OTHERS = "; churn_jax.compare takes predicted classes"
 
 
 def report(
@@ -123,41 +120,26 @@ def report(
             for name in shown
             if any(np.isfinite(getattr(s, name).mean) for s in summaries.values())
         )
-    config = LogitsConfig(title or _title(rows), first, shown)
+    config = LogitsConfig(title or _title([*rows]), first, shown)
     compared, about = compare_with_baseline(summaries, first), headline(shown).name
-    result = LogitsReport(
-        Study(Path(), LogitsRecord(config), tuple(map(LogitsRow, rows, rows))),
+    infos = [
+        RowRecord(name, name, MethodSpec(name, name, ERM()), trained=False)
+        for name in rows
+    ]
+    found = LogitsReport(
+        Study(Path(), config, tuple(infos)),
         tuple(
-            Row(LogitsRow(name, name), summary, compared.get(name), _NO_HISTORY, about)
-            for name, summary in summaries.items()
+            Row(i, summaries[i.name], compared.get(i.name, {}), headline=about)
+            for i in infos
         ),
-        (),
-        rows[first].ids,
-        rows[first].labels,
-        steps=_steps(rows, first, names),
+        ids=rows[first].ids,
+        labels=rows[first].labels,
+        comparisons=_comparisons(rows, first, names),
         class_names=names,
     )
     if out is not None:
-        result.report(out)
-    return result
-
-
-@dataclasses.dataclass(frozen=True)
-class LogitsRow(RowRecord):
-    """A row that is known by its logits alone."""
-
-    spec: None = None  # pyrefly: ignore[bad-override]
-    trained: bool = False
-
-    @property
-    def equation(self) -> str:
-        """Not known."""
-        return ""
-
-    @property
-    def coefficients(self) -> dict[str, Any]:
-        """Not known."""
-        return {}
+        found.write(out)
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,13 +150,7 @@ class LogitsConfig:
     baseline: str
     columns: tuple[str, ...]
     published: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class LogitsRecord:
-    """In place of a `StudyRecord`."""
-
-    config: LogitsConfig
+    updates: tuple[()] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -192,23 +168,15 @@ class LogitsReport(Report):
         return figures(self)
 
     @property
-    def comparisons(self) -> Mapping[str, CompareResult]:
-        """Every row except the baseline compared with it, see `churn_jax.compare`."""
-        return self.steps
-
-    @property
     def path(self) -> Path | None:
         """The page that was written last."""
         return self.files.get("report.html")
 
-    def report(self, out: str | os.PathLike = "runs/report") -> Path:
-        """Writes the page, and the tables next to it.
+    def write(self, out: str | os.PathLike = "runs/report") -> Path:
+        """Writes the page, and the tables next to it; returns the path of the page.
 
         Args:
             out: the folder, or the path of the page alone if it ends in `.html`.
-
-        Returns:
-            The path of the page.
 
         Raises:
             OSError: a file could not be written; an earlier one is left as it was.
@@ -223,10 +191,9 @@ class LogitsReport(Report):
         return files["report.html"]
 
     def __repr__(self) -> str:
-        examples = f"{len(self.labels):,} examples"
-        where = f"; {self.path}" if self.path else ""
         names = ", ".join(row.info.name for row in self.rows)
-        return f"<{type(self).__name__} of {names}: {examples}{where}>"
+        where = f"; {self.path}" if self.path else ""
+        return f"<LogitsReport of {names}: {len(self.labels):,} examples{where}>"
 
     def __str__(self) -> str:
         """The table and the sentences as a terminal shows them."""
@@ -236,8 +203,7 @@ class LogitsReport(Report):
         return html_table(self)
 
 
-def _title(names: Iterable[str]) -> str:
-    names = list(names)
+def _title(names: list[str]) -> str:
     return " → ".join(names) if len(names) == 2 else f"Report of {', '.join(names)}"
 
 
@@ -259,10 +225,22 @@ def _predictions(
     for name, given in logits.items():
         if not isinstance(name, str) or not name:
             raise ValueError(f"the name of a row must be a text; got {name!r}")
-        values = _logits(given, name)
+        values = as_array(given, name)
+        hint = _OTHERS if values.ndim == 1 else ""
+        if values.ndim not in (2, 3):
+            raise ValueError(
+                f"{name} must be logits [N, C] of one run or [R, N, C] of several; got "
+                f"shape {values.shape}{hint}"
+            )
+        values = values if values.ndim == 3 else values[None]
+        some = values[0, :1000].astype(np.float64)
+        if (some >= 0).all() and np.allclose(some.sum(axis=-1), 1, atol=1e-3):
+            raise ValueError(
+                f"{name} looks like probabilities (rows are at least 0 and sum to "
+                "one); give their logarithms, np.log(p), which are logits, too"
+            )
         if values.shape[1] != len(numbers):
-            classes = values.dtype.kind in "iub"
-            hint = "; churn_jax.compare takes predicted classes" if classes else ""
+            hint = _OTHERS if values.dtype.kind in "iub" else ""
             raise ValueError(
                 f"{name} has logits of {values.shape[1]} examples (shape "
                 f"{tuple(np.shape(given))}), and there are {len(numbers)} labels{hint}"
@@ -282,25 +260,6 @@ def _predictions(
                 f"labels go up to {numbers.max()}, and {name} has {classes} classes"
             )
     return found
-
-
-def _logits(given: Any, name: str) -> np.ndarray:
-    """`[R, N, C]`; refuses what is not logits."""
-    values = as_array(given, name)
-    if values.ndim not in (2, 3):
-        hint = "; churn_jax.compare takes predicted classes" if values.ndim == 1 else ""
-        raise ValueError(
-            f"{name} must be logits [N, C] of one run or [R, N, C] of several; got "
-            f"shape {values.shape}{hint}"
-        )
-    values = values if values.ndim == 3 else values[None]
-    some = values[0, :1000].astype(np.float64)
-    if (some >= 0).all() and np.allclose(some.sum(axis=-1), 1, atol=1e-3):
-        raise ValueError(
-            f"{name} looks like probabilities (rows are at least 0 and sum to one); "
-            "give their logarithms, np.log(p), which are logits, too"
-        )
-    return values
 
 
 def _labels(given: Any, class_names: tuple[str, ...] | None) -> np.ndarray:
@@ -338,7 +297,7 @@ def _validation(
             f"validation must have the logits of {', '.join(rows)}; it has {what}"
         )
     try:
-        return _predictions(given[0], given[1], None, None)
+        return _predictions(*given, None, None)
     except ValueError as error:
         raise ValueError(f"validation: {error}") from error
 
@@ -353,19 +312,20 @@ def _columns(
     names = tuple(map(column_name, given))
     recorded_columns(names)  # refuses unknown ones
     names = tuple(quantity.name for quantity in shown_columns(names))
-    if lacking := [name for name in names if name in _OF_STUDIES]:
-        raise ValueError(
-            f"column {lacking[0]} needs what only a study records; leave it out"
-        )
-    if (lacking := [name for name in names if name in CALIBRATED]) and not validation:
-        raise ValueError(
-            f"column {lacking[0]} needs validation=(logits, labels), on which "
-            "temperatures are fitted"
-        )
+    for lacking in names:
+        if lacking in _OF_STUDIES:
+            raise ValueError(
+                f"column {lacking} needs what only a study records; leave it out"
+            )
+        if lacking in CALIBRATED and not validation:
+            raise ValueError(
+                f"column {lacking} needs validation=(logits, labels), on which "
+                "temperatures are fitted"
+            )
     return names
 
 
-def _steps(
+def _comparisons(
     rows: Mapping[str, Predictions], baseline: str, names: tuple[str, ...] | None
 ) -> dict[str, CompareResult]:
     """Every other row compared with the baseline."""

@@ -43,7 +43,7 @@ def logits_facts(report: Report) -> tuple[str, ...]:
 
 def logits_verdict(report: Report, row: Row) -> str:
     """What changes from the baseline to a row, then what is tested of several runs."""
-    if (step := report.steps.get(row.label)) is None:
+    if (step := report.comparisons.get(row.label)) is None:
         return ""
     # The intervals are of other examples and runs, the tests of other runs alone.
     tested = f"Over runs, on these examples: {row.clause}."
@@ -54,7 +54,7 @@ def logits_verdicts(report: Report) -> list[Text]:
     """What changes from the baseline to every other row."""
     found = []
     for row in report.rows:
-        if (step := report.steps.get(row.label)) is not None:
+        if (step := report.comparisons.get(row.label)) is not None:
             tone = _TONES[judgement("accuracy_gain", step["accuracy_gain"])]
             said = f": {logits_verdict(report, row)}"
             found.append(Text((Strong(row.label), said), tone))
@@ -63,7 +63,7 @@ def logits_verdicts(report: Report) -> list[Text]:
 
 def version_sections(report: Report) -> list[Section]:
     """Every update in full, and every row against every other; none of a study."""
-    steps, found = report.steps, []
+    steps, found = report.comparisons, []
     for step in steps.values():
         # Of the only update the verdict at the top has the first sentences.
         said = sentences(step)[_FIRST if len(steps) == 1 else 0 :]
@@ -95,7 +95,7 @@ def logits_section(report: Report) -> Section:
         "classes"
         for row in report.rows
     }
-    level = next((step.level for step in report.steps.values()), 0.95)
+    level = next((step.level for step in report.comparisons.values()), 0.95)
     shown = Facts(facts | made(level, "Software"))
     return Section("What was compared", [shown], detail="full")
 
@@ -108,7 +108,7 @@ def logits_glossary(report: Report, entries: Sequence[Term]) -> list[Term]:
         if term.name not in _UNKNOWN
     ]
     names = {name.strip() for term in kept for name in term.name.split(",")}
-    for step in report.steps.values():
+    for step in report.comparisons.values():
         for term in terms([step]):
             if term.name not in names:
                 names.add(term.name)

@@ -54,6 +54,11 @@ class PublishedTable:
     train: int | None = None  # number of training examples
     test: int | None = None  # number of test examples
 
+    @property
+    def printed(self) -> set[str]:
+        """The metrics that some row has."""
+        return {metric for row in self.rows.values() for metric in row}
+
 
 def published_places(file: str) -> tuple[str, ...]:
     """The places that `published` takes of a file, in its order."""
@@ -86,14 +91,13 @@ def published(place: str) -> PublishedTable | None:
     paper, own = facts[""], facts[name]
     rows: dict[str, dict[str, Published]] = {}
     for part in (name, *_list(own.get("completed_by"))):
-        source = facts[part].get("source") or _source(part)
+        where = part.partition("/")[0]  # `table2` of `table2/cifar10`
+        word = where.rstrip("0123456789")
+        source = facts[part].get("source", f"{word.capitalize()} {where[len(word) :]}")
         for cell in cells[part]:
             row = rows.setdefault(cell["row"], {})
             row.setdefault(cell["quantity"], _number(cell, paper, source))
-    numbers = {
-        key: int(own[key]) if key in own else None
-        for key in ("epochs", "train", "test")
-    }
+    sizes = ("epochs", "train", "test")
     return PublishedTable(
         title=own["title"],
         runs=int(own["runs"]),
@@ -102,7 +106,7 @@ def published(place: str) -> PublishedTable | None:
         rows=rows,
         data=own.get("data", ""),
         networks=tuple(_list(own.get("networks"))),
-        **numbers,
+        **{key: int(own[key]) if key in own else None for key in sizes},
     )
 
 
@@ -124,10 +128,3 @@ def _number(cell: Mapping[str, str], paper: Mapping[str, str], source: str):
     derived = cell["quantity"] in _list(paper.get("derived"))
     doubtful = bool(cell["note"]) and not derived
     return Published(mean, std, doubtful, cell["note"], source, derived)
-
-
-def _source(part: str) -> str:
-    """`Table 2` of `table2/cifar10`."""
-    where = part.partition("/")[0]
-    word = where.rstrip("0123456789")
-    return f"{word.capitalize()} {where[len(word) :]}"

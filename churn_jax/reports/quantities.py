@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from churn_compare.suggestions import did_you_mean
+from churn_jax.lazy import lazy
 from churn_jax.registry import Registry
 from churn_jax.reports.cells import (
     equivalent,
@@ -21,7 +22,10 @@ from churn_jax.reports.cells import (
 if TYPE_CHECKING:
     import numpy as np
 
+    from churn_jax import metrics
     from churn_jax.reports.estimates import Estimate
+else:
+    metrics = lazy("churn_jax.metrics")  # imported when a column is measured
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,32 +48,15 @@ class Quantity:
         """The function that a `column` was made of, by which it can be imported."""
         return self.measure
 
+    def shown(self, estimate: Estimate) -> tuple[float, float]:
+        """The mean and its standard error in the unit of the heading."""
+        scale = getattr(self.write, "scale", 1.0)
+        return scale * estimate.mean, scale * estimate.stderr
+
     @property
-    def scale(self) -> float:
-        """What a value is multiplied by where it is shown: 100 for per cent."""
-        return 100.0 if self.write is percent else 1.0
-
-
-# The module that computes is imported when a column is measured.
-
-
-def _rank_loss(logits: Any, labels: Any) -> Any:
-    from churn_jax.metrics import roc_auc
-
-    return [1.0 - float(roc_auc(run, labels)) for run in logits]
-
-
-def _calibration(logits: Any, labels: Any) -> Any:
-    from churn_jax.metrics import calibration_ratio
-
-    return [float(calibration_ratio(run, labels)) for run in logits]
-
-
-def _positive(logits: Any, labels: Any) -> Any:
-    from churn_jax.metrics import positive_prediction_difference
-
-    del labels
-    return positive_prediction_difference(logits)
+    def what(self) -> str:
+        """Its heading without the unit."""
+        return self.heading.removesuffix(" %")
 
 
 def _on_request(name: str, heading: str, write: Any, measure: Any) -> Quantity:
@@ -111,9 +98,26 @@ _QUANTITIES = (
     Quantity("member_kl", "KL of members", on_request=True),
     Quantity("member_disagreement", "Churn of members %", percent, on_request=True),
     Quantity("parameters", "Parameters", millions, on_request=True),
-    _on_request("rank_loss", "Rank loss", mean_error, _rank_loss),
-    _on_request("calibration", "Calibration", mean_error, _calibration),
-    _on_request(_POSITIVE, "Δʳ₁", of_set, _positive),
+    _on_request(
+        "rank_loss",
+        "Rank loss",
+        mean_error,
+        lambda logits, labels: [1 - float(metrics.roc_auc(z, labels)) for z in logits],
+    ),
+    _on_request(
+        "calibration",
+        "Calibration",
+        mean_error,
+        lambda logits, labels: [
+            float(metrics.calibration_ratio(z, labels)) for z in logits
+        ],
+    ),
+    _on_request(
+        _POSITIVE,
+        "Δʳ₁",
+        of_set,
+        lambda logits, labels: metrics.positive_prediction_difference(logits),
+    ),
     _change("log_loss_change", "Log loss", "nll"),
     _change("rank_loss_change", "Rank loss", "rank_loss"),
     _change(f"{_POSITIVE}_change", "Δʳ₁", _POSITIVE),
@@ -192,9 +196,8 @@ def column(
 def column_name(given: str | Quantity | Callable[..., Any]) -> str:
     """The name of a column that is given by name, as it is, or as a function.
 
-    Args:
-        given: a plain function of `(logits [R, N, C], labels [N])` becomes a column
-            under a heading made of its name.
+    A plain function of `(logits [R, N, C], labels [N])` becomes a column under a
+    heading made of its name.
     """
     if isinstance(given, str):
         return given

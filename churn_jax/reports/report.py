@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from churn_compare.display import CompareResult
-from churn_compare.documents import Section
 from churn_compare.store import (
     Predictions,
     PredictionsError,
@@ -17,37 +16,29 @@ from churn_compare.store import (
     is_stored,
     load_predictions,
 )
-from churn_jax.analysis.significance import Difference
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import (
+    NO_HISTORY,
     History,
     ReportError,
     Study,
     read_history,
-    read_study,
 )
 from churn_jax.reports.cells import mean_error, times
 from churn_jax.reports.compare import (
     ENOUGH_RUNS,
     FEWEST_RUNS,
-    Comparison,
+    Change,
     change_of,
     compare_with_baseline,
-    effect,
 )
-from churn_jax.reports.equivalents import (
-    ReferenceCurve,
-    equivalents,
-    reference_curve,
-    reference_row,
-)
+from churn_jax.reports.equivalents import ReferenceCurve, equivalents, reference_curve
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.factors import kind_of_churn, shared
 from churn_jax.reports.members import (
     DIAGNOSTICS,
     MEMBERS,
     Agreement,
-    Members,
     agreement_of,
     load_agreement,
     load_members,
@@ -70,31 +61,8 @@ from churn_jax.reports.summary import (
 )
 from churn_jax.reports.updates import Updates, collect_updates
 
-CAPTION = (
-    "Mean ± standard deviation over {runs} runs (accuracy, ECE, NLL) or over all pairs "
-    "of runs (churn). {sets}Δ {what}: {unit} against {baseline}, with a 95 % interval "
-    "by Student's t and a jackknife over runs. p: two-sided, of the same test, "
-    "Holm-adjusted over the methods; the interval is as wide as that asks for."
-)
-ONE_RUN = (
-    "One run of each row, so there is no spread over runs. Churn between runs needs "
-    "several of them, logits [R, N, C]."
-)
-SETS = (
-    "Prediction differences (Δ₁, Δ₂, ...): of all runs as one set, ± standard error. "
-)
-AT_TEMPERATURE = (
-    "Cal. (calibrated): logits divided by the temperature that each run's own "
-    "validation predictions ask for. "
-)
-SCHURN = (
-    "SChurn is not a share: it lies between 0 and {most:g}, half the number of classes "
-    "(×100 in the table), and is large where probabilities are nearly uniform. "
-)
-DEE = (
-    "DEE: size of the deep ensemble with the same calibrated NLL, by linear "
-    "interpolation on the curve of {label} ({members} members, mean over runs). "
-)
+if TYPE_CHECKING:
+    from churn_jax.reports.sweep import Sweep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,9 +71,9 @@ class Row:
 
     info: RowRecord  # what `study.json` says about it
     summary: MethodSummary  # its numbers
-    # against the baseline; None for the baseline or without one
-    comparison: Comparison | None
-    history: History  # its training curves
+    # against the baseline, by quantity; empty for the baseline or without one
+    changes: Mapping[str, Change] = dataclasses.field(default_factory=dict)
+    history: History = NO_HISTORY  # its training curves
     headline: str = "churn"  # what it is compared in next to accuracy
     # how much its members differ; None for single networks
     agreement: Agreement | None = None
@@ -116,42 +84,31 @@ class Row:
         return self.info.label
 
     @property
-    def change(self) -> Difference | None:
+    def change(self) -> Change | None:
         """Of the headline against the baseline."""
-        return getattr(self.comparison, self.headline, None)
-
-    @property
-    def change_p(self) -> float | None:
-        """The p-value of `change`, Holm-adjusted over the methods."""
-        return getattr(self.comparison, f"{self.headline}_p", None)
+        return self.changes.get(self.headline)
 
     @property
     def clause(self) -> str:
-        """The effects on headline and accuracy, in words."""
-        if self.comparison is None:
-            return ""
-        first = getattr(self.comparison, f"{self.headline}_verdict")
-        return f"{first}; {self.comparison.accuracy_verdict}"
+        """The effects on headline and accuracy, in words; empty for the baseline."""
+        named = (self.headline, "accuracy") if self.changes else ()
+        return "; ".join(self.changes[name].verdict for name in named)
 
     @property
     def verdict(self) -> str:
-        """The same as one sentence; empty for the baseline."""
+        """The same as one sentence."""
         return f"{self.clause[0].upper()}{self.clause[1:]}." if self.clause else ""
 
     @property
     def gain(self) -> int | None:
         """1 if the headline is detectably better, -1 if worse, 0 if neither."""
-        if self.change is None or self.change_p is None:
-            return None
-        sign = effect(self.change, self.change_p)
-        return None if sign is None else -sign
+        effect = None if self.change is None else self.change.effect
+        return None if effect is None else -effect
 
     @property
     def accuracy_gain(self) -> int | None:
         """The same for accuracy."""
-        if self.comparison is None:
-            return None
-        return effect(self.comparison.accuracy, self.comparison.accuracy_p)
+        return self.changes["accuracy"].effect if self.changes else None
 
     @property
     def tone(self) -> str:
@@ -185,43 +142,31 @@ class Report:
         files: what `write` wrote: name (`"table.md"`) to path.
         reference: the deep ensembles that rows are measured in; None where the study
             does not ask for it or has none.
-        unreadable: sentences about files next to the predictions that cannot be used.
-        losses: those of them about files that are damaged.
+        unreadable: sentences about files next to the predictions that cannot be used,
+            and whether the file is damaged.
         updates: rows that replace others, with what effect; None in studies without.
-        steps: for logits that no study made, name of a row to its comparison with
+        sweep: what was chosen on the validation split; None for a study.
+        comparisons: for logits that no study made, name of a row to its comparison with
             the baseline, as `churn_jax.compare` makes it.
         class_names: `C` names, where they are known.
         held_out: the same of clicks, on the examples that are never learned.
     """
 
     study: Study
-    rows: tuple[Row, ...]
-    missing: tuple[Missing, ...]
+    rows: tuple[Row, ...] = ()
+    missing: tuple[Missing, ...] = ()
     ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     labels: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros(0, np.int64)
     )
     files: dict = dataclasses.field(default_factory=dict)
     reference: ReferenceCurve | None = None
-    unreadable: tuple[str, ...] = ()
-    losses: tuple[str, ...] = ()
+    unreadable: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     updates: Updates | None = None
-    steps: Mapping[str, CompareResult] = dataclasses.field(default_factory=dict)
+    sweep: Sweep | None = None
+    comparisons: Mapping[str, CompareResult] = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
     held_out: Report | None = None
-
-    @property
-    def first_sections(self) -> list[Section]:
-        """What a page has before its results; nothing of a study."""
-        return []
-
-    def more(self, name: str) -> dict[str, Any]:
-        """What the CSV has of a row in addition; nothing of a study."""
-        return {}
-
-    def class_name(self, number: int) -> str:
-        """The name of a class on the page."""
-        return str(number) if self.class_names is None else self.class_names[number]
 
     @property
     def baseline(self) -> Row | None:
@@ -232,18 +177,16 @@ class Report:
     @property
     def baseline_label(self) -> str:
         """Label of the baseline, also when it has not finished."""
-        for method in self.study.methods:
-            if method.name == self.study.config.baseline:
-                return method.label
-        return self.study.unselected.get(
-            self.study.config.baseline, self.study.config.baseline
-        )
+        name = self.study.config.baseline
+        labels = {method.name: method.label for method in self.study.methods}
+        return labels.get(name) or self.study.unselected.get(name, name)
 
     @property
     def columns(self) -> tuple[Quantity, ...]:
         """What the tables show of each row, without names that are unknown here."""
-        named = shown_columns(self.study.config.columns)
-        return named or tuple(QUANTITIES[name] for name in DEFAULT_COLUMNS)
+        return shown_columns(self.study.config.columns) or shown_columns(
+            DEFAULT_COLUMNS
+        )
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -271,15 +214,16 @@ class Report:
 
         A row that lowers accuracy is passed over where another does not. Rows whose
         runs share other seeds than the baseline's, or that have other training
-        examples, are not candidates; a study of updates has no such sentence.
+        examples, are not candidates. A study of updates has no such sentence, nor has a
+        sweep: what is best on the test split is not to be chosen.
         """
         base = self.baseline
-        if base is None or self.updates is not None:
+        if base is None or self.updates is not None or self.sweep is not None:
             return ""
-        rows = [r for r in self.rows if r.comparison and self._exchangeable(r, base)]
+        rows = [r for r in self.rows if r.changes and self._exchangeable(r, base)]
         tested = [row for row in rows if row.gain is not None]
-        if not tested and self.steps:
-            return ""  # what can be said of them is in `steps`
+        if not tested and self.comparisons:
+            return ""  # what can be said of them is in `comparisons`
         if not tested:
             few = "Best: not decided; differences are tested with"
             return f"{few} {FEWEST_RUNS} runs or more." if rows else ""
@@ -287,33 +231,34 @@ class Report:
         def value(row: Row) -> float:
             return getattr(row.summary, self.headline.name).mean
 
-        what = self.headline.heading.removesuffix(" %").replace("Churn", "churn")
-        adjusted = sum(row.comparison is not None for row in self.rows)
+        what = self.headline.what.replace("Churn", "churn")
+        adjusted = sum(bool(row.changes) for row in self.rows)
         holm = f" p is Holm-adjusted over {adjusted} methods." if adjusted > 1 else ""
         better = [row for row in tested if row.gain == 1]
-        if better and all(r.change.runs < ENOUGH_RUNS for r in better if r.change):
+        runs = [row.change.difference.runs for row in better if row.change]
+        if better and max(runs) < ENOUGH_RUNS:
             lowest = min(better, key=value)
             return (
-                f"Best: not decided by so few runs. {lowest.info.label} has the lowest "
+                f"Best: not decided by so few runs. {lowest.label} has the lowest "
                 f"{what} of those that differ: it {lowest.clause}.{holm}"
             )
         if not better:
             lowest = min([base, *tested], key=value)
             if lowest is base:
-                return f"Best: {base.info.label}. No other row has a lower {what}."
+                return f"Best: {base.label}. No other row has a lower {what}."
             return (
-                f"Best: no row is detectably better. {lowest.info.label} has the "
+                f"Best: no row is detectably better. {lowest.label} has the "
                 f"lowest {what}, but {lowest.clause}.{holm}"
             )
         found = min([r for r in better if r.accuracy_gain != -1] or better, key=value)
-        said = f"Best: {found.info.label}. It {found.clause}{_cost(found, base)}.{holm}"
+        said = f"Best: {found.label}. It {found.clause}{_cost(found, base)}.{holm}"
         for row in better:
             if value(row) < value(found):
-                said += f" {row.info.label} has a lower {what}, but lowers accuracy."
+                said += f" {row.label} has a lower {what}, but lowers accuracy."
         if len(better) > 1:
             said += (
                 f" {len(better)} rows reduce {what}: they are tested against "
-                f"{base.info.label}, not against each other."
+                f"{base.label}, not against each other."
             )
         return said
 
@@ -333,30 +278,48 @@ class Report:
         """The meaning of the table's numbers."""
         counts = sorted({len(row.summary.runs) for row in self.rows})
         if counts == [1] and not self.study.trained:
-            return ONE_RUN
+            return (
+                "One run of each row, so there is no spread over runs. Churn between "
+                "runs needs several of them, logits [R, N, C]."
+            )
         runs = " to ".join(str(c) for c in dict.fromkeys([*counts[:1], *counts[-1:]]))
         names, about = {quantity.name for quantity in self.columns}, self.headline
         notes = ""
         if about.name == "prediction_difference":
-            notes += SETS
-        notes += of_all_runs(self.columns)
+            notes += (
+                "Prediction differences (Δ₁, Δ₂, ...): of all runs as one set, ± "
+                "standard error. "
+            )
+        means = ", ".join(q.heading for q in self.columns if q.write is mean_error)
+        notes += f"{means}: ± standard error over runs. " if means else ""
         if names & CALIBRATED:
-            notes += AT_TEMPERATURE
-        if "surrogate_churn" in names and any(
-            row.summary.surrogate_churn.mean > 1 for row in self.rows
-        ):
-            classes = max(row.summary.num_classes for row in self.rows)
-            notes += SCHURN.format(most=classes / 2)
+            notes += (
+                "Cal. (calibrated): logits divided by the temperature that each run's "
+                "own validation predictions ask for. "
+            )
+        soft = [row.summary.surrogate_churn.mean for row in self.rows]
+        if "surrogate_churn" in names and any(mean > 1 for mean in soft):
+            most = max(row.summary.num_classes for row in self.rows) / 2
+            notes += (
+                f"SChurn is not a share: it lies between 0 and {most:g}, half the "
+                "number of classes (×100 in the table), and is large where "
+                "probabilities are nearly uniform. "
+            )
         if "dee" in names and self.reference is not None:
-            members = len(self.reference.mean)
-            notes += DEE.format(label=self.reference.label, members=members)
-        churn = about.name == "churn"
-        return CAPTION.format(
-            runs=runs or "0",
-            baseline=self.baseline_label,
-            what="churn" if churn else f"of {about.heading}",
-            unit="percentage points" if churn else "difference",
-            sets=notes,
+            notes += (
+                "DEE: size of the deep ensemble with the same calibrated NLL, by "
+                f"linear interpolation on the curve of {self.reference.label} "
+                f"({len(self.reference.mean)} members, mean over runs). "
+            )
+        what, unit = f"of {about.heading}", "difference"
+        if about.name == "churn":
+            what, unit = "churn", "percentage points"
+        return (
+            f"Mean ± standard deviation over {runs or 0} runs (accuracy, ECE, NLL) or "
+            f"over all pairs of runs (churn). {notes}Δ {what}: {unit} against "
+            f"{self.baseline_label}, with a 95 % interval by Student's t and a "
+            "jackknife over runs. p: two-sided, of the same test, Holm-adjusted over "
+            "the methods; the interval is as wide as that asks for."
         )
 
     @property
@@ -364,34 +327,31 @@ class Report:
         """Sentences about stopped runs, equal and missing rows, unusable files."""
         out = [_stopped_sentence(row) for row in self.rows if row.summary.stopped]
         for i, row in enumerate(self.rows):
-            twin = next(
-                (r for r in self.rows[:i] if _equal(r.summary, row.summary)), None
-            )
-            if twin is not None:
+            same = (r for r in self.rows[:i] if _equal(r.summary, row.summary))
+            if (twin := next(same, None)) is not None:
                 out.append(
-                    f"{row.info.label} has the same predictions as {twin.info.label}, "
-                    "bit for bit."
+                    f"{row.label} has the same predictions as {twin.label}, bit for "
+                    "bit."
                 )
         out += [
             f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
         ]
-        compared = any(row.comparison for row in self.rows)
-        others = any(row.info.name != self.study.config.baseline for row in self.rows)
-        if others and not compared:
+        config = self.study.config
+        others = any(row.info.name != config.baseline for row in self.rows)
+        if others and not any(row.changes for row in self.rows):
             out.append(
                 f"Without the baseline {self.baseline_label} there are no differences "
                 "to test."
             )
-        place = self.study.config.published
+        place = config.published
         if place and not published(place):
             out.append(f"The study names published numbers {place!r}, not found here.")
         out += [
             f"The study names a column {name!r}, unknown here."
-            for name in self.study.config.columns
+            for name in config.columns
             if name not in QUANTITIES
         ]
-        out += self.unreadable
-        return tuple(out)
+        return (*out, *self.unreadable)
 
     @property
     def few(self) -> str:
@@ -400,6 +360,7 @@ class Report:
         if not 1 < most < ENOUGH_RUNS:
             return ""
         more = " (--replicas)" if self.study.trained else ""
+        more = more if self.sweep is None else " (--seeds)"
         return (
             f"{most} runs per row are few: intervals are wide, and a single unusual "
             f"run may decide a test. Take {ENOUGH_RUNS} or more{more}."
@@ -412,30 +373,15 @@ class Report:
         return kind_of_churn(self.study, infos)
 
 
-def of_all_runs(columns: tuple[Quantity, ...]) -> str:
-    """A sentence about columns that are shown with their standard errors."""
-    headings = ", ".join(q.heading for q in columns if q.write is mean_error)
-    return f"{headings}: ± standard error over runs. " if headings else ""
-
-
 def _cost(row: Row, base: Row) -> str:
     """What a row costs more or less than the baseline, as the end of a sentence."""
     parts = [
         f"{times(ours)} {what}"
-        for what, ours, theirs in (
-            ("training", row.info.training_cost, base.info.training_cost),
-            ("inference", row.info.inference_cost, base.info.inference_cost),
-        )
-        if ours is not None and ours != theirs
+        for what in ("training", "inference")
+        for ours in [getattr(row.info, f"{what}_cost")]
+        if ours is not None and ours != getattr(base.info, f"{what}_cost")
     ]
     return f"; cost: {', '.join(parts)}" if parts else ""
-
-
-def check_readable(report) -> None:
-    """Refuses a report without a single row where a row's file is damaged."""
-    damaged = [missing.reason for missing in report.missing if missing.damaged]
-    if damaged and not report.rows:
-        raise ReportError(f"{damaged[0]}; there is no other row to report")
 
 
 def _equal(a: MethodSummary, b: MethodSummary) -> bool:
@@ -451,232 +397,172 @@ def _equal(a: MethodSummary, b: MethodSummary) -> bool:
 
 
 def _stopped_sentence(row: Row) -> str:
-    runs, told = row.summary.stopped, {stop.replica: stop for stop in row.info.stopped}
+    told = {stop.replica: stop for stop in row.info.stopped}
     parts = []
-    for run in runs:
+    for run in row.summary.stopped:
         step = term = ""
         if (stop := told.get(run)) is not None:
             step = "" if stop.step is None else f" at step {stop.step}"
             term = f" (non-finite {stop.term})" if stop.term else ""
         parts.append(f"run {run} stopped{step}{term}")
-    total = len(runs) + len(row.summary.runs)
+    left = len(row.summary.runs)
     return (
         f"{row.label}: {', '.join(parts)}; its numbers are over the other "
-        f"{len(row.summary.runs)} of {total} runs."
+        f"{left} of {left + len(parts)} runs."
     )
-
-
-def collect(run_dir) -> Report:
-    """Read a run folder and compute every finished method's numbers.
-
-    Predictions are read one method at a time and dropped again. The examples of the
-    baseline, or else of the first method that has any, are the ones all others must
-    have.
-
-    Args:
-        run_dir: the folder of a study.
-
-    Returns:
-        The `Report`; nothing is written.
-
-    Raises:
-        ReportError: there is no usable `study.json`, or an update names a file of
-            other examples.
-
-    Example:
-        >>> from churn_jax.reports import ReportError
-        >>> try:
-        ...     collect("no/such/run")
-        ... except ReportError as error:
-        ...     print(error)
-        no/such/run/study.json does not exist; is no/such/run the folder of a study?
-    """
-    study = read_study(run_dir)
-    report = collected(study)
-    if getattr(study.config.train, "one_pass", None) and study.record.data.validation:
-        return dataclasses.replace(report, held_out=collected(study, "validation"))
-    return report
 
 
 def collected(study: Study, split: str = "test") -> Report:
-    """The numbers of a study's rows on one split."""
-    plain = Report(study, (), ())
-    reading = _Reading(study, {quantity.name for quantity in plain.columns}, split)
-    first = sorted(
-        study.methods, key=lambda method: method.name != study.config.baseline
-    )
-    for info in first:  # the baseline first; the order of the study otherwise
-        reading.read(info)
-    curve = reading.place_on_reference()
-    reading.compare_shares()
-    summaries, examples = reading.summaries, reading.examples
-    comparisons = compare_with_baseline(summaries, study.config.baseline)
-    rows, missing = [], []
-    for info in study.methods:
-        name = info.name
-        if (summary := summaries.get(name)) is None:
-            damaged = name in reading.damaged
-            missing.append(Missing(info, reading.reasons[name], damaged))
-            continue
-        history = read_history(study.method_folder(name) / "metrics.jsonl")
-        numbers = summary, comparisons.get(name), history, plain.headline.name
-        rows.append(Row(info, *numbers, reading.agreements.get(name)))
-    none = np.zeros(0, np.int64)
-    return Report(
-        study,
-        tuple(rows),
-        tuple(missing),
-        ids=none if examples is None else examples.ids,
-        labels=none if examples is None else examples.labels,
-        reference=curve,
-        unreadable=tuple(reading.unreadable),
-        losses=tuple(reading.losses),
-        updates=collect_updates(study, summaries, reading.reasons, examples),
-    )
+    """The numbers of a study's rows on one split.
 
-
-class _Reading:
-    """The parts of a study that have been read so far."""
-
-    def __init__(self, study: Study, columns: Collection[str], split: str):
-        known = (QUANTITIES[name] for name in columns)
-        self.changes = {q.name: q.of for q in known if q.of}
-        self.study, self.split = study, split
-        self.columns = frozenset((*columns, *self.changes.values()))
-        # Who all rows are evaluated on, from the first row that was read.
-        self.examples: Predictions | None = None
-        self.summaries: dict[str, MethodSummary] = {}  # by row
-        self.agreements: dict[str, Agreement] = {}  # by row, where members were kept
-        self.reasons: dict[str, str] = {}  # why a row has no summary
-        self.damaged: set[str] = set()  # trained rows with unusable predictions
-        self.unreadable: list[str] = []  # sentences about other unusable files
-        self.losses: list[str] = []  # those about damaged ones
-
-    def read(self, info: RowRecord) -> None:
-        """A row's numbers, or the reason why there are none."""
-        path = self.study.file(info.name, self.split)
+    Predictions are read one row at a time and dropped again. The examples of the
+    baseline, or else of the first row that has any, are the ones all others must have.
+    """
+    plain, baseline = Report(study), study.config.baseline
+    changes = {quantity.name: quantity.of for quantity in plain.columns if quantity.of}
+    columns = {quantity.name: None for quantity in plain.columns}
+    columns |= dict.fromkeys(changes.values())
+    examples: Predictions | None = None
+    summaries: dict[str, MethodSummary] = {}
+    agreements: dict[str, Agreement] = {}
+    missing: dict[str, Missing] = {}
+    said: dict[str, bool] = {}
+    for info in sorted(study.methods, key=lambda info: info.name != baseline):
+        path = study.file(info.name, split)
         if not is_stored(path):
-            self.reasons[info.name] = "it has no predictions yet"
-            if info.trained:
-                self.damaged.add(info.name)
-                self.reasons[info.name] = f"{path} does not exist"
-            return
+            lost = f"{path} does not exist"
+            reason = lost if info.trained else "it has no predictions yet"
+            missing[info.name] = Missing(info, reason, info.trained)
+            continue
         try:
             predictions = load_predictions(path)
-            examples = _examples_of(predictions)
-            if self.examples is not None:
-                check_comparable(self.examples, examples)
-            summary = summarize(
-                predictions,
-                stopped=info.stopped_replicas,
-                validation=self._validation(info, predictions),
-            )
-            summary, wrong = with_columns(summary, predictions, self.columns)
+            own = _examples_of(predictions)
+            if examples is not None:
+                check_comparable(examples, own)
+            validation = _validation(study, info, predictions, columns, said)
+            stopped = info.stopped_replicas
+            found = summarize(predictions, stopped=stopped, validation=validation)
+            found, wrong = with_columns(found, predictions, columns)
         except AllRunsStoppedError as error:
-            self.reasons[info.name] = str(error)
-            return
+            missing[info.name] = Missing(info, str(error))
+            continue
         except PredictionsError as error:
-            self.damaged.add(info.name)
-            said = _sentence(error)
-            named = said.startswith(str(path.parent))
-            self.reasons[info.name] = said if named else f"{path}: {said}"
-            return
-        self.examples = self.examples or examples
-        self.unreadable += [f"{info.label}: {_sentence(error)}." for error in wrong]
+            reason = _sentence(error)
+            named = reason.startswith(str(path.parent))
+            reason = reason if named else f"{path}: {reason}"
+            missing[info.name] = Missing(info, reason, damaged=True)
+            continue
+        examples = examples or own
+        said |= {f"{info.label}: {_sentence(error)}.": False for error in wrong}
         if info.parameters is not None:
             size = Estimate(float(info.parameters), np.nan, np.nan)
-            summary = summary.having(parameters=size)
-        self.summaries[info.name] = self._with_members(info, summary)
-
-    def _validation(
-        self, info: RowRecord, predictions: Predictions
-    ) -> Predictions | None:
-        """What temperatures are fitted on, for studies that show what they give."""
-        path = self.study.file(info.name, "validation")
-        if not self.columns & CALIBRATED or not is_stored(path):
-            return None
+            found = found.having(parameters=size)
+        agreement = _agreement(study, info, found, examples, said)
+        if agreement is not None:
+            agreements[info.name] = agreement
+            found = found.having(
+                member_kl=over_runs(agreement.mean_kl),
+                member_disagreement=over_runs(agreement.disagreement),
+            )
+        summaries[info.name] = found
+    curve = None
+    if "dee" in columns and summaries:
         try:
-            validation = load_predictions(path)
-            check_validation(predictions, validation)
-        except PredictionsError as error:
-            self._damage(f"{info.label} has no calibrated numbers", error)
-            return None
-        return validation
-
-    def _with_members(self, info: RowRecord, summary: MethodSummary) -> MethodSummary:
-        """The summary with what the members' predictions say, if they were kept."""
-        folder = self.study.method_folder(info.name)
-        try:
-            if (folder / MEMBERS).exists():
-                members = load_members(folder / MEMBERS)
-                _check_examples(self.examples, members)
-                agreement = agreement_of(members, info.method)
-            elif (folder / DIAGNOSTICS).exists():
-                agreement = load_agreement(folder / DIAGNOSTICS)
-            else:
-                return summary
-            agreement = agreement.of_runs(summary.runs)
-        except PredictionsError as error:
-            self._damage(f"Nothing is known of the members of {info.label}", error)
-            return summary
-        self.agreements[info.name] = agreement
-        return summary.having(
-            member_kl=over_runs(agreement.mean_kl),
-            member_disagreement=over_runs(agreement.disagreement),
-        )
-
-    def place_on_reference(self) -> ReferenceCurve | None:
-        """Gives every row its deep-ensemble equivalent, where the study shows it."""
-        if "dee" not in self.columns:
-            return None
-        info = reference_row(self.study, self.summaries)
-        if info is None:
-            if self.summaries:
-                self.unreadable.append(
+            if (curve := reference_curve(study, summaries)) is None:
+                said[
                     "No row has the predictions of a deep ensemble's members on both "
                     "splits, so there are no deep-ensemble equivalents."
-                )
-            return None
-        try:
-            curve = reference_curve(self.study, info, self.summaries[info.name].runs)
+                ] = False
         except PredictionsError as error:
-            self._complain("There are no deep-ensemble equivalents", error)
+            no = "There are no deep-ensemble equivalents"
+            said[f"{no}: {_sentence(error)}."] = False
+    if curve is not None:
+        summaries = {name: equivalents(curve, of) for name, of in summaries.items()}
+    if (base := summaries.get(baseline)) is not None:
+        for name, found in summaries.items():
+            shares = {key: change_of(found, base, of) for key, of in changes.items()}
+            summaries[name] = found.having(**shares)
+    compared = compare_with_baseline(summaries, baseline)
+    reasons = {name: one.reason for name, one in missing.items()}
+    return dataclasses.replace(
+        plain,
+        ids=plain.ids if examples is None else examples.ids,
+        labels=plain.labels if examples is None else examples.labels,
+        rows=tuple(
+            Row(
+                info,
+                summaries[info.name],
+                compared.get(info.name, {}),
+                read_history(study.method_folder(info.name) / "metrics.jsonl"),
+                plain.headline.name,
+                agreements.get(info.name),
+            )
+            for info in study.methods
+            if info.name in summaries
+        ),
+        missing=tuple(missing[i.name] for i in study.methods if i.name in missing),
+        reference=curve,
+        unreadable=said,
+        updates=collect_updates(study, summaries, reasons, examples),
+    )
+
+
+def _examples_of(of) -> Predictions:
+    """The ids and labels of predictions, without the logits."""
+    return Predictions(of.ids, of.labels, np.zeros((1, len(of.ids), 2), np.float32))
+
+
+def _validation(
+    study: Study,
+    info: RowRecord,
+    predictions: Predictions,
+    columns: Collection[str],
+    said: dict[str, bool],
+) -> Predictions | None:
+    """What temperatures are fitted on, for studies that show what they give."""
+    path = study.file(info.name, "validation")
+    if CALIBRATED.isdisjoint(columns) or not is_stored(path):
+        return None
+    try:
+        validation = load_predictions(path)
+        check_validation(predictions, validation)
+    except PredictionsError as error:
+        said[f"{info.label} has no calibrated numbers: {_sentence(error)}."] = True
+        return None
+    return validation
+
+
+def _agreement(
+    study: Study,
+    info: RowRecord,
+    summary: MethodSummary,
+    examples: Predictions,
+    said: dict[str, bool],
+) -> Agreement | None:
+    """What the members' predictions say, if they were kept."""
+    folder = study.method_folder(info.name)
+    try:
+        if (folder / MEMBERS).exists():
+            members = load_members(folder / MEMBERS)
+            check_comparable(examples, _examples_of(members))
+            agreement = agreement_of(members, info.method)
+        elif (folder / DIAGNOSTICS).exists():
+            agreement = load_agreement(folder / DIAGNOSTICS)
+        else:
             return None
-        self.summaries = {
-            name: equivalents(curve, summary)
-            for name, summary in self.summaries.items()
-        }
-        return curve
-
-    def compare_shares(self) -> None:
-        """Gives every row its changes against the baseline, where the study has any."""
-        base = self.summaries.get(self.study.config.baseline)
-        for name, summary in self.summaries.items():
-            if base is not None:
-                of = self.changes.items()
-                own = {change: change_of(summary, base, name) for change, name in of}
-                self.summaries[name] = summary.having(**own)
-
-    def _damage(self, what: str, error: PredictionsError) -> None:
-        self._complain(what, error)
-        self.losses.append(self.unreadable[-1])
-
-    def _complain(self, what: str, error: PredictionsError) -> None:
-        self.unreadable.append(f"{what}: {_sentence(error)}.")
-
-
-def _examples_of(predictions: Predictions) -> Predictions:
-    """Who is in it, without the logits."""
-    nothing = np.zeros((1, predictions.ids.size, 2), np.float32)
-    return Predictions(predictions.ids, predictions.labels, nothing)
-
-
-def _check_examples(examples: Predictions | None, members: Members) -> None:
-    """Refuses members' predictions of other examples than the rows'."""
-    if examples is not None:
-        own = {"ids": members.ids, "labels": members.labels}
-        check_comparable(examples, dataclasses.replace(examples, **own))
+        return agreement.of_runs(summary.runs)
+    except PredictionsError as error:
+        nothing = f"Nothing is known of the members of {info.label}"
+        said[f"{nothing}: {_sentence(error)}."] = True
+        return None
 
 
 def _sentence(error: ValueError) -> str:
     return " ".join(str(error).split())
+
+
+def check_readable(report: Report) -> None:
+    """Refuses a report without a single row where a row's file is damaged."""
+    damaged = [missing.reason for missing in report.missing if missing.damaged]
+    if damaged and not report.rows:
+        raise ReportError(f"{damaged[0]}; there is no other row to report")

@@ -11,11 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.documents.plotting import page_figures
-from churn_compare.store import is_stored, load_predictions
+from churn_compare.store import Predictions, is_stored, load_predictions
 from churn_jax.reports.artefacts import read_study
-from churn_jax.reports.report import Report, collect
-from churn_jax.reports.study_report import study_document, table_fields
-from churn_jax.reports.sweep import collect_sweep
+from churn_jax.reports.report import Report
+from churn_jax.reports.study_report import collect, study_document, table_fields
 
 Source = str | os.PathLike | Report
 
@@ -30,8 +29,8 @@ def table(source: Source) -> Any:
     test split, with what was chosen and `validation_churn` and so on in addition.
 
     Args:
-        source: the folder, or what `collect`, `collect_sweep` or a function that
-            writes a report returned.
+        source: the folder, or what `collect` or a function that writes a report
+            returned.
 
     Returns:
         A `pandas.DataFrame` whose index is the name of the row, where pandas is
@@ -40,11 +39,11 @@ def table(source: Source) -> Any:
     Raises:
         ReportError: the folder has no usable record.
     """
-    report = _collected(source)
-    records = study_document(report).data
-    fields = table_fields(report) if isinstance(report, Report) else records.fields
+    report = source if isinstance(source, Report) else collect(source)
+    fields = table_fields(report)
     rows = [
-        {field: _number(row.get(field)) for field in fields} for row in records.rows
+        {f: math.nan if row.get(f) is None else row[f] for f in fields}
+        for row in study_document(report).data.rows
     ]
     try:
         import pandas  # pyrefly: ignore[missing-import]
@@ -68,12 +67,15 @@ def figures(source: Source) -> dict[str, Any]:
     Raises:
         ReportError: the folder has no usable record.
     """
-    report = _collected(source)
+    report = source if isinstance(source, Report) else collect(source)
     return page_figures(study_document(report).blocks)
 
 
 class StoredLogits(Mapping[str, np.ndarray]):
     """Logits `[R, N, C]` of every finished row, read from its file when it is used.
+
+    Logits of a run that stopped may be NaN. Without a file there is a `KeyError`, with
+    one that is damaged or too large to be read whole a `PredictionsError`.
 
     Attributes:
         files: name of the row to the file that holds, or stands for, its predictions.
@@ -83,12 +85,6 @@ class StoredLogits(Mapping[str, np.ndarray]):
         self.files = {name: path for name, path in files.items() if is_stored(path)}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Of all R runs; those of a run that stopped may be NaN.
-
-        Raises:
-            KeyError: no such row has predictions.
-            PredictionsError: they are damaged or too large to be read whole.
-        """
         return self._read(name).logits
 
     def __iter__(self) -> Iterator[str]:
@@ -110,7 +106,7 @@ class StoredLogits(Mapping[str, np.ndarray]):
         """`[N]` class numbers of the examples."""
         return self._read(next(iter(self))).labels
 
-    def _read(self, name: str):
+    def _read(self, name: str) -> Predictions:
         if name not in self.files:
             known = ", ".join(self.files) or "none"
             raise KeyError(f"no predictions of {name!r}; there are: {known}")
@@ -138,15 +134,3 @@ def predictions(
         raise ValueError(f"split must be test or validation; got {split!r}")
     files = {row.name: study.file(row.name, split) for row in study.methods}
     return StoredLogits(files)
-
-
-def _collected(source: Source) -> Report:
-    if not isinstance(source, str | os.PathLike):
-        return source
-    if (Path(source) / "sweep.json").is_file():
-        return collect_sweep(source)
-    return collect(source)
-
-
-def _number(value: Any) -> Any:
-    return math.nan if value is None else value

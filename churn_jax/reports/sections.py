@@ -4,8 +4,8 @@ Members that share most of their weights can come out nearly identical, and then
 mean is worth no more than one of them. So every report says how much they differ.
 """
 
-import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from churn_compare.documents import (
     Table,
     Text,
 )
-from churn_compare.documents.plotting import INK
+from churn_compare.documents.plotting import INK, face
 from churn_jax.reports import charts
 from churn_jax.reports.cells import number, percent, share
 from churn_jax.reports.charts import Across, Chart, Line, Panel
@@ -29,40 +29,39 @@ from churn_jax.reports.examples import load_examples, png_bytes
 from churn_jax.reports.report import Report, Row
 
 HARDLY = 0.001  # share of examples; below it members are as good as the same
-_MEMBERS = (
-    "Of the members of one run on the test split, mean ± standard deviation over runs. "
-    "KL: mean over ordered pairs of members, nats. Disagreement: share of examples "
-    "that two members predict differently, over all pairs. The mean is the one that "
-    "the row serves."
-)
-_MEMBERS_HEADS = ("Method", "Members", "KL", "Disagreement %")
-_MEMBERS_HEADS += ("Accuracy of a member %", "Accuracy of the mean %")
 
 
 def members_section(report: Report) -> Section:
     """How much the members of each row differ; empty where none were kept."""
-    rows, sentences = [], [_MEMBERS]
+    caption = (
+        "Of the members of one run on the test split, mean ± standard deviation over "
+        "runs. KL: mean over ordered pairs of members, nats. Disagreement: share of "
+        "examples that two members predict differently, over all pairs. The mean is "
+        "the one that the row serves."
+    )
+    rows = []
     for row in report.rows:
         found, label = row.agreement, row.label
         if found is None:
             continue
         shares = found.disagreement, found.member_accuracy, found.ensemble_accuracy
-        cells = (percent(over_runs(values)) for values in shares)
         kl = number(over_runs(found.mean_kl))
+        cells = (percent(over_runs(values)) for values in shares)
         rows.append((label, str(found.members), kl, *cells))
         if found.examples < found.total:
-            sentences.append(
-                f"{label}: on {found.examples:,} of {found.total:,} examples, evenly "
+            caption += (
+                f" {label}: on {found.examples:,} of {found.total:,} examples, evenly "
                 "spaced."
             )
         if found.disagreement.mean() < HARDLY:
-            sentences.append(
-                f"{label}: two members predict the same class for more than 99.9 % of "
-                "the examples. Members that agree in everything give nothing that one "
-                "of them does not."
+            caption += (
+                f" {label}: two members predict the same class for more than 99.9 % "
+                "of the examples. Members that agree in everything give nothing that "
+                "one of them does not."
             )
-    table = Table(_MEMBERS_HEADS, rows, caption=" ".join(sentences))
-    return Section("Members", [table] if rows else [])
+    heads = ("Method", "Members", "KL", "Disagreement %")
+    heads += ("Accuracy of a member %", "Accuracy of the mean %")
+    return Section("Members", [Table(heads, rows, caption=caption)] if rows else [])
 
 
 SHOWN = 24
@@ -70,23 +69,14 @@ BINS = 10
 TOP = (0.01, 0.05, 0.10)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class AmbiguousInput:
+class AmbiguousInput(NamedTuple):
     """One test input the baseline's runs disagree about."""
 
     identity: str  # its id
     label: str  # name of its class
-    # names of classes and how many of the baseline's runs vote for them, most first
-    votes: tuple[tuple[str, int], ...]
-    ambiguity: float  # share of pairs of the baseline's runs that differ
-    best: float  # the same under the best method; NaN without one
+    votes: str  # classes that the baseline's runs vote for and how many do, most first
+    change: str  # `67 % → 0 %` of pairs differ, under the baseline and the best method
     image: np.ndarray | None  # `[H, W, C]` uint8, or None where none was kept
-
-    @property
-    def change(self) -> str:
-        """`67 % → 0 %`, under the baseline and under the best method."""
-        text = f"{100 * self.ambiguity:.0f} %"
-        return text if math.isnan(self.best) else f"{text} → {100 * self.best:.0f} %"
 
 
 def best_row(report: Report) -> Row | None:
@@ -102,9 +92,13 @@ def best_row(report: Report) -> Row | None:
 
 def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, ...]:
     """The baseline's most ambiguous test inputs, the worst first."""
-    base, best, name = report.baseline, best_row(report), report.class_name
+    base, best, names = report.baseline, best_row(report), report.class_names
     if base is None or len(base.summary.runs) < 2:
         return ()
+
+    def name(number: int) -> str:
+        return str(number) if names is None else names[number]
+
     ambiguity = base.summary.curves.ambiguity
     order = np.argsort(-ambiguity, kind="stable")[:count]
     kept = load_examples(report.study.folder) if report.study.trained else None
@@ -112,13 +106,14 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
     for n in order[ambiguity[order] > 0]:
         classes, runs = np.unique(base.summary.curves.classes[:, n], return_counts=True)
         votes = sorted(zip(classes, runs, strict=True), key=lambda v: (-v[1], v[0]))
+        of = [base] if best is None else [base, best]
+        shares = (f"{100 * row.summary.curves.ambiguity[n]:.0f} %" for row in of)
         out.append(
             AmbiguousInput(
                 identity=str(report.ids[n]),
                 label=name(int(report.labels[n])),
-                votes=tuple((name(int(c)), int(r)) for c, r in votes),
-                ambiguity=float(ambiguity[n]),
-                best=float(best.summary.curves.ambiguity[n]) if best else math.nan,
+                votes=", ".join(f"{name(int(c))} ({int(r)})" for c, r in votes),
+                change=" → ".join(shares),
                 image=kept.find(report.ids[n]) if kept else None,
             )
         )
@@ -146,12 +141,14 @@ def ambiguous_section(report: Report) -> Section:
         f"of {base.summary.examples:,} test examples. "
     )
     if inputs:
-        intro += f"These are the {len(inputs)} they agree on least, with the classes "
-        intro += "that runs voted for (and how many did) and the ambiguity"
+        under = "."
+        if best is not None:
+            under = (
+                f"; the second percentage is under {best.label}, which churns least."
+            )
         intro += (
-            f"; the second percentage is under {best.label}, which churns least."
-            if best
-            else "."
+            f"These are the {len(inputs)} they agree on least, with the classes that "
+            f"runs voted for (and how many did) and the ambiguity{under}"
         )
     rows = []
     for row in report.rows:
@@ -160,51 +157,46 @@ def ambiguous_section(report: Report) -> Section:
         rows.append((row.label, *cells))
     table = Table(["Method", *(f"top {100 * t:.0f} %" for t in TOP)], rows)
     card = Card("Share of all churn on the most ambiguous examples", [table])
-    grid = Grid([ambiguity_histogram(report), card])
-    shown = _inputs(inputs, compared=best is not None)
-    return Section("Which inputs churn", [Text(intro), *shown, grid], detail="full")
+    blocks: list[Block] = [Text(intro), Grid([ambiguity_histogram(report), card])]
+    images = [one.image for one in inputs if one.image is not None]
+    if inputs and len(images) == len(inputs):
+        figures = []
+        for one, image in zip(inputs, images, strict=True):
+            votes = one.votes.replace(" (", "\u00a0(")  # lines break between votes
+            told = f"\nlabel {one.label}\nvotes {votes}\n{one.change}"
+            words = f"{one.identity}, label {one.label}"
+            caption = (Strong(one.identity), told)
+            figures.append(Figure(image=png_bytes(image), words=words, caption=caption))
+        blocks.insert(1, Grid(figures, kind="inputs"))
+    elif inputs:
+        head = "Ambiguity → under the best method" if best else "Ambiguity"
+        heads = ["Id", "Label", "Votes", head]
+        blocks.insert(1, Table(heads, [one[:4] for one in inputs]))
+    return Section("Which inputs churn", blocks, detail="full")
 
 
 def _agreed(row: Row) -> str:
     return f"{100 * np.mean(row.summary.curves.ambiguity == 0):.1f} %"
 
 
-def _inputs(inputs: tuple[AmbiguousInput, ...], *, compared: bool) -> list[Block]:
-    """Images where there are some, else a table; nothing without inputs."""
-    if not inputs:
-        return []
-    votes = [
-        ", ".join(f"{name} ({runs})" for name, runs in one.votes) for one in inputs
-    ]
-    images = [one.image for one in inputs if one.image is not None]
-    if len(images) < len(inputs):
-        heads = ["Id", "Label", "Votes", "Ambiguity"]
-        if compared:
-            heads[-1] += " → under the best method"
-        rows = [
-            (one.identity, one.label, said, one.change)
-            for one, said in zip(inputs, votes, strict=True)
-        ]
-        return [Table(heads, rows)]
-    figures = []
-    for one, image, said in zip(inputs, images, votes, strict=True):
-        said = said.replace(" (", "\u00a0(")  # lines break between votes
-        told = f"\nlabel {one.label}\nvotes {said}\n{one.change}"
-        words = f"{one.identity}, label {one.label}"
-        caption = (Strong(one.identity), told)
-        figures.append(Figure(image=png_bytes(image), words=words, caption=caption))
-    return [Grid(figures, kind="inputs")]
-
-
 def ambiguity_histogram(report: Report) -> Figure:
     """Examples by ambiguity, of the baseline and the best method."""
-    # Examples on which all runs agree would dwarf the rest: the legend counts them.
     rows = [(0, report.baseline), (1, best_row(report))]
-    shares = [
-        (i, f"{row.label} ({_agreed(row)} agreed on)", _shares(row))
-        for i, row in rows
-        if row is not None and len(row.summary.runs) > 1
-    ]
+    shown = [(i, row) for i, row in rows if row and len(row.summary.runs) > 1]
+
+    def draw(figure):
+        axes = figure.add_subplot()
+        width = 100 / BINS / (len(shown) + 0.4)
+        for k, (i, row) in enumerate(shown):
+            # Examples on which all runs agree would dwarf the rest.
+            label = f"{row.label} ({_agreed(row)} agreed on)"
+            edges = np.linspace(0.0, 100, BINS + 1)
+            middle = (edges[:-1] + edges[1:]) / 2 + (k - (len(shown) - 1) / 2) * width
+            axes.bar(middle, 100 * _shares(row), width=width, label=label, **face(i))
+        x = "Ambiguity: pairs of runs that differ, %"
+        axes.set(xlabel=x, ylabel="Examples %", xlim=(0, 100))
+        return axes
+
     chart = Chart(
         "ambiguity_histogram",
         "Ambiguity",
@@ -214,8 +206,7 @@ def ambiguity_histogram(report: Report) -> Figure:
         "Histogram of ambiguity over the test examples on which runs differ",
         (5.4, 3.6),
     )
-    x = "Ambiguity: pairs of runs that differ, %"
-    return charts.histogram(chart, shares, x, most=100)
+    return chart.of(draw)
 
 
 def _shares(row: Row) -> np.ndarray:
@@ -254,13 +245,13 @@ def bounds_against_churn(report: Report) -> list[Figure]:
     highest = 1.3 * max(1e-3, *(values.max() for values in churn.values()), 0.0)
     dots = {"linestyle": "none", "markeredgewidth": 0, "alpha": 0.6, "markersize": 4}
     diagonal = {"color": INK, "linewidth": 0.8, "alpha": 0.6, "marker": ""}
+    diagonal |= {"linestyle": "-"}
     found = []
     for name, title, formula in PANELS:
         bounds = {i: _pairs(row, name, RUNS_SHOWN) for i, row in rows}
         top = 1.05 * max(1e-3, *(values.max() for values in bounds.values()), 0.0)
         points = [Line(i, r.label, bounds[i], churn[i], style=dots) for i, r in rows]
-        line = Line(0, "", [0, top], [0, top], style=diagonal | {"linestyle": "-"})
-        limits = (0, min(top, highest))
+        points.append(Line(0, "", [0, top], [0, top], style=diagonal))
         chart = Chart(
             "bounds_against_churn",
             f"{title}: {formula}",
@@ -269,7 +260,7 @@ def bounds_against_churn(report: Report) -> list[Figure]:
             (5.4, 3.6),
         )
         across = Across(f"{title}, %", limits=(0, top))
-        panel = Panel("Churn %", [*points, line], limits=limits)
+        panel = Panel("Churn %", points, limits=(0, min(top, highest)))
         found.append(charts.lines(chart, [panel], across))
     return found
 

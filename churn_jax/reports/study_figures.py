@@ -1,27 +1,28 @@
 """The figures of a study's page."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from churn_compare.documents import Figure
-from churn_compare.documents.plotting import INK, colour, short_label
+from churn_compare.documents.plotting import (
+    INK,
+    bars_by_row,
+    colour,
+    dash,
+    short_label,
+)
 from churn_jax.configuration.codec import to_json
 from churn_jax.reports import charts
 from churn_jax.reports.charts import Across, Chart, Level, Line, Panel, Point
-from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 
 RUNS_SHOWN = 20  # per method in the pairwise map
 FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
-SEEDS = (
-    "Dark stripes there: run r of every method has the same seeds, so run r of two "
-    "methods churns less than other pairs do. "
-)
 _ERROR = "Bars: one standard error."
 _LEFT_OUT = "Bars: one standard error, leaving one run out at a time."
 _LESS = "Calibrated NLL   (less is better)"
@@ -32,12 +33,11 @@ def first_figure(report: Report) -> Figure:
     about = report.headline
     if about.name != "prediction_difference":  # reproducibility, in any study
         about = QUANTITIES["churn"]
-    what = about.heading.removesuffix(" %")
     chart = Chart(
         "accuracy_against_churn",
         "Accuracy against reproducibility",
         f"Up and left is better. {_ERROR}",
-        f"Accuracy against {what} of every method, with standard errors",
+        f"Accuracy against {about.what} of every method, with standard errors",
     )
     points = _points(report, about, QUANTITIES["accuracy"])
     heading = f"{about.heading}   (less is better)"
@@ -58,28 +58,22 @@ def study_figures(report: Report) -> list[Figure]:
         training_curves(report),
         confidence_histogram(report),
     ]
-    if len(report.steps) != 1:
+    if len(report.comparisons) != 1:
         found.append(reliability_diagram(report))  # else the update has it
     return found
-
-
-def shown(quantity: Quantity, estimate: Estimate) -> tuple[float, float]:
-    """The mean and its standard error as they are shown."""
-    return quantity.scale * estimate.mean, quantity.scale * estimate.stderr
 
 
 def _points(report: Report, across: Quantity, up: Quantity) -> list[Point]:
     """Rows with both numbers."""
     found = []
     for i, row in enumerate(report.rows):
-        x, y = (shown(q, getattr(row.summary, q.name)) for q in (across, up))
+        x, y = (q.shown(getattr(row.summary, q.name)) for q in (across, up))
         if np.isfinite(x[0]) and np.isfinite(y[0]):
-            found.append(Point(i, row.info.label, x, y))
+            found.append(Point(i, row.label, x, y))
     return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """Rows that are one method with several values of one setting."""
 
     label: str  # what their labels have in common
@@ -105,13 +99,10 @@ def series_of(report: Report, setting: str, fewest: int = 3) -> tuple[Series, ..
         own = () if sized else (spec.train, spec.train_size)
         key = json.dumps([same, to_json((*own, spec.model)), row.info.weights])
         groups.setdefault(key, {}).setdefault(float(value), row)
+    found = (zip(*sorted(rows.items())) for rows in groups.values())
     return tuple(
-        Series(
-            _common([rows[value].info.label for value in sorted(rows)]),
-            tuple(sorted(rows)),
-            tuple(rows[value] for value in sorted(rows)),
-        )
-        for rows in groups.values()
+        Series(_common([row.label for row in rows]), values, rows)
+        for values, rows in found
         if len(rows) >= fewest
     )
 
@@ -170,20 +161,22 @@ def _series_figure(
     """A quantity above accuracy, with the baseline as a line across."""
     panels = []
     for quantity in (about, QUANTITIES["accuracy"]):
+
+        def number(row: Row, quantity=quantity) -> tuple[float, float]:
+            return quantity.shown(getattr(row.summary, quantity.name))
+
         levels = []
         if baseline is not None:
-            estimate = getattr(baseline.summary, quantity.name)
-            levels.append(Level(baseline.info.label, *shown(quantity, estimate)))
+            y, error = number(baseline)
+            levels.append(Level(baseline.label, y, error))
         found = []
         for i, one in enumerate(series):
-            numbers = [getattr(row.summary, quantity.name) for row in one.rows]
-            y, errors = zip(*(shown(quantity, number) for number in numbers))
+            y, errors = zip(*map(number, one.rows))
             found.append(Line(i, one.label, one.values, y, errors))
         panels.append(Panel(quantity.heading, found, levels))
     ticks = sorted({value for one in series for value in one.values})
-    what = about.heading.removesuffix(" %")
     by = across.label.partition(",")[0].lower()
-    chart = Chart(*told, f"{what} and accuracy by {by}", (5.4, 4.8))
+    chart = Chart(*told, f"{about.what} and accuracy by {by}", (5.4, 4.8))
     return charts.lines(chart, panels, across._replace(ticks=ticks))
 
 
@@ -230,97 +223,127 @@ def _against_calibrated(report: Report) -> list[Figure]:
     nll = QUANTITIES["calibrated_nll"]
     if report.headline is not nll:
         return []
-    parameters = _points(report, QUANTITIES["parameters"], nll)
-    parameters = [p._replace(x=(1e-6 * p.x[0], 1e-6 * p.x[1])) for p in parameters]
-    across = Across(
-        "Parameters, millions, log scale",
-        "log",
-        _spaced([one.x[0] for one in parameters]),
-        "{:.3g}".format,
-    )
+    sizes = _points(report, QUANTITIES["parameters"], nll)
+    sizes = [p._replace(x=(1e-6 * p.x[0], 1e-6 * p.x[1])) for p in sizes]
+    ticks: list[float] = []  # whose labels do not overlap on a logarithmic axis
+    for value in sorted(one.x[0] for one in sizes):
+        if not ticks or value > 1.25 * ticks[-1]:
+            ticks.append(value)
+    across = Across("Parameters, millions, log scale", "log", ticks, "{:.3g}".format)
     found = []
-    for told, points, x in (
+    for name, what, caption, points, x in (
+        ("parameters", "size", "Down and left is better.", sizes, across),
         (
-            (
-                "against_parameters",
-                "Calibrated NLL against size",
-                f"Down and left is better. {_ERROR}",
-                "Calibrated NLL against parameters of every method",
-            ),
-            parameters,
-            across,
-        ),
-        (
-            (
-                "against_diversity",
-                "Calibrated NLL against diversity",
-                f"Rows with several members. {_ERROR}",
-                "Calibrated NLL against kl of members of every method",
-            ),
+            *("diversity", "diversity", "Rows with several members."),
             _points(report, QUANTITIES["member_kl"], nll),
             Across("KL of two members, nats"),
         ),
     ):
         if len({one.x[0] for one in points}) > 1:
-            ticks = {"behind": lambda axes, x=x: charts.set_ticks(axes, x)}
-            found.append(charts.scatter(Chart(*told), points, x.label, _LESS, **ticks))
+            by = "kl of members" if name == "diversity" else name
+            chart = Chart(
+                f"against_{name}",
+                f"Calibrated NLL against {what}",
+                f"{caption} {_ERROR}",
+                f"Calibrated NLL against {by} of every method",
+            )
+            ticks_of = {"behind": lambda axes, x=x: charts.set_ticks(axes, x)}
+            found.append(charts.scatter(chart, points, x.label, _LESS, **ticks_of))
     return found
-
-
-def _spaced(values: list[float]) -> list[float]:
-    """Values whose labels do not overlap on a logarithmic axis."""
-    kept: list[float] = []
-    for value in sorted(values):
-        if not kept or value > 1.25 * kept[-1]:
-            kept.append(value)
-    return kept
 
 
 def pairwise_churn(report: Report) -> Figure:
     """Share of examples any two runs predict differently, runs grouped by method."""
     classes = [row.summary.curves.classes[:RUNS_SHOWN] for row in report.rows]
 
-    def values() -> np.ndarray:
+    def draw(figure):
         runs = np.concatenate(classes)
         churn = 100 * np.stack([np.mean(run != runs, axis=1) for run in runs])
         np.fill_diagonal(churn, np.nan)
-        return churn
+        axes = figure.add_subplot()
+        edges = np.cumsum([0, *map(len, classes)])
+        middle = (edges[:-1] + edges[1:] - 1) / 2
+        finite = churn[np.isfinite(churn)]
+        low, high = (finite.min(), finite.max()) if finite.size else (0, 1)
+        scale = {"vmin": low, "vmax": high, "cmap": "cividis"}
+        image = axes.imshow(churn, interpolation="none", **scale)
+        for edge in edges[1:-1] - 0.5:
+            axes.axhline(edge, color="white", linewidth=1.5)
+            axes.axvline(edge, color="white", linewidth=1.5)
+        short = [short_label(row.label) for row in report.rows]
+        axes.set_yticks(middle, short)
+        axes.set_xticks(middle, short, rotation=40, ha="right", rotation_mode="anchor")
+        axes.tick_params(length=0)
+        bar = figure.colorbar(image, ax=axes, shrink=0.85)
+        bar.set_label("Churn %")
+        bar.outline.set_visible(False)
+        return axes
 
+    seeds = (
+        "Dark stripes there: run r of every method has the same seeds, so run r of two "
+        "methods churns less than other pairs do. "
+    )
     chart = Chart(
         "pairwise_churn",
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
-        f"different methods. {SEEDS if report.study.trained else ''}A run and itself: "
+        f"different methods. {seeds if report.study.trained else ''}A run and itself: "
         f"empty. At most {RUNS_SHOWN} runs per method.",
         "Churn between every two runs, grouped by method",
         (5.4, 4.6),
     )
-    labels = [row.info.label for row in report.rows]
-    return charts.blocks_map(chart, values, labels, [*map(len, classes)], "Churn %")
+    return chart.of(draw)
 
 
 def churn_by_correctness(report: Report) -> Figure:
     """Churn on the examples one of two runs gets right, and on those it gets wrong."""
-    kinds = {}
+    labels, kinds = [row.label for row in report.rows], {}
     for name, label in (
         ("churn_correct", "on right examples"),
         ("churn_incorrect", "on wrong"),
     ):
         found = [getattr(row.summary, name) for row in report.rows]
         kinds[label] = [100 * e.mean for e in found], [100 * e.std for e in found]
+    if not np.isfinite([numbers for numbers, _ in kinds.values()]).any():
+        return Figure()
+
+    def draw(figure):
+        axes = figure.add_subplot()
+        bars_by_row(axes, labels, kinds)
+        axes.set_xlabel("Churn %")
+        return axes
+
     chart = Chart(
         "churn_by_correctness",
         "Where the churn is",
         "Churn on the examples that one of two runs gets right, and on those it gets "
         "wrong; both directions averaged. Bars: standard deviation over pairs.",
         "Churn on right and on wrong examples, by method",
-        (5.4, 1.5 + 0.45 * len(report.rows)),
+        (5.4, 1.5 + 0.45 * len(labels)),
     )
-    return charts.bars(chart, [row.info.label for row in report.rows], kinds, "Churn %")
+    return chart.of(draw)
 
 
 def confidence_histogram(report: Report) -> Figure:
     """Distribution of prediction confidence, the margin of the top two classes."""
+
+    def draw(figure):
+        from matplotlib.ticker import LogFormatter
+
+        axes = figure.add_subplot()
+        for i, row in enumerate(report.rows):
+            counts = row.summary.curves.confidence_counts
+            shares = 100 * (counts / max(counts.sum(), 1))
+            edges = np.linspace(0.0, 1, len(counts) + 1)
+            style = {"color": colour(i), "linestyle": dash(i), "linewidth": 1.8}
+            axes.stairs(shares, edges, label=short_label(row.label), **style)
+        x = "Prediction confidence (top minus second probability)"
+        axes.set(xlabel=x, xlim=(0, 1), ylabel="Examples %, log scale", yscale="log")
+        ticks = {"minor_thresholds": (2, 0.5)}  # 10, not ten to the one
+        axes.yaxis.set_major_formatter(LogFormatter(**ticks))
+        axes.yaxis.set_minor_formatter(LogFormatter(**ticks))
+        return axes
+
     chart = Chart(
         "confidence_histogram",
         "Prediction confidence",
@@ -328,13 +351,7 @@ def confidence_histogram(report: Report) -> Figure:
         "Histogram of prediction confidence, by method",
         (5.4, 3.8),
     )
-    counts = [row.summary.curves.confidence_counts for row in report.rows]
-    shares = [
-        (i, row.info.label, count / max(count.sum(), 1))
-        for i, (row, count) in enumerate(zip(report.rows, counts, strict=True))
-    ]
-    x = "Prediction confidence (top minus second probability)"
-    return charts.histogram(chart, shares, x, most=1, log=True)
+    return chart.of(draw)
 
 
 def reliability_diagram(report: Report) -> Figure:
@@ -346,7 +363,7 @@ def reliability_diagram(report: Report) -> Figure:
         curves = row.summary.curves
         enough = curves.bin_counts >= FEWEST_IN_BIN
         x, y = curves.bin_probability[enough], curves.bin_accuracy[enough]
-        found.append(Line(i, row.info.label, x, y, style={"markersize": 4}))
+        found.append(Line(i, row.label, x, y, style={"markersize": 4}))
     chart = Chart(
         "reliability_diagram",
         "Reliability",
@@ -382,7 +399,7 @@ def training_curves(report: Report) -> Figure:
             x, mean = _curve(row, name, stream)
             if len(x):
                 style = {"marker": "." if len(x) < 3 else None}
-                found.append(Line(i, row.info.label, x, scale * mean, style=style))
+                found.append(Line(i, row.label, x, scale * mean, style=style))
         panels.append(Panel(title, found))
     epochs = all(np.isfinite(row.history.epochs).all() for row in report.rows)
     said = (
@@ -404,12 +421,11 @@ def training_curves(report: Report) -> Figure:
 
 def _curve(row: Row, name: str, by_step: bool) -> tuple[np.ndarray, np.ndarray]:
     """Epochs, or steps, and the mean over the runs that finished; empty without."""
-    steps = row.history.steps
+    steps, epochs = row.history.steps, row.history.epochs
     values = row.history.series.get(name, np.full((len(steps), 1), np.nan))
     stopped = [r for r in row.summary.stopped if r < values.shape[1]]
     if 1 < values.shape[1] > len(stopped):  # [T, R]; [T, 1] is about all runs
         values = np.delete(values, stopped, axis=1)
     good = np.isfinite(values).any(axis=1)
-    epochs = row.history.epochs
     x = steps if by_step or not np.isfinite(epochs).all() else epochs
     return x[good], np.nanmean(values[good], axis=1)

@@ -8,8 +8,9 @@ full precision in the CSV, which has every quantity.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,27 +28,26 @@ from churn_compare.documents import (
     Section,
     Strong,
     Table,
-    Term,
     Terms,
     Text,
     csv_text,
     html_fragment,
-    html_page,
     markdown,
     print_document,
     table_files,
     write_files,
 )
 from churn_compare.tables import number_cell
-from churn_jax.configuration.record import RowRecord, Stopped
+from churn_jax.reports.artefacts import read_study
 from churn_jax.reports.cells import (
     ABSENT,
-    change_cell,
+    change_cells,
     difference_fields,
     estimate_fields,
-    p_value,
     times,
 )
+from churn_jax.reports.compare import COMPARED, UNTESTED
+from churn_jax.reports.estimates import UNKNOWN
 from churn_jax.reports.factors import training_table
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.logits_sections import (
@@ -59,8 +59,7 @@ from churn_jax.reports.logits_sections import (
     version_sections,
 )
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
-from churn_jax.reports.published import Published
-from churn_jax.reports.report import Report, Row, check_readable, collect
+from churn_jax.reports.report import Missing, Report, Row, check_readable, collected
 from churn_jax.reports.run_facts import run_facts, run_section
 from churn_jax.reports.sections import (
     ambiguous_section,
@@ -68,51 +67,88 @@ from churn_jax.reports.sections import (
     members_section,
 )
 from churn_jax.reports.study_figures import first_figure, study_figures
-from churn_jax.reports.updates_report import (
-    paper_updates,
-    updates_csv,
-    updates_markdown,
-    updates_section,
+from churn_jax.reports.sweep import (
+    choice_section,
+    collect_sweep,
+    sweep_fields,
+    sweep_pictures,
 )
+from churn_jax.reports.updates_report import updates_document, updates_sections
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDE = 150  # columns of a terminal that shows the whole tables
 
-# Fields of a `Comparison` that the CSV has; the last one on request.
-COMPARED = ("churn", "accuracy", "prediction_difference", "calibrated_nll")
-
 # Quantities of `compare` that rows of mere logits have, with heading and field.
 VERSUS = {
     "churn": ("Churn", "churn_to_baseline"),
     "negative_flip_rate": ("NFR", "negative_flips_to_baseline"),
 }
+_FACTS = ("equation", "members", "training_cost", "inference_cost", "parameters")
+_FACTS += ("seconds", "compile_seconds")
+
+
+def collect(run_dir) -> Report:
+    """Read the folder of a study or a sweep and compute every finished row's numbers.
+
+    Rows of a sweep are its points, and `Report.sweep` has what was chosen on the
+    validation split. What is still running is read as far as it is.
+
+    Args:
+        run_dir: the folder.
+
+    Returns:
+        The `Report`; nothing is written.
+
+    Raises:
+        ReportError: there is no usable `study.json` or `sweep.json`, or an update names
+            a file of other examples.
+
+    Example:
+        >>> from churn_jax.reports import ReportError
+        >>> try:
+        ...     collect("no/such/run")
+        ... except ReportError as error:
+        ...     print(error)
+        no/such/run/study.json does not exist; is no/such/run the folder of a study?
+    """
+    if (Path(run_dir) / "sweep.json").is_file():
+        return collect_sweep(run_dir)
+    study = read_study(run_dir)
+    report = collected(study)
+    if getattr(study.config.train, "one_pass", None) and study.record.data.validation:
+        return dataclasses.replace(report, held_out=collected(study, "validation"))
+    return report
 
 
 def write(run_dir) -> Report:
     """Write `table.md`, `table.csv` and `report.html` into a run folder.
 
-    A study of model updates gets `updates.md` and `updates.csv`, too.
-    Works while a study is unfinished: methods without usable predictions are named
-    with the reason. Every file is replaced whole or not at all.
+    A study of model updates gets `updates.md` and `updates.csv`, too, and a sweep its
+    figures as PNG. Works while a study is unfinished: methods without usable
+    predictions are named with the reason. Every file is replaced whole or not at all.
 
     Args:
-        run_dir: the folder of a study.
+        run_dir: the folder of a study or a sweep.
 
     Returns:
         The `Report`; its `files` map names to the paths written.
 
     Raises:
-        ReportError: there is no usable `study.json`, no row can be reported and one is
-            damaged, or an update names a file of other examples.
+        ReportError: there is no usable `study.json` or `sweep.json`, no row can be
+            reported and one is damaged, or an update names a file of other examples.
         OSError: a file could not be written; an earlier one is left as it was.
 
     Example:
         >>> import tempfile
         >>> import numpy as np
-        >>> from churn_jax.configuration.record import StudyRecord, write_record
         >>> from churn_compare.store import Predictions, save_predictions
+        >>> from churn_jax.configuration.record import (
+        ...     RowRecord,
+        ...     StudyRecord,
+        ...     write_record,
+        ... )
         >>> from churn_jax.studies import preset
         >>> config = preset("digits:tiny")
         >>> row = RowRecord("baseline", "Baseline", config.spec("baseline"))
@@ -131,82 +167,19 @@ def write(run_dir) -> Report:
     """
     report = collect(run_dir)
     check_readable(report)
-    contents = table_files(study_document(report))
+    contents: dict[str, str | bytes] = {**table_files(study_document(report))}
     if report.updates is not None:
-        contents["updates.md"] = updates_markdown(report)
-        contents["updates.csv"] = updates_csv(report)
+        own = updates_document(report)
+        contents |= {"updates.md": markdown(own), "updates.csv": csv_text(own.data)}
     if report.held_out is not None:
-        contents["held_out.csv"] = csv_table(report.held_out)
+        contents["held_out.csv"] = csv_text(_records(report.held_out))
+    contents |= sweep_pictures(report)
     report.files.update(write_files(report.study.folder, contents))
     return report
 
 
-def write_report(run_dir) -> Path:
-    """Write `report.html` into a run folder.
-
-    Args:
-        run_dir: the folder of a study.
-
-    Returns:
-        The path written.
-
-    Raises:
-        ReportError: there is no usable `study.json`.
-        OSError: the file could not be written; an earlier one is left as it was.
-    """
-    page = {"report.html": render(collect(run_dir))}
-    return write_files(run_dir, page)["report.html"]
-
-
-def render(report: Report) -> str:
-    """The page as text.
-
-    Args:
-        report: from `collect`.
-
-    Returns:
-        A whole HTML document.
-    """
-    return html_page(study_document(report))
-
-
-def markdown_table(report: Report) -> str:
-    """The study as a Markdown page: table, verdicts, remarks.
-
-    Args:
-        report: from `collect` or `write`.
-
-    Returns:
-        The text of `table.md`; `±` is a standard deviation, as in the paper's Table 2.
-    """
-    return markdown(study_document(report).at("summary"))
-
-
-def csv_table(report: Report) -> str:
-    """The study for programs: one line per method, fractions at full precision.
-
-    Absent numbers are empty. `p` columns are two-sided; `_holm` ones are adjusted over
-    the methods of the study. A study with published numbers has them in `paper_...`
-    columns, as fractions too, with the reason where a cell is doubtful.
-
-    Args:
-        report: from `collect` or `write`.
-
-    Returns:
-        The text of `table.csv`, with a header line.
-    """
-    return csv_text(_records(report))
-
-
 def html_table(report: Report) -> str:
-    """What a notebook shows of a study: the table and what to take away.
-
-    Args:
-        report: from `collect` or `write`.
-
-    Returns:
-        A `div` with its own style, for a method `_repr_html_`.
-    """
+    """What a notebook shows of a report: the table and what to take away."""
     notes = [Text(remark, "note") for remark in report.remarks]
     verdicts = Rows(_verdicts(report))
     return html_fragment([Text(report.best), *notes, _table(report), verdicts])
@@ -230,7 +203,7 @@ def in_terminal(report: Report) -> Document:
 
 
 def study_document(report: Report) -> Document:
-    """Verdicts, table, remarks and figures of a study."""
+    """Verdicts, table, remarks and figures of a study, a sweep or logits."""
     trained, record = report.study.trained, report.study.record
     named, stop, rest = report.best.partition(". ")
     said = (Strong(named + stop[:1]), stop[1:] + rest)
@@ -239,16 +212,20 @@ def study_document(report: Report) -> Document:
     results: list[Block] = [Text(remark, "note") for remark in report.remarks]
     results += map(Text, (report.few, *report.context))
     results += [_table(report)] if report.rows else []
-    glossary = [Term(n, m, f, s) for n, s, f, m in GLOSSARY]
-    glossary = glossary if trained else logits_glossary(report, glossary)
+    glossary = GLOSSARY if trained else logits_glossary(report, GLOSSARY)
+    held_out = report.held_out
+    updates, paper_updates = updates_sections(report)
     sections = [
-        *report.first_sections,
+        choice_section(report),
         Section("Results", results),
-        _held_out(report),
+        Section(
+            "Examples held out of the stream",
+            [_table(held_out)] if held_out is not None and held_out.rows else [],
+        ),
         Section("What the rows differ in", _training(report), detail="summary"),
-        updates_section(report),
+        updates,
         *version_sections(report),
-        paper_section(paper_updates(report), "Update"),
+        paper_updates,
         members_section(report),
         paper_section(paper_numbers(report)),
         Section("Figures", [Grid(study_figures(report))]),
@@ -266,19 +243,12 @@ def study_document(report: Report) -> Document:
     )
 
 
-def _held_out(report: Report) -> Section:
-    """Of clicks, what the rows say of examples that are never learned."""
-    found = report.held_out
-    tables = [_table(found)] if found is not None and found.rows else []
-    return Section("Examples held out of the stream", tables)
-
-
 def _verdicts(report: Report) -> list[Text]:
     """The effect of every row on the headline and on accuracy."""
     if not report.study.trained:
         return logits_verdicts(report)
     return [
-        Text((Strong(row.info.label), f": {row.verdict}"), row.tone)
+        Text((Strong(row.label), f": {row.verdict}"), row.tone)
         for row in report.rows
         if row.verdict
     ]
@@ -286,54 +256,55 @@ def _verdicts(report: Report) -> list[Text]:
 
 def _table(report: Report) -> Table:
     """Method and costs, the quantities the study chose, and the comparison."""
-    about, trained, steps = report.headline, report.study.trained, report.steps
+    about, trained, rows = report.headline, report.study.trained, report.rows
     points = about.name == "churn"
     scale, digits = (100, 2) if points else (1, 4)
+    columns: dict[Column, Callable[[Row], Cell | str]] = {}
     # What a row is judged by comes first: a phone shows it without scrolling.
-    quantities = sorted(report.columns, key=lambda q: q is not about)
-    columns: dict[Column, list[Cell | str]] = {}
-    for quantity in quantities:
+    for quantity in sorted(report.columns, key=lambda q: q is not about):
         head = Column(quantity.heading, from_width=0 if quantity.narrow else WIDE)
-        cells = [getattr(row.summary, quantity.name) for row in report.rows]
-        columns[head] = [quantity.write(cell) for cell in cells]
-    first = dict([*columns.items()][: quantities[:1].count(about)])
-    tested: dict[Column, list[Cell | str]] = {}
-    if trained or any(
-        row.change is not None and math.isfinite(row.change.difference)
-        for row in report.rows
-    ):
-        change = Column("Δ churn" if points else f"Δ of {about.heading}")
-        tested[change] = [
-            change_cell(row.change, row.change_p, scale, digits) for row in report.rows
-        ]
-        tested[Column("p")] = [p_value(row.change_p) for row in report.rows]
-    for name, (heading, _) in VERSUS.items() if steps else ():
-        tested[Column(f"{heading} vs. {report.baseline_label}")] = [
-            number_cell(steps[row.label][name], "share")
-            if row.label in steps
+        columns[head] = lambda row, q=quantity: q.write(getattr(row.summary, q.name))
+    tested: dict[Column, Callable[[Row], Cell | str]] = {}
+
+    def change(row: Row) -> tuple[Cell | str, str]:
+        found = row.change
+        if found is None:
+            return ABSENT, ABSENT
+        return change_cells(found.difference, found.p, scale, digits)
+
+    known = (row.change.difference.difference for row in rows if row.change)
+    if trained or any(map(math.isfinite, known)):
+        head = Column("Δ churn" if points else f"Δ of {about.heading}")
+        tested[head] = lambda row: change(row)[0]
+        tested[Column("p")] = lambda row: change(row)[1]
+    for name, (heading, _) in VERSUS.items() if report.comparisons else ():
+        head = Column(f"{heading} vs. {report.baseline_label}")
+        tested[head] = lambda row, name=name: (
+            number_cell(step[name], "share")
+            if (step := report.comparisons.get(row.label))
             else Cell(ABSENT)
-            for row in report.rows
-        ]
-    costs: dict[Column, list[Cell | str]] = {
-        Column(f"{what.capitalize()} cost", from_width=WIDE): [
-            times(getattr(row.info, f"{what}_cost")) for row in report.rows
-        ]
+        )
+    costs: dict[Column, Callable[[Row], Cell | str]] = {
+        Column(f"{what.capitalize()} cost", from_width=WIDE): (
+            lambda row, name=f"{what}_cost": times(getattr(row.info, name))
+        )
         for what in (("training", "inference") if trained else ())
     }
-    found = {**first, **tested, **columns, **costs}
-    rows = zip([row.label for row in report.rows], *found.values())
-    return Table([Column("Method"), *found], [*rows], "", report.caption, "main")
+    first = 1 if about in report.columns else 0
+    every = [*columns.items()]
+    every[first:first] = tested.items()
+    every += costs.items()
+    cells = [(row.label, *(cell(row) for _, cell in every)) for row in rows]
+    heads = [Column("Method"), *(head for head, _ in every)]
+    return Table(heads, cells, "", report.caption, "main")
 
 
 def _training(report: Report) -> list[Table]:
     """What runs share, row by row; none where all rows train alike."""
-    if not report.study.trained:
-        return []
-    lines = training_table(report.study, [row.info for row in report.rows])
-    if not lines:
-        return []
-    heads = [Column(head, "left") for head in lines[0]]
-    return [Table(heads, lines[1:], kind="words")]
+    infos = [row.info for row in report.rows] if report.study.trained else []
+    lines = training_table(report.study, infos)
+    heads = [Column(head, "left") for head in lines[0]] if lines else []
+    return [Table(heads, lines[1:], kind="words")] if lines else []
 
 
 def _run(report: Report) -> dict[str, object]:
@@ -357,7 +328,7 @@ def _cards(report: Report) -> list[Card]:
         if not report.study.trained:
             others = {head: text for head, text in others.items() if text != ABSENT}
         more = Fold("More numbers", [Facts(others)])
-        out.append(Card(row.info.label, [Facts(_method_facts(row)), more]))
+        out.append(Card(row.label, [Facts(_method_facts(row)), more]))
     out += [
         Card(missing.info.label, [Text(f"Not in the tables: {missing.reason}.")])
         for missing in report.missing
@@ -370,10 +341,11 @@ def _method_facts(row: Row) -> dict[str, str]:
     told = {stop.replica: stop for stop in info.stopped}
     stopped = []
     for run in summary.stopped:
-        stop = told.get(run, Stopped(run))
-        term = f", term {stop.term}" if stop.term else ""
-        step = "" if stop.step is None else f", step {stop.step}"
-        stopped.append(f"{stop.replica}{term}{step}")
+        stop, text = told.get(run), str(run)
+        if stop is not None:
+            text += f", term {stop.term}" if stop.term else ""
+            text += "" if stop.step is None else f", step {stop.step}"
+        stopped.append(text)
     costs, training = info.training_cost, ""
     if info.seconds is not None:
         training = f"{info.seconds:,.1f} s"
@@ -398,32 +370,19 @@ def _method_facts(row: Row) -> dict[str, str]:
 
 def _records(report: Report) -> Records:
     """A line per method; of mere logits without what nothing is known of."""
-    # `parameters` has one column, next to the costs; the others have three each.
-    measured = [q.name for q in report.quantities if q.name != "parameters"]
-    shown = {quantity.name for quantity in report.quantities}
-    compared = [name for name in COMPARED if name in shown]
-    fields = ["method", "label", "status", *_INFO, "runs", "stopped_runs"]
-    fields += ["examples", "classes"]
-    for name in measured:
-        fields += [name, f"{name}_std", f"{name}_stderr"]
-    for name in compared:
-        name = f"delta_{name}"
-        fields += [name, f"{name}_stderr", f"{name}_p", f"{name}_p_holm"]
-    fields.append("verdict")
     found = paper_numbers(report)
-    names = [quantity.name for quantity in (found.metrics if found else ())]
-    for name in names:
-        fields += [f"paper_{name}", f"paper_{name}_std", f"paper_{name}_doubtful"]
-    paper = {row.name: row.paper for row in found.rows} if found else {}
-    rows = [
-        _csv_row(report, row, measured, compared)
-        | _csv_paper(paper.get(row.info.name, {}), names)
-        for row in report.rows
-    ]
-    rows += [_csv_info(m.info) | {"status": m.reason} for m in report.missing]
-    more = [report.more(row["method"]) for row in rows]
-    rows = [row | own for row, own in zip(rows, more, strict=True)]
-    fields += dict.fromkeys(name for own in more for name in own)
+    printed = [quantity.name for quantity in (found.metrics if found else ())]
+    papers = {row.name: row.paper for row in found.rows} if found else {}
+    rows = []
+    for one in (*report.rows, *report.missing):
+        row = _csv_row(report, one)
+        for name in printed:
+            number = papers.get(one.info.name, {}).get(name)
+            row[f"paper_{name}"] = None if number is None else number.mean
+            row[f"paper_{name}_std"] = None if number is None else number.std
+            row[f"paper_{name}_doubtful"] = "" if number is None else number.note
+        rows.append(row | sweep_fields(report, one.info.name))
+    fields = list(dict.fromkeys(name for row in rows for name in row))
     if report.study.trained:
         return Records(fields, rows)
 
@@ -431,58 +390,32 @@ def _records(report: Report) -> Records:
         values = (row.get(field) for row in rows)
         return any(v not in (None, "") and v == v for v in values)  # NaN is not itself
 
-    fields = [f for f in (*fields, *_VERSUS_FIELDS) if f != "status" and known(f)]
+    fields = [field for field in fields if field != "status" and known(field)]
     return Records(fields, [{f: r[f] for f in fields if f in r} for r in rows])
 
 
-_INFO = ("equation", "members", "training_cost", "inference_cost", "parameters")
-_INFO += ("seconds", "compile_seconds")
-_VERSUS_FIELDS = [
-    f"{field}{end}" for _, field in VERSUS.values() for end in ("", "_low", "_high")
-]
-
-
-def table_fields(report: Report) -> list[str]:
-    """Those of the CSV that the table shows, with their standard errors."""
-    fields = ["method", "label", "runs"]
-    shown = [quantity.name for quantity in report.columns]
-    for name in shown:
-        fields += [name, f"{name}_stderr"]
-    for name in (f"delta_{name}" for name in COMPARED if name in shown):
-        fields += [name, f"{name}_stderr", f"{name}_p_holm"]
-    more = dict.fromkeys(k for row in report.rows for k in report.more(row.info.name))
-    if report.study.trained:
-        return [*fields, *more]
-    known = _records(report).fields
-    return [f for f in (*fields, *_VERSUS_FIELDS) if f in known]
-
-
-def _csv_info(info: RowRecord) -> dict:
-    told = {name: getattr(info, name) for name in _INFO}
-    return {"method": info.name, "label": info.label, **told}
-
-
-def _csv_row(
-    report: Report, row: Row, measured: Sequence[str], compared: Sequence[str]
-) -> dict:
-    summary = row.summary
-    out = _csv_info(row.info) | {
-        "status": "finished",
-        "runs": len(summary.runs),
-        "stopped_runs": " ".join(str(r) for r in summary.stopped),
-        "examples": summary.examples,
-        "classes": summary.num_classes,
-        "verdict": row.verdict,
-    }
+def _csv_row(report: Report, one: Row | Missing) -> dict:
+    """The fields of one method, in order; those of a missing one are empty."""
+    row = one if isinstance(one, Row) else None
+    summary = row.summary if row else None
+    out: dict = {"method": one.info.name, "label": one.info.label}
+    out["status"] = one.reason if isinstance(one, Missing) else "finished"
+    out |= {name: getattr(one.info, name) for name in _FACTS}
+    out |= dict.fromkeys(("runs", "stopped_runs", "examples", "classes"))
+    if summary is not None:
+        out["runs"] = len(summary.runs)
+        out["stopped_runs"] = " ".join(map(str, summary.stopped))
+        out |= {"examples": summary.examples, "classes": summary.num_classes}
+    # `parameters` has one column, next to the costs; the others have three each.
+    measured = [q.name for q in report.quantities if q.name != "parameters"]
     for name in measured:
-        out |= estimate_fields(name, getattr(summary, name))
-    if (versus := row.comparison) is not None:
-        for field in compared:
-            difference, name = getattr(versus, field), f"delta_{field}"
-            out |= difference_fields(name, difference)
-            out[f"{name}_p"] = difference.p
-            out[f"{name}_p_holm"] = getattr(versus, f"{field}_p")
-    if (step := report.steps.get(row.label)) is not None:
+        out |= estimate_fields(name, getattr(summary, name, UNKNOWN))
+    for name in COMPARED:
+        if name in measured:
+            found = row.changes.get(name, UNTESTED) if row else UNTESTED
+            out |= difference_fields(name, found.difference, found.p)
+    out["verdict"] = row.verdict if row else ""
+    if row and (step := report.comparisons.get(row.label)) is not None:
         out["verdict"] = logits_verdict(report, row)
         for name, (_, field) in VERSUS.items():
             found = step[name]
@@ -491,11 +424,18 @@ def _csv_row(
     return out
 
 
-def _csv_paper(paper: Mapping[str, Published], names: Sequence[str]) -> dict:
-    out: dict = {}
-    for name in names:
-        if (number := paper.get(name)) is not None:
-            out[f"paper_{name}"] = number.mean
-            out[f"paper_{name}_std"] = number.std
-            out[f"paper_{name}_doubtful"] = number.note
-    return out
+def table_fields(report: Report) -> list[str]:
+    """Those of the CSV that the table shows, with their standard errors."""
+    shown = [quantity.name for quantity in report.columns]
+    fields = ["method", "label", "runs"]
+    fields += [f"{name}{end}" for name in shown for end in ("", "_stderr")]
+    ends = ("", "_stderr", "_p_holm")
+    fields += [f"delta_{n}{end}" for n in COMPARED if n in shown for end in ends]
+    known = _records(report).fields
+    more = [name for name in known if "_to_baseline" in name]
+    more += {
+        name: None
+        for row in report.rows
+        for name in sweep_fields(report, row.info.name)
+    }
+    return [name for name in (*fields, *more) if report.study.trained or name in known]

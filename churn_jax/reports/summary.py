@@ -17,7 +17,7 @@ from churn_compare.store import (
     fits_whole,
 )
 from churn_jax import metrics
-from churn_jax.metrics.pair_metrics import PairMetric, streaming
+from churn_jax.metrics.pair_metrics import streaming
 from churn_jax.metrics.pairs import sum_blocks
 from churn_jax.reports.estimates import (
     UNKNOWN,
@@ -278,7 +278,7 @@ def _pass(predictions: Predictions, runs: Sequence[int]):
     labels = predictions.labels.astype(np.int32)
     states = _empty({**_ALONE, **_SCORES}, len(runs))
     known = np.zeros(predictions.shape[2], bool)
-    counts, bins, pairs, examples = 0, 0.0, None, 0
+    counts, pairs, examples = 0, None, 0
     classes, ambiguity, sets = [], [], []
     for block in _blocks(predictions, runs):
         own, held = block.logits, labels[block.part]
@@ -288,23 +288,24 @@ def _pass(predictions: Predictions, runs: Sequence[int]):
             ambiguity.append(_ambiguity(block).astype(np.float64))
         filled = block.filled, block.fill(held), block.valid
         states, *each = _of_runs(states, *filled)
-        top, confidence, found = (x[:, : own.shape[1]] for x in jax.device_get(each))
-        limits = {"bins": CONFIDENCE_BINS, "range": (0.0, 1.0)}
-        counts = counts + np.histogram(confidence, **limits)[0]
-        bins = bins + _reliability_bins(top, found == held)
+        confidence, found = (x[:, : own.shape[1]] for x in jax.device_get(each))
+        counts = counts + np.histogram(confidence, CONFIDENCE_BINS, (0.0, 1.0))[0]
         classes.append(found)
         sums, counted = jax.device_get(_of_pairs(*filled))
-        pairs = _added(pairs, sums)
+        sums = jax.tree.map(_wide, sums)
+        pairs = sums if pairs is None else jax.tree.map(np.add, pairs, sums)
         examples += int(counted)
-    number, probability, right = np.asarray(bins)
+    bins = jax.device_get(states["ece"])  # per run, [R, 15]
+    number = bins.examples.sum(axis=0)
+    probability = np.asarray(bins.confidence.value(), np.float64).sum(axis=0)
     safe = np.where(number, number, np.nan)
     curves = Curves(
         classes=np.concatenate(classes, axis=1),
         ambiguity=np.concatenate(ambiguity or [np.full(len(labels), np.nan)]),
         confidence_counts=np.asarray(counts),
-        bin_counts=number.astype(int),
+        bin_counts=number,
         bin_probability=probability / safe,
-        bin_accuracy=right / safe,
+        bin_accuracy=bins.correct.sum(axis=0) / safe,
         known=known,
     )
     return _computed(states), _matrices(pairs, examples), sets, curves
@@ -353,17 +354,6 @@ def _ambiguity(block: _Block) -> np.ndarray:
     return np.asarray(_ambiguity_of(block.filled))[: block.logits.shape[1]]
 
 
-def _reliability_bins(top: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Sums of predictions by their top probability; they add up over examples."""
-    top = top.ravel().astype(np.float64)
-    # Bins are open on the left and closed on the right, as for the ECE.
-    which = np.ceil(top * RELIABILITY_BINS).astype(int) - 1
-    which = np.clip(which, 0, RELIABILITY_BINS - 1)
-    count = functools.partial(np.bincount, which, minlength=RELIABILITY_BINS)
-    weighted = (count(weights=w) for w in (top, right.ravel().astype(float)))
-    return np.stack([count(), *weighted])
-
-
 def _empty(kinds: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, Any]:
     """Empty States with a leading axis of runs."""
     states = {name: make() for name, make in kinds.items()}
@@ -383,7 +373,7 @@ def _compute(states):
 
 @jax.jit
 def _of_runs(states, logits, labels, valid):
-    """The states with a block; top probability, confidence and class, `[R, B]`."""
+    """The states with a block; confidence and class, `[R, B]`."""
 
     def one(run):
         states, z = run
@@ -391,8 +381,7 @@ def _of_runs(states, logits, labels, valid):
             name: state.update(z, *(() if name in _ALONE else (labels,)), mask=valid)
             for name, state in states.items()
         }
-        top = jax.nn.softmax(z, axis=-1).max(axis=-1)
-        return new, top, metrics.prediction_confidence(z), z.argmax(axis=-1)
+        return new, metrics.prediction_confidence(z), z.argmax(axis=-1)
 
     return jax.lax.map(one, (states, logits))
 
@@ -411,9 +400,8 @@ def _of_scores(states, logits, labels, masks, temperatures):
     return jax.lax.map(one, (states, logits, temperatures))
 
 
-def _pair_metrics() -> dict[str, PairMetric]:
-    found = {name: streaming(metric) for name, metric in PAIRS.items()}
-    return {name: metric for name, metric in found.items() if metric is not None}
+def _pair_metrics() -> dict[str, Any]:
+    return {name: streaming(metric) for name, metric in PAIRS.items()}
 
 
 @jax.jit
@@ -430,14 +418,9 @@ def _of_pairs(logits, labels, valid):
     return sum_blocks(block, size, examples, valid)
 
 
-def _added(total, sums):
+def _wide(x):
     """Sums on the host: whole numbers in int64, others in float64."""
-
-    def wide(x):
-        return np.asarray(x, np.int64 if x.dtype.kind == "i" else np.float64)
-
-    sums = jax.tree.map(wide, sums)
-    return sums if total is None else jax.tree.map(np.add, total, sums)
+    return np.asarray(x, np.int64 if x.dtype.kind == "i" else np.float64)
 
 
 def _matrices(sums, examples: int) -> dict[str, np.ndarray]:

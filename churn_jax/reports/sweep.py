@@ -1,4 +1,4 @@
-"""A sweep's report: a study's whose rows are the points, with what was chosen.
+"""What a sweep's report has more than a study's whose rows are the points: the choice.
 
 Choices look at the validation split only; the numbers of the study's table are those of
 the test split, as always, and never used for a choice.
@@ -11,18 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from churn_compare.documents import (
-    Block,
-    Column,
-    Figure,
-    Grid,
-    Section,
-    Table,
-    Text,
-    bullets,
-    table_files,
-    write_files,
-)
+from churn_compare.documents import Block, Column, Figure, Grid, Section, Table, Text
+from churn_compare.documents import bullets as bullet_list
 from churn_compare.documents.plotting import (
     INK,
     colour,
@@ -35,46 +25,40 @@ from churn_compare.store import PredictionsError, is_stored, load_predictions
 from churn_jax.configuration.record import (
     AxisRecord,
     PointRecord,
-    RecordError,
     RowRecord,
     StudyRecord,
     SweepRecord,
-    read_record,
 )
 from churn_jax.configuration.training import MeshShape
 from churn_jax.reports import charts
-from churn_jax.reports.artefacts import ReportError, Study
+from churn_jax.reports.artefacts import ReportError, Study, record_in
 from churn_jax.reports.cells import estimate_fields
 from churn_jax.reports.charts import Across, Chart, Level, Line, Panel, Point
 from churn_jax.reports.compare import paired
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.report import Report, collected
-from churn_jax.reports.study_report import study_document
 from churn_jax.reports.summary import MethodSummary, summarize
 from churn_jax.setting_checks import check_choice
 
 SPLITS = ("validation", "test")
+_AT_ACCURACY = "-at-accuracy"
+_CLOSE = (
+    "among the values whose validation accuracy is at most one standard error below "
+    "the baseline's"
+)
 CRITERIA = {
     "churn": "the lowest validation churn",
     "accuracy": "the highest validation accuracy",
-    "churn-at-accuracy": "the lowest validation churn among the values whose "
-    "validation accuracy is at most one standard error below the baseline's",
+    "churn-at-accuracy": f"the lowest validation churn {_CLOSE}",
     "prediction-difference": "the lowest validation Δ₁",
-    "prediction-difference-at-accuracy": "the lowest validation Δ₁ among the values "
-    "whose validation accuracy is at most one standard error below the baseline's",
+    "prediction-difference-at-accuracy": f"the lowest validation Δ₁ {_CLOSE}",
 }
 CHOSEN, WITHIN = "*", "~"
-UNSEEN = (
-    "Choices look at the validation split only; the test numbers are shown and never "
-    "used."
-)
-_AT_ACCURACY = "-at-accuracy"
 _COLUMNS = ("accuracy", "churn", "surrogate_churn")
 _COLUMNS += ("entropy", "confidence", "nll", "ece")
 _PANELS = ("entropy", "accuracy", "churn", "confidence")
 _LOG_FROM = 15.0  # largest by smallest value, from where the axis is logarithmic
-_DPI = 200
 # Of the best accuracy: points below it, or with stopped runs, are in no figure.
 _BROKEN = 0.9
 
@@ -83,10 +67,8 @@ _BROKEN = 0.9
 class Choice:
     """The choice on one axis."""
 
-    axis: str  # name of the axis
-    criterion: str  # one of `CRITERIA`
-    point: str | None  # name of the chosen point; None where none could be
-    value: float | None  # of the coefficient there
+    point: str | None = None  # name of the chosen point; None where none could be
+    value: float | None = None  # of the coefficient there
     # names of the other points that are within one standard error of the chosen one,
     # paired by seed: the data do not tell them apart from it
     within: tuple[str, ...] = ()
@@ -94,104 +76,28 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepResult(Report):
-    """A sweep's numbers and choices; `rows` are its points on the test split.
+class Sweep:
+    """What a sweep knows next to the numbers of its points on the test split."""
 
-    Attributes:
-        record: `sweep.json`.
-        validation: name of a point to its numbers on the validation split.
-        choices: what the criterion picks, by axis.
-    """
-
-    record: SweepRecord = dataclasses.field(kw_only=True)
-    validation: Mapping[str, MethodSummary] = dataclasses.field(kw_only=True)
-    choices: Mapping[str, Choice] = dataclasses.field(kw_only=True)
-
-    def choice(self, axis: str) -> Choice:
-        """The choice on the axis called `axis`."""
-        if axis not in self.choices:
-            names = ", ".join(self.choices)
-            raise ValueError(f"the sweep has no axis {axis!r}; it has: {names}")
-        return self.choices[axis]
+    record: SweepRecord  # `sweep.json`
+    validation: Mapping[str, MethodSummary]  # a point's numbers on that split, by name
+    choices: Mapping[str, Choice]  # what the criterion picks, by axis
 
     def points(self, axis: AxisRecord) -> list[PointRecord]:
         """Those of an axis, the smallest value first."""
         found = [point for point in self.record.points if point.axis == axis.name]
         return sorted(found, key=lambda point: point.value or 0.0)
 
-    @property
-    def best(self) -> str:
-        """Nothing: what is best on the test split is not to be chosen."""
-        return ""
 
-    @property
-    def few(self) -> str:
-        """As of a study, with the option of a sweep."""
-        return super().few.replace("--replicas", "--seeds")
-
-    @property
-    def first_sections(self) -> list[Section]:
-        """The choices, what they are made by, and the figures of every axis."""
-        rule = f"The rule: {CRITERIA[self.record.criterion]}. {UNSEEN}"
-        said = [choice_sentence(self, axis) for axis in self.record.axes]
-        lacking = [p.name for p in self.record.points if p.name not in self.validation]
-        blocks: list[Block] = [Text(rule), bullets(said)]
-        if lacking:
-            text = f"Without numbers on the validation split: {', '.join(lacking)}."
-            blocks.append(Text(text, "note"))
-        blocks += [_validation_table(self, axis) for axis in self.record.axes]
-        return [Section("Choice", [*blocks, Grid(sweep_figures(self))])]
-
-    def more(self, name: str) -> dict:
-        """What the CSV has of a point in addition to its numbers on the test split."""
-        point = next(point for point in self.record.points if point.name == name)
-        choices = self.choices.values()
-        found = {
-            "axis": point.axis,
-            "value": point.value,
-            "chosen": int(any(c.point == name for c in choices)),
-            "within_one_stderr": int(any(name in c.within for c in choices)),
-        }
-        summary = self.validation.get(name)
-        for quantity in self.columns if summary else ():
-            estimate = getattr(summary, quantity.name)
-            found |= estimate_fields(f"validation_{quantity.name}", estimate)
-        return found
-
-
-def collect_sweep(folder) -> SweepResult:
-    """Reads a sweep's folder, computes every point's numbers and the choices.
-
-    A sweep that is still running is read as far as it is.
-
-    Args:
-        folder: folder of the sweep.
-
-    Returns:
-        The `SweepResult`; nothing is written.
-
-    Raises:
-        ReportError: there is no usable `sweep.json`.
-
-    Example:
-        >>> from churn_jax.reports import ReportError
-        >>> try:
-        ...     collect_sweep("no/such/sweep")
-        ... except ReportError as error:
-        ...     print(error)
-        no/such/sweep/sweep.json does not exist; is no/such/sweep the folder of a sweep?
-    """
+def collect_sweep(folder) -> Report:
+    """The report of a sweep's folder, as far as the sweep is."""
     folder = Path(folder)
-    path = folder / "sweep.json"
-    try:
-        record = read_record(path)
-    except RecordError as error:
-        raise ReportError(str(error)) from error
+    record = record_in(folder / "sweep.json")
     if not isinstance(record, SweepRecord):
-        raise ReportError(f"{path} is not a sweep's record")
+        raise ReportError(f"{folder / 'sweep.json'} is not a sweep's record")
     report = collected(_as_study(folder, record))
     names = [quantity.name for quantity in report.columns]
-    validation, wrong = {}, []
+    validation, wrong = {}, {}
     for point in record.points:
         file = report.study.file(point.name, "validation")
         if is_stored(file):
@@ -200,7 +106,7 @@ def collect_sweep(folder) -> SweepResult:
                 found = with_columns(summarize(predictions), predictions, names)
                 validation[point.name], _ = found
             except PredictionsError as error:
-                wrong.append(f"{file}: {' '.join(str(error).split())}.")
+                wrong[f"{file}: {' '.join(str(error).split())}."] = False
     start = validation.get(record.baseline or "")
     choices = {}
     for axis in record.axes:
@@ -214,10 +120,12 @@ def collect_sweep(folder) -> SweepResult:
                 or not (point.name == record.baseline or point.is_baseline)
             )
         ]
-        choices[axis.name] = choose(axis.name, candidates, start, record.criterion)
-    fields = {f.name: getattr(report, f.name) for f in dataclasses.fields(report)}
-    fields["unreadable"] += tuple(wrong)
-    return SweepResult(**fields, record=record, validation=validation, choices=choices)
+        choices[axis.name] = choose(candidates, start, record.criterion)
+    return dataclasses.replace(
+        report,
+        unreadable={**report.unreadable, **wrong},
+        sweep=Sweep(record, validation, choices),
+    )
 
 
 def _as_study(folder: Path, record: SweepRecord) -> Study:
@@ -256,34 +164,10 @@ def _as_study(folder: Path, record: SweepRecord) -> Study:
     )
     study = StudyRecord(config, record.data, record.launch, methods=tuple(rows))
     files = {split: f"points/{{}}/{split}.npz" for split in SPLITS}
-    return Study(folder, study, tuple(rows), files=files)
-
-
-def write_sweep(folder) -> SweepResult:
-    """Writes `table.md`, `table.csv`, `report.html` and PNG figures of a sweep.
-
-    Args:
-        folder: folder of the sweep; it may be unfinished.
-
-    Returns:
-        The `SweepResult`; its `files` map names to the paths written.
-
-    Raises:
-        ReportError: there is no usable `sweep.json`.
-        OSError: a file could not be written; an earlier one is left as it was.
-    """
-    result = collect_sweep(folder)
-    contents: dict[str, str | bytes] = {**table_files(study_document(result))}
-    for name, figure in page_figures(sweep_figures(result)).items():
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=_DPI, facecolor="white")
-        contents[f"{name}.png"] = out.getvalue()
-    result.files.update(write_files(result.study.folder, contents))
-    return result
+    return Study(folder, config, tuple(rows), study, files=files)
 
 
 def choose(
-    axis: str,
     points: Sequence[tuple[str, float, MethodSummary | None]],
     baseline: MethodSummary | None,
     criterion: str = "churn",
@@ -296,46 +180,38 @@ def choose(
     # is the validation split.
     check_choice("criterion", criterion, CRITERIA)
     quantity = criterion.removesuffix(_AT_ACCURACY).replace("-", "_")
-    known = {
-        name: (value, summary)
-        for name, value, summary in points
-        if summary is not None
-        and not summary.stopped
-        and np.isfinite(getattr(summary, quantity).mean)
-    }
+    why: dict[str, list[str]] = {}
+    known = {}
+    for name, value, summary in points:
+        if summary is not None and summary.stopped:
+            why.setdefault("runs stopped there", []).append(name)
+        elif summary is None or not np.isfinite(getattr(summary, quantity).mean):
+            why.setdefault("they have no numbers", []).append(name)
+        else:
+            known[name] = value, summary
     best = [summary.accuracy.mean for _, summary in known.values()]
     best += [] if baseline is None else [baseline.accuracy.mean]
-    sound = {
-        name: found
-        for name, found in known.items()
-        if not found[1].accuracy.mean < 0.5 * max(best)
-    }
-    why: dict[str, list[str]] = {}
-    for name, _, summary in points:
-        if name not in known:
-            halted = summary is not None and summary.stopped
-            cause = "runs stopped there" if halted else "they have no numbers"
-            why.setdefault(cause, []).append(name)
-        elif name not in sound:
+    for name, (_, summary) in [*known.items()]:
+        if summary.accuracy.mean < 0.5 * max(best):
             why.setdefault("they learned little", []).append(name)
+            del known[name]
     said = [f"because {cause}: {', '.join(names)}" for cause, names in why.items()]
     reason = f"no candidates, {'; '.join(said)}" if said else ""
     if criterion.endswith(_AT_ACCURACY):
         if baseline is None:
-            return Choice(axis, criterion, None, None, (), "there is no baseline")
-        sound = {n: f for n, f in sound.items() if _as_accurate(f[1], baseline)}
-    if not sound:
-        none = reason or "no value meets the criterion"
-        return Choice(axis, criterion, None, None, (), none)
+            return Choice(reason="there is no baseline")
+        known = {n: of for n, of in known.items() if _as_accurate(of[1], baseline)}
+    if not known:
+        return Choice(reason=reason or "no value meets the criterion")
     sign = -1 if quantity == "accuracy" else 1
-    name = min(sound, key=lambda name: sign * getattr(sound[name][1], quantity).mean)
-    value, chosen = sound[name]
+    name = min(known, key=lambda name: sign * getattr(known[name][1], quantity).mean)
+    value, chosen = known[name]
     within = []
-    for other, (_, summary) in sound.items():
+    for other, (_, summary) in known.items():
         difference = paired(quantity, summary, chosen)
         if other != name and abs(difference.difference) <= difference.stderr:
             within.append(other)
-    return Choice(axis, criterion, name, value, tuple(within), reason)
+    return Choice(name, value, tuple(within), reason)
 
 
 def _as_accurate(point: MethodSummary, baseline: MethodSummary) -> bool:
@@ -343,20 +219,67 @@ def _as_accurate(point: MethodSummary, baseline: MethodSummary) -> bool:
     return difference.difference >= -np.nan_to_num(difference.stderr)
 
 
-def axis_title(axis: AxisRecord) -> str:
+def choice_section(report: Report) -> Section:
+    """The choices, what they are made by, and the figures of every axis."""
+    if (sweep := report.sweep) is None:
+        return Section("", [])
+    record = sweep.record
+    rule = (
+        f"The rule: {CRITERIA[record.criterion]}. Choices look at the validation split "
+        "only; the test numbers are shown and never used."
+    )
+    said = [_choice_sentence(sweep, axis) for axis in record.axes]
+    lacking = [p.name for p in record.points if p.name not in sweep.validation]
+    none = f"Without numbers on the validation split: {', '.join(lacking)}."
+    blocks: list[Block] = [Text(rule), bullet_list(said)]
+    blocks += [Text(none, "note")] if lacking else []
+    blocks += [_validation_table(report, sweep, axis) for axis in record.axes]
+    return Section("Choice", [*blocks, Grid(sweep_figures(report))])
+
+
+def sweep_fields(report: Report, name: str) -> dict:
+    """What the CSV of a sweep has of a point next to its numbers on the test split."""
+    if (sweep := report.sweep) is None:
+        return {}
+    point = next(point for point in sweep.record.points if point.name == name)
+    choices = sweep.choices.values()
+    found = {
+        "axis": point.axis,
+        "value": point.value,
+        "chosen": int(any(c.point == name for c in choices)),
+        "within_one_stderr": int(any(name in c.within for c in choices)),
+    }
+    summary = sweep.validation.get(name)
+    for quantity in report.columns if summary else ():
+        estimate = getattr(summary, quantity.name)
+        found |= estimate_fields(f"validation_{quantity.name}", estimate)
+    return found
+
+
+def sweep_pictures(report: Report) -> dict[str, bytes]:
+    """The figures of a sweep as PNG files, by their names."""
+    found = {}
+    for name, figure in page_figures(sweep_figures(report)).items():
+        out = io.BytesIO()
+        figure.savefig(out, format="png", dpi=200, facecolor="white")
+        found[f"{name}.png"] = out.getvalue()
+    return found
+
+
+def _axis_title(axis: AxisRecord) -> str:
     """`Co-distill SKL: beta`, with what is held fixed."""
     held = "".join(f", {k} = {v:g}" for k, v in axis.fixed.items())
     return f"{axis.label}: {axis.field}{held}"
 
 
-def choice_sentence(result: SweepResult, axis: AxisRecord) -> str:
+def _choice_sentence(sweep: Sweep, axis: AxisRecord) -> str:
     """What was picked on an axis, by which rule, and how sure that is."""
-    choice, title = result.choices[axis.name], axis_title(axis)
+    choice, title = sweep.choices[axis.name], _axis_title(axis)
     if choice.point is None:
         return f"{title}: nothing is chosen ({choice.reason})."
-    text = f"{title}: {choice.value:g} has {CRITERIA[choice.criterion]}"
-    start = result.validation.get(result.record.baseline or "")
-    against = paired("churn", result.validation[choice.point], start)
+    text = f"{title}: {choice.value:g} has {CRITERIA[sweep.record.criterion]}"
+    start = sweep.validation.get(sweep.record.baseline or "")
+    against = paired("churn", sweep.validation[choice.point], start)
     if np.isfinite(against.difference):
         error = against.stderr
         spread = f" ± {100 * error:.2f}" if np.isfinite(error) else ""
@@ -365,7 +288,7 @@ def choice_sentence(result: SweepResult, axis: AxisRecord) -> str:
             "against the baseline"
         )
     if choice.within:
-        points = result.points(axis)
+        points = sweep.points(axis)
         values = [f"{p.value:g}" for p in points if p.name in choice.within]
         text += (
             f". Not told apart from it (paired difference within one standard error): "
@@ -374,36 +297,35 @@ def choice_sentence(result: SweepResult, axis: AxisRecord) -> str:
     return text + (f". Left out as {choice.reason}." if choice.reason else ".")
 
 
-def _validation_table(result: SweepResult, axis: AxisRecord) -> Table:
+def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:
     """Every point of an axis that has numbers on the validation split."""
-    choice = result.choices[axis.name]
-    points = result.points(axis)
-    base = [p for p in result.record.points if p.name == result.record.baseline]
+    choice, points = sweep.choices[axis.name], sweep.points(axis)
+    base = [p for p in sweep.record.points if p.name == sweep.record.baseline]
     rows = []
     for point in [*(p for p in base if p not in points), *points]:
-        if (summary := result.validation.get(point.name)) is None:
+        if (summary := sweep.validation.get(point.name)) is None:
             continue
         value = "" if point.value is None else f"{point.value:g}"
         label = f"{value} (baseline)".strip() if point in base else value
-        mark = CHOSEN if point.name == choice.point else ""
-        mark = mark or (WITHIN if point.name in choice.within else "")
-        cells = [q.write(getattr(summary, q.name)) for q in result.columns]
+        mark = WITHIN if point.name in choice.within else ""
+        mark = CHOSEN if point.name == choice.point else mark
+        cells = [q.write(getattr(summary, q.name)) for q in report.columns]
         rows.append((label, mark, *cells))
     columns = [Column(axis.field, "right"), Column("", "center")]
     columns += [
-        Column(q.heading, from_width=0 if q.narrow else 120) for q in result.columns
+        Column(q.heading, from_width=0 if q.narrow else 120) for q in report.columns
     ]
     caption = (
-        f"On the validation split, over {result.record.seeds} seeds. {CHOSEN} chosen; "
+        f"On the validation split, over {sweep.record.seeds} seeds. {CHOSEN} chosen; "
         f"{WITHIN} within one standard error of it, paired by seed."
     )
-    return Table(columns, rows, axis_title(axis), caption, kind="")
+    return Table(columns, rows, _axis_title(axis), caption, kind="")
 
 
-def sweep_figures(result: SweepResult) -> list[Figure]:
+def sweep_figures(report: Report) -> list[Figure]:
     """One figure per axis, and accuracy against churn on the validation split."""
-    known = result.validation
-    if not known:
+    sweep = report.sweep
+    if sweep is None or not (known := sweep.validation):
         return []
     best = np.nanmax([summary.accuracy.mean for summary in known.values()])
     broken = [
@@ -413,27 +335,29 @@ def sweep_figures(result: SweepResult) -> list[Figure]:
     ]
     aside = f" Left out, since runs broke down there: {', '.join(broken)}."
     aside = aside if broken else ""
-    every = {axis.name: result.points(axis) for axis in result.record.axes}
-    shown = {k: [p for p in v if p.name not in broken] for k, v in every.items()}
-    axes = [(axis, shown[axis.name]) for axis in result.record.axes]
-    curves = [_curves(result, axis, points, aside) for axis, points in axes]
-    return [*curves, _trade_off(result, axes, aside)]
+    axes = [
+        (axis, [point for point in sweep.points(axis) if point.name not in broken])
+        for axis in sweep.record.axes
+    ]
+    summaries = {
+        "validation": known,
+        "test": {row.info.name: row.summary for row in report.rows},
+    }
 
+    def number(name: str | None, split: str, quantity: str) -> tuple[float, float]:
+        """A quantity and its standard error as shown; NaN without."""
+        summary = summaries[split].get(name or "")
+        estimate = getattr(summary, quantity, None)
+        if estimate is None:
+            return np.nan, np.nan
+        return QUANTITIES[quantity].shown(estimate)
 
-def _number(
-    result: SweepResult, name: str | None, split: str, quantity: str
-) -> tuple[float, float]:
-    """A quantity and its standard error as shown; NaN without."""
-    rows = {row.info.name: row.summary for row in result.rows}
-    summary = (result.validation if split == "validation" else rows).get(name or "")
-    if summary is None:
-        return np.nan, np.nan
-    estimate, scale = getattr(summary, quantity), QUANTITIES[quantity].scale
-    return scale * estimate.mean, scale * estimate.stderr
+    curves = [_curves(sweep, axis, points, number, aside) for axis, points in axes]
+    return [*curves, _trade_off(sweep, axes, number, aside)]
 
 
 def _curves(
-    result: SweepResult, axis: AxisRecord, points: Sequence[PointRecord], aside: str
+    sweep: Sweep, axis: AxisRecord, points: Sequence[PointRecord], number, aside: str
 ) -> Figure:
     """Entropy, accuracy, churn and confidence against the coefficient."""
     values = [point.value for point in points if point.value]
@@ -443,17 +367,18 @@ def _curves(
     for name in _PANELS:
         lines, levels = [], []
         for i, split in enumerate(SPLITS):
-            y, error = _number(result, result.record.baseline, split, name)
+            y, error = number(sweep.record.baseline, split, name)
             if np.isfinite(y):
                 style = {"color": colour(i), "linestyle": dash(i), "linewidth": 0.8}
                 levels.append(Level("", y, error, style, 0.18))
-            drawn = [(p.value, *_number(result, p.name, split, name)) for p in points]
-            drawn = [one for one in drawn if np.isfinite(one[1])]
-            x, y, errors = zip(*drawn) if drawn else ((), (), ())
+            known = [(p.value, number(p.name, split, name)) for p in points]
+            known = [(value, shown) for value, shown in known if np.isfinite(shown[0])]
+            y, errors = np.array([shown for _, shown in known]).reshape(-1, 2).T
+            x = [value or 0.0 for value, _ in known]
             style = {"markersize": 4.5, "capsize": 2.5}
             lines.append(Line(i, split.capitalize(), x, y, errors, style))
         panels.append(Panel("", lines, levels, QUANTITIES[name].heading))
-    choice, title = result.choices[axis.name], axis_title(axis)
+    title = _axis_title(axis)
     chart = Chart(
         f"curves-{axis.name}",
         title,
@@ -466,37 +391,36 @@ def _curves(
         short_label(axis.field),
         "log" if log else "linear",
         values[:: max(1, -(-len(values) // 5))] if log else (),
-        mark=choice.value,
+        mark=sweep.choices[axis.name].value,
     )
     return charts.lines(chart, panels, across, columns=2)
 
 
 def _trade_off(
-    result: SweepResult,
+    sweep: Sweep,
     shown: Sequence[tuple[AxisRecord, list[PointRecord]]],
+    number,
     aside: str,
 ) -> Figure:
     """Accuracy against churn, one line per axis, the baseline as a point."""
 
-    def place(name: str | None) -> tuple[tuple[float, float], tuple[float, float]]:
+    def place(name: str | None) -> list[tuple[float, float]]:
         """Churn and accuracy, each with its error."""
-        split = "validation"
-        churn = _number(result, name, split, "churn")
-        return churn, _number(result, name, split, "accuracy")
+        return [number(name, "validation", of) for of in ("churn", "accuracy")]
 
     def behind(axes):
         for i, (axis, points) in enumerate(shown):
-            points = [p for p in points if p.name != result.record.baseline]
-            points = [p for p in points if p.name in result.validation]
+            points = [p for p in points if p.name != sweep.record.baseline]
+            points = [p for p in points if p.name in sweep.validation]
             found = np.array([place(p.name) for p in points]).reshape(-1, 2, 2)
             (x, xerr), (y, yerr) = found.transpose(1, 2, 0)
             style = {"xerr": np.nan_to_num(xerr), "elinewidth": 0.8, "capsize": 0}
-            error_line(axes, i, x, y, yerr, axis_title(axis), markersize=6, **style)
+            error_line(axes, i, x, y, yerr, _axis_title(axis), markersize=6, **style)
             for point, left, up in zip(points, x, y, strict=True):
                 offset = {"textcoords": "offset points", "fontsize": 8}
                 offset |= {"xytext": (5, -12 if i % 2 else 5), "color": colour(i)}
                 axes.annotate(f"{point.value:g}", (left, up), **offset)
-                if point.name == result.choices[axis.name].point:
+                if point.name == sweep.choices[axis.name].point:
                     axes.plot(left, up, "o", ms=13, mfc="none", mec=INK, mew=1.2)
 
     chart = Chart(
@@ -507,8 +431,7 @@ def _trade_off(
         "Accuracy against churn on the validation split, one line per coefficient",
         (4.8, 4.4),
     )
-    baseline = Point(len(shown), "Baseline", *place(result.record.baseline))
-    x = "Churn %   (less is better)"
-    return charts.scatter(
-        chart, [baseline], x, "Accuracy %", margins=0.1, behind=behind
-    )
+    x, y = place(sweep.record.baseline)
+    baseline = Point(len(shown), "Baseline", x, y)
+    labels = "Churn %   (less is better)", "Accuracy %"
+    return charts.scatter(chart, [baseline], *labels, margins=0.1, behind=behind)

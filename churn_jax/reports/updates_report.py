@@ -1,8 +1,7 @@
-"""Model updates as blocks of a document, as Markdown and as CSV."""
+"""Model updates of a study as sections of its page, and as `updates.md` and `.csv`."""
 
 import re
-
-import numpy as np
+from collections.abc import Sequence
 
 from churn_compare.documents import (
     Block,
@@ -16,168 +15,152 @@ from churn_compare.documents import (
     Strong,
     Table,
     Text,
-    csv_text,
-    markdown,
 )
 from churn_compare.documents.plotting import COLOURS
 from churn_compare.tables import heat_map, matrix_tables
 from churn_jax.reports import charts
 from churn_jax.reports.cells import (
     ABSENT,
-    change_cell,
+    change_cells,
     difference_fields,
     estimate_fields,
-    p_value,
     rate,
 )
 from churn_jax.reports.charts import Across, Chart, Line, Panel, Point
 from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,
-    assemble,
-    paper_caption,
+    next_to_paper,
     paper_section,
     published_table,
 )
 from churn_jax.reports.report import Report
-from churn_jax.reports.updates import RATES, Gain, Rates, UpdateResult, Updates
+from churn_jax.reports.updates import RATES, Gain, UpdateResult, Updates
 
 _WIDE = 150  # columns of a terminal that has room for every rate
 _MOST_OPEN = 12  # models; a larger table of all pairs is folded
-_ARROW = "->"  # between the two rows of an update that a published table names
 _SECOND = ("negative_flip_rate", "relative_negative_flip_rate")
-_EVERY = "Every model against every other"
-_CAPTION = (
-    "Mean ± standard error. Over all pairs of an old and a new run, by a jackknife "
-    "that leaves out one old run, and one new run, at a time."
-)
-_TARGETED = (
-    " Own pairs: new run r was trained against old run r, so the first numbers of a "
-    "targeted update are over these pairs alone; the last columns are over all pairs."
-)
-_KNOWN = (
-    " Known: on the examples whose class the old model knows. On all examples an old "
-    "model is wrong wherever it does not know the class."
-)
-_GAIN_HEADS = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
-_GAIN_CAPTION = (
-    "Difference from {base} with its 95 % interval, as wide as p asks for. NFR: a "
-    "jackknife that leaves run r of all models out at a time; ER: paired by run. p: "
-    "two-sided (Student's t, R - 1 degrees of freedom), Holm-adjusted over the "
-    "updates. Gap closed: how far NFR is on the way from {base} to {paragon}."
-)
+_BY_NAME = {quantity.name: quantity for quantity in RATES}
 
 
-def updates_section(report: Report) -> Section:
-    """Tables and figures; without blocks for a study without updates."""
-    updates = report.updates
-    if updates is None:
-        return Section("", [])
+def updates_sections(report: Report) -> tuple[Section, Section]:
+    """Tables and figures, and the paper's rates; nothing for a study without."""
+    if (updates := report.updates) is None:
+        return Section("", []), Section("", [])
     blocks: list[Block] = [Text(remark, "note") for remark in updates.remarks]
     if updates.results:
+        every = (Strong("Every model against every other"),)
         few = len(updates.versions) <= _MOST_OPEN
         blocks += [
             updates_table(updates),
             *_gains_table(updates, report.study.config.baseline),
-            Fold((Strong(_EVERY),), flip_tables(updates), open=few),
-            Grid(updates_figures(updates)),
+            Fold(every, flip_tables(updates), open=few),
+            Grid(
+                [
+                    _errors_against_flips(updates.whole),
+                    *against_setting(updates),
+                ]
+            ),
         ]
-    return Section("Updates", blocks)
+    return Section("Updates", blocks), paper_section(paper_updates(report), "Update")
 
 
-def updates_markdown(report: Report) -> str:
-    """The text of `updates.md`."""
-    paper = paper_section(paper_updates(report), "Update")
-    blocks = [updates_section(report), paper]
-    return markdown(Document(f"{report.study.config.title}: updates", blocks=blocks))
-
-
-def updates_csv(report: Report) -> str:
-    """The text of `updates.csv`, fractions at full precision."""
+def updates_document(report: Report) -> Document:
+    """What `updates.md` and `updates.csv` have, fractions at full precision."""
     # One line per update, set of examples and pairing: `all` pairs of an old and a new
     # run, or `own` pairs (r, r) of a targeted update. `first` is 1 on the line that
     # fits the update; it has the published numbers, too.
-    updates, found = report.updates, paper_updates(report)
-    if updates is None:
-        raise ValueError(f"{report.study.folder} is not a study of model updates")
+    found = paper_updates(report)
+    results = () if report.updates is None else report.updates.results
     printed = [quantity.name for quantity in (found.metrics if found else ())]
-    fields = ["label", "old", "new", "targeted", "examples", "num_examples"]
-    fields += ["pairing", "first", "pairs"]
-    for quantity in RATES:
-        fields += [quantity.name, f"{quantity.name}_std", f"{quantity.name}_stderr"]
-    gained = next((r.gain for r in updates.results if r.gain is not None), None)
-    fields += _gain_fields(gained)
-    for name in printed:
-        fields += [f"paper_{name}", f"paper_{name}_doubtful"]
+    gained = any(result.gain is not None for result in results)
     rows = []
-    for i, result in enumerate(updates.results):
+    for i, result in enumerate(results):
         paper = found.rows[i].paper if found else {}  # in the order of the results
-        own = [("own", result.own_pairs)] if result.own_pairs else []
-        for pairing, rates in [*own, ("all", result.all_pairs)]:
-            row = _numbers(result, pairing, rates)
-            row |= _gain_fields(result.gain) if rates is result.first else {}
-            for name in printed if rates is result.first else ():
-                if (number := paper.get(name)) is not None:
-                    row[f"paper_{name}"] = number.mean
-                    row[f"paper_{name}_doubtful"] = number.note
+        for pairing, rates in result.rates.items():
+            first = rates is result.first
+            row: dict = {
+                "label": result.label,
+                "old": result.old,
+                "new": result.new,
+                "targeted": int(result.targeted),
+                "examples": result.examples,
+                "num_examples": int(result.flips.examples),
+                "pairing": pairing,
+                "first": int(first),
+                "pairs": rates.pairs,
+            }
+            for quantity in RATES:
+                row |= estimate_fields(quantity.name, getattr(rates, quantity.name))
+            if gained:
+                row |= _gain_fields(result.gain if first else None)
+            for name in printed:
+                number = paper.get(name) if first else None
+                row[f"paper_{name}"] = None if number is None else number.mean
+                row[f"paper_{name}_doubtful"] = "" if number is None else number.note
             rows.append(row)
-    return csv_text(Records(fields, rows))
+    fields = [*rows[0]] if rows else []
+    title = f"{report.study.config.title}: updates"
+    blocks = updates_sections(report)
+    return Document(title, blocks=blocks, data=Records(fields, rows))
 
 
-def _numbers(result: UpdateResult, pairing: str, rates: Rates) -> dict:
-    row: dict = {
-        "label": result.label,
-        "old": result.old,
-        "new": result.new,
-        "targeted": int(result.targeted),
-        "examples": result.examples,
-        "num_examples": result.num_examples,
-        "pairing": pairing,
-        "first": int(rates is result.first),
-        "pairs": rates.pairs,
-    }
-    for quantity in RATES:
-        row |= estimate_fields(quantity.name, getattr(rates, quantity.name))
-    return row
+_GAINED = (
+    *(
+        f"delta_{name}{end}"
+        for name in ("negative_flip_rate", "new_error")
+        for end in ("", "_stderr", "_p", "_p_holm")
+    ),
+    *("gap_closed", "gap_closed_stderr"),
+)
 
 
-def _gain_fields(gain: Gain | None) -> dict[str, float]:
+def _gain_fields(gain: Gain | None) -> dict[str, float | None]:
     if gain is None:
-        return {}
-    return {
-        **difference_fields("delta_negative_flip_rate", gain.negative_flip_rate),
-        "delta_negative_flip_rate_p": gain.negative_flip_rate.p,
-        "delta_negative_flip_rate_p_holm": gain.negative_flip_rate_p,
-        **difference_fields("delta_new_error", gain.new_error),
-        "delta_new_error_p": gain.new_error.p,
-        "delta_new_error_p_holm": gain.new_error_p,
-        "gap_closed": gain.closed.mean,
-        "gap_closed_stderr": gain.closed.stderr,
-    }
+        return dict.fromkeys(_GAINED)
+    flips, errors = gain.negative_flip_rate, gain.new_error
+    numbers = difference_fields("negative_flip_rate", flips, gain.negative_flip_rate_p)
+    numbers |= difference_fields("new_error", errors, gain.new_error_p)
+    closed = {"gap_closed": gain.closed.mean, "gap_closed_stderr": gain.closed.stderr}
+    return {**numbers, **closed}
 
 
 def updates_table(updates: Updates) -> Table:
     """The rates, one row per update and set of examples."""
-    targeted = any(result.own_pairs for result in updates.results)
+    targeted = any("own" in result.rates for result in updates.results)
     second = [q for q in RATES if targeted and q.name in _SECOND]
     known = any(result.examples == "known" for result in updates.results)
-    heads = ["Update", "Pairs", *(["Examples"] if known else [])]
-    columns = [Column(head) for head in heads]
+    columns = [Column("Update"), Column("Pairs")]
+    columns += [Column("Examples")] if known else []
     columns += [Column(q.heading, from_width=0 if q.narrow else _WIDE) for q in RATES]
     columns += [Column(f"{q.heading}, all pairs", from_width=_WIDE) for q in second]
     rows = []
     for result in updates.results:
-        own = " own" if result.own_pairs else ""
+        own = " own" if "own" in result.rates else ""
         cells = [result.label, f"{result.first.pairs}{own}"]
         if known:
-            cells.append(f"{result.num_examples:,} {result.examples}")
+            cells.append(f"{int(result.flips.examples):,} {result.examples}")
         cells += [q.write(getattr(result.first, q.name)) for q in RATES]
         cells += [
-            q.write(getattr(result.all_pairs, q.name)) if own else ABSENT
+            q.write(getattr(result.rates["all"], q.name)) if own else ABSENT
             for q in second
         ]
         rows.append(cells)
-    caption = _CAPTION + (_TARGETED if targeted else "") + (_KNOWN if known else "")
+    caption = (
+        "Mean ± standard error. Over all pairs of an old and a new run, by a jackknife "
+        "that leaves out one old run, and one new run, at a time."
+    )
+    if targeted:
+        caption += (
+            " Own pairs: new run r was trained against old run r, so the first numbers "
+            "of a targeted update are over these pairs alone; the last columns are "
+            "over all pairs."
+        )
+    if known:
+        caption += (
+            " Known: on the examples whose class the old model knows. On all examples "
+            "an old model is wrong wherever it does not know the class."
+        )
     return Table(columns, rows, caption=caption)
 
 
@@ -189,10 +172,8 @@ def _gains_table(updates: Updates, baseline: str) -> list[Table]:
     rows = [
         (
             result.label,
-            change_cell(gain.negative_flip_rate, gain.negative_flip_rate_p, 100, 2),
-            p_value(gain.negative_flip_rate_p),
-            change_cell(gain.new_error, gain.new_error_p, 100, 2),
-            p_value(gain.new_error_p),
+            *change_cells(gain.negative_flip_rate, gain.negative_flip_rate_p),
+            *change_cells(gain.new_error, gain.new_error_p),
             rate(gain.closed),
         )
         for result, gain in found
@@ -200,14 +181,19 @@ def _gains_table(updates: Updates, baseline: str) -> list[Table]:
     starts = (r for r in updates.results if r.new == baseline and r.gain is None)
     base = next(result.label for result in starts)
     ideal = (result.label for result, gain in found if gain.closed.mean == 1.0)
-    caption = _GAIN_CAPTION.format(base=base, paragon=next(ideal, "an ensemble's"))
-    return [Table(_GAIN_HEADS, rows, "Against no treatment", caption)]
+    paragon = next(ideal, "an ensemble's")
+    caption = (
+        f"Difference from {base} with its 95 % interval, as wide as p asks for. NFR: a "
+        "jackknife that leaves run r of all models out at a time; ER: paired by run. "
+        "p: two-sided (Student's t, R - 1 degrees of freedom), Holm-adjusted over the "
+        f"updates. Gap closed: how far NFR is on the way from {base} to {paragon}."
+    )
+    heads = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
+    return [Table(heads, rows, "Against no treatment", caption)]
 
 
 def flip_tables(updates: Updates) -> list[Table]:
     """Every two models, on all examples and, if they know other classes, on known."""
-    if updates.matrices is None:
-        return []
     found = matrix_tables(updates.matrices, updates.labels)
     if (known := updates.known_flips) is not None:
         title = "Negative flips (NFR) %, known"
@@ -216,29 +202,18 @@ def flip_tables(updates: Updates) -> list[Table]:
     return found
 
 
-def updates_figures(updates: Updates) -> list[Figure]:
-    """Errors against flips, rates against a setting, ranks of wrong classes."""
-    return [
-        _errors_against_flips(updates),
-        *against_setting(updates),
-        _rank_histogram(updates),
-    ]
-
-
-def _percent(result: UpdateResult, name: str) -> tuple[float, float]:
+def _shown(result: UpdateResult, name: str) -> tuple[float, float]:
     """A rate that fits the update and its standard error, per cent."""
-    found = getattr(result.first, name)
-    return 100 * found.mean, 100 * found.stderr
+    return _BY_NAME[name].shown(getattr(result.first, name))
 
 
-def _errors_against_flips(updates: Updates) -> Figure:
-    results = updates.whole
+def _errors_against_flips(results: Sequence[UpdateResult]) -> Figure:
     points = [
         Point(
             i,
             result.label,
-            _percent(result, "new_error"),
-            _percent(result, "negative_flip_rate"),
+            _shown(result, "new_error"),
+            _shown(result, "negative_flip_rate"),
             # A ninth update has the first one's colour, so it needs another shape.
             shape=i + i // len(COLOURS),
         )
@@ -284,15 +259,17 @@ def against_setting(updates: Updates) -> list[Figure]:
         chosen = [(r, of) for (n, r), of in curves(updates).items() if n == setting]
         flips, errors = [], []
         for i, (rest, of) in enumerate(chosen):
+
+            def line(place: int, label: str, name: str, of=of) -> Line:
+                y, bars = zip(*(_shown(result, name) for result in of.values()))
+                return Line(place, label, [*of], y, bars)
+
             before = f"{rest}: " if len(chosen) > 1 else ""
-            named = [(flips, "negative_flip_rate", i, rest or "NFR")]
-            named += [
-                (errors, f"{which}_error", 2 * i + k, f"{before}ER {which}")
+            flips.append(line(i, rest or "NFR", "negative_flip_rate"))
+            errors += [
+                line(2 * i + k, f"{before}ER {which}", f"{which}_error")
                 for k, which in enumerate(("old", "new"))
             ]
-            for lines, name, place, label in named:
-                y, bars = zip(*(_percent(result, name) for result in of.values()))
-                lines.append(Line(place, label, [*of], y, bars))
         chart = Chart(
             "against_setting",
             "What the setting does",
@@ -301,73 +278,35 @@ def against_setting(updates: Updates) -> list[Figure]:
             (5.4, 4.2),
         )
         ticks = sorted({value for _, of in chosen for value in of})
-        across = Across(heading, ticks=ticks)
         panels = [Panel("NFR %", flips), Panel("ER %", errors)]
-        found.append(charts.lines(chart, panels, across))
+        found.append(charts.lines(chart, panels, Across(heading, ticks=ticks)))
     return found
-
-
-RANKS = 10  # the last one drawn by itself; what is above is one more point
-MOST_SHOWN = 8  # updates in the figure of ranks
-
-
-def _rank_histogram(updates: Updates) -> Figure:
-    """Negative flips by the rank of their wrong class in the old model (Figure 4)."""
-    results = [result for result in updates.whole if result.ranks.sum()]
-    highest = max((len(result.ranks) for result in results), default=1) - 1
-    last, more = min(highest, RANKS), highest > RANKS
-    places = [*range(2, last + 1 + more)]
-    lines = []
-    for i, result in enumerate(results[:MOST_SHOWN]):
-        counts = np.zeros(max(highest, last) + 1)
-        counts[: len(result.ranks)] = result.ranks
-        shown = [*counts[2 : last + 1], *[counts[last + 1 :].sum()][:more]]
-        share = 100 * np.array(shown) / counts.sum()
-        lines.append(Line(i, result.label, places, share))
-    chart = Chart(
-        "rank_histogram",
-        "Rank of the wrong class in the old model",
-        "Negative flips alone, as in Figure 4 of the paper: the class that the new "
-        "model wrongly predicts was the old model's runner-up at rank 2.",
-        "Rank in the old model of the wrong class of negative flips",
-        (5.4, 4.2),
-    )
-    across = Across(
-        "Rank in the old model of the class predicted by the new one",
-        ticks=places,
-        form=lambda rank: f"> {RANKS}" if rank > RANKS else f"{rank:g}",
-    )
-    panel = Panel("Share of negative flips %", lines, limits=(0, None))
-    return charts.lines(chart, [panel], across)
 
 
 def paper_updates(report: Report) -> PaperNumbers | None:
     """A paper's update rates next to those measured; None where there are none."""
     # A published row is that of an update if it is named `old->new`, or like the new
     # row alone.
-    updates, found = report.updates, published_table(report.study)
-    if updates is None or found is None:
+    if (updates := report.updates) is None:
         return None
-    printed = {metric for row in found.rows.values() for metric in row}
-    metrics = tuple(q for q in RATES if q.name in printed and q.name != "churn")
-    if not metrics:
+    found = published_table(report.study)
+    printed = found.printed - {"churn"} if found is not None else ()
+    metrics = tuple(q for q in RATES if q.name in printed)
+    if found is None or not metrics:
         return None
     # The paper's old error rates leave out classes that the old model does not know.
     known = {(r.old, r.new) for r in updates.results if r.examples == "known"}
     rows, used, versions = [], set(), set()
     for result in updates.results:
-        pair = f"{result.old}{_ARROW}{result.new}"
+        pair = f"{result.old}->{result.new}"
         name = pair if pair in found.rows else result.new
         of_known = result.examples == "known"
         label = f"{result.label} (known classes)" if of_known else result.label
         paper = {}
         if name not in used and (of_known or (result.old, result.new) not in known):
-            paper = dict(found.rows.get(name, {}))
+            paper = found.rows.get(name, {})
             used.add(name)
-            if paper:
-                versions |= {result.old, result.new}
+            versions |= {result.old, result.new} if paper else set()
         measured = {q.name: getattr(result.first, q.name) for q in metrics}
         rows.append(PaperRow(name, label, paper, measured))
-    infos = [row.info for row in report.rows if row.info.name in versions]
-    caption = paper_caption(report.study, found, metrics, infos)
-    return assemble(report.study, found, metrics, rows, caption)
+    return next_to_paper(report, found, metrics, rows, versions)

@@ -282,7 +282,9 @@ class StudyResult:
         return self
 
     def _repr_html_(self) -> str:
-        return reports.html_table(reports.collect(self.out))
+        from churn_jax.reports.study_report import html_table
+
+        return html_table(reports.collect(self.out))
 
 
 def _data(given: Any, cut: Mapping[str, Any]) -> tuple[DataConfig, Dataset | None]:

@@ -22,7 +22,8 @@ from churn_jax.configuration.record import (
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods.base import Ramp
-from churn_jax.reports.sweep import CRITERIA, SPLITS, SweepResult, collect_sweep
+from churn_jax.reports.report import Report
+from churn_jax.reports.sweep import CRITERIA, SPLITS, collect_sweep
 from churn_jax.studies.finished import row_run
 from churn_jax.studies.folder import (
     continued,
@@ -72,7 +73,7 @@ def run_sweep(
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,
-) -> SweepResult:
+) -> Report:
     """Trains every value of the axes with the same seeds; finished points are kept.
 
     All points that differ by numbers alone are replicas of one program. The same folder
@@ -419,7 +420,7 @@ def run_selection(
     alphas: Sequence[float] = (),
     criterion: str = "churn",
     **options,
-) -> SweepResult:
+) -> Report:
     """The paper's selection: beta first, then alpha at the best beta.
 
     A method with one of the two gets one stage. For the combined objective the first
@@ -436,7 +437,7 @@ def run_selection(
         **options: as for `run_sweep`.
 
     Returns:
-        The `SweepResult` of all stages.
+        The `Report` of all stages.
 
     Raises:
         StudyError: the method has neither coefficient, or no beta could be chosen.
@@ -458,7 +459,8 @@ def run_selection(
         )
     axis = _without_alpha(config, spec, betas).checked(config)
     first = run_sweep(config, [axis], out, **options)
-    choice = first.choice(axis.name)
+    assert first.sweep is not None
+    choice = first.sweep.choices[axis.name]
     if choice.value is None:
         raise StudyError(
             f"no value of {axis.path} could be chosen ({choice.reason}), so there is "

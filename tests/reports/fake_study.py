@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 
+from churn_compare.documents import Table, csv_text, html_page, markdown
 from churn_compare.store import Predictions, save_predictions
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.network import ModelConfig
@@ -19,6 +20,29 @@ from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.reports.published import published
+from churn_jax.reports.study_report import study_document
+
+
+def markdown_table(report):
+    """The text of `table.md`."""
+    return markdown(study_document(report).at("summary"))
+
+
+def csv_table(report):
+    """The text of `table.csv`."""
+    return csv_text(study_document(report).data)
+
+
+def render(report):
+    """The text of `report.html`."""
+    return html_page(study_document(report))
+
+
+def paper_cell(found, row, metric):
+    """The text of a cell of a paper's number."""
+    metric = next(q for q in found.metrics if q.name == metric)
+    (found,) = Table([""], [[found.paper_cell(row, metric)]]).cells[0]
+    return f"{found.text} {found.mark}".strip()
 
 
 def logits_of(classes, num_classes, margin=2.0):

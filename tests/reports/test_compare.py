@@ -9,7 +9,7 @@ from churn_compare.significance import holm
 from churn_compare.store import Predictions, PredictionsError
 from churn_jax.analysis.significance import Difference, paired_t_test
 from churn_jax.reports.cells import interval
-from churn_jax.reports.compare import Comparison, compare_with_baseline
+from churn_jax.reports.compare import Change, compare_with_baseline
 from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits
@@ -169,12 +169,13 @@ def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     for base, row in ((all_four, later), (later, all_four)):
         both = {"baseline": base, "same": row}
         same = compare_with_baseline(both, "baseline")["same"]
-        assert (same.accuracy.runs, same.accuracy.p) == (3, 1)
-        assert same.accuracy.difference == same.churn.difference == 0
+        accuracy, churn = (same[name].difference for name in ("accuracy", "churn"))
+        assert (accuracy.runs, accuracy.p) == (3, 1)
+        assert accuracy.difference == churn.difference == 0
     # Runs without a partner are not compared.
     others = {"baseline": two, "other": summarize(noisy, stopped=[0, 1])}
     other = compare_with_baseline(others, "baseline")["other"]
-    assert other.churn_verdict == "too few runs to test churn (0 in common)"
+    assert other["churn"].verdict == "too few runs to test churn (0 in common)"
 
 
 def test_nothing_to_summarize_and_foreign_labels_are_refused(noisy):
@@ -188,25 +189,27 @@ def test_nothing_to_summarize_and_foreign_labels_are_refused(noisy):
 def test_comparison_with_the_baseline_by_hand(summaries):
     got = compare_with_baseline(summaries, "baseline")
     assert list(got) == ["steady", "halting"]
-    steady = got["steady"]
-    np.testing.assert_allclose(steady.churn.difference, -0.7 / 3, rtol=1e-6)
-    np.testing.assert_allclose(steady.churn.stderr, 0.4 / 3, rtol=1e-6)
+    (_, churn, churn_p), (_, accuracy, accuracy_p) = (
+        got["steady"][name] for name in ("churn", "accuracy")
+    )
+    np.testing.assert_allclose(churn.difference, -0.7 / 3, rtol=1e-6)
+    np.testing.assert_allclose(churn.stderr, 0.4 / 3, rtol=1e-6)
     # Student's t with two degrees of freedom: p = 1 - |t| / sqrt(2 + t^2), t = -1.75.
-    np.testing.assert_allclose(steady.churn.p, 1 - 1.75 / 2.25, rtol=1e-5)
-    assert steady.churn_p == steady.churn.p  # the other method cannot be tested
+    np.testing.assert_allclose(churn.p, 1 - 1.75 / 2.25, rtol=1e-5)
+    assert churn_p == churn.p  # the other method cannot be tested
     # Accuracy: 0, 0.1, 0.1 better, t = 2.
-    np.testing.assert_allclose(steady.accuracy.t, 2, rtol=1e-5)
-    np.testing.assert_allclose(steady.accuracy.p, 1 - 2 / np.sqrt(6), rtol=1e-5)
+    np.testing.assert_allclose(accuracy.t, 2, rtol=1e-5)
+    np.testing.assert_allclose(accuracy.p, 1 - 2 / np.sqrt(6), rtol=1e-5)
     # Halting: runs 0 and 1 only, 0.1 and 0.2 better, t = 3 with one degree of freedom.
     halting = got["halting"]
-    assert halting.churn.runs == 2 and np.isnan(halting.churn_p)
-    np.testing.assert_allclose(halting.accuracy.difference, 0.15, rtol=1e-6)
+    assert halting["churn"].difference.runs == 2 and np.isnan(halting["churn"].p)
+    np.testing.assert_allclose(halting["accuracy"].difference.difference, 0.15, 1e-6)
     np.testing.assert_allclose(
-        halting.accuracy.p, 1 - 2 / np.pi * np.arctan(3), rtol=1e-5
+        halting["accuracy"].difference.p, 1 - 2 / np.pi * np.arctan(3), rtol=1e-5
     )
     # Holm over two: the smaller p times 2, the larger not below it.
-    np.testing.assert_allclose(steady.accuracy_p, 2 * steady.accuracy.p)
-    np.testing.assert_allclose(halting.accuracy_p, 2 * steady.accuracy.p)
+    np.testing.assert_allclose(accuracy_p, 2 * accuracy.p)
+    np.testing.assert_allclose(halting["accuracy"].p, 2 * accuracy.p)
     rest = {name: s for name, s in summaries.items() if name != "baseline"}
     assert compare_with_baseline(rest, "baseline") == {}
 
@@ -273,5 +276,4 @@ def test_verdicts_say_no_more_than_was_found(
     what, difference, stderr, p, runs, expected
 ):
     found = Difference(difference, stderr, difference / stderr, p, runs)
-    comparison = Comparison(found, p, found, p, found, p)
-    assert getattr(comparison, f"{what}_verdict") == expected
+    assert Change(what, found, p).verdict == expected

@@ -20,7 +20,12 @@ from churn_jax.reports.members import (
     Members,
     save_members,
 )
-from tests.reports.fake_study import change_record, write_study
+from tests.reports.fake_study import (
+    change_record,
+    csv_table,
+    markdown_table,
+    write_study,
+)
 
 COLUMNS = ["accuracy", "nll", "calibrated_nll", "calibrated_brier", "calibrated_ece"]
 COLUMNS += ["temperature", "dee", "member_kl", "member_disagreement", "churn"]
@@ -177,19 +182,19 @@ def test_cells_of_the_new_columns():
 
 def test_rows_are_compared_in_what_is_calibrated(report, summaries):
     student = next(r for r in report.rows if r.info.name == "student")
-    change = student.change
+    change = student.change.difference
     values = [summaries[n].run_values["calibrated_nll"] for n in ("student", "single")]
     assert change.difference == pytest.approx((values[0] - values[1]).mean())
     spread = (values[0] - values[1]).std(ddof=1) / np.sqrt(R)
     assert change.stderr == pytest.approx(spread)
     assert "calibrated NLL" in student.verdict and "churn" not in student.verdict
     assert "DEE: size of the deep ensemble" in report.caption
-    text = reports.markdown_table(report)
+    text = markdown_table(report)
     first = next(line for line in text.splitlines() if line.startswith("|"))
     heads = [head.strip() for head in first.strip("|").split("|")]
     assert heads[1:4] == ["Cal. NLL", "Δ of Cal. NLL", "p"] and "Parameters" in heads
     assert "0.46 M" in text and "1.84 M" in text
-    rows = list(csv.DictReader(io.StringIO(reports.csv_table(report))))
+    rows = list(csv.DictReader(io.StringIO(csv_table(report))))
     assert float(rows[2]["delta_calibrated_nll"]) == change.difference
     assert float(rows[2]["dee"]) == summaries["student"].dee.mean
     assert rows[1]["parameters"] == "1840001"
@@ -251,7 +256,7 @@ def test_without_validation_predictions_a_row_has_dashes(tmp_path):
     assert student.verdict.startswith("Calibrated NLL is not tested, since no run has")
     (remark,) = report.unreadable
     assert remark.startswith("Deaf has no calibrated numbers: ")
-    assert "| – |" in reports.markdown_table(report)
+    assert "| – |" in markdown_table(report)
 
 
 def test_another_plain_ensemble_serves_where_no_row_is_called_teachers(tmp_path):
@@ -276,7 +281,9 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
     path.unlink()
     report = reports.collect(folder)
     assert report.reference is None and np.isnan(numbers(report, "dee")["oracle"])
-    assert report.unreadable[0].startswith("No row has the predictions of a deep ens")
+    assert next(iter(report.unreadable)).startswith(
+        "No row has the predictions of a deep ens"
+    )
     assert study_figures.on_reference_curve(report).svg == ""
     # Not asked for the calibrated NLL itself, it is a study of churn.
     assert report.headline.name == "churn"
@@ -288,5 +295,5 @@ def test_a_study_that_asks_for_nothing_reads_no_validation(tmp_path):
             path.write_bytes(b"")
 
     report = altered(tmp_path, poison, columns=["accuracy", "churn"])
-    assert report.unreadable == ()
+    assert not report.unreadable
     assert np.isnan(numbers(report, "temperature")["single"])

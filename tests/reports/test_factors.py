@@ -2,7 +2,6 @@
 
 import pytest
 
-from churn_jax import reports
 from churn_jax.configuration.training import Seeds
 from churn_jax.reports.factors import (
     changes,
@@ -13,7 +12,7 @@ from churn_jax.reports.factors import (
 )
 from churn_jax.reports.report import collect
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import write_study
+from tests.reports.fake_study import markdown_table, render, write_study
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -59,7 +58,7 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
     table = training_table(report.study, list(found.values()))
     words = ("initial weights", "mini-batch order, augmentation", "–")
     assert table[2] == ("Init", *words)
-    for text in (reports.render(report), reports.markdown_table(report)):
+    for text in (render(report), markdown_table(report)):
         assert "Runs share" in text and "no augmentation" in text
 
 
@@ -70,7 +69,7 @@ def test_cross_sample_rows_are_named(tmp_path):
     report = study(tmp_path, {"baseline": {}, "other": {"train": BOOTSTRAP}})
     sentence, *_ = report.context
     assert "runs of Other differ in their resampled training set" in sentence
-    for text in (reports.render(report), reports.markdown_table(report)):
+    for text in (render(report), markdown_table(report)):
         assert "cross-sample churn" in text
 
 
@@ -109,7 +108,7 @@ def test_runs_that_share_seeds_are_evidence_for_those_seeds(tmp_path):
     assert some.startswith("The runs of Init share a seed: ")
     assert one.startswith("The runs of Off init order differ in nothing: ")
     assert "churn-jax doctor" in one and "a single run's" in one
-    for text in (reports.render(report), reports.markdown_table(report)):
+    for text in (render(report), markdown_table(report)):
         assert "differ in nothing" in text
     resampled = study(tmp_path / "drawn", {"baseline": {"train": fixed + BOOTSTRAP}})
     assert not any("differ in nothing" in text for text in resampled.context)

@@ -10,7 +10,7 @@ from churn_compare.documents.plotting import INK, LONGEST_LABEL
 from churn_jax import reports
 from churn_jax.reports.study_figures import first_figure, series_figures, series_of
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import write_study
+from tests.reports.fake_study import markdown_table, write_study
 
 COLUMNS = ["accuracy", "prediction_difference", "hamming_prediction_difference"]
 
@@ -62,7 +62,7 @@ def test_a_series_is_one_method_with_several_strengths(strengths):
     assert [row.info.name for row in found.rows] == ["zero", "a", "b", "c"]
     assert found.label == "AD"
     assert series_of(strengths, "members") == ()  # two sizes are not a curve
-    assert "network mlp 8" in reports.markdown_table(strengths)
+    assert "network mlp 8" in markdown_table(strengths)
 
 
 def test_the_figure_has_delta_and_accuracy_and_the_baseline(strengths, drawn):

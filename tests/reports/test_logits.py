@@ -12,8 +12,9 @@ import pytest
 import churn_jax
 from churn_jax import reports
 from churn_jax.reports import QUANTITIES, column
+from churn_jax.reports.study_report import html_table
 from tests.html_page import Page
-from tests.reports.fake_study import noisy_logits, write_study
+from tests.reports.fake_study import markdown_table, noisy_logits, render, write_study
 
 LABELS = np.arange(60) % 3
 NAMES = ("ant", "bee", "cat")
@@ -110,7 +111,7 @@ def test_several_runs_have_the_numbers_of_a_study(several, tmp_path):
     text = str(found)
     assert "Report of old, new, other" in text
     assert "Over runs, on these examples: " in " ".join(text.split())
-    verdict = reports.html_table(found)
+    verdict = html_table(found)
     assert "old → " not in verdict and "The update changes" in verdict
     assert found._repr_html_() == verdict
 
@@ -118,7 +119,7 @@ def test_several_runs_have_the_numbers_of_a_study(several, tmp_path):
 @pytest.mark.slow
 def test_the_page_of_several_rows_has_every_update_once(several, tmp_path):
     _, found = several
-    path = found.report(tmp_path / "page.html")
+    path = found.write(tmp_path / "page.html")
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
     assert found.path == path and repr(found).endswith(f"examples; {path}>")
     text = " ".join(Page(path.read_text()).text)
@@ -169,11 +170,11 @@ def test_names_ids_baseline_and_one_row(several):
         out=None,
     )
     assert list(found.comparisons) == ["old", "other"]
-    page = " ".join(Page(reports.render(found)).text)
+    page = " ".join(Page(render(found)).text)
     assert "Against new" in page and "x7" in page and "bee (" in page
     alone = churn_jax.report({"mine": rows["old"]}, LABELS, out=None)
     assert alone.comparisons == {} and alone.table[0]["churn"] > 0
-    assert "Which inputs churn" in reports.render(alone)
+    assert "Which inputs churn" in render(alone)
 
 
 def test_a_new_version_may_have_more_classes(single):
@@ -181,7 +182,7 @@ def test_a_new_version_may_have_more_classes(single):
     wider = np.pad(two["new"], ((0, 0), (0, 1)), constant_values=-9.0)
     found = churn_jax.report({"old": two["old"], "new": wider}, LABELS, out=None)
     assert found.table[1]["churn_to_baseline"] > 0
-    assert "3 to 4 classes" in reports.markdown_table(found)
+    assert "3 to 4 classes" in markdown_table(found)
 
 
 def test_temperatures_need_validation_logits(several):

@@ -24,7 +24,7 @@ from churn_jax.reports.members import (
 )
 from churn_jax.reports.sections import HARDLY, members_section
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import write_study
+from tests.reports.fake_study import markdown_table, write_study
 
 FEW = Members(np.arange(3), np.array([0, 1, 1]), np.zeros((2, 4, 3, 5)))
 
@@ -160,7 +160,7 @@ def test_members_are_in_every_form_of_any_study(pairs):
     reports.print_report(pairs, Console(file=out, width=200))
     section = members_section(pairs)
     page = html_page(Document("", blocks=[section]))
-    forms = (reports.markdown_table(pairs), page, out.getvalue())
+    forms = (markdown_table(pairs), page, out.getvalue())
     for text in forms:
         said = " ".join(text.split())
         assert "Members" in said and "Accuracy of a member %" in said

@@ -9,7 +9,7 @@ from churn_jax import reports
 from churn_jax.reports import QUANTITIES, column, own_columns, summarize
 from churn_jax.reports.own_columns import with_columns
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import noisy_logits, write_study
+from tests.reports.fake_study import markdown_table, noisy_logits, write_study
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +135,7 @@ def test_a_report_shows_the_column_with_its_error_and_names_a_broken_one(tmp_pat
     columns = ["churn", "churn_of_pairs", "raises"]
     folder = write_study(tmp_path, methods, LABELS, config={"columns": columns})
     report = reports.collect(folder)
-    text = reports.markdown_table(report)
+    text = markdown_table(report)
     assert "| 23.33 ± 9.43 | – | – | 0.233 ± 0.133 | – |" in text
     assert "Own churn, Broken: ± standard error over runs." in text
     assert "Baseline: column raises failed on logits" in text

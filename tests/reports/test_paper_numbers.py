@@ -6,9 +6,10 @@ import io
 import pytest
 
 from churn_jax import reports
+from churn_jax.reports import QUANTITIES
 from churn_jax.reports.paper_numbers import paper_numbers
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import write_study
+from tests.reports.fake_study import markdown_table, paper_cell, render, write_study
 
 PAPER = "experiments/reproducibility/published.csv"
 
@@ -38,14 +39,14 @@ def test_rows_are_matched_by_name_and_doubts_noted_once_in_every_form(tmp_path):
     assert [row.name for row in found.rows[:3]] == ["baseline", "off", "mine"]
     assert [m.name for m in found.metrics] == ["accuracy", "churn", "surrogate_churn"]
     base, off, mine = found.rows[:3]
-    assert found.paper_cell(base, "churn") == "5.81 ± 0.08"
-    assert found.measured_cell(base, "accuracy") == "83.33 ± 5.77"
-    assert found.paper_cell(off, "churn") == "11.08 ± 0.10 doubtful [1]"
-    assert found.paper_cell(off, "accuracy") == "89.24 ± 0.06"
-    assert found.paper_cell(mine, "churn") == "–"
+    assert paper_cell(found, base, "churn") == "5.81 ± 0.08"
+    assert found.measured_cell(base, QUANTITIES["accuracy"]) == "83.33 ± 5.77"
+    assert paper_cell(found, off, "churn") == "11.08 ± 0.10 doubtful [1]"
+    assert paper_cell(found, off, "accuracy") == "89.24 ± 0.06"
+    assert paper_cell(found, mine, "churn") == "–"
     only_paper = {row.name: row for row in found.rows[3:]}
     assert set(only_paper) >= {"init", "off_init"} and not only_paper["init"].measured
-    assert found.measured_cell(only_paper["init"], "churn") == "–"
+    assert found.measured_cell(only_paper["init"], QUANTITIES["churn"]) == "–"
 
     (note,) = found.notes
     page = seeds.files["report.html"].read_text()
@@ -75,10 +76,13 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
     report = reports.write(folder)
     found = paper_numbers(report)
     kd = {row.name: row for row in found.rows}["kd"]
-    assert found.paper_cell(kd, "dee") == "1.48 derived [1]"
-    assert found.paper_cell(kd, "ece") == "7.20"
-    assert found.measured_cell(kd, "dee") == "–"  # there is no ensemble to compare with
-    (explained,) = found.explained
+    assert paper_cell(found, kd, "dee") == "1.48 derived [1]"
+    assert paper_cell(found, kd, "ece") == "7.20"
+    assert (
+        found.measured_cell(kd, QUANTITIES["dee"]) == "–"
+    )  # there is no ensemble to compare with
+    ((note, mark),) = found.notes.items()
+    explained = f"{mark.capitalize()}: {note}."
     assert explained.startswith("Derived: from the calibrated NLL of the row")
     page = report.files["report.html"].read_text()
     assert '1.48<span class="mark">derived [1]</span>' in page
@@ -90,11 +94,11 @@ def test_a_table_2_is_completed_and_says_from_where(tmp_path):
     folder = study(tmp_path, f"{PAPER}:table2/cifar10", "codistill_skl")
     found = paper_numbers(reports.collect(folder))
     base, ours = found.rows[:2]
-    assert found.paper_cell(base, "ece") == "4.04 ± 0.13"
-    assert found.paper_cell(ours, "churn_incorrect") == "36.78 ± 4.14"
+    assert paper_cell(found, base, "ece") == "4.04 ± 0.13"
+    assert paper_cell(found, ours, "churn_incorrect") == "36.78 ± 4.14"
     assert "Table 2, Table 4, Table 7, CIFAR-10, ResNet-56" in found.caption
     assert "over 10 runs. Measured: this study, on cifar10." in found.caption
-    assert found.notes == ()
+    assert not found.notes
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_numbers_of_another_setting_are_told_apart(tmp_path, data, settings, sai
     found = paper_numbers(report)
     if said is None:
         assert found is None
-        assert "Compared with the paper" not in reports.markdown_table(report)
+        assert "Compared with the paper" not in markdown_table(report)
     else:
         assert found.caption.startswith(f"{said}Paper: Bhojanapalli")
 
@@ -135,7 +139,7 @@ def test_columns_nobody_can_assign_stay_apart(tmp_path):
     rows = {row.name: row for row in found.rows}
     assert not rows["init"].paper and not rows["data"].paper
     second = rows["column2"]
-    assert "doubtful" in found.paper_cell(second, "churn")
+    assert "doubtful" in paper_cell(found, second, "churn")
     assert second.label == "column2 (paper only)" and not second.measured
 
 
@@ -144,4 +148,4 @@ def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
     assert paper_numbers(report) is None
     (remark,) = report.remarks
     assert "published.csv:table9/x', not found here" in remark
-    assert "Compared with the paper" not in reports.render(report)
+    assert "Compared with the paper" not in render(report)

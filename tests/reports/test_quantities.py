@@ -15,7 +15,14 @@ from churn_jax.reports.quantities import QUANTITIES, recorded_columns
 from churn_jax.reports.study_figures import first_figure
 from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import noisy_logits, write_study
+from tests.reports.fake_study import (
+    csv_table,
+    markdown_table,
+    noisy_logits,
+    paper_cell,
+    render,
+    write_study,
+)
 
 COLUMNS = ["nll", "accuracy", "prediction_difference", "hamming_prediction_difference"]
 
@@ -39,22 +46,22 @@ def test_every_quantity_is_an_attribute_of_a_summary(written):
 
 
 def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
-    lines = reports.markdown_table(written).splitlines()
+    lines = markdown_table(written).splitlines()
     lines = [line for line in lines if line.startswith("|")]
     heads = [head.strip() for head in lines[0].strip("|").split("|")]
     assert heads[1:7] == ["Δ₁", "Δ of Δ₁", "p", "NLL", "Accuracy %", "Δᴴ"]
     assert heads[7:] == ["Training cost", "Inference cost"]
     steady = [cell.strip() for cell in lines[3].strip("|").split("|")]
     assert steady[1] == "0.0000 ± 0.0000" and steady[6].startswith("0.0000")
-    change = written.rows[1].comparison.prediction_difference
-    low, high = interval(change, written.rows[1].change_p)
+    _, change, p = written.rows[1].changes["prediction_difference"]
+    low, high = interval(change, p)
     assert steady[2] == f"{change.difference:+.4f} ({low:+.4f} to {high:+.4f})"
     monkeypatch.undo()
     assert "Accuracy against Δ₁ of every method" in first_figure(written).draw().svg
-    page = reports.render(written)
+    page = render(written)
     assert '<th scope="col">Δ of Δ₁</th>' in page
     assert "Churn %" in page  # among the facts of each method
-    rows = list(csv.DictReader(io.StringIO(reports.csv_table(written))))
+    rows = list(csv.DictReader(io.StringIO(csv_table(written))))
     assert float(rows[1]["delta_prediction_difference"]) == change.difference
     assert rows[1]["paper_prediction_difference"] == ""
     assert rows[3]["paper_prediction_difference"] == "0.0036"
@@ -72,9 +79,9 @@ def test_published_numbers_have_their_own_form(written):
     found = paper_numbers(written)
     rows = {row.name: row for row in found.rows}
     base = rows["baseline"]
-    assert found.paper_cell(base, "prediction_difference") == "0.0777"
-    assert found.paper_cell(base, "accuracy") == "99.20"
-    assert "doubtful" in found.paper_cell(rows["ad_0_1"], "prediction_difference")
+    assert paper_cell(found, base, "prediction_difference") == "0.0777"
+    assert paper_cell(found, base, "accuracy") == "99.20"
+    assert "doubtful" in paper_cell(found, rows["ad_0_1"], "prediction_difference")
     assert [m.name for m in found.metrics][-1] == "hamming_prediction_difference"
     assert "mean ± standard deviation" not in found.caption
     assert "over 20 runs" in found.caption
@@ -102,13 +109,14 @@ def test_delta_1_is_compared_run_by_run_as_one_number_of_all_runs():
     base, calm = predictions(1.0), predictions(0.5)
     summaries = {"baseline": summarize(base), "calm": summarize(calm)}
     found = compare_with_baseline(summaries, "baseline")["calm"]
+    found = found["prediction_difference"]
     a, b = summaries["calm"], summaries["baseline"]
-    assert found.prediction_difference.difference == (
+    assert found.difference.difference == (
         a.prediction_difference.mean - b.prediction_difference.mean
     )
     left = a.set_values["prediction_difference"] - b.set_values["prediction_difference"]
     stderr = np.sqrt(3 / 4 * np.sum((left - left.mean()) ** 2))
-    assert found.prediction_difference.stderr == pytest.approx(stderr)
+    assert found.difference.stderr == pytest.approx(stderr)
     # Paired, the two are told apart better than each is known.
     assert stderr < b.prediction_difference.stderr
-    assert found.prediction_difference_verdict.startswith("reduces Δ₁ by 0.")
+    assert found.verdict.startswith("reduces Δ₁ by 0.")

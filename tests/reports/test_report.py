@@ -13,10 +13,11 @@ from churn_compare.store import Predictions, save_predictions
 from churn_jax import reports
 from churn_jax.analysis.significance import Difference
 from churn_jax.cli import main
-from churn_jax.reports import Comparison, Estimate
+from churn_jax.reports import Estimate
+from churn_jax.reports.compare import Change
 from churn_jax.reports.quantities import QUANTITIES
 from tests.reports.conftest import LABELS, three_methods, two_methods
-from tests.reports.fake_study import write_study
+from tests.reports.fake_study import csv_table, markdown_table, render, write_study
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -63,7 +64,7 @@ def printed(report, width):
 
 
 def test_the_markdown_table_by_hand(report):
-    text = reports.markdown_table(report)
+    text = markdown_table(report)
     lines = text.splitlines()
     assert lines[0] == "# A study of nothing"
     sizes = "digits: 697 train, 100 validation, 10 test"
@@ -84,7 +85,7 @@ def test_the_markdown_table_by_hand(report):
 
 
 def test_the_csv_holds_full_precision_fractions(report):
-    rows = list(csv.DictReader(io.StringIO(reports.csv_table(report))))
+    rows = list(csv.DictReader(io.StringIO(csv_table(report))))
     assert [row["method"] for row in rows] == ["baseline", "steady", "halting"]
     base, steady, halting = rows
     asked = {name for name, quantity in QUANTITIES.items() if quantity.on_request}
@@ -94,7 +95,7 @@ def test_the_csv_holds_full_precision_fractions(report):
         assert float(base[name]) == estimate.mean
         assert float(base[f"{name}_stderr"]) == estimate.stderr
     np.testing.assert_allclose(float(steady["delta_churn"]), -0.7 / 3, rtol=1e-6)
-    assert float(steady["delta_churn_p_holm"]) == report.rows[1].comparison.churn_p
+    assert float(steady["delta_churn_p_holm"]) == report.rows[1].changes["churn"].p
     assert halting["delta_churn_p"] == "" and base["delta_churn"] == ""
     assert (halting["runs"], halting["stopped_runs"]) == ("2", "2")
     assert base["status"] == "finished"
@@ -111,7 +112,7 @@ def test_the_terminal_shows_all_columns_when_wide_and_the_main_ones_when_narrow(
 
 
 def test_labels_are_no_markup(report):
-    text = reports.markdown_table(with_label(report, "a|b\n*c* <script>"))
+    text = markdown_table(with_label(report, "a|b\n*c* <script>"))
     row = next(line for line in text.splitlines() if line.startswith("| a"))
     assert row.startswith(r"| a\|b \*c\* \<script\> |")
     for label in ("[bold]x[/bold]", "[/oops]"):
@@ -148,11 +149,11 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
 def test_the_study_decides_which_method_is_the_baseline(tmp_path):
     folder = write_study(tmp_path, two_methods(), LABELS, baseline="steady")
     report = reports.collect(folder)
-    compared = {row.info.name: row.comparison is not None for row in report.rows}
+    compared = {row.info.name: bool(row.changes) for row in report.rows}
     assert compared == {"baseline": True, "steady": False}
     (folder / "methods" / "steady" / "predictions.npz").unlink()
     report = reports.collect(folder)
-    assert [row.comparison for row in report.rows] == [None]
+    assert [row.changes for row in report.rows] == [{}]
     assert any("Without the baseline" in remark for remark in report.remarks)
 
 
@@ -185,7 +186,10 @@ def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5):
     return dataclasses.replace(
         found,
         info=dataclasses.replace(found.info, name=name, label=name.capitalize()),
-        comparison=Comparison(tests[0], p, tests[1], accuracy_p),
+        changes={
+            "churn": Change("churn", tests[0], p),
+            "accuracy": Change("accuracy", tests[1], accuracy_p),
+        },
         summary=with_churn(found.summary, 0.3 + churn),
     )
 
@@ -222,7 +226,7 @@ def test_the_headline_and_the_tones_claim_what_was_shown(report, effects, tones,
     assert [r.tone for r in rows] == tones
     assert said in found.best
     assert ("Holm" in found.best) == (len(rows) > 1 and "Baseline." not in found.best)
-    page = reports.render(found)
+    page = render(found)
     shown = re.search('<p class="best">(.*?)</p>', page, re.DOTALL)
     assert shown and re.sub("<[^>]*>", "", shown[1]).strip() == found.best
     for tone in tones:
@@ -234,13 +238,13 @@ def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
     fixed = {"steady": {"train": [["seeds.init", "fixed"]]}}
     folder = write_study(tmp_path, two_methods(), LABELS, entries=fixed)
     report = reports.collect(folder)
-    assert report.rows[1].comparison is not None and report.best == ""
+    assert report.rows[1].changes and report.best == ""
 
 
 def test_few_runs_are_called_few(report):
     said = "3 runs per row are few"
     assert report.few.startswith(said) and "5 or more (--replicas)" in report.few
-    for form in (reports.render(report), reports.markdown_table(report)):
+    for form in (render(report), markdown_table(report)):
         assert said in form
     assert said in printed(report, 80)
     summary = dataclasses.replace(report.rows[0].summary, runs=tuple(range(5)))
@@ -251,8 +255,7 @@ def test_few_runs_are_called_few(report):
 def test_surrogate_churn_above_one_is_explained(report):
     columns = ("churn", "surrogate_churn")
     config = dataclasses.replace(report.study.config, columns=columns)
-    record = dataclasses.replace(report.study.record, config=config)
-    study = dataclasses.replace(report.study, record=record)
+    study = dataclasses.replace(report.study, config=config)
     report = dataclasses.replace(report, study=study)
     assert "SChurn is not a share" not in report.caption
     base = report.rows[0]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
+from churn_jax.reports.study_report import html_table
 from tests.reports.conftest import LABELS, three_methods, write_three
+from tests.reports.fake_study import csv_table
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def no_pandas(monkeypatch):
 
 def test_the_table_holds_what_is_shown_as_in_the_csv(report, no_pandas):
     table = reports.table(report)
-    written = list(csv.DictReader(io.StringIO(reports.csv_table(report))))
+    written = list(csv.DictReader(io.StringIO(csv_table(report))))
     shown = [quantity.name for quantity in report.columns]
     deltas = [f"delta_{name}" for name in ("churn", "accuracy")]
     errors = [f"{name}_stderr" for name in (*shown, *deltas)]
@@ -55,5 +57,5 @@ def test_predictions_are_read_row_by_row(tmp_path):
 
 
 def test_a_notebook_shows_the_table(report):
-    shown = reports.html_table(report)
+    shown = html_table(report)
     assert "Steady" in shown and "Churn %" in shown and "run 2 stopped" in shown

@@ -15,7 +15,7 @@ from churn_jax.reports.sections import best_row, carried, mean_bounds, most_ambi
 from churn_jax.reports.summary import BOUNDS
 from tests.html_page import Page
 from tests.reports.conftest import LABELS, three_methods, two_methods
-from tests.reports.fake_study import logits_of, noisy_logits, write_study
+from tests.reports.fake_study import logits_of, noisy_logits, render, write_study
 
 # The first, five under their heading, the ambiguity and three bounds.
 EVERY_STUDY = 1 + 5 + 1 + 3
@@ -97,7 +97,7 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path, undrawn):
     info = dataclasses.replace(row.info, label=EVIL, spec=spec)
     row, missing = dataclasses.replace(row, info=info), reports.Missing(info, EVIL)
     report = dataclasses.replace(report, rows=(row,), missing=(missing,))
-    page = Page(reports.render(report))
+    page = Page(render(report))
     assert "script" not in page.tags
     assert "".join(page.text).count('alert("x")') > 10
 

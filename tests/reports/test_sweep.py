@@ -23,6 +23,7 @@ from churn_jax.methods import Codistillation
 from churn_jax.reports import ReportError
 from churn_jax.reports.sweep import CRITERIA, choose, sweep_figures
 from churn_jax.studies import preset
+from tests.reports.fake_study import csv_table, markdown_table
 
 LABELS = np.arange(40) % 4
 SEEDS = 4  # `[4, 40, 5]`, so that other files need the same programs
@@ -84,7 +85,7 @@ def change(folder, edit):
 
 
 def chosen(folder):
-    return reports.collect_sweep(folder).choice("skl.beta")
+    return reports.collect(folder).sweep.choices["skl.beta"]
 
 
 def rows_of(result):
@@ -92,15 +93,13 @@ def rows_of(result):
 
 
 def test_the_choice_reads_the_validation_split_alone(folder):
-    result = reports.collect_sweep(folder)
+    result = reports.collect(folder)
     name = "skl.beta=1"
-    assert result.validation[name].churn.mean == pytest.approx(2 / 40)
+    assert result.sweep.validation[name].churn.mean == pytest.approx(2 / 40)
     test = rows_of(result)[name].summary.churn.mean
     assert test == pytest.approx(18 / 40)  # the worst there
-    assert result.choice("skl.beta").value == 1.0
-    assert result.best == "" and "Best:" not in reports.markdown_table(result)
-    with pytest.raises(ValueError, match=r"no axis 'x'; it has: skl\.beta"):
-        result.choice("x")
+    assert result.sweep.choices["skl.beta"].value == 1.0
+    assert result.best == "" and "Best:" not in markdown_table(result)
 
 
 def test_neither_the_baseline_nor_what_trains_as_it_is_a_candidate(folder):
@@ -118,7 +117,7 @@ def test_what_stopped_or_learned_nothing_is_no_candidate(folder):
     write_point(folder, "skl.beta=1", 1, stopped=(2,))
     choice = chosen(folder)
     assert choice.value == 10.0 and "skl.beta=1" in choice.reason
-    said = reports.markdown_table(reports.collect_sweep(folder))
+    said = markdown_table(reports.collect(folder))
     assert "run 2 stopped; its numbers are over the other 3 of 4 runs" in said
     # One class for everything: no churn at a quarter of the examples.
     write_point(folder, "skl.beta=10", ALIKE)
@@ -140,12 +139,13 @@ def test_points_within_one_standard_error_are_marked(folder):
 def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
     # All runs wrong in the same way: no churn, and less accurate than the baseline.
     write_point(folder, "skl.beta=10", logits_with([slice(0, 9)] * SEEDS))
-    result = reports.collect_sweep(folder)
+    result = reports.collect(folder)
     points = [
-        (p.name, p.value, result.validation[p.name]) for p in result.record.points[1:]
+        (p.name, p.value, result.sweep.validation[p.name])
+        for p in result.sweep.record.points[1:]
     ]
-    base = result.validation["skl.beta=0"]
-    found = {name: choose("a", points, base, name).value for name in CRITERIA}
+    base = result.sweep.validation["skl.beta=0"]
+    found = {name: choose(points, base, name).value for name in CRITERIA}
     assert found == {
         "churn": 10.0,
         "accuracy": 1.0,
@@ -154,7 +154,7 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
         "prediction-difference-at-accuracy": 1.0,
     }
     with pytest.raises(ValueError, match="criterion must be one of"):
-        choose("a", [], None, "luck")
+        choose([], None, "luck")
 
 
 def test_a_sweep_shows_the_columns_of_its_study(folder):
@@ -163,33 +163,33 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
         record["criterion"] = "prediction-difference"
 
     change(folder, columns)
-    result = reports.collect_sweep(folder)
-    text = reports.markdown_table(result)
+    result = reports.collect(folder)
+    text = markdown_table(result)
     assert "| beta |  | NLL | Accuracy % | Δ₁ |" in text
     assert "1 has the lowest validation Δ₁" in text
-    rows = list(csv.DictReader(io.StringIO(reports.csv_table(result))))
-    found = result.validation["skl.beta=1"].prediction_difference.mean
+    rows = list(csv.DictReader(io.StringIO(csv_table(result))))
+    found = result.sweep.validation["skl.beta=1"].prediction_difference.mean
     assert float(rows[2]["validation_prediction_difference"]) == found
     assert "validation_surrogate_churn" not in rows[0]
     # Paired by seed, like churn: what is close is told.
-    choice = result.choice("skl.beta")
+    choice = result.sweep.choices["skl.beta"]
     assert choice.point == "skl.beta=1" and choice.within == ()
 
 
 def test_nothing_to_choose_is_said(folder):
     for name in ("0.1", "1", "10"):
         (folder / "points" / f"skl.beta={name}" / "validation.npz").unlink()
-    result = reports.collect_sweep(folder)
-    assert result.choice("skl.beta").point is None
-    said = reports.markdown_table(result)
+    result = reports.collect(folder)
+    assert result.sweep.choices["skl.beta"].point is None
+    said = markdown_table(result)
     assert "nothing is chosen" in said
     assert "Without numbers on the validation split: skl.beta=0.1, skl" in said
-    reason = result.choice("skl.beta").reason
+    reason = result.sweep.choices["skl.beta"].reason
     assert "no numbers" in reason and "stopped" not in reason
 
 
 def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
-    result = reports.write_sweep(folder)
+    result = reports.write(folder)
     pictures = ["curves-skl.beta", "trade-off-validation"]
     names = {"report.html", "table.csv", "table.md", *(f"{p}.png" for p in pictures)}
     assert set(result.files) == names
@@ -215,10 +215,12 @@ def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
 @pytest.mark.slow
 def test_table_and_figures_in_python_are_those_of_the_files(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    result = reports.collect_sweep(folder)
+    result = reports.collect(folder)
     table = reports.table(result)
     assert [row["method"] for row in table[:2]] == ["skl.beta=0", "skl.beta=0.1"]
-    assert table[0]["validation_churn"] == result.validation["skl.beta=0"].churn.mean
+    assert (
+        table[0]["validation_churn"] == result.sweep.validation["skl.beta=0"].churn.mean
+    )
     assert table[2]["chosen"] == 1
     names = list(reports.figures(folder))
     assert {"curves-skl.beta", "trade-off-validation"} < {*names}
@@ -226,7 +228,7 @@ def test_table_and_figures_in_python_are_those_of_the_files(folder, monkeypatch)
 
 def test_a_point_that_broke_down_is_in_no_figure(folder, undrawn):
     write_point(folder, "skl.beta=10", ALIKE, 1)
-    for figure in sweep_figures(reports.collect_sweep(folder)):
+    for figure in sweep_figures(reports.collect(folder)):
         assert figure.caption.endswith("runs broke down there: skl.beta=10.")
 
 
@@ -234,4 +236,4 @@ def test_a_point_that_broke_down_is_in_no_figure(folder, undrawn):
 def test_a_folder_that_is_no_sweep_is_refused(text, tmp_path):
     (tmp_path / "sweep.json").write_text(text)
     with pytest.raises(ReportError, match=r"sweep\.json"):
-        reports.collect_sweep(tmp_path)
+        reports.collect(tmp_path)

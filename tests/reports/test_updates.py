@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
-from churn_compare.documents import html_fragment
+from churn_compare.documents import csv_text, html_fragment, markdown
 from churn_compare.significance import holm
 from churn_compare.store import Predictions, save_predictions
 from churn_jax import metrics, reports
@@ -21,21 +21,30 @@ from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.summary import summarize
-from churn_jax.reports.updates import Rates, UpdateResult, Updates, flip_ranks
+from churn_jax.reports.updates import Rates, UpdateResult, Updates
 from churn_jax.reports.updates_report import (
     against_setting,
     curves,
     flip_tables,
     paper_updates,
-    updates_csv,
-    updates_markdown,
-    updates_section,
+    updates_document,
+    updates_sections,
 )
 from experiments.anti_distillation.calibrated import calibrated_rows
 from tests.reports.conftest import LABELS, classes_with, two_methods
-from tests.reports.fake_study import logits_of, write_study
+from tests.reports.fake_study import logits_of, paper_cell, write_study
 
 IDS = np.arange(100, 110)
+
+
+def updates_csv(report):
+    return csv_text(updates_document(report).data)
+
+
+def updates_markdown(report):
+    return markdown(updates_document(report))
+
+
 PAPER = "experiments/elodi/published.csv"
 
 
@@ -93,7 +102,7 @@ def test_an_update_by_hand(written):
     found = written.updates.results[0]
     # Old runs are wrong at 9 | 0, new ones at 0, 1 | 9. NFR .2, 0 | .1, .1; relative
     # to .9 * .2 and .9 * .1; PFR .1, 0 | 0, .1; churn .3, 0 | .1, .2.
-    assert (found.label, found.all_pairs.pairs) == ("No treatment", 4)
+    assert (found.label, found.first.pairs) == ("No treatment", 4)
     np.testing.assert_allclose(
         means(found.first), [0.1, 0.15, 0.1, 25 / 36, 0.05, 0.15], rtol=1e-6
     )
@@ -102,7 +111,7 @@ def test_an_update_by_hand(written):
     flips = found.first.negative_flip_rate
     np.testing.assert_allclose(flips.stderr, np.sqrt(0.00125), rtol=1e-5)
     np.testing.assert_allclose(found.first.new_error.stderr, 0.05, rtol=1e-6)
-    assert found.own_pairs is None and found.second is None
+    assert [*found.rates] == ["all"]
 
 
 @pytest.mark.slow
@@ -129,18 +138,17 @@ def test_likelihoods_and_temperatures_are_of_known_classes(tmp_path):
 def test_a_targeted_update_shows_its_own_pairs_first(written):
     found = written.updates.results[1]
     # Run 2 stopped on the old side, so pairs 0 and 1 are left; both are equal.
-    assert (found.own_pairs.pairs, found.all_pairs.pairs) == (2, 6)
-    assert found.first is found.own_pairs and found.second is found.all_pairs
+    own, every = found.rates["own"], found.rates["all"]
+    assert (own.pairs, every.pairs) == (2, 6) and found.first is own
     np.testing.assert_allclose(means(found.first), [0.1, 0.1, 0, 0, 0, 0], atol=1e-7)
     # Flips .1 wherever the numbers differ: 4 of 6 pairs.
-    assert found.second.negative_flip_rate.mean == pytest.approx(0.4 / 6)
-    assert not found.ranks.sum()  # of its own pairs, of which none flips
+    assert every.negative_flip_rate.mean == pytest.approx(0.4 / 6)
 
 
 def test_the_numbers_are_those_of_cross_pairs(written):
     result, known = [r for r in written.updates.results if r.label == "More classes"]
     assert (result.examples, known.examples) == ("all", "known")
-    assert (result.num_examples, known.num_examples) == (10, 5)
+    assert (result.flips.examples, known.flips.examples) == (10, 5)
     old, new = rows()["half"], rows()["none"][:2]
     summarize = jax.jit(metrics.summarize_cross)
     for found in (result, known):
@@ -177,11 +185,14 @@ def test_the_section_on_the_page_in_markdown_and_in_the_terminal(written, undraw
     assert remark == (
         "The update Never is not in the table. Absent: it has no predictions yet."
     )
-    text, page = updates_markdown(written), html_fragment([updates_section(written)])
+    text, page = (
+        updates_markdown(written),
+        html_fragment([updates_sections(written)[0]]),
+    )
     assert remark in text and remark in page
     for words in (
         *("<h2>Updates</h2>", "Error rate against negative flips"),
-        *("Rank of the wrong class", "No treatment"),
+        "No treatment",
     ):
         assert words in page, words
     out = io.StringIO()
@@ -223,13 +234,13 @@ def test_the_papers_numbers_stand_next_to_ours(written):
     found = paper_updates(written)
     none, kd = found.rows[:2]
     flips = "negative_flip_rate"
-    assert (none.label, found.paper_cell(none, flips)) == ("No treatment", "4.30")
-    assert found.measured_cell(none, flips) == "10.00 ± 3.54"
-    assert found.paper_cell(kd, "old_error") == "30.24"
+    assert (none.label, paper_cell(found, none, flips)) == ("No treatment", "4.30")
+    assert found.measured_cell(none, found.metrics[2]) == "10.00 ± 3.54"
+    assert paper_cell(found, kd, "old_error") == "30.24"
     only = {row.name: row for row in found.rows if not row.measured}
     assert set(only) >= {"bct", "elodi_top10"} and "kd" not in only
-    bct = found.paper_cell(only["bct"], "relative_negative_flip_rate")
-    assert bct == "24.66 doubtful [2]" and "24.89" in found.notes[1]
+    bct = paper_cell(found, only["bct"], "relative_negative_flip_rate")
+    assert bct == "24.66 doubtful [2]" and "24.89" in [*found.notes][1]
 
 
 def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
@@ -242,7 +253,7 @@ def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
     found = paper_updates(
         reports.collect(write_study(tmp_path, logits, LABELS, **facts))
     )
-    cells = [(r.name, found.paper_cell(r, "negative_flip_rate")) for r in found.rows]
+    cells = [(r.name, paper_cell(found, r, "negative_flip_rate")) for r in found.rows]
     assert cells[0] == ("v1->fd_v2", "2.90 doubtful [1]")
     assert cells[1] == ("fd_v2->fd_chain_v3", "2.13 doubtful [1]")
 
@@ -291,8 +302,7 @@ def test_old_models_from_files_are_joined_by_id(tmp_path):
     updates = reports.collect(folder).updates
     first, same, targeted = updates.results
     assert means(first.first) == means(same.first)
-    np.testing.assert_array_equal(first.ranks, same.ranks)
-    assert targeted.own_pairs.pairs == 2
+    assert targeted.first.pairs == 2
     assert updates.labels[0] == "old"
 
 
@@ -314,29 +324,14 @@ def test_a_mismatch_is_one_sentence_and_exit_code_2(tmp_path, given, words, caps
     assert words in told and "Traceback" not in told
 
 
-def test_ranks_are_those_of_the_metric():
-    rng = np.random.default_rng(0)
-    logits = rng.integers(0, 4, (60, 6)).astype(np.float32)  # with ties
-    new = rng.normal(size=(60, 6)).astype(np.float32)
-    labels = logits.argmax(-1)
-    expected = metrics.flip_rank(old_logits=logits, new_logits=new, labels=labels)
-    flipped = np.asarray(expected)[np.asarray(expected) > 0]
-    found = flip_ranks(logits, new.argmax(-1), labels)
-    np.testing.assert_array_equal(found, np.bincount(flipped))
-    # A class that the old model has no column for comes after all that it has.
-    np.testing.assert_array_equal(
-        flip_ranks(logits[:1], np.array([7]), labels[:1]), [0] * 8 + [1]
-    )
-
-
 def updates_of(*results):
     """Updates from pairs of names, each with a label and a rate if it matters."""
     found = []
     for old, new, *label in results:
         label, value = label or ("", 0.1)
         rates = Rates(4, *[Estimate(value, 0.0, 0.01)] * 6)
-        facts = (old, new, label or f"{old} {new}", False, "all", 10, rates, None)
-        found.append(UpdateResult(*facts, np.zeros(2, int), None))
+        facts = (old, new, label or f"{old} {new}", False, "all", None)
+        found.append(UpdateResult(*facts, {"all": rates}))
     names = tuple(dict.fromkeys(n for r in found for n in (r.old, r.new)))
     flips = np.zeros((len(names),) * 2)
     return Updates(tuple(found), names, names, flips, None, ())

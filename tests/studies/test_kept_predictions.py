@@ -33,6 +33,7 @@ from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.teachers import logits_of
 from churn_jax.training import predictions as training_predictions
 from tests.experiments.presets import study as made
+from tests.reports.fake_study import markdown_table
 from tests.studies.test_study import Watched, small_study
 
 ROWS = ("baseline", "pair")
@@ -110,8 +111,8 @@ def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
             assert one.meta == other.meta
     for name in (MEMBERS, MEMBERS_VALIDATION):  # few numbers, so one file in any case
         assert (shards / "methods" / "pair" / name).exists()
-    expected = reports.markdown_table(reports.collect(files))
-    assert reports.markdown_table(reports.collect(shards)) == expected
+    expected = markdown_table(reports.collect(files))
+    assert markdown_table(reports.collect(shards)) == expected
 
 
 @pytest.mark.slow

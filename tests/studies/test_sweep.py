@@ -161,7 +161,7 @@ class TestSweep:
     def test_everything_is_recorded(self, swept):
         out, result = swept
         record = json.loads((out / "sweep.json").read_text())
-        assert record["baseline"] == "skl.beta=0" == result.record.baseline
+        assert record["baseline"] == "skl.beta=0" == result.sweep.record.baseline
         assert [p["points"] for p in record["programs"]] == [
             ["skl.beta=0", "skl.beta=0.4"]
         ]
@@ -170,7 +170,7 @@ class TestSweep:
         assert "validation/accuracy_replica_5" in table.read_text().split("\n")[0]
         assert [p["is_baseline"] for p in record["points"]] == [True, False]
         assert record["launch"]["versions"]["jax"] and record["launch"]["date"]
-        assert result.choice("skl.beta").value == 0.4
+        assert result.sweep.choices["skl.beta"].value == 0.4
         assert logits_of(out, "skl.beta=0.4", "validation").shape == (3, 40, 10)
 
     @pytest.mark.slow
@@ -266,12 +266,12 @@ class TestSweep:
         result = run_selection(
             SMALL, "both", tmp_path, betas=(0.2, 2.0), alphas=(0.1, 0.3), seeds=3
         )
-        first, second = result.choices.values()
+        first, second = result.sweep.choices.values()
         assert first.axis == "skl.beta"  # the same method without alpha
         beta = first.value
         assert second.axis == f"both.alpha,beta={beta:g}"
         assert second.value in (0.1, 0.3)
-        assert result.record.baseline == "skl.beta=0"
+        assert result.sweep.record.baseline == "skl.beta=0"
         record = json.loads((tmp_path / "sweep.json").read_text())
         last = next(p for p in record["points"] if p["axis"] == second.axis)
         assert last["spec"]["method"]["beta"] == beta
