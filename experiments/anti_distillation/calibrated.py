@@ -38,12 +38,13 @@ from churn_jax.reports.artefacts import (
     read_study,
 )
 from churn_jax.reports.cells import (
+    ABSENT,
     difference_fields,
     estimate_fields,
     number,
     of_set,
     p_value,
-    signed,
+    plus_minus,
 )
 from churn_jax.reports.estimates import Estimate, over_runs, over_sets
 from churn_jax.reports.summary import classes_of
@@ -205,8 +206,11 @@ def _cells(row: CalibratedRow) -> tuple[str, ...]:
     cells = [row.label, number(row.temperature), number(row.nll)]
     for quantity in QUANTITIES:
         for name in (quantity, f"calibrated_{quantity}"):
-            change = signed(row.changes.get(name), 1, 4).replace("-", "−")
-            cells += [of_set(row.numbers[name]), change, p_value(row.p_holm.get(name))]
+            text = ABSENT
+            if (change := row.changes.get(name)) is not None:
+                text = plus_minus(change.difference, change.stderr, 4, "+")
+            text = text.replace("-", "−")
+            cells += [of_set(row.numbers[name]), text, p_value(row.p_holm.get(name))]
     return tuple(cells)
 
 
@@ -220,9 +224,7 @@ def calibrated_records(rows: Sequence[CalibratedRow]) -> Records:
         for name, estimate in row.numbers.items():
             out |= estimate_fields(name, estimate)
         for name, change in row.changes.items():
-            out |= difference_fields(f"delta_{name}", change)
-            out[f"delta_{name}_p"] = change.p
-            out[f"delta_{name}_p_holm"] = row.p_holm[name]
+            out |= difference_fields(name, change, row.p_holm[name])
         found.append(out)
     return Records(max(map(list, found), key=len), found)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from churn_jax.configuration.training import Seeds
+from churn_jax.reports import collect
 from churn_jax.reports.factors import (
     changes,
     differing,
@@ -10,7 +11,6 @@ from churn_jax.reports.factors import (
     training,
     training_table,
 )
-from churn_jax.reports.report import collect
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import markdown_table, render, write_study
 

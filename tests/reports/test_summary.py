@@ -8,6 +8,7 @@ import pytest
 
 from churn_compare import store
 from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_compare.documents import markdown
 from churn_compare.store import (
     Predictions,
     PredictionsError,
@@ -22,10 +23,10 @@ from churn_compare.store import (
 from churn_jax import metrics, reports
 from churn_jax.reports import summary
 from churn_jax.reports.summary import ambiguity_of, summarize
-from churn_jax.reports.updates_report import updates_markdown
+from churn_jax.reports.updates_report import updates_document
 from experiments.anti_distillation import calibrated
 from experiments.elodi import displacement
-from tests.reports.fake_study import noisy_logits, write_study
+from tests.reports.fake_study import markdown_table, noisy_logits, write_study
 
 R, N, C = 4, 40, 5
 HELD_OUT = 19  # examples of the validation split
@@ -186,13 +187,8 @@ def test_a_report_of_large_shards_is_that_of_files(
     folder = into_shards(write_rows(tmp_path / "shards", rows, outside))
     monkeypatch.setattr(store, "WHOLE_BYTES", 4 * HELD_OUT * C)  # one run of it
     shards = reports.collect(folder)
-    for page in (reports.markdown_table, updates_markdown):
+    for page in (markdown_table, lambda of: markdown(updates_document(of))):
         assert page(shards) == page(files)
-    assert files.updates is not None and shards.updates is not None
-    ranks = [r.ranks for r in files.updates.results]
-    assert sum(counts.sum() for counts in ranks) > 0
-    for found, expected in zip(shards.updates.results, ranks, strict=True):
-        np.testing.assert_array_equal(found.ranks, expected)
 
     # What needs all logits at once says so.
     with pytest.raises(store.TooLargeError, match="this needs all logits in memory"):
