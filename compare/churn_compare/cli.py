@@ -274,32 +274,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints and writes the output files; returns the exit code."""
-    if argv and argv[0] in _COMMANDS:
-        command, kind, description, needed = _COMMANDS[argv[0]]
-        program = f"{program} {argv[0]}"
-        arguments = read_options(kind, argv[1:], prog=program, description=description)
-        given = dict(vars(arguments))
-        if not all(given[name.strip("-").lower()] for name in needed):
-            raise ValueError(f"{program} needs {', '.join(needed)}")
-        return command(given, f"{program} {shlex.join(argv[1:])}", program)
-    _check_moved(argv)
-    arguments = read_options(Arguments, argv, prog=program, description=DESCRIPTION)
-    given = dict(vars(arguments))
-    for part in ("data", "gate", "certainty", "output"):
-        given |= vars(given.pop(part))
-    if given["demo"]:
+    name = argv[0] if argv and argv[0] in _COMMANDS else ""
+    command, kind, description, needed = _COMMANDS[name]
+    whole = f"{program} {shlex.join(argv)}"
+    if name:
+        program, argv = f"{program} {name}", argv[1:]
+    else:
+        _check_moved(argv)
+    arguments = read_options(kind, argv, prog=program, description=description)
+    given: dict[str, Any] = {}
+    for field, value in vars(arguments).items():
+        given |= vars(value) if dataclasses.is_dataclass(value) else {field: value}
+    if not all(given[word.strip("-").lower()] for word in needed):
+        raise ValueError(f"{program} needs {', '.join(needed)}")
+    if given.get("demo"):
         if given["old"] is not None:
             raise ValueError("--demo brings its own files; leave OLD and NEW out")
         given["old"], given["new"] = (_DEMO / name for name in _DEMO_FILES)
         given["html"] = given["html"] or Path(_DEMO_PAGE)
+    if name == "label":
+        return _label(given, program)
     _check_outputs(given)
     # In a notebook the spinner would stay, or warn that widgets are missing.
     spinner = Console(
         stderr=True, force_jupyter=False, quiet=not sys.stderr.isatty()
     ).status("Reading and comparing")
     with spinner:
-        result = _compared(given, program)
-    return _shown_and_saved(result, given, f"{program} {shlex.join(argv)}", program)
+        result = command(given, program)
+    return _shown_and_saved(result, given, whole, program)
 
 
 def _shown_and_saved(
@@ -334,7 +336,7 @@ def _shown_and_saved(
     return {"pass": 0, "fail": 1, "exit": 4}[counts]
 
 
-def _label(given: dict[str, Any], command: str, program: str) -> int:
+def _label(given: dict[str, Any], program: str) -> int:
     """Writes a queue of changed examples to label."""
     from churn_compare.queue import label_queue
 
@@ -353,11 +355,10 @@ def _label(given: dict[str, Any], command: str, program: str) -> int:
     return 0
 
 
-def _repair(given: dict[str, Any], command: str, program: str) -> int:
-    """Chooses, tests and writes a rule that serves both versions."""
+def _repair(given: dict[str, Any], program: str) -> Any:
+    """Chooses and tests a rule that serves both versions."""
     if len(given["validation"]) != 2:
         raise ValueError(f"{program} takes --validation OLD_V NEW_V, two files")
-    _check_outputs(given, ("html", "json", "out"), ("validation",))
     from churn_compare import gates, serving
 
     given["gates"] = _gates(given)
@@ -365,42 +366,27 @@ def _repair(given: dict[str, Any], command: str, program: str) -> int:
     given["validation"] = tuple(map(Path, given["validation"]))
     names = _names(_Sides, _Reading, _Truth, _Level)
     names += ["by", "gates", "validation", "loss"]
-    result = serving.repair(**{name: given[name] for name in names})
-    return _shown_and_saved(result, given, command, program)
+    return serving.repair(**{name: given[name] for name in names})
 
 
-def _size(given: dict[str, Any], command: str, program: str) -> int:
+def _size(given: dict[str, Any], program: str) -> Any:
     """Estimates how many examples and runs are needed."""
-    _check_outputs(given, ("html", "json"))
     from churn_compare import gates, sizing
 
     given["gates"], change = _gates(given), given["change"]
     if change is not None:
         given["change"] = gates.limit_of(change, "--change")
     names = [*_names(_Sides, _Reading, _Truth, _Level), "gates", "change", "power"]
-    result = sizing.size(**{name: given[name] for name in names})
-    return _shown_and_saved(result, given, command, program)
+    return sizing.size(**{name: given[name] for name in names})
 
 
-def _suite(given: dict[str, Any], command: str, program: str) -> int:
+def _suite(given: dict[str, Any], program: str) -> Any:
     """Compares the benchmarks of a release."""
-    _check_outputs(given)
     from churn_compare import suite
 
     names = ("old", "new", "level", "confirm", "on_missing")
     rules = given["suite"] or suite.Suite()
-    shared = {name: given[name] for name in names}
-    result = suite.compare_suite(**shared, suite=rules)
-    return _shown_and_saved(result, given, command, program)
-
-
-# Function, options, description and required arguments.
-_COMMANDS: dict[str, tuple[Any, type, str, tuple[str, ...]]] = {
-    "label": (_label, LabelArguments, _LABEL, ("OLD", "NEW", "--out")),
-    "repair": (_repair, RepairArguments, _REPAIR, ("OLD", "NEW", "--validation")),
-    "size": (_size, SizeArguments, _SIZE, ("OLD", "NEW")),
-    "suite": (_suite, SuiteArguments, _SUITE, ("OLD", "NEW")),
-}
+    return suite.compare_suite(**{name: given[name] for name in names}, suite=rules)
 
 
 def _names(*kinds: Any) -> list[str]:
@@ -457,26 +443,21 @@ def _left_out(document: Any, html: Path | None) -> str:
     return f"--full prints {said}{'' if html else '; --html FILE writes the page'}."
 
 
-def _check_outputs(
-    given: Mapping[str, Any],
-    outputs: Sequence[str] = ("html", "json", "markdown", "junit"),
-    more: Sequence[str] = (),
-) -> None:
+def _check_outputs(given: Mapping[str, Any]) -> None:
     """Raises if an output file is also read, or written twice."""
     from churn_compare.reading import contents
 
-    names = ("old", "new", "labels", "slices", "gates", "class_map")
-    read = [given.get(name) for name in (*names, "suite")]
-    read += [Path(word) for name in more for word in given[name]]
+    names = ("old", "new", "labels", "slices", "gates", "class_map", "suite")
+    read = [given.get(name) for name in names]
+    read += map(Path, given.get("validation", ()))
     # `Path.resolve` raises for a loop of links, which opening the file reports.
     taken = {
         os.path.realpath(path): "what is read" for path in read if path is not None
     }
     if given.get("github") and not os.environ.get(_SUMMARY):
         raise ValueError(f"--github needs ${_SUMMARY}, which GitHub's runners set")
-    for name in outputs:
-        path = given[name]
-        if path is None:
+    for name in ("html", "json", "markdown", "junit", "out"):
+        if (path := given.get(name)) is None:
             continue
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "not an ordinary file"
@@ -566,3 +547,13 @@ def _grades(given: Sequence[str]) -> dict[str, float]:
         if not grade or not math.isfinite(found[grade]):
             raise ValueError(f"--grades takes A=1 B=0.5 and so on; got {word!r}")
     return found
+
+
+# Function, options, description and required arguments.
+_COMMANDS: dict[str, tuple[Any, type, str, tuple[str, ...]]] = {
+    "": (_compared, Arguments, DESCRIPTION, ()),
+    "label": (_label, LabelArguments, _LABEL, ("OLD", "NEW", "--out")),
+    "repair": (_repair, RepairArguments, _REPAIR, ("OLD", "NEW", "--validation")),
+    "size": (_size, SizeArguments, _SIZE, ("OLD", "NEW")),
+    "suite": (_suite, SuiteArguments, _SUITE, ("OLD", "NEW")),
+}
