@@ -5,7 +5,7 @@ import datetime
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -448,28 +448,30 @@ def _waiver(given: Any, place: str) -> Waiver:
     return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
 
 
-def gates_of(table: Mapping[str, Any]) -> tuple[Gate, ...]:
-    """The gates in the tables of a gate file."""
-    return tuple(_gates(table, {}))
-
-
-def _gates(
-    table: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[Gate]:
-    """Gates of the table at `path` and of the tables in it."""
-    settings = _settings(table, above, ".".join(path))
+def gates_of(
+    table: Mapping[str, Any],
+    above: Mapping[str, Any] | None = None,
+    path: tuple[str, ...] = (),
+) -> tuple[Gate, ...]:
+    """The gates in the table at `path` of a gate file, and in the tables in it."""
+    found: list[Gate] = []
+    settings = _settings(table, above or {}, ".".join(path))
+    depth = _DEPTHS[path[0]] if path else 0
     for key, value in table.items():
         place = ".".join((*path, key))
-        inside = key in _DEPTHS if not path else len(path) < _DEPTHS[path[0]]
-        if inside and (not path or _is_table(key, value)):
+        if key in _DEPTHS if not path else len(path) < depth and _is_table(key, value):
             if not isinstance(value, Mapping):
                 raise GateError(f"{key} must be a table, [{key}]; got {value!r}")
-            found = tuple(_gates(value, settings, (*path, key)))
-            if not found:
+            inside = gates_of(value, settings, (*path, key))
+            if not inside:
                 raise GateError(f"{place}: there is no gate in this table")
-            yield from found
+            found += inside
+        elif not path and _is_table(key, value) and key not in _SETTINGS:
+            hint = closest(key, [*_DEPTHS]) or f"tables are {', '.join(_DEPTHS)}"
+            raise GateError(f"unknown table {key!r}; {hint}")
         elif key not in _SETTINGS:
-            yield _gate(key, value, settings, path)
+            found.append(_gate(key, value, settings, path))
+    return tuple(found)
 
 
 def _is_table(key: str, value: Any) -> bool:
@@ -489,14 +491,15 @@ def _settings(
     """Fields of `Gate` that apply to this table and those below it."""
     found = dict(above)
     for key in _SETTINGS:
-        if key in table and not isinstance(table[key], Mapping):
-            value, place = table[key], f"{where}.{key}" if where else key
-            if key == "on" and value not in ON:
-                known = " or ".join(f'"{name}"' for name in ON)
-                raise GateError(f"{place} must be {known}; got {value!r}")
-            if key != "on" and (type(value) is not int or value < 1):
-                raise GateError(f"{place} must be a count of at least 1; got {value!r}")
-            found[key.replace("-", "_")] = value
+        value, place = table.get(key, {}), f"{where}.{key}" if where else key
+        if isinstance(value, Mapping):  # not given, or a table of this name
+            continue
+        if key == "on" and value not in ON:
+            known = " or ".join(f'"{name}"' for name in ON)
+            raise GateError(f"{place} must be {known}; got {value!r}")
+        if key != "on" and (type(value) is not int or value < 1):
+            raise GateError(f"{place} must be a count of at least 1; got {value!r}")
+        found[key.replace("-", "_")] = value
     return found
 
 
@@ -504,21 +507,16 @@ def _gate(
     key: str, limit: Any, settings: Mapping[str, Any], path: tuple[str, ...]
 ) -> Gate:
     place = ".".join((*path, key))
-    if not path and _is_table(key, limit):
-        tables = tuple(_DEPTHS)
-        hint = closest(key, tables) or f"tables are {', '.join(tables)}"
-        raise GateError(f"unknown table {key!r}; {hint}")
     if isinstance(limit, Mapping):
         settings = _settings(limit, settings, place)
         _check_keys(limit, ("limit", *_SETTINGS), place)
         if "limit" not in limit:
             raise GateError(f"{place}: a gate needs a limit")
         limit = limit["limit"]
-    names = path[1:] if path[:1] != ("classes",) else (CLASSES, *path[1:])
-    names = (ALL_SLICES,) if path == ("slices",) else names
+    names = (CLASSES, *path[1:]) if path[:1] == ("classes",) else path[1:]
+    grouping, group, *_ = (*(names or (ALL_SLICES,) * bool(path)), "", "")
     try:
         bound, quantity = bound_and_quantity(key)
-        grouping, group, *_ = (*names, "", "")
         limit = limit_of(limit, "the limit", quantity)
         return Gate(quantity, limit, bound, grouping=grouping, group=group, **settings)
     except GateError as error:
