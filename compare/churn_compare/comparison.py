@@ -282,10 +282,10 @@ def compare_pair(
         noise=noise,
         regressions=listed,
         regressions_total=total,
-        curves=(
-            reliability_curve(scanned.old, pair.labels),
-            reliability_curve(scanned.new, pair.labels),
-        )
+        curves={
+            "old": reliability_curve(scanned.old, pair.labels),
+            "new": reliability_curve(scanned.new, pair.labels),
+        }
         if pair.labels is not None and pair.scored
         else None,
         notes=(

@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -77,6 +77,10 @@ class Display:
         """The report as HTML for a notebook."""
         document = self.document().at("summary")
         return html_fragment([Text((Strong(document.title),)), *document.blocks])
+
+    def __repr__(self) -> str:
+        """One line; all numbers would fill screens, and `print` shows them."""
+        return f"<{type(self).__name__} {self.title.replace('→', '->')}>"
 
     def __str__(self) -> str:
         """The report as it is printed in a terminal, without colours."""
@@ -158,7 +162,7 @@ class CompareResult(Display, Measured):
         flow: changed predictions from class to class.
         regressions: largest negative flips, worst first.
         regressions_total: number of examples that flip in some pair of runs.
-        curves: reliability of both versions; None without labels and scores.
+        curves: reliability of `old` and `new`; None without labels and scores.
         gates: outcomes of the conditions.
         notes: sentences about what was read and joined.
         read: lines on what was read of each side and what was left out.
@@ -170,7 +174,7 @@ class CompareResult(Display, Measured):
     flow: Flow
     regressions: tuple[Regression, ...] = ()
     regressions_total: int = 0
-    curves: tuple[Curve, Curve] | None = None
+    curves: Mapping[str, Curve] | None = None
     gates: tuple[GateOutcome, ...] = ()
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -185,12 +189,6 @@ class CompareResult(Display, Measured):
         """True if both versions have logits or probabilities."""
         return "classes" not in (self.old.kind, self.new.kind)
 
-    def __repr__(self) -> str:
-        """One line; all numbers would fill screens, and `print` shows them."""
-        sides = f"{self.old.name} -> {self.new.name}"
-        churn = f"churn {self['churn'].value:.4g}"
-        return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {churn}>"
-
     @property
     def title(self) -> str:
         """Names of both versions, as in a heading."""
@@ -201,13 +199,6 @@ class CompareResult(Display, Measured):
         from churn_compare.verdict import sentences
 
         return list(sentences(self))
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; undefined numbers are None."""
-        found = super().to_dict()
-        if self.curves is not None:
-            found["curves"] = dict(zip(("old", "new"), found["curves"], strict=True))
-        return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -241,12 +232,6 @@ class OutcomesResult(Display):
                 return measure
         known = ", ".join(measure.name for measure in self.measures)
         raise KeyError(f"no measure {name!r} in this comparison; it has {known}")
-
-    def __repr__(self) -> str:
-        """One line."""
-        names = ", ".join(measure.name for measure in self.measures)
-        sides = f"{self.old} -> {self.new}"
-        return f"<{type(self).__name__} {sides}: {self.examples:,} examples, {names}>"
 
     @property
     def title(self) -> str:
@@ -331,11 +316,6 @@ class VersionsResult(Display):
             name: name of a quantity that every step has.
         """
         return float(sum(step[name].value for step in self.steps))
-
-    def __repr__(self) -> str:
-        """One line; all numbers would fill screens, and `print` shows them."""
-        names = ", ".join(self.names)
-        return f"<{type(self).__name__} of {names}: {self.examples:,} examples>"
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """Names of the steps with their gates."""

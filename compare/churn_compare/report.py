@@ -257,7 +257,7 @@ def _probabilities(result: CompareResult) -> list[Block]:
     """Reliability as a figure and a table."""
     if result.curves is None:
         return []
-    table = reliability_table(*result.curves)
+    table = reliability_table(**result.curves)
     if not has_matplotlib():
         return [table]
     caption = (
@@ -265,7 +265,7 @@ def _probabilities(result: CompareResult) -> list[Block]:
         "cases. Hollow marks: bins of fewer than 10 examples. Below: share of the "
         "examples in each bin."
     )
-    drawn = functools.partial(reliability, *result.curves)
+    drawn = functools.partial(reliability, **result.curves)
     figure = Figure(drawn, "Reliability", caption, name=reliability.__name__)
     return [Grid([figure]), Fold("As a table", [table])]
 

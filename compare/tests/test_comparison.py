@@ -163,7 +163,9 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
     assert found["churn"].value > 0 == alone["churn"].value
     for name in ("nll_new", "brier_old", "ece_old", "ece_change", "surrogate_churn"):
         assert found[name].value == pytest.approx(alone[name].value, abs=1e-6), name
-    np.testing.assert_allclose(found.curves[0].accuracy, alone.curves[0].accuracy)
+    np.testing.assert_allclose(
+        found.curves["old"].accuracy, alone.curves["old"].accuracy
+    )
     confident = {r.old_confidence for r in found.regressions}
     assert any(map(np.isnan, confident))
     count = int((decided["old"] != scores.argmax(axis=2)).sum())

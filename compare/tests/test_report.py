@@ -127,7 +127,7 @@ def test_the_groups_that_changed_most_surely_come_first():
 
 def test_figures_are_small_take_the_colour_of_the_page_and_say_what_they_are(whole):
     pytest.importorskip("matplotlib")
-    drawn = reliability(*whole.curves)
+    drawn = reliability(**whole.curves)
     assert ElementTree.fromstring(drawn).get("aria-label")
     assert "currentColor" in drawn and len(drawn) < 600_000
 
