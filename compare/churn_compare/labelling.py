@@ -5,7 +5,8 @@ not needed. Labels of a random part of them are enough for an interval.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -205,14 +206,16 @@ def sampled_flips(
         strata.append(Stratum(name, changed, len(rows), *of_stratum))
     examples = len(flips.changed) if inside is None else int(inside.sum())
     sampled = Sampled(examples, tuple(strata), level, any_time, flips.judged)
+    ends: Callable[..., Interval] = ends_of
     if any_time:
         if len(drawn.names) > 1:
             raise PredictionsError(
                 "--any-time takes a queue that was drawn without --by"
             )
-        return _any_time(sampled, *(values[0] if values else (np.zeros(0),) * 2))
-    these = {name: ends_of(sampled, name) for name in NAMES}
-    found = {name: ends_of(sampled, name, population=True) for name in NAMES}
+        worse, better = values[0] if values else (np.zeros(0), np.zeros(0))
+        ends = functools.partial(_at_any_time, worse=worse, better=better)
+    these = {name: ends(sampled, name) for name in NAMES}
+    found = {name: ends(sampled, name, population=True) for name in NAMES}
     return dataclasses.replace(sampled, these=these), found
 
 
@@ -296,39 +299,32 @@ def _quantile(level: float) -> float:
     return float(special.ndtri((1 + level) / 2))
 
 
-def _any_time(
-    sampled: Sampled, worse: np.ndarray, better: np.ndarray
-) -> tuple[Sampled, dict[str, Interval]]:
-    """The same, with intervals that hold at every number of labels."""
-    N, changed = sampled.examples, sampled.changed
-    scale = changed / N
-    half = dataclasses.replace(sampled, level=(1 + sampled.level) / 2)
-    quantile, these, found = _quantile(half.level), {}, {}
-    for name, values in zip(NAMES, (worse, better, better - worse), strict=True):
-        gain = name == "accuracy_gain"
-        unit = (1 + values) / 2 if gain else values
-
-        def ends(level: float, unit=unit, gain=gain) -> tuple[float, float]:
-            low, high = confidence_sequence(unit, changed, level)
-            if gain:
-                low, high = 2 * low - 1, 2 * high - 1
-            return low * scale, high * scale
-
-        value = float(values.mean() * scale) if len(values) else np.nan
-        value = value if changed else 0.0
-        these[name] = Interval(value, *ends(sampled.level))
-        low, high = ends(half.level)
-        if gain:  # half of what may be missed is spent on the examples
-            flips = np.mean(worse + better) if len(worse) else 1.0
-            spread = quantile * np.sqrt(flips * scale / N)
-            found[name] = Interval(value, low - spread, high + spread)
-            continue
-        outer = [
-            share_ends(*map(np.array, (at, at * (1 - at) / N, quantile, N)))
+def _at_any_time(
+    sampled: Sampled,
+    name: str,
+    worse: np.ndarray,
+    better: np.ndarray,
+    *,
+    population: bool = False,
+) -> Interval:
+    """`ends_of`, with an interval that holds at every number of labels."""
+    N, changed, gain = sampled.examples, sampled.changed, name == NAMES[2]
+    values = (worse, better, better - worse)[NAMES.index(name)]
+    # Half of what may be missed is spent on the examples.
+    level = (1 + sampled.level) / 2 if population else sampled.level
+    ends = confidence_sequence((1 + values) / 2 if gain else values, changed, level)
+    low, high = ((2 * end - 1 if gain else end) * changed / N for end in ends)
+    if population and gain:
+        flips = np.mean(worse + better) if len(worse) else 1.0
+        spread = _quantile(level) * np.sqrt(flips * changed / N / N)
+        low, high = low - spread, high + spread
+    elif population:
+        (low, _), (_, high) = (
+            share_ends(*map(np.array, (at, at * (1 - at) / N, _quantile(level), N)))
             for at in (low, high)
-        ]
-        found[name] = Interval(value, float(outer[0][0]), float(outer[1][1]))
-    return dataclasses.replace(sampled, these=these), found
+        )
+    value = float(np.mean(values) * changed / N) if len(values) else np.nan
+    return Interval(value if changed else 0.0, float(low), float(high))
 
 
 def confidence_sequence(
