@@ -30,6 +30,7 @@ from churn_compare.documents import (
 from churn_compare.option_list import read_options
 from churn_jax import analysis
 from churn_jax.data import is_tokens
+from churn_jax.reports.cells import plus_minus
 from churn_jax.reports.estimates import over_runs
 from churn_jax.studies import DataConfig
 from churn_jax.studies.finished import FinishedStudy
@@ -237,7 +238,9 @@ def _shown(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]):
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:
-    return f"{row[name]:.4f} ± {row[f'{name}_std']:.4f}" if name in row else "–"
+    if name not in row:
+        return "–"
+    return plus_minus(row[name], row[f"{name}_std"], 4)
 
 
 PROGRAM = "python -m experiments.diversity.analyses"
