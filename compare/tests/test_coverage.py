@@ -11,7 +11,6 @@ import pytest
 from scipy import optimize, special, stats
 
 from churn_compare import compare
-from churn_compare.example_numbers import intervals
 from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sums import bca_ends, partition
@@ -207,18 +206,3 @@ def test_groups_are_equally_large_whatever_the_order():
     assert set(np.bincount(group)) == {2, 3}
     assert np.abs(np.corrcoef(group, np.arange(10_000))[0, 1]) < 0.05
     assert partition(10_000, 900, 0)[1] == 1165
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("runs", [(1, 1), (3, 3)])
-def test_surrogate_churn_is_covered_by_the_bootstrap(runs):
-    rng = np.random.default_rng(5)
-    held = []
-    for seed in range(300):
-        size = np.where(rng.random(500) < 0.2, rng.beta(2, 3, 500), 0.01)
-        surrogate = size * rng.uniform(0.5, 1.5, (*runs, 500))
-        sides = (ScannedSide(np.zeros((R, 500), np.int32)) for R in runs)
-        scanned = Scanned(*sides, surrogate=surrogate.astype(np.float32))
-        found = intervals(scanned, None, resamples=600, seed=seed)["surrogate_churn"]
-        held.append(found.low <= 0.2 * 0.4 + 0.8 * 0.01 <= found.high)
-    assert 0.91 <= np.mean(held) <= 0.985

@@ -176,7 +176,6 @@ class Figure:
     png: bytes = b""  # a PNG for a separate file
     name: str = ""  # name of that file, without extension
     words: str = ""  # description of an image for readers who cannot see it
-    wide: bool = False  # True if it takes a whole line of a grid
 
     def draw(self) -> "Figure":
         """The figure with its SVG as text."""
