@@ -240,6 +240,7 @@ def compare_pair(
     sampled, flips, sampling = None, {}, None
     labels = pair.some_labels if pair.partial else pair.labels
     numbers = class_numbers(scanned, labels)
+    worse = None if labels is None else numbers.worse.mean
     if pair.partial:
         known = known_flips(pair.drawn, numbers)
         check_labelled(pair.ids, pair.drawn, known)
@@ -269,7 +270,7 @@ def compare_pair(
     if sampling is not None:
         fields["groups"] = sampled_groups(fields["groups"], groupings, *sampling)
     some = dataclasses.replace(pair, labels=labels)
-    listed, total = largest_regressions(some, scanned, regressions)
+    listed, total = largest_regressions(some, scanned, worse, regressions)
     result = CompareResult(
         old=_version(pair.old),
         new=_version(pair.new),

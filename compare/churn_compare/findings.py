@@ -52,22 +52,18 @@ def _merged(
 
 
 def largest_regressions(
-    pair: Pair, scanned: Scanned, count: int
+    pair: Pair, scanned: Scanned, flips: np.ndarray | None, count: int
 ) -> tuple[tuple[Regression, ...], int]:
-    """The largest negative flips, and the number of all of them."""
+    """The largest negative flips, and the number of all of them.
+
+    `flips` `[N]` are shares of the pairs of runs; None without labels.
+    """
     # Sorted by pairs of runs, by the fall of the label's probability, by displacement,
     # and by the order of the examples.
     if count < 0:
         raise ValueError(f"regressions must be at least 0; got {count}")
-    if pair.labels is None:
+    if pair.labels is None or flips is None:
         return (), 0
-    if scanned.paired:
-        flips = np.zeros(len(pair.labels), np.int64)
-        for _, old, new in scanned.pairs():
-            flips += (old == pair.labels) & (new != pair.labels)
-    else:  # every old run with every new one, so their counts multiply
-        flips = _right(scanned.old, pair.labels)
-        flips *= len(scanned.new.predicted) - _right(scanned.new, pair.labels)
     flipped = np.flatnonzero(flips)
     drop = _mean_label_prob(scanned.old, flipped)
     if drop is not None:
@@ -90,19 +86,11 @@ def largest_regressions(
             new_confidence=float(now[i]),
             label_drop=float("nan") if drop is None else float(drop[listed[i]]),
             displacement=float("nan") if moved is None else float(moved[listed[i]]),
-            share=float(flips[row] / np.prod(scanned.shape)),
+            share=float(flips[row]),
         )
         for i, row in enumerate(rows.tolist())
     )
     return found, len(flipped)
-
-
-def _right(side: ScannedSide, labels: np.ndarray) -> np.ndarray:
-    """Number of runs in which each example is right, `[N]`."""
-    total = np.zeros(len(labels), np.int64)
-    for predicted in side.predicted:  # one run at a time: little memory
-        total += predicted == labels
-    return total
 
 
 def _mean_label_prob(side: ScannedSide, rows: np.ndarray) -> np.ndarray | None:
