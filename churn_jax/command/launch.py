@@ -106,6 +106,9 @@ def connect(launch: Launch) -> int:
     return jax.process_index()
 
 
+_PATIENCE = "xla_cpu_collective_call_terminate_timeout_seconds"
+
+
 def use_all_cores() -> None:
     """Makes a device of every CPU core, unless it is said how many there are."""
     import jax
@@ -116,6 +119,10 @@ def use_all_cores() -> None:
         return
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    # Where others use the cores too, one may come minutes late to where they meet; XLA
+    # ends the process after 40 s. Older versions do not know the flag.
+    if jax.__version_info__ >= (0, 9) and _PATIENCE not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --{_PATIENCE}=3600".strip()
     with contextlib.suppress(RuntimeError):  # this process has used its devices already
         jax.config.update("jax_num_cpu_devices", cores)
 
