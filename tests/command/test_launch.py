@@ -116,13 +116,11 @@ def test_an_error_of_the_only_process_is_an_error():
 
 def test_cores_that_others_use_too_are_waited_for(monkeypatch):
     flag = "xla_cpu_collective_call_terminate_timeout_seconds"
-    monkeypatch.setattr(launch.os, "sched_getaffinity", lambda pid: {0, 1})
     for before, after in (
         ("", f"--{flag}=3600"),
         ("--a=1", f"--a=1 --{flag}=3600"),
         (f"--{flag}=7", f"--{flag}=7"),
-        ("--xla_force_host_platform_device_count=4", None),
     ):
         monkeypatch.setenv("XLA_FLAGS", before)
         launch.use_all_cores()
-        assert launch.os.environ["XLA_FLAGS"] == (before if after is None else after)
+        assert launch.os.environ["XLA_FLAGS"] == after
