@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     )
     from churn_jax.methods.erm import ERM, MinimumEntropy
     from churn_jax.methods.fields import (
-        check_choices,
         coefficient,
         pytree,
         share,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from churn_jax.methods.focal_distillation import FocalDistillation
     from churn_jax.methods.perturbing import Perturbing
     from churn_jax.methods.updating import RACT, BackwardCompatible, old_head_logits
+    from churn_jax.setting_checks import check_settings
 
 
 __all__ = [
@@ -66,7 +66,7 @@ __all__ = [
     "Ramp",
     "Teacher",
     "Updating",
-    "check_choices",
+    "check_settings",
     "coefficient",
     "deploy",
     "forward",

@@ -11,9 +11,9 @@ from churn_jax import losses
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method, Ramp, deploy
 from churn_jax.methods.batch import Batch, LossOutput, forward_outputs
-from churn_jax.methods.fields import check_choices, coefficient, pytree, static
+from churn_jax.methods.fields import coefficient, pytree, static
 from churn_jax.registry import Registry
-from churn_jax.setting_checks import check_share
+from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits
@@ -32,11 +32,7 @@ PENALTIES = Registry(
     },
 )
 """Functions of all components' signals `[M, B, ...]`, `mask` and `axis_name`."""
-POINTS = ("logits", "probabilities", "part", "features")
-TRAIN_ON = ("components", "ensemble", "both")
-GATES = ("input", "constant")
 LABEL_LOSSES = ("cross_entropy", "label_smoothing", "squared_error", "focal")
-LABEL_REDUCTIONS = ("mean", "sum")
 
 
 @pytree
@@ -139,12 +135,13 @@ class AntiDistillation(Method):
         if penalty not in PENALTIES:
             PENALTIES.find(penalty)  # says why not
         object.__setattr__(self, "penalty", penalty)
-        check_choices(
+        check_settings(
             self,
-            label_reduction=LABEL_REDUCTIONS,
-            on=POINTS,
-            train_on=TRAIN_ON,
-            gate=GATES,
+            label_reduction=("mean", "sum"),
+            on=("logits", "probabilities", "part", "features"),
+            train_on=("components", "ensemble", "both"),
+            gate=("input", "constant"),
+            running="share",
         )
         given = self.component_losses
         if isinstance(given, str) or not set(given) <= set(LABEL_LOSSES):
@@ -173,7 +170,6 @@ class AntiDistillation(Method):
             )
         if not self.epsilon > 0:
             raise ValueError(f"epsilon must be above 0; got {self.epsilon}")
-        check_share("running", self.running)
         moments = self.penalty in ("correlation", "covariance")
         if self.running and not (moments and self.on in ("logits", "probabilities")):
             raise ValueError(

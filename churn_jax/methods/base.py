@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from churn_jax import ensembles
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.fields import (
-    check_choices,
     check_whole,
     coefficient,
     pytree,
     static,
 )
 from churn_jax.registry import Registry
-from churn_jax.setting_checks import check_least
+from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -56,7 +55,7 @@ class Ramp:
 
     def __post_init__(self):
         """Refuses an unknown kind."""
-        check_choices(self, kind=("constant", "linear", "step"))
+        check_settings(self, kind=("constant", "linear", "step"))
 
     def __call__(self, value: ArrayLike, step: ArrayLike) -> jax.Array:
         """The coefficient `value` at `step`, 0 at the first update."""
@@ -141,8 +140,9 @@ class Method:
             )
         for name in ("members", "deployed_member"):
             check_whole(name, getattr(self, name))
-        check_least("members", self.members, 1)
-        check_choices(self, deploy=DEPLOYMENTS, member_sample=MEMBER_SAMPLES)
+        check_settings(
+            self, members=1, deploy=DEPLOYMENTS, member_sample=MEMBER_SAMPLES
+        )
         name, share = type(self).__name__, self.member_share
         if self.deploy == "gate" and not self.gate:
             raise ValueError(

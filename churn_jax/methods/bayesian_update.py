@@ -7,11 +7,8 @@ from churn_jax import losses
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Updating
 from churn_jax.methods.batch import LossOutput, forward, old_logits
-from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
-from churn_jax.setting_checks import check_least
-
-# The rules of `losses.bayesian_update_targets`, whose file needs JAX.
-UPDATE_RULES = ("mb", "mbme", "cr")
+from churn_jax.methods.fields import coefficient, pytree, share, static
+from churn_jax.setting_checks import check_settings
 
 
 @pytree
@@ -52,8 +49,7 @@ class BayesianUpdate(Updating):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, rule=UPDATE_RULES)
-        check_least("olds", self.olds, 1)
+        check_settings(self, rule=("mb", "mbme", "cr"), olds=1)
 
     def init_memory(self, num_classes):
         """Confusion counts, `[O + M, C, C]`: of the old models, then of the members."""

@@ -12,20 +12,18 @@ from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward, teacher_logits
 from churn_jax.methods.erm import REGULARIZERS, regularizer
 from churn_jax.methods.fields import (
-    check_choices,
     check_whole,
     coefficient,
     pytree,
     static,
 )
-from churn_jax.setting_checks import check_least
+from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits, PerExample
 
 
 DISAGREEMENTS = ("skl", "l1", "kl", "cross_entropy", "joint_cross_entropy")
-UPDATES = ("joint", "independent")
 
 
 def disagreement(kind: str, logits: Logits) -> PerExample:
@@ -137,10 +135,15 @@ class Codistillation(Method):
             raise ValueError(
                 f"co-distillation needs at least two members; got {self.members}"
             )
-        check_choices(self, divergence=DISAGREEMENTS, kind=REGULARIZERS, update=UPDATES)
         steps = self.refresh_steps
         check_whole("refresh_steps", steps)
-        check_least("refresh_steps", steps, 1)
+        check_settings(
+            self,
+            divergence=DISAGREEMENTS,
+            kind=REGULARIZERS,
+            update=("joint", "independent"),
+            refresh_steps=1,
+        )
         if self.update == "joint" and steps != 1:
             raise ValueError(
                 f"refresh_steps={steps} needs update='independent': joint updates "

@@ -7,9 +7,8 @@ from churn_jax import ensembles, losses
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
 from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits
-from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
-
-FORMS = ("paper", "release")
+from churn_jax.methods.fields import coefficient, pytree, share, static
+from churn_jax.setting_checks import check_settings
 
 
 @pytree
@@ -59,7 +58,7 @@ class ELODI(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, form=FORMS, rank_by=("teacher", "student"))
+        check_settings(self, form=("paper", "release"), rank_by=("teacher", "student"))
         if self.top_k < 0 or self.order < 1:
             raise ValueError(
                 "top_k must be at least 0 and order at least 1; got "

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from churn_jax import ensembles, losses
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
+from churn_jax.methods.fields import coefficient, pytree, share, static
 from churn_jax.methods.perturbing import Perturbing
+from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -20,8 +21,7 @@ class EnsembleDistillation(Perturbing):
     `(1 - alpha) L(w) + alpha tau^2 1/n sum_i KL(g_tau(x_i) || f_tau(x_i; w))`, where
     `g` is the teacher ensemble's mean and the subscript is the softmax temperature.
     Replica r is taught by replica r of the teacher method, so replicas stay
-    independent. With a `perturbation` the divergence is taken on perturbed images and
-    the cross-entropy on clean ones, as `OneToOneDistillation` has it.
+    independent.
 
     Attributes:
         alpha: weight of the teacher. The paper does not give it; 0.9 is ours.
@@ -49,7 +49,7 @@ class EnsembleDistillation(Perturbing):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, average=("probs", "tempered_probs", "logits"))
+        check_settings(self, average=("probs", "tempered_probs", "logits"))
 
     def divergence(self, batch, students, teachers, temperature):
         """The students' KL from the teachers' average."""
@@ -72,19 +72,14 @@ class OneToOneDistillation(Perturbing):
     r"""Every member follows one member of a trained deep ensemble.
 
     `1/M sum_m 1/n sum_i (1 - alpha) CE(y_i, S_m(x_i)) + alpha tau^2 KL(T_m(x~_i) ||
-    S_m(x~_i))`, both tempered in the divergence: cross-entropy on the clean image,
-    distillation on the perturbed one `x~`, the same for all members, along a direction
-    of one teacher drawn for the batch. Without a perturbation one forward pass serves
-    both. A mean over the M n rows, unlike the coupled objectives, which are sums.
+    S_m(x~_i))`, both tempered in the divergence. The perturbed image `x~` is the same
+    for all members. A mean over the M n rows, unlike the coupled objectives, which are
+    sums. Eq. 2 is without a perturbation.
 
     Attributes:
         alpha: weight of the teachers (paper: 0.9).
         temperature: tau (paper: 4 on CIFAR-10, 1 on CIFAR-100 and TinyImageNet).
         member_sample: `shared`, or `split` for a network whose members split the batch.
-
-    Notes:
-        Eq. 2 is without a perturbation. With one, the students' two passes are both in
-        training mode, so running batch statistics see both, as in the public code.
 
     References:
         [diversity] Eqs. 5, 2 -- Nam et al., Diversity Matters When Learning From
@@ -135,8 +130,7 @@ class EnsembleDistributionDistillation(Perturbing):
         The factor tau^2 and the annealing are those of the public code; how long it
         lasts depends on the run, so there is no default. The code uses no labels
         (alpha = 1); how the diversity paper adapted the method is not printed.
-        With a `perturbation`, which is ours here, the likelihood is taken on perturbed
-        images and the cross-entropy on clean ones.
+        A `perturbation` is ours here.
 
     References:
         [end2] Section 3 -- Malinin et al., Ensemble Distribution Distillation, ICLR

@@ -6,7 +6,8 @@ from churn_jax import losses
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward
-from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
+from churn_jax.methods.fields import coefficient, pytree, share, static
+from churn_jax.setting_checks import check_settings
 
 REGULARIZERS = ("entropy", "uniform_skl")
 
@@ -68,7 +69,7 @@ class ERM(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, over_members=("sum", "mean"))
+        check_settings(self, over_members=("sum", "mean"))
 
     @property
     def is_independent(self) -> bool:
@@ -120,7 +121,7 @@ class MinimumEntropy(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, kind=REGULARIZERS)
+        check_settings(self, kind=REGULARIZERS)
 
     @property
     def is_plain(self) -> bool:

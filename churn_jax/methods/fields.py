@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
 from churn_jax.lazy import jax
-from churn_jax.setting_checks import check_choice
 
 
 def coefficient(default: float, **kwargs) -> Any:
@@ -73,12 +71,6 @@ def _register(cls: Any) -> None:
         return cls(**dict(zip(leaves, values)), **dict(zip(meta, static)))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
-
-
-def check_choices(record: Any, **allowed: Sequence[str]) -> None:
-    """Refuses a field whose value is not among the allowed ones."""
-    for name, values in allowed.items():
-        check_choice(name, getattr(record, name), values)
 
 
 def check_whole(name: str, value: Any) -> None:

@@ -6,9 +6,8 @@ from churn_jax import ensembles, losses
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
 from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits
-from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
-
-DIVERGENCES = ("kl", "logits")
+from churn_jax.methods.fields import coefficient, pytree, share, static
+from churn_jax.setting_checks import check_settings
 
 
 @pytree
@@ -58,7 +57,7 @@ class FocalDistillation(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, divergence=DIVERGENCES)
+        check_settings(self, divergence=("kl", "logits"))
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Cross-entropy mixed with the focal divergence from all followed models."""

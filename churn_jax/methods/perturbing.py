@@ -18,8 +18,8 @@ from churn_jax.methods.batch import (
     forward,
     with_state,
 )
-from churn_jax.methods.fields import check_choices, coefficient, pytree, share, static
-from churn_jax.setting_checks import check_least
+from churn_jax.methods.fields import coefficient, pytree, share, static
+from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -74,8 +74,7 @@ class Perturbing(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_choices(self, perturbation=PERTURBATIONS)
-        check_least("external_teachers", self.external_teachers, 0)
+        check_settings(self, perturbation=PERTURBATIONS, external_teachers=0)
         if self.external_teachers and self.perturbation == "two_sided":
             raise ValueError(
                 "a two_sided step follows the teachers themselves; got "

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
         BatchEnsemble,
         BatchEnsembleConv,
         BatchEnsembleDense,
-        MemberBatchNorm,
         check_fast_weights,
     )
     from churn_jax.models.click import ClickModel
@@ -58,7 +57,6 @@ __all__ = [
     "ImageNetResNet",
     "Layers",
     "LeNet5",
-    "MemberBatchNorm",
     "ModelOutput",
     "Pretrained",
     "PretrainedError",

@@ -12,12 +12,13 @@ from jaxtyping import PyTree
 
 from churn_jax.models.layers import (
     Layers,
+    Part,
     backend,
     split_members,
     tile,
     xla_convolution,
 )
-from churn_jax.setting_checks import check_choice, check_least
+from churn_jax.setting_checks import check_settings
 from churn_jax.typing import Array
 
 FAST_INITS = ("normal", "signs")
@@ -133,8 +134,7 @@ class _FastLayer(nn.Module):
     dtype: Any = jnp.float32
 
     def __post_init__(self):
-        check_choice("bias", self.bias, BIASES)
-        check_choice("fast_weights", self.fast_weights, FAST_INITS)
+        check_settings(self, bias=BIASES, fast_weights=FAST_INITS)
         super().__post_init__()
 
     def _apply(self, x: Array, shape: tuple[int, ...], linear: Callable) -> Array:
@@ -231,37 +231,6 @@ class BatchEnsembleConv(_FastLayer):
         return self._apply(x, shape, self.convolve or by_xla)
 
 
-class MemberBatchNorm(nn.Module):
-    """Batch norm of every member over its own rows, with its own scale and shift.
-
-    Attributes:
-        members: K; the others are those of `flax.linen.BatchNorm`.
-    """
-
-    members: int
-    use_running_average: bool
-    momentum: float = 0.9
-    epsilon: float = 1e-5
-    axis_name: str | None = None
-    dtype: Any = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """`[K * B, ..., D]`, member by member, to the same shape."""
-        grouped = split_members(x, self.members)
-        axes: Any = (0, -1)  # Flax takes several, and its annotation says one.
-        grouped = nn.BatchNorm(
-            use_running_average=self.use_running_average,
-            axis=axes,
-            momentum=self.momentum,
-            epsilon=self.epsilon,
-            axis_name=self.axis_name,
-            dtype=self.dtype,
-            name="norm",
-        )(grouped)
-        return grouped.reshape(x.shape)
-
-
 @dataclasses.dataclass(frozen=True)
 class BatchEnsemble(Layers):
     """Layers of a BatchEnsemble of `size` members, the first and the last included.
@@ -308,11 +277,14 @@ class BatchEnsemble(Layers):
 
     def __post_init__(self):
         """Checks the settings."""
-        check_least("size", self.size, 1)
-        check_choice("fast_weights", self.fast_weights, FAST_INITS)
-        check_choice("bias", self.bias, BIASES)
-        check_choice("norm_of", self.norm_of, ("shared", "member"))
-        check_choice("batches", self.batches, ("tiled", "split"))
+        check_settings(
+            self,
+            size=1,
+            fast_weights=FAST_INITS,
+            bias=BIASES,
+            norm_of=("shared", "member"),
+            batches=("tiled", "split"),
+        )
 
     @property
     def members(self) -> int:
@@ -376,12 +348,16 @@ class BatchEnsemble(Layers):
         )
 
     def norm(self, *, train: bool, name: str, **options) -> nn.Module:
-        """Batch norm over all rows, or a `MemberBatchNorm`."""
+        """Batch norm over all rows, or over every member's rows, with its own scale."""
         if self.norm_of == "shared":
             return super().norm(train=train, name=name, **options)
-        return MemberBatchNorm(
-            self.size, use_running_average=not train, name=name, **options
-        )
+
+        def by_member(x: Array) -> Array:
+            axes: Any = (0, -1)  # Flax takes several, and its annotation says one.
+            norm = nn.BatchNorm(not train, axis=axes, name="norm", **options)
+            return norm(split_members(x, self.size)).reshape(x.shape)
+
+        return Part(by_member, name=name)
 
     def check(self, params: PyTree) -> None:
         """Refuses a kernel without fast weights; see `check_fast_weights`."""

@@ -14,6 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from churn_jax.setting_checks import check_settings
 from churn_jax.typing import Array, PRNGKey
 
 _KERNEL = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
@@ -72,11 +73,7 @@ class ClickModel:
                 "sizes must hold at least one categorical field, each with at least "
                 f"one row; got {self.sizes}"
             )
-        for name, least in (("numeric", 0), ("embedding_dim", 1), ("components", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name} must be at least {least}; got {getattr(self, name)}"
-                )
+        check_settings(self, numeric=0, embedding_dim=1, components=1)
         if any(width < 1 for width in self.features):
             raise ValueError(f"features must be positive widths; got {self.features}")
         if sum(self.sizes) >= 2**31:

@@ -279,14 +279,14 @@ class ZooNetwork:
 
 
 class Part(nn.Module):
-    """Layers under a name of their own, which `build(x, train)` makes and applies."""
+    """Layers under a name of their own, which `build` makes and applies."""
 
-    build: Callable[[Array, bool], Array]
+    build: Callable[..., Array]
 
     @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        """`[B, H, W, C]` to another such."""
-        return self.build(x, train)
+    def __call__(self, *arguments: Any) -> Array:
+        """`build` of the same arguments."""
+        return self.build(*arguments)
 
 
 @dataclasses.dataclass(kw_only=True, repr=False, eq=False)

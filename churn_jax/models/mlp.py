@@ -10,7 +10,7 @@ from churn_jax.models.layers import (
     ZooNetwork,
     check_images,
 )
-from churn_jax.setting_checks import check_choice
+from churn_jax.setting_checks import check_choice, check_least
 from churn_jax.typing import Array
 
 # Kernels of the hidden layers and of the last one.
@@ -134,8 +134,7 @@ class Gate(nn.Module):
         Raises:
             ValueError: fewer than one member, or a constant gate with hidden layers.
         """
-        if self.num_members < 1:
-            raise ValueError(f"num_members must be at least 1; got {self.num_members}")
+        check_least("num_members", self.num_members, 1)
         if self.constant:
             if self.features:
                 raise ValueError(

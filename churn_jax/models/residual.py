@@ -16,7 +16,7 @@ from churn_jax.models.layers import (
     max_pool,
     pixel_means,
 )
-from churn_jax.setting_checks import check_choice, check_least
+from churn_jax.setting_checks import check_least, check_settings
 from churn_jax.typing import Array
 
 
@@ -295,8 +295,7 @@ class ImageNetResNet(ConvolutionalNetwork, nn.Module):
     stride_at: Literal["3x3", "1x1"] = "3x3"
 
     def __post_init__(self):
-        check_choice("block", self.block, ("basic", "bottleneck"))
-        check_choice("stride_at", self.stride_at, ("3x3", "1x1"))
+        check_settings(self, block=("basic", "bottleneck"), stride_at=("3x3", "1x1"))
         check_stages(self.stages, self.width)
         super().__post_init__()
 

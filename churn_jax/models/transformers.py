@@ -92,15 +92,7 @@ def check_tokens(tokens, positions: int) -> None:
 
 
 class BertLayer(nn.Module):
-    """Attention and two dense layers; layer norm after each sum.
-
-    Attributes:
-        heads: heads of the attention.
-        hidden: width between the two dense layers.
-        dropout: in training, of attention weights and of both branches.
-        epsilon: added to layer norm's variance.
-        dtype: what it computes in.
-    """
+    """Attention and two dense layers; layer norm after each sum."""
 
     heads: int
     hidden: int
@@ -297,16 +289,7 @@ def _relative(window: int) -> np.ndarray:
 
 
 class SwinBlock(nn.Module):
-    """Attention within windows and two dense layers; layer norm before each.
-
-    Attributes:
-        heads: heads of the attention.
-        window: height and width of a window in pixels.
-        shifted: whether windows are shifted by half their size.
-        hidden: width between the two dense layers.
-        drop_path: probability that training skips a branch, per example.
-        dtype: what it computes in.
-    """
+    """Attention within windows and two dense layers; layer norm before each."""
 
     heads: int
     window: int
@@ -345,11 +328,7 @@ class SwinBlock(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Half the resolution, twice the channels: four neighbours make one pixel.
-
-    Attributes:
-        dtype: what it computes in.
-    """
+    """Half the resolution, twice the channels: four neighbours make one pixel."""
 
     dtype: Any = jnp.float32
 

@@ -15,6 +15,7 @@ from churn_jax.models.layers import (
     drop,
     halved,
 )
+from churn_jax.setting_checks import check_settings
 from churn_jax.typing import Array
 
 
@@ -117,10 +118,7 @@ class VGG(ConvolutionalNetwork, nn.Module):
 
     def __post_init__(self):
         check_stages(self.stages, self.width, of="convolutions")
-        if min(self.grid, self.hidden) < 1:
-            raise ValueError(
-                f"grid and hidden must be at least 1; got {self.grid} and {self.hidden}"
-            )
+        check_settings(self, grid=1, hidden=1)
         super().__post_init__()
 
     @nn.compact

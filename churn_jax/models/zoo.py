@@ -15,6 +15,7 @@ from churn_jax.models.names import MODELS
 from churn_jax.models.residual import ImageNetResNet, ResNet, ResNetV2, WideResNet
 from churn_jax.models.transformers import Bert, Swin
 from churn_jax.models.vgg import VGG
+from churn_jax.setting_checks import check_least
 
 # Each has its line in `NETWORKS`.
 mlp = partial(MLP, features=(256, 256))
@@ -74,8 +75,6 @@ def available() -> tuple[str, ...]:
     Example:
         >>> available()[:5]
         ('mlp', 'lenet5', 'resnet20', 'resnet32', 'resnet56')
-        >>> [name for name in available() if name.startswith("wide")][:3]
-        ['wide_resnet28_1', 'wide_resnet28_2', 'wide_resnet28_5']
     """
     return tuple(MODELS)
 
@@ -103,12 +102,9 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         name: one of `available()`, or `package.module:Name` of a Linen module of your
             own with a field `num_classes`.
         num_classes: C, at least two.
-        **overrides: fields of the module, for example `dtype`, `axis_name`, `remat`
-            (all but `mlp` and `lenet5`), `dropout`, `stages` and `width` (those for 224
-            pixels), `layout` (LeNet5), `vocabulary_size` and `pooling` (those for
-            texts), `drop_path` (Swin), `features` and `kernel_init` (MLP, default two
-            layers of 256), and `layers`, a `BatchEnsemble` or a `MIMO` (all but those
-            for 224 pixels and for texts).
+        **overrides: fields of the module, for example `dtype`, `dropout`, `remat` (all
+            but `mlp` and `lenet5`), `features` (MLP), and `layers`, a `BatchEnsemble`
+            or a `MIMO` (all but those for 224 pixels and for texts).
 
     Returns:
         A Linen module `(images or tokens, train) -> ModelOutput`.
@@ -126,8 +122,7 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         ValueError: unknown network 'resnet-20'; known: mlp, lenet5, ...
     """
     build = MODELS.find(name)
-    if num_classes < 2:
-        raise ValueError(f"num_classes must be at least 2; got {num_classes}")
+    check_least("num_classes", num_classes, 2)
     fields = _fields(build)
     for field in overrides:
         if field == "layers" and field not in fields:

@@ -129,18 +129,11 @@ def ods_directions(
     `f_tau = softmax(logits / tau)`; one forward and one backward pass.
 
     Args:
-        predict: `(images) -> logits [B, C]`.
-        images: `[B, ...]`, floating point, in the space in which the step is meant
-            (pixels).
-        keys: `[B]` typed keys, one guide each.
-        temperature: tau.
+        images: in the space in which the step is meant (pixels).
+        predict, keys, temperature: as in `ods`, and so are the errors.
 
     Returns:
         `Directions`.
-
-    Raises:
-        ValueError: images, keys and logits have different numbers of rows.
-        TypeError: images or logits are not floating point.
 
     Example:
         >>> import jax

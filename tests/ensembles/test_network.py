@@ -204,10 +204,19 @@ def test_nnx_template_is_not_touched(x):
     equal(network.apply(variables, x)[0], first)
 
 
-@pytest.mark.parametrize("kind", ["linen", "nnx"])
+class Unaware(nn.Module):
+    """Without an axis name."""
+
+    @nn.compact
+    def __call__(self, x, train):
+        return nn.BatchNorm(use_running_average=not train)(nn.Dense(CLASSES)(x))
+
+
+@pytest.mark.parametrize("kind", ["linen", "unaware", "nnx"])
 def test_batch_norm_sees_the_global_batch(kind, x, nnx_network):
     """Eight shards of two examples leave the statistics of one batch of sixteen."""
-    network = DROPPED if kind == "linen" else nnx_network
+    known = {"linen": DROPPED, "unaware": from_linen(Unaware())}
+    network = known.get(kind, nnx_network)
     variables = network.init(KEY, x)
 
     def local(variables, x, axis_name="data"):
