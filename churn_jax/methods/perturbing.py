@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,20 +11,12 @@ import numpy as np
 from churn_jax import losses
 from churn_jax.lazy import jax, lazy
 from churn_jax.methods.base import Method, Passes
-from churn_jax.methods.batch import (
-    Apply,
-    Batch,
-    LossOutput,
-    Teacher,
-    forward,
-    with_state,
-)
+from churn_jax.methods.batch import Batch, LossOutput, Teacher, forward, with_state
 from churn_jax.methods.fields import coefficient, pytree, share, static
 from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
-    from jaxtyping import PyTree
 
     from churn_jax.typing import Array, Logits
 
@@ -100,13 +93,13 @@ class Perturbing(Method):
         clean, labels, state = forward(apply, variables, batch)
         students, images = clean, batch.hide(batch.images, axis=0)
         if self.perturbation != "none":
+            frozen = jax.lax.stop_gradient(variables)
             images = self.perturbed(
                 batch,
                 teacher,
+                lambda images: apply(frozen, images, False)[0].logits,
                 temperature=temperature,
                 key=key,
-                apply=apply,
-                variables=variables,
             )
             moved = dataclasses.replace(batch, images=images)
             students, _, state = forward(apply, with_state(variables, state), moved)
@@ -167,11 +160,10 @@ class Perturbing(Method):
         self,
         batch: Batch,
         teacher: Teacher,
+        students: Callable[[Array], Logits],
         *,
         temperature: Any,
         key: jax.Array,
-        apply: Apply,
-        variables: PyTree,
     ) -> Array:
         """The batch's perturbed images, normalised, without gradients.
 
@@ -202,12 +194,9 @@ class Perturbing(Method):
         elif kind == "adversarial":
             moved = perturbations.adversarial(drawn, images, batch.labels, **options)
         elif kind == "two_sided":
-            frozen = jax.lax.stop_gradient(variables)
             moved = perturbations.two_sided(
                 lambda pixels: teacher(batch.from_pixels(pixels))[:count],
-                lambda pixels: (
-                    apply(frozen, batch.from_pixels(pixels), False)[0].logits
-                ),
+                lambda pixels: students(batch.from_pixels(pixels)),
                 images,
                 **options,
             )

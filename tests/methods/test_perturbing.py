@@ -298,9 +298,7 @@ def test_guides_do_not_know_how_the_image_was_augmented():
     def draw(keys):
         bits = jax.vmap(lambda key: jax.random.bits(key, (5,))[4])(keys)
         batch = Batch(jnp.zeros((500, 5)), jnp.zeros(500, int), jnp.ones(500), keys)
-        step = method.perturbed(
-            batch, predict, temperature=1.0, key=KEY, apply=apply, variables={}
-        )
+        step = method.perturbed(batch, predict, predict, temperature=1.0, key=KEY)
         # The direction is the guide less its mean: nearly the guide's own sign.
         return bits >> 31, step[:, 4] > 0, draw_guides(keys, 5)[:, 4] > 0
 
