@@ -440,14 +440,11 @@ def compare_outcomes(
     if not tolerance >= 0 or not (equivalent is None or equivalent > 0):
         raise ValueError("tolerance must be at least 0, the margin above 0")
     wanted = as_gates(gates)
-    names, same = side_names(old, new), settle(same_file(old, new), confirm)
+    same = settle(same_file(old, new), confirm)
     columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
     columns |= {"lower_is_better": lower_is_better}
     columns |= {"id_column": id_column, "target_column": target_column}
-    sides = [
-        given if isinstance(given, Table) else read_outcomes(given, name, **columns)
-        for given, name in zip((old, new), names, strict=True)
-    ]
+    sides = outcome_sides(old, new, **columns)
     if pool is not None and pool not in by:
         by = (*by, pool)
     joined = join(
@@ -499,6 +496,14 @@ def compare_outcomes(
             *directions(joined.measures),
         ),
     )
+
+
+def outcome_sides(old: Any, new: Any, **columns: Any) -> list[Table]:
+    """The outcomes of both versions, read where they are not yet."""
+    return [
+        given if isinstance(given, Table) else read_outcomes(given, name, **columns)
+        for given, name in zip((old, new), side_names(old, new), strict=True)
+    ]
 
 
 def _findings(

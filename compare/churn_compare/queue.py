@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.array_files import write_file
+from churn_compare.comparison import outcome_sides
 from churn_compare.documents import Records, csv_text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers, class_numbers
@@ -18,7 +19,6 @@ from churn_compare.pair import Kind
 from churn_compare.reading.join import join, read_pair
 from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.reading.outcomes import INPUT, has_outcomes, read_outcomes
-from churn_compare.reading.sides import side_names
 from churn_compare.scanning.scan import scan
 
 _INPUTS = (*INPUT, "text", "sentence", "content")
@@ -159,10 +159,7 @@ def are_outcomes(given: Any) -> bool:
 
 def _of_outcomes(old: Any, new: Any, shared: dict[str, Any]):
     """Ids, what changes, both answers, slices and inputs."""
-    sides = [
-        read_outcomes(given, name, id_column=shared["id_column"])
-        for given, name in zip((old, new), side_names(old, new), strict=True)
-    ]
+    sides = outcome_sides(old, new, id_column=shared["id_column"])
     joined = join(*sides, **shared)
     measure, inputs = joined.measures[0], {}
     texts = [

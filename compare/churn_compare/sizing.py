@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from churn_compare.comparison import outcome_sides
 from churn_compare.display import Display
 from churn_compare.documents import Document, Section, Table
 from churn_compare.estimates import PerExample, all_examples
@@ -19,8 +20,6 @@ from churn_compare.pair import run_by_run
 from churn_compare.quantities import QUANTITIES
 from churn_compare.queue import are_outcomes
 from churn_compare.reading.join import join, read_pair
-from churn_compare.reading.outcomes import read_outcomes
-from churn_compare.reading.sides import side_names
 from churn_compare.report import composed
 from churn_compare.scanning.scan import scan
 from churn_compare.uncertainty import Uncertainty, uncertainty
@@ -403,8 +402,7 @@ def _read(
         own = ("score_columns", "lower_is_better", "grades", "id_column")
         columns = {k: reading.pop(k) for k in own if reading.get(k)}
         columns["target_column"] = reading.pop("label_column", None)
-        names = side_names(old, new)
-        sides = [read_outcomes(of, n, **columns) for of, n in zip((old, new), names)]
+        sides = outcome_sides(old, new, **columns)
         joined = join(*sides, **{k: v for k, v in reading.items() if v})
         return (sides[0].name, sides[1].name), Numbers(joined.measures[0]), joined.notes
     pair = read_pair(old, new, **reading)

@@ -10,7 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.array_files import ArrayFileError
-from churn_compare.comparison import compare, compare_outcomes, judge_measures
+from churn_compare.comparison import (
+    compare,
+    compare_outcomes,
+    judge_measures,
+    outcome_sides,
+)
 from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
 from churn_compare.example_ids import PredictionsError
@@ -26,8 +31,8 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import settle
 from churn_compare.reading.contents import ENDINGS
-from churn_compare.reading.outcomes import has_outcomes, read_outcomes
-from churn_compare.reading.sides import same_file, side_names
+from churn_compare.reading.outcomes import has_outcomes
+from churn_compare.reading.sides import same_file
 from churn_compare.report import composed, sections
 from churn_compare.result import GateOutcome, Measured, state_of
 from churn_compare.significance import holm
@@ -331,18 +336,13 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
     settle(same_file(old, new), shared["confirm"])
     less = [score] * bool(rules.lower_is_better)
 
-    def read(**columns: Any) -> list[Any]:
-        return [
-            read_outcomes(path, name, lower_is_better=less, **columns)
-            for path, name in zip((old, new), side_names(old, new), strict=True)
-        ]
-
     try:
-        sides = read()
+        sides = outcome_sides(old, new, lower_is_better=less)
     except PredictionsError:
         sides = []
     if not sides or any(score not in side.measures for side in sides):
-        sides = read(score_columns=[score])  # it has no usual name
+        columns = {"lower_is_better": less, "score_columns": [score]}
+        sides = outcome_sides(old, new, **columns)  # it has no usual name
     found = compare_outcomes(*sides, **shared)
     chosen = tuple(m for m in found.measures if m.name == score)
     if not chosen:
