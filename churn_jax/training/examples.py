@@ -39,7 +39,13 @@ def split_example(split) -> jax.ShapeDtypeStruct:
 def check_run(run: Run, dataset) -> None:
     """Refuses a run that does not fit its data, before anything is compiled."""
     train = dataset.train
-    _check_labels(run, dataset)
+    for name in ("train", "validation"):
+        labels = np.asarray(getattr(dataset, name).labels)
+        if len(labels) and not 0 <= labels.min() <= labels.max() < dataset.num_classes:
+            raise ValueError(
+                f"{run.name}: {name} labels must lie in 0..{dataset.num_classes - 1}; "
+                f"got {labels.min()} to {labels.max()}"
+            )
     if not isinstance(train, StreamedSplit):
         check_layout(run.name, train.images)
         run.method.check_inputs(train.images)
@@ -85,16 +91,6 @@ def check_teacher_classes(
                 f"{student.name}: its teacher {network.name} returns {known} logits, "
                 f"not {classes}; say which it knows by "
                 "churn_jax.ensembles.with_classes"
-            )
-
-
-def _check_labels(run: Run, dataset) -> None:
-    for name in ("train", "validation"):
-        labels = np.asarray(getattr(dataset, name).labels)
-        if len(labels) and not 0 <= labels.min() <= labels.max() < dataset.num_classes:
-            raise ValueError(
-                f"{run.name}: {name} labels must lie in 0..{dataset.num_classes - 1}; "
-                f"got {labels.min()} to {labels.max()}"
             )
 
 

@@ -1,4 +1,11 @@
-"""The identity of a training, which a checkpoint must have, and differences."""
+"""The identity of a training, which a checkpoint must have, and differences.
+
+It is settings, data and names, and no hash of the step's jaxpr. Coefficients, rates
+and seeds are arguments of the step, so they would have to be here in words as well;
+networks are traced otherwise for each backend, so a training could not go on on
+another one; and tracing a step takes seconds for a ResNet. A study puts the hash of
+what an object of the user's computes (`computation`) into its name instead.
+"""
 
 import hashlib
 import json

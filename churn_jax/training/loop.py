@@ -560,9 +560,7 @@ def _next_block(updates: int, seconds: float) -> int:
     return max(int(min(wanted, 4 * updates)), 1)
 
 
-@jax.jit
-def _update_best(best: BestState, state: TrainState, accuracy, epoch) -> BestState:
-    return best.update(state, accuracy, epoch)
+_update_best = jax.jit(BestState.update)
 
 
 @jax.jit

@@ -155,18 +155,21 @@ class Mappings:
     convolutional: bool  # a trained network convolves
 
 
+def _evaluated(group: Group, examples: jax.ShapeDtypeStruct) -> tuple[Any, Any]:
+    """A network's `apply` in evaluation, and the shapes of its variables."""
+    variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)
+    return functools.partial(group.network.apply, train=False), variables
+
+
 def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
     """True if a network convolves, and how many parameters the largest one has."""
-    params = [
-        jax.eval_shape(group.network.init, jax.random.key(0), example)["params"]
-        for group in groups
-    ]
-    sizes = [sum(math.prod(p.shape) for p in jax.tree.leaves(tree)) for tree in params]
-    convolutional = any(
-        group.network.with_convolutions_from(tree)
-        for group, tree in zip(groups, params)
-    )
-    return convolutional, max(sizes, default=0)
+    convolutional, largest = False, 0
+    for group in groups:
+        params = _evaluated(group, example)[1]["params"]
+        convolutional |= group.network.with_convolutions_from(params)
+        sizes = (math.prod(p.shape) for p in jax.tree.leaves(params))
+        largest = max(largest, sum(sizes))
+    return convolutional, largest
 
 
 def over_cores(run: "Run") -> "Run":
@@ -190,28 +193,17 @@ def _activations(
     """`convolved_bytes` of every group's network."""
     if platform != "tpu":  # it matters nowhere else
         return [0] * len(groups)
-    found = []
-    for group in groups:
-        apply = functools.partial(group.network.apply, train=False)
-        variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)
-        found.append(
-            mapping.convolved_bytes(apply, variables, examples, lanes=mapping.LANES)
-        )
-    return found
+    bytes_of = functools.partial(mapping.convolved_bytes, lanes=mapping.LANES)
+    return [bytes_of(*_evaluated(group, examples), examples) for group in groups]
 
 
 def _convolves_otherwise(
     groups: Sequence[Group], examples: jax.ShapeDtypeStruct
 ) -> bool:
     """True if a network has convolutions that are not `models.convolution`'s."""
-    for group in groups:
-        apply = functools.partial(group.network.apply, train=False)
-        variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)
-        if mapping.convolved_otherwise(
-            jax.make_jaxpr(apply)(variables, examples).jaxpr
-        ):
-            return True
-    return False
+    found = (_evaluated(group, examples) for group in groups)
+    traced = (jax.make_jaxpr(apply)(given, examples) for apply, given in found)
+    return any(mapping.convolved_otherwise(program.jaxpr) for program in traced)
 
 
 def choose_mappings(

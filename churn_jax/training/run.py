@@ -225,6 +225,10 @@ class Trained:
 
     def chunks(self, weights: str = "config") -> list[tuple[PyTree, PyTree]]:
         """`(params, model_state)` per chunk of replicas; arguments as in `predict`."""
+        if self.run.clicks is not None:
+            raise ValueError(
+                f"{self.run.name} is a click model, whose predictions are `scores`"
+            )
         if weights not in ("config", "ema"):
             raise ValueError(f"weights must be config or ema; got {weights!r}")
         chosen = Weights(self.params, self.model_state)

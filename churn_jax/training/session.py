@@ -123,11 +123,14 @@ def open_session(
 ) -> Session:
     """Places data, weights and teachers on the mesh; restores the last checkpoint."""
     if run.clicks is not None:
+        if teacher is not None or start is not None:
+            raise ValueError(
+                f"{run.name}: a click model learns without a teacher, from weights of "
+                "its own"
+            )
         return _open_pass(run, dataset, directory)
     config, train = run.config, dataset.train
     teachers = as_teachers(teacher)
-    for trained in teachers.trained if teachers is not None else ():
-        trained.run.method.check_teaches(run.name)
     steps_per_epoch = len(train.labels) // config.batch_size
     if steps_per_epoch == 0:
         raise ValueError(
@@ -137,8 +140,15 @@ def open_session(
     shape = split_example(train)
     image_shape, tokens = shape.shape[1:], is_tokens(shape)
     check_run(run, dataset)
-    if teachers is not None:
-        _check_teachers(run, teachers, dataset, shape)
+    for trained in teachers.trained if teachers is not None else ():
+        trained.run.method.check_teaches(run.name)
+        check_teacher_classes(run, trained.run, shape, dataset.num_classes)
+    cached = None if teachers is None else teachers.cached
+    if cached is not None and cached.shape[2] != len(train.labels):
+        raise ValueError(
+            f"{run.name}: cached logits are of {cached.shape[2]} examples, "
+            f"the training set has {len(train.labels)}"
+        )
 
     # Mesh, data and programs -----------------------------------------------------
     runs = run.as_replicas()
@@ -238,8 +248,8 @@ def open_session(
     notes.append(program.optimizer.unread(config.optimizer))
     if config.mapping == "tune" and feed is None and jax.process_count() == 1:
         for part in parts:
-            choice = tuned(session, part, program_of)
-            part.program, part.steps_per_call, note = choice
+            choice, note = tuned(session, part, program_of)
+            part.program, part.steps_per_call = choice
             notes.append(note)
         if runs[0] is run:
             session.program = parts[0].program
@@ -256,10 +266,11 @@ def _open_pass(run: Run, data, directory: Path | None) -> Session:
     inputs = click_inputs(run, program)
     state = init_clicks(run, program, inputs)
     terms = term_names(program, state, inputs, (), *feed.shapes())
+    state = with_sums(state, terms, program.mesh)
     numbers = (*jax.tree.leaves(state.params), state.tables[0])
     session = Session(
         run=run,
-        parts=[Part(run, program, with_sums(state, terms, program.mesh), _one(inputs))],
+        parts=[Part(run, program, state, lambda epoch: inputs)],
         program=program,
         data=(),
         feed=feed,
@@ -273,21 +284,6 @@ def _open_pass(run: Run, data, directory: Path | None) -> Session:
         session.notes = tuple(_restore(session, directory))
         feed.open(directory / "scores.npy", new=session.done == 0)
     return session
-
-
-def _one(inputs: ReplicaInputs) -> Callable[[int], ReplicaInputs]:
-    return lambda epoch: inputs
-
-
-def _check_teachers(run: Run, teachers: Teachers, dataset, example) -> None:
-    for trained in teachers.trained:
-        check_teacher_classes(run, trained.run, example, dataset.num_classes)
-    examples = len(dataset.train.labels)
-    if teachers.cached is not None and teachers.cached.shape[2] != examples:
-        raise ValueError(
-            f"{run.name}: cached logits are of {teachers.cached.shape[2]} examples, "
-            f"the training set has {examples}"
-        )
 
 
 def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:

@@ -27,45 +27,40 @@ _measured: dict[str, list] = {}  # in this process
 
 
 class Choice(NamedTuple):
-    """A program, how many updates a dispatch makes, and a sentence for the user."""
+    """A program, and how many updates a dispatch makes."""
 
     program: Program
     steps_per_call: int
-    note: str
+
+    def __str__(self) -> str:
+        return f"{self.program.mapping} ({self.steps_per_call} updates a call)"
 
 
-def tuned(session, part, program_of: Callable[[Run], tuple[Program, int]]) -> Choice:
-    """The fastest way to train a part of a session on its devices.
+def tuned(
+    session, part, program_of: Callable[[Run], tuple[Program, int]]
+) -> tuple[Choice, str]:
+    """The fastest way to train a part of a session, and a sentence for the user.
 
     Copies of the state are trained on the session's data, so nothing that is trained
     depends on what is measured. The result is kept in this process, and in
     `mappings.json` in the folder of JAX's compilation cache if there is one.
     Measuring ends once it has taken as long as the training would take by the fastest
-    way so far.
-
-    Args:
-        session: a `Session`.
-        part: one of its parts, with the program of `auto`.
-        program_of: makes the program of a run, and its updates per dispatch.
+    way so far. The part has the program of `auto`; `program_of` makes that of a run.
     """
     run = part.run
     networks = run.config.replicas * sum(group.size for group in run.groups)
-    updates = session.steps_per_epoch * run.config.epochs
     longest = run.config.steps_per_call or min(session.steps_per_epoch, LONGEST_CALL)
 
     def choice(mapping: str, steps_per_call: int = 0) -> Choice:
         config = dataclasses.replace(run.config, mapping=mapping)
         program, chosen = program_of(dataclasses.replace(run, config=config))
-        return Choice(program, steps_per_call or chosen, "")
-
-    def name(found: Choice) -> str:
-        return f"{found.program.mapping} ({found.steps_per_call} updates a call)"
+        return Choice(program, steps_per_call or chosen)
 
     key = _key(session, part)
     known = _measured.get(key) or _read().get(key)
     if known is not None:
         found = choice(*known)
-        return found._replace(note=f"{run.name}: {name(found)}, as measured earlier")
+        return found, f"{run.name}: {found}, as measured earlier"
     began = time.perf_counter()
     seconds: dict[Choice, float] = {}
     asked: dict[Choice, list] = {}
@@ -76,7 +71,7 @@ def tuned(session, part, program_of: Callable[[Run], tuple[Program, int]]) -> Ch
         for steps_per_call in (0, longest):
             found = choice(mapping, steps_per_call)
             spent = time.perf_counter() - began
-            if seconds and spent > updates * min(seconds.values()):
+            if seconds and spent > session.updates * min(seconds.values()):
                 break
             if found not in seconds:
                 seconds[found] = _seconds_per_update(session, part, found)
@@ -86,9 +81,8 @@ def tuned(session, part, program_of: Callable[[Run], tuple[Program, int]]) -> Ch
     if path := _path():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps({**_read(), **_measured}, indent=1) + "\n")
-    times = ", ".join(f"{name(c)} {1e3 * t:.3g} ms" for c, t in seconds.items())
-    note = f"{run.name}: {name(best)}; measured per update: {times}"
-    return best._replace(note=note)
+    times = ", ".join(f"{found} {1e3 * t:.3g} ms" for found, t in seconds.items())
+    return best, f"{run.name}: {best}; measured per update: {times}"
 
 
 def _arguments(session, part, program: Program) -> list[list[Any]]:
@@ -104,9 +98,9 @@ def _arguments(session, part, program: Program) -> list[list[Any]]:
 
 def _seconds_per_update(session, part, choice: Choice) -> float:
     """How long an update of all replicas takes once it has been compiled."""
-    program, most, _ = choice
+    program, most = choice
     step = make_step(program, steps_per_call=None if most > 1 else 1)
-    data, calls = session.data, _arguments(session, part, program)
+    calls = _arguments(session, part, program)
 
     def advance(updates: int) -> float:
         counts: list[tuple] = [()] * updates
@@ -115,7 +109,7 @@ def _seconds_per_update(session, part, choice: Choice) -> float:
         start = time.perf_counter()
         for call in calls:
             for count in counts:
-                call[0] = step(*call, *data, *count)
+                call[0] = step(*call, *session.data, *count)
         jax.block_until_ready(calls)
         return (time.perf_counter() - start) / updates
 
@@ -128,16 +122,15 @@ def _seconds_per_update(session, part, choice: Choice) -> float:
 def _key(session, part) -> str:
     """The key of measured times: device, version, and the step of `auto`."""
     program, run = part.program, part.run
-    step = make_step(program, steps_per_call=1)
     call = _arguments(session, part, program)[0]
-    traced = str(step.trace(*call, *session.data).jaxpr)
-    traced = re.sub(r"0x[0-9a-f]+", "", traced)  # addresses
+    traced = make_step(program, steps_per_call=1).trace(*call, *session.data)
+    text = re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr))  # addresses
     device = program.mesh.devices.flat[0].device_kind
     names = ", ".join(f"{group.size} x {group.network.name}" for group in run.groups)
     return (
         f"{program.mesh.size} x {device}, jax {jax.__version__}: {run.config.replicas} "
         f"x ({names}), batch {program.batch_size}, "
-        f"{hashlib.sha256(traced.encode()).hexdigest()[:16]}"
+        f"{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     )
 
 

@@ -1,10 +1,11 @@
-"""Losses and metrics in programs that are not ours: pmap, a mesh, NNX, Linen and optax.
+"""Losses and metrics in programs that are not ours: pmap, a mesh, NNX and optax.
 
 Nothing of `churn_jax` but `losses` and `metrics` is used here. Data are the real
 hand-written digits of scikit-learn.
 """
 
-import flax.linen as nn
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,14 +78,10 @@ def shards(x):
     return x.reshape(DEVICES, -1, *x.shape[1:])
 
 
-def pmap_train_step(learning_rate):
-    def step(params, images, labels):
-        loss, grads = jax.value_and_grad(pair_objective)(params, images, labels)
-        loss, grads = jax.lax.pmean((loss, grads), "batch")
-        params = jax.tree.map(lambda p, g: p - learning_rate * g, params, grads)
-        return params, loss, grads
-
-    return jax.pmap(step, axis_name="batch")
+@functools.partial(jax.pmap, axis_name="batch")
+def pmapped(params, images, labels):
+    found = jax.value_and_grad(pair_objective)(params, images, labels)
+    return jax.lax.pmean(found, "batch")
 
 
 @pytest.mark.slow
@@ -93,7 +90,7 @@ def test_pmap_gradient_equals_the_gradient_of_one_device(digits):
     images, labels = images[:256], labels[:256]
     params = init_pair(0)
     stacked = jax.tree.map(lambda p: jnp.stack([p] * DEVICES), params)
-    _, loss, grads = pmap_train_step(0.1)(stacked, shards(images), shards(labels))
+    loss, grads = pmapped(stacked, shards(images), shards(labels))
     expected_loss, expected = objective_and_gradient(params, images, labels)
     np.testing.assert_allclose(loss, np.full(DEVICES, expected_loss), rtol=2e-6)
     for name, grad in jax.device_get(grads).items():
@@ -103,40 +100,6 @@ def test_pmap_gradient_equals_the_gradient_of_one_device(digits):
     other = jax.tree.map(lambda p: p.at[1].set(2.0 * p[1]), params)
     _, alone = objective_and_gradient(other, images, labels)
     assert jnp.max(jnp.abs(alone["w2"][0] - expected["w2"][0])) > 1e-4
-
-
-@pytest.mark.slow
-def test_pmap_training_learns_and_its_metrics_equal_those_of_one_device(digits):
-    train, (images, labels) = digits
-    images, labels = images[:768], labels[:768]
-    step = pmap_train_step(0.3)
-    params = jax.tree.map(lambda p: jnp.stack([p] * DEVICES), init_pair(1))
-    history = []
-    for x, y in batches(train, 256, steps=60):
-        params, loss, _ = step(params, shards(x), shards(y))
-        history.append(float(loss[0]))
-    assert np.mean(history[-5:]) < 0.4 * np.mean(history[:5])
-    for leaf in jax.tree.leaves(jax.device_get(params)):
-        np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[:1], leaf.shape))
-
-    @jax.pmap
-    def forward(params, x):
-        return pair_logits(params, x)
-
-    def evaluate(params, x, y):
-        a, b = pair_logits(params, x)
-        state = metrics.ChurnState.empty().update(a, b)
-        state = jax.lax.psum(state, "batch")
-        return state.compute(), jax.lax.pmean(metrics.accuracy(a, y), "batch")
-
-    churn, accuracy = jax.pmap(evaluate, axis_name="batch")(
-        params, shards(images), shards(labels)
-    )
-    a, b = forward(params, shards(images)).swapaxes(0, 1).reshape(2, 768, 10)
-    np.testing.assert_allclose(churn, np.full(DEVICES, metrics.churn(a, b)), rtol=1e-6)
-    np.testing.assert_allclose(accuracy[0], metrics.accuracy(a, labels), rtol=1e-6)
-    assert accuracy[0] > 0.85
-    assert 0.0 < churn[0] < 0.15
 
 
 def test_a_jitted_step_on_a_mesh_equals_one_device(digits):
@@ -218,51 +181,3 @@ def test_a_codistilled_nnx_pair_agrees_more_as_beta_grows(digits):
     assert distances[0] > distances[1] > distances[2]
     assert churns[0] > churns[2]  # 773 examples: neighbouring weights may tie
     assert max(churns) < 0.2 < 0.7 < churn_before
-
-
-# --- Linen and optax, in someone else's loop -----------------------------------------
-
-
-class LinenClassifier(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(10)(nn.relu(nn.Dense(32)(x)))
-
-
-def train_linen(train, alpha, steps=150):
-    model, optimizer = LinenClassifier(), optax.adam(3e-3)
-    params = model.init(jax.random.key(0), train[0][:1])
-    opt_state = optimizer.init(params)
-
-    @jax.jit
-    def step(params, opt_state, x, y):
-        def objective(params):
-            logits = model.apply(params, x)
-            risk = losses.cross_entropy(logits, y)
-            regulariser = losses.entropy(logits, top_k=5)
-            return jnp.mean((1 - alpha) * risk + alpha * regulariser), jnp.mean(risk)
-
-        grads, risk = jax.grad(objective, has_aux=True)(params)
-        updates, opt_state = optimizer.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, risk
-
-    history = []
-    for x, y in batches(train, 64, steps, 5):
-        params, opt_state, risk = step(params, opt_state, x, y)
-        history.append(float(risk))
-    return lambda x: model.apply(params, x), history
-
-
-@pytest.mark.slow
-def test_the_entropy_regulariser_makes_a_linen_model_more_confident(digits):
-    train, (images, labels) = digits
-    entropies, confidences = [], []
-    for alpha in (0.0, 0.2, 0.4):
-        model, history = train_linen(train, alpha)
-        logits = model(images)
-        assert np.mean(history[-5:]) < 0.3 * np.mean(history[:5])
-        assert metrics.accuracy(logits, labels) > 0.85
-        entropies.append(float(jnp.mean(losses.entropy(logits))))
-        confidences.append(float(jnp.mean(metrics.prediction_confidence(logits))))
-    assert entropies[0] > entropies[1] > entropies[2]
-    assert confidences[0] < confidences[1] < confidences[2]

@@ -9,7 +9,7 @@ import pytest
 from churn_jax import metrics
 from churn_jax.losses import binary_logits
 from churn_jax.methods import ERM, AntiDistillation
-from churn_jax.training import Interrupted, MeshShape, Seeds, train
+from churn_jax.training import Interrupted, MeshShape, Seeds, click_feed, train
 from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.metrics_file import read_metrics
 from tests.training.test_loggers import Recorder
@@ -88,6 +88,10 @@ def test_lines_of_metrics_are_of_the_scores(tmp_path):
             said["positive_prediction_difference"], wanted, rtol=1e-5
         )
     model = tiny_model()
+    with pytest.raises(ValueError, match="tiny is a click model, whose predictions"):
+        found.chunks()
+    with pytest.raises(ValueError, match="a click model learns without a teacher"):
+        train_clicks(tiny_run(), data, start=found)
     towers = 2 * ((2 * 3 + 2) * 5 + 5 + 5 * 4 + 4 + 4 + 1)
     assert found.parameters == towers + model.rows * model.width
 
@@ -133,6 +137,28 @@ def test_a_pass_that_stopped_goes_on_as_if_it_had_not(tmp_path):
         *range(1, 7)
     ]
     assert len((folder / "metrics.csv").read_text().splitlines()) == 1 + len(lines)
+
+
+@pytest.mark.slow
+def test_a_line_of_several_windows_goes_on_inside(tmp_path, monkeypatch, blocks_of):
+    blocks_of(1)
+    monkeypatch.setattr(click_feed, "_LINES", 2)  # of five windows, three and two
+    data, stop = few_clicks(), threading.Event()
+    whole = train_clicks(tiny_run(), data, tmp_path / "whole")
+    stop.set()
+    for windows in (1, 2, 3, 4):
+        message = f"stopped after {windows} of 5 windows"
+        with pytest.raises(Interrupted, match=message):
+            train_clicks(tiny_run(), data, tmp_path / "parts", stop=stop)
+    assert_same(train_clicks(tiny_run(), data, tmp_path / "parts", stop=stop), whole)
+    for lines in zip(*(_lines(tmp_path / name) for name in ("whole", "parts"))):
+        assert lines[0] == lines[1]
+
+
+def _lines(folder):
+    lines = read_metrics(folder / "metrics.jsonl")
+    assert [line["examples"] for line in lines] == [48, 70]
+    return [line | {"seconds": 0} for line in lines]
 
 
 @pytest.mark.slow
