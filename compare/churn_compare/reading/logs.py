@@ -1,5 +1,6 @@
 """Logs of evaluation tools as tables: lm-evaluation-harness, Inspect and others."""
 
+import functools
 import hashlib
 import json
 import os
@@ -76,12 +77,19 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
     if is_inspect(path):
         return _inspect_json
     if is_promptfoo(path):
-        return _promptfoo
+        return functools.partial(_of_rows, _promptfoo)
     keys = {*column_names(path)}
-    for wanted, read in _BY_KEYS.items():
+    if {"doc_id", "filtered_resps"} <= keys:
+        return _harness_file
+    for wanted, rows in _BY_KEYS.items():
         if {*wanted} <= keys:
-            return read
-    return _mlflow if any(key.endswith(_SCORED) for key in keys) else None
+            return functools.partial(_of_rows, rows)
+    scored = any(key.endswith(_SCORED) for key in keys)
+    return functools.partial(_of_rows, _mlflow) if scored else None
+
+
+def _of_rows(rows: "_Rows", path: Path) -> Log:
+    return _log(rows(path), [_TITLES[rows]])
 
 
 def _log(
@@ -396,68 +404,60 @@ def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> by
     return found
 
 
-# Other tools
+# Other tools: a generator of rows each
 
 
-def _gym(path: Path) -> Log:
+def _answer(said: Any) -> dict[str, str]:
+    return {"answer": said} if isinstance(said, str) else {}
+
+
+def _gym(path: Path) -> Iterator[_Row]:
     """NVIDIA NeMo Gym: a reward per task and rollout."""
-
-    def rows() -> Iterator[_Row]:
-        for row in json_lines(path):
-            facts = {"id": row["_ng_task_index"], "run": row["_ng_rollout_index"]}
-            asked = (row.get("responses_create_params") or {}).get("input")
-            yield _Row(
-                facts | {"input_hash": _hash(asked)}, {"reward": row["reward"]}, {}
-            )
-
-    return _log(rows(), ["rollouts of NeMo Gym"])
+    for row in json_lines(path):
+        asked = (row.get("responses_create_params") or {}).get("input")
+        facts = {"id": row["_ng_task_index"], "run": row["_ng_rollout_index"]}
+        yield _Row(facts | {"input_hash": _hash(asked)}, {"reward": row["reward"]}, {})
 
 
-def _openai(path: Path) -> Log:
+def _openai(path: Path) -> Iterator[_Row]:
     """OpenAI evals: events, of which the scored ones of a sample become its row."""
     found: dict[str, _Row] = {}
     for event in json_lines(path):
         data = event.get("data")
         if "sample_id" not in event or not isinstance(data, dict):
             continue
-        row = found.setdefault(
-            event["sample_id"], _Row({"id": event["sample_id"]}, {}, {})
-        )
+        name = event["sample_id"]
+        row = found.setdefault(name, _Row({"id": name}, {}, {}))
         if event.get("type") == "sampling":
             row.facts.setdefault("input_hash", _hash(data.get("prompt")))
             continue
         numbers = {n: x for n, x in data.items() if isinstance(x, bool | int | float)}
         if twice := {*numbers} & {*row.scores}:
             raise PredictionsError(
-                f"sample {event['sample_id']} has several numbers {some(sorted(twice))}"
+                f"sample {name} has several numbers {some(sorted(twice))}"
             )
         row.scores.update(numbers)
-        if isinstance(picked := data.get("picked"), str):
-            row.answers["answer"] = picked
-    return _log(found.values(), ["log of OpenAI evals"])
+        row.answers.update(_answer(data.get("picked")))
+    yield from found.values()
 
 
-def _lighteval(path: Path) -> Log:
+def _lighteval(path: Path) -> Iterator[_Row]:
     """Details of lighteval: the metrics of a row are a structure."""
     import pyarrow.parquet as parquet
 
-    rows = []
     for number, row in enumerate(parquet.read_table(path).to_pylist()):
         doc, metrics, response = (
             row.get(name, row.get(f"__{name}__")) or {}
             for name in ("doc", "metric", "model_response")
         )
-        facts = {
-            "id": str(doc.get("id", number)),
-            "input_hash": _hash(doc.get("query")),
-        }
+        facts = {"id": str(doc.get("id", number))}
+        facts["input_hash"] = _hash(doc.get("query"))
         texts = response.get("text") or []
-        answers = {"answer": texts[0]} if len(texts) == 1 else {}
-        rows.append(_Row(facts, _scores(metrics), answers))
-    return _log(rows, ["details of lighteval"])
+        said = texts[0] if len(texts) == 1 else None
+        yield _Row(facts, _scores(metrics), _answer(said))
 
 
-def _promptfoo(path: Path) -> Log:
+def _promptfoo(path: Path) -> Iterator[_Row]:
     """Results of promptfoo: a row per test, prompt and provider."""
     if path.name.lower().endswith(".json"):
         check_memory(path.stat().st_size)
@@ -473,22 +473,18 @@ def _promptfoo(path: Path) -> Log:
             f"holds {len(systems)} pairs of a prompt and a provider; write the results "
             "of one, by --filter-providers and --filter-prompts"
         )
-    rows = []
     for row in found:
         facts = {"id": row["testIdx"], "input_hash": _hash(row.get("vars") or {})}
         # A failed assertion is told in `error` as well; then there is a grade.
-        failed = bool(row.get("error")) and not row.get("gradingResult")
+        facts[ERROR] = bool(row.get("error")) and not row.get("gradingResult")
         said = (row.get("response") or {}).get("output")
-        answers = {"answer": said} if isinstance(said, str) else {}
         scores = {"success": row["success"], "score": row.get("score")}
         scores |= row.get("namedScores") or {}
-        rows.append(_Row(facts | {ERROR: failed}, _scores(scores), answers))
-    return _log(rows, ["results of promptfoo"])
+        yield _Row(facts, _scores(scores), _answer(said))
 
 
-def _mlflow(path: Path) -> Log:
+def _mlflow(path: Path) -> Iterator[_Row]:
     """Evaluation table of MLflow: columns METRIC/VERSION/score, perhaps inputs."""
-    rows = []
     for number, row in enumerate(read_rows(path)):
         scores = {
             name.removesuffix(_SCORED).rpartition("/")[0] or name: value
@@ -498,30 +494,32 @@ def _mlflow(path: Path) -> Log:
         facts = {"id": row.get("id", row.get("request_id", number))}
         facts["input_hash"] = _hash(row.get("inputs", row.get("request")))
         said = row.get("outputs", row.get("prediction"))
-        answers = {"answer": said} if isinstance(said, str) else {}
-        rows.append(_Row(facts, _scores(scores), answers))
-    return _log(rows, ["evaluation table of MLflow"])
+        yield _Row(facts, _scores(scores), _answer(said))
 
 
-def _every_eval(path: Path) -> Log:
+def _every_eval(path: Path) -> Iterator[_Row]:
     """Every Eval Ever: a line per sample, with a score and whether it is right."""
-
-    def rows() -> Iterator[_Row]:
-        for row in json_lines(path):
-            facts = {"id": row["sample_id"], "task": row["evaluation_name"]}
-            facts["input_hash"] = row.get("sample_hash") or _hash(row["input"]["raw"])
-            facts[ERROR] = bool(row.get("error"))
-            found = row["evaluation"]
-            last = [of for of in row["answer_attribution"] if of["is_terminal"]]
-            answers = {"answer": last[-1]["extracted_value"]} if last else {}
-            scores = {"is_correct": found["is_correct"], "score": found["score"]}
-            yield _Row(facts, _scores(scores), answers)
-
-    return _log(rows(), ["instances of Every Eval Ever"])
+    for row in json_lines(path):
+        facts = {"id": row["sample_id"], "task": row["evaluation_name"]}
+        facts["input_hash"] = row.get("sample_hash") or _hash(row["input"]["raw"])
+        facts[ERROR] = bool(row.get("error"))
+        found = row["evaluation"]
+        last = [of for of in row["answer_attribution"] if of["is_terminal"]]
+        answers = {"answer": last[-1]["extracted_value"]} if last else {}
+        scores = {"is_correct": found["is_correct"], "score": found["score"]}
+        yield _Row(facts, _scores(scores), answers)
 
 
-_BY_KEYS: dict[tuple[str, ...], Callable[[Path], Log]] = {
-    ("doc_id", "filtered_resps"): _harness_file,
+_Rows = Callable[[Path], Iterator[_Row]]
+_TITLES: dict[_Rows, str] = {
+    _gym: "rollouts of NeMo Gym",
+    _openai: "log of OpenAI evals",
+    _lighteval: "details of lighteval",
+    _promptfoo: "results of promptfoo",
+    _mlflow: "evaluation table of MLflow",
+    _every_eval: "instances of Every Eval Ever",
+}
+_BY_KEYS: dict[tuple[str, ...], _Rows] = {
     ("_ng_task_index", "_ng_rollout_index", "reward"): _gym,
     ("spec",): _openai,
     ("__doc__", "__metric__"): _lighteval,
