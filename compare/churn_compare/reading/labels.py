@@ -1,7 +1,7 @@
 """Ids, labels and slices in files of their own."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,27 +121,23 @@ def read_slices(
             raise PredictionsError("slices must be columns with names")
         columns = contents.columns
         id_name = id_name_in(columns, id_column)
-        ids = _ids_in(contents, id_name, unique=False)
         predictions = _prediction_columns(columns)
+        groupings = [n for n in columns if n not in {id_name, *predictions}]
         for name in only:
             if name in predictions:
                 raise PredictionsError(
                     f"column {name} is called like predictions, so it cannot group"
                 )
-            if name not in columns or name == id_name:
-                there = some([n for n in columns if n not in {id_name, *predictions}])
-                raise PredictionsError(f"there is no column {name!r}, it has {there}")
-        slices = {
-            name: _as_slices(columns[name], name)
-            for name in only or columns
-            if name not in {id_name, without, *predictions}
-        }
-        if not slices and without not in columns:
+            if name not in groupings:
+                raise PredictionsError(
+                    f"there is no column {name!r}, it has {some(groupings)}"
+                )
+        chosen = [name for name in only or groupings if name != without]
+        if not chosen and without not in columns:
             raise PredictionsError("there is no column to group by")
-        _check_lengths(ids, **{name: len(values) for name, values in slices.items()})
-        ids, slices = _once(ids, slices)
-    left = () if only else tuple(name for name in columns if name in predictions)
-    return ExampleValues(ids, slices=slices, left_out=left, index=id_name is None)
+        left = () if only else tuple(name for name in columns if name in predictions)
+        found, slices = _by_example(contents, chosen, id_name, _as_slices)
+        return found._replace(slices=slices, left_out=left)
 
 
 def read_clusters(
@@ -150,52 +146,63 @@ def read_clusters(
     """Clusters from a column of `sources`, if `given` is a name; else its values."""
     if isinstance(given, ExampleValues):
         return given
-    if isinstance(given, str):
-        return _clusters_of_column(given, sources, id_column)
-    with errors_of(where(given, "clusters")):
-        contents = read_contents(_by_id(given, "cluster"), id_column=id_column)
-        if contents.array is not None:
-            numbers = cluster_numbers(contents.array, "clusters")
-            return ExampleValues(_ids_in(contents, None), clusters=numbers, index=True)
-        names = list(contents.columns)
-        others = [n for n in names if n != id_name_in(names, id_column)]
-        if len(others) != 1:
-            raise PredictionsError(
-                f"clusters must be one column; it has {some(others) or 'none'}"
-            )
-        return _clusters(contents, others[0], id_column)
-
-
-def _clusters_of_column(column: str, sources: tuple[Any, ...], id_column: str | None):
-    """The column of the first source that has it."""
-    seen: list[str] = []
+    column, seen = given if isinstance(given, str) else None, []
 
     def wanted(names: list[str]) -> list[str]:
+        if column is None:
+            return names
         name = id_name_in(names, id_column)
         return [n for n in names if n in (column, name)] or names[:1]
 
-    for given in sources:
-        if given is None or isinstance(given, Table | np.ndarray):
+    for source in (given,) if column is None else sources:
+        if source is None or (column and isinstance(source, Table | np.ndarray)):
             continue
-        with errors_of(where(given, "the predictions")):
-            contents = read_contents(given, wanted=wanted, id_column=id_column)
-            if contents.array is None and column in contents.columns:
-                return _clusters(contents, column, id_column)
-        if contents.array is None and isinstance(given, str | os.PathLike):
-            seen.append(str(given))
+        with errors_of(where(source, "the predictions" if column else "clusters")):
+            source = source if column else _by_id(source, "cluster")
+            contents = read_contents(source, wanted=wanted, id_column=id_column)
+            if contents.array is not None and column is None:
+                numbers = cluster_numbers(contents.array, "clusters")
+                ids = _ids_in(contents, None)
+                return ExampleValues(ids, clusters=numbers, index=True)
+            id_name = id_name_in(contents.columns, id_column)
+            others = [n for n in contents.columns if n != id_name]
+            if column is None and len(others) != 1:
+                raise PredictionsError(
+                    f"clusters must be one column; it has {some(others) or 'none'}"
+                )
+            name = column or others[0]
+            if contents.array is None and name in contents.columns:
+                found, numbers = _by_example(
+                    contents,
+                    [name],
+                    id_name,
+                    lambda values, name: cluster_numbers(values, f"column {name}"),
+                )
+                return found._replace(clusters=numbers[name], column=name)
+        if contents.array is None and isinstance(source, str | os.PathLike):
+            seen.append(str(source))
     there = some(seen) if seen else "the predictions and the slices"
     raise PredictionsError(f"there is no column {column!r} of clusters in {there}")
 
 
-def _clusters(contents: Contents, column: str, id_column: str | None) -> ExampleValues:
-    columns = contents.columns
-    numbers = cluster_numbers(columns[column], f"column {column}")
-    id_name = id_name_in(columns, id_column)
+def _by_example(
+    contents: Contents, names: Collection[str], id_name: str | None, read: Callable
+) -> tuple[ExampleValues, dict[str, np.ndarray]]:
+    """Columns with one row of each id, whose rows (several runs) must agree."""
     ids = _ids_in(contents, id_name, unique=False)
-    _check_lengths(ids, clusters=len(numbers))
-    ids, kept = _once(ids, {column: numbers})
-    index = ids is not None and id_name is None
-    return ExampleValues(ids, clusters=kept[column], column=column, index=index)
+    columns = {name: read(contents.columns[name], name) for name in names}
+    _check_lengths(ids, **{name: len(values) for name, values in columns.items()})
+    if ids is not None:
+        unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
+        for name, values in columns.items() if len(unique) < len(ids) else ():
+            if len(differ := np.unique(of[values[first][of] != values])):
+                raise PredictionsError(
+                    f"column {name} has several values for one id, for example "
+                    f"{some(unique[differ])}"
+                )
+        if len(unique) < len(ids):
+            ids, columns = unique, {n: of[first] for n, of in columns.items()}
+    return ExampleValues(ids, index=ids is not None and id_name is None), columns
 
 
 def cluster_numbers(values: Any, what: str) -> np.ndarray:
@@ -271,24 +278,6 @@ def _check_lengths(ids: np.ndarray | None, **lengths: int) -> None:
     if len(set(lengths.values())) > 1:
         said = some([f"{name} {length}" for name, length in lengths.items()])
         raise PredictionsError(f"columns have different lengths, {said}")
-
-
-def _once(
-    ids: np.ndarray | None, columns: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
-    """One row of each id, whose rows (several runs) must agree."""
-    if ids is None:
-        return ids, dict(columns)
-    unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
-    if len(unique) == len(ids):
-        return ids, dict(columns)
-    for name, values in columns.items():
-        if len(differ := np.unique(of[values[first][of] != values])):
-            raise PredictionsError(
-                f"column {name} has several values for one id, for example "
-                f"{some(unique[differ])}"
-            )
-    return unique, {name: values[first] for name, values in columns.items()}
 
 
 def _by_id(given: Any, what: str) -> Any:
