@@ -4,7 +4,7 @@ import csv
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -251,12 +251,8 @@ def align_classes(
             _check_same_places(old, new)
         mapping = {}
     table = _Table(old, new, mapping, labels[0])
-    whose = (
-        (table.of_old, f"labels of {old.name}"),
-        (table.of_new, f"labels of {new.name}"),
-        (table.of_separate, "labels"),
-    )
-    numbers = [table.numbers(of, *how) for of, how in zip(labels, whose, strict=True)]
+    whose = (f"labels of {old.name}", f"labels of {new.name}", "labels")
+    numbers = table.labels_of(labels, whose)
     names = tuple(table.names)
     plain = [as_number(n) for n in names] == list(range(len(names)))
     moved = not np.array_equal(table.columns, np.arange(len(table.columns)))
@@ -430,58 +426,30 @@ class _Table:
             self.names.append(name)
         return self._place[name]
 
-    def of_old(self, label: int | str) -> int | None:
-        """Class for a label of the old side; None if there is none."""
-        number = self._old.of_label(label)
-        if number is not None and number < self._old.size:
-            return int(self.columns[number])
-        for key in (label, number):
-            if key in self._targets:
-                return self._targets[key]
-        return self._by_text(label, self._old) if self._by_name else None
-
-    def of_new(self, label: int | str) -> int | None:
-        """Class for a label of the new side; None if there is none."""
-        number = self._new.of_label(label)
-        if number is not None and number < self._new.size:
-            return number
-        return self._by_text(label, self._new)
-
-    def of_separate(self, label: int | str) -> int | None:
-        """Class for a label of a separate file; None if there is none."""
+    def labels_of(self, found: _Labels, whose: Sequence[str]) -> list:
+        """Labels of the old side, the new one and a file as classes of the pair."""
         numeric = self._new.numeric and self._old.numeric
-        if isinstance(label, int) and self._by_name and not numeric:
-            if self._old.names != self._new.names or self._new.predicted:
+        same = self._old.names == self._new.names and not self._new.predicted
+        of_file = found[2]
+        if of_file is not None and of_file.names is None and len(of_file.numbers):
+            if self._by_name and not numeric and not same:
                 raise PredictionsError(
                     "labels are numbers, but it is not clear of which class names; "
                     "give labels as names"
                 )
-        return self.of_new(label)
+        sides = (self._old, self._new, self._new)
+        return [
+            None if of is None else self._numbers(of, side, what)
+            for of, side, what in zip(found, sides, whose, strict=True)
+        ]
 
-    def _by_text(self, label: int | str, side: _Classes) -> int | None:
-        """A class by its name; a new one if the sides may have more classes."""
-        number = isinstance(label, int)
-        if number and side.names is not None and not side.numeric:
-            return None  # beyond the last name
-        if not number and side.names is None:
-            return None  # a name where classes have numbers
-        text = str(label)
-        if text not in self._place and text in self._mapped:
-            return self._mapped[text]
-        return self._add(text) if text in self._place or self._grows else None
-
-    def numbers(
-        self, found: ClassValues | None, of: Callable[[Any], int | None], what: str
-    ) -> np.ndarray | None:
-        """Labels as classes of the pair."""
-        if found is None:
-            return None
+    def _numbers(self, found: ClassValues, side: _Classes, what: str) -> np.ndarray:
         present, places = np.unique(found.numbers, return_inverse=True)
         labels = [
             int(number) if found.names is None else found.names[number]
             for number in present
         ]
-        classes = [of(label) for label in labels]
+        classes = [self._of_label(label, side) for label in labels]
         wrong = np.array([number is None for number in classes], bool)[places]
         if wrong.any():
             which = [label for label, c in zip(labels, classes) if c is None]
@@ -490,3 +458,24 @@ class _Table:
                 f"for example {some(which)}; classes are {some(self.names)}"
             )
         return np.array(classes, np.int64)[places]
+
+    def _of_label(self, label: int | str, side: _Classes) -> int | None:
+        """Class for a label of a side; None if there is none."""
+        number = side.of_label(label)
+        if number is not None and number < side.size:
+            return number if side is self._new else int(self.columns[number])
+        if side is self._old:
+            for key in (label, number):
+                if key in self._targets:
+                    return self._targets[key]
+            if not self._by_name:
+                return None
+        # By its name; a new one if the sides may have more classes.
+        if isinstance(label, int) and side.names is not None and not side.numeric:
+            return None  # beyond the last name
+        if isinstance(label, str) and side.names is None:
+            return None  # a name where classes have numbers
+        text = str(label)
+        if text not in self._place and text in self._mapped:
+            return self._mapped[text]
+        return self._add(text) if text in self._place or self._grows else None

@@ -142,7 +142,9 @@ def join(
     elif clusters is not None:
         found = tidy(read_clusters(clusters, (slices,), id_column), "clusters")
         slices = without_clusters(slices, found, id_column)
-        groups, cluster_column = rows.clusters_of(found), found.column
+        places = rows.rows_in(found, "clusters")
+        groups = np.append(found.clusters, NO_CLUSTER)[places]
+        cluster_column = found.column
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
@@ -374,23 +376,28 @@ class Rows:
             for name, values in separate.slices.items()
         }
 
-    def clusters_of(self, separate: ExampleValues) -> np.ndarray:
-        """The number of each example's cluster; `NO_CLUSTER` without a value."""
-        assert separate.clusters is not None
-        return np.append(separate.clusters, NO_CLUSTER)[
-            self.rows_in(separate, "clusters")
-        ]
-
     def rows_in(
         self, separate: ExampleValues, what: str, *, drop: bool = False
     ) -> np.ndarray:
         """The row of each example in a separate file; one it lacks has -1, or goes."""
-        ids = self._ids_of(separate)
+        ids = separate.ids
+        if ids is not None and separate.index:  # which may only count the rows
+            counts, rows = counts_rows(ids), rows_of(self.ids, ids)
+            identify = self._index or (self._has_ids and not counts)
+            partly = (rows >= 0).any() and not counts
+            ids = ids if identify and ((rows >= 0).all() or partly) else None
         if ids is None:
-            others = separate.slices or separate.others
-            return self._in_row_order(separate.size, what, others)
-        rows = self._found(ids, what)
+            return self._in_row_order(separate, what)
+        if not (self._has_ids or self._index):
+            raise PredictionsError(
+                f"the {what} have ids, but the predictions have none; give ids for them"
+            )
+        rows = rows_of(self.ids, ids)
         kept = rows >= 0
+        if further := len(ids) - np.count_nonzero(kept):
+            self.notes.append(
+                f"The {what} have {further:,} further ids, which are not compared."
+            )
         allow = separate.labels is not None and not drop  # labels of some are enough
         if not kept.all() and not (allow and kept.any()):
             lacking = self.ids[~kept]
@@ -402,28 +409,16 @@ class Rows:
             )
         return rows
 
-    def _ids_of(self, separate: ExampleValues) -> np.ndarray | None:
-        """Ids of a separate file; None if its index does not identify examples."""
-        if separate.ids is None or not separate.index:
-            return separate.ids
-        if not (self._index or (self._has_ids and not counts_rows(separate.ids))):
-            return None
-        found = rows_of(self.ids, separate.ids) >= 0
-        partly = found.any() and not counts_rows(separate.ids)
-        return separate.ids if found.all() or partly else None
-
-    def _in_row_order(
-        self, count: int, what: str, others: Mapping[str, Any]
-    ) -> np.ndarray:
+    def _in_row_order(self, separate: ExampleValues, what: str) -> np.ndarray:
         """Rows of a file without ids, if it is clear what they belong to."""
         if not self._one_order:
             raise PredictionsError(
                 f"the {what} have no ids, but the two sides do not have the same "
                 f"examples in the same order; give ids with the {what}"
             )
-        if count != len(self.ids):
+        if separate.size != len(self.ids):
             raise PredictionsError(
-                f"the {what} are of {count:,} examples, the predictions of "
+                f"the {what} are of {separate.size:,} examples, the predictions of "
                 f"{len(self.ids):,}"
             )
         if self._has_ids:
@@ -431,21 +426,9 @@ class Rows:
                 f"The {what} have no ids: they are matched by their rows."
             )
         else:
+            others = separate.slices or separate.others
             self._check_order(others, f"in the {what}")
         return self.old
-
-    def _found(self, ids: np.ndarray, what: str) -> np.ndarray:
-        """The row of each example in a file with ids; -1 if it has none."""
-        if not (self._has_ids or self._index):
-            raise PredictionsError(
-                f"the {what} have ids, but the predictions have none; give ids for them"
-            )
-        rows = rows_of(self.ids, ids)
-        if further := len(ids) - np.count_nonzero(rows >= 0):
-            self.notes.append(
-                f"The {what} have {further:,} further ids, which are not compared."
-            )
-        return rows
 
 
 def _ids(side: Table, other: Table) -> np.ndarray | None:
