@@ -9,7 +9,7 @@ import re
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def read_contents(
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         with parsing():
-            found = _read_file(path, numeric, wanted, id_column)
+            found = _read_file(path, _Wish(numeric, wanted, id_column))
         return found if found.table is None else _without_index(found, id_column)
     if isinstance(given, Predictions):
         return Contents(arrays=vars(given))
@@ -257,9 +257,20 @@ def _index_of_all(columns: Mapping[str, Any]) -> Any:
     return None if any(rows) else named[first]
 
 
-def _read_file(
-    path: Path, numeric: Callable, wanted: Callable, id_column: str | None
-) -> Contents:
+class _Wish(NamedTuple):
+    """Which columns of a file to read."""
+
+    numeric: Callable[[list[str]], Collection[str]]  # those that are numbers
+    columns: Callable[[list[str]], Collection[str]]
+    id_column: str | None
+
+    def others(self, names: list[str]) -> list[str]:
+        """The columns that are not an index."""
+        index = _index_names(names, None, self.id_column)
+        return [name for name in names if name not in index]
+
+
+def _read_file(path: Path, wish: _Wish) -> Contents:
     if path.is_dir():
         if (path / INDEX).is_file():
             return _read_shards(path)
@@ -268,7 +279,7 @@ def _read_file(
             if (shards / INDEX).is_file():  # a row of a study
                 return _read_shards(shards)
             if parts := parts_of(path):
-                return _read_parts(parts, path, numeric, wanted, id_column)
+                return _read_parts(parts, path, wish)
             raise PredictionsError(
                 f"is a folder without {_IN_FOLDER}, {INDEX} or parts of a table "
                 "(part-*.parquet)"
@@ -291,31 +302,24 @@ def _read_file(
             return Contents(array=as_array(found, "the list"))
         return Contents(table=found)
     if name.endswith(_TABLES):
-        return _read_table(path, numeric, wanted, id_column)
+        return _read_table(path, wish)
     raise PredictionsError(
         f"files of this kind are not read, only {', '.join(ENDINGS)}"
     )
 
 
-def _read_table(
-    path: Path, numeric: Callable, wanted: Callable, id_column: str | None
-) -> Contents:
+def _read_table(path: Path, wish: _Wish) -> Contents:
     name = path.name.lower()
     if name.endswith(".parquet"):
-        return _read_parquet(path, numeric, wanted, id_column)
+        return _read_parquet(path, wish)
     if name.endswith(_ARROW):
         return Contents(table=_read_arrow(path))
     if not name.endswith(_TEXT):
         return Contents(table=table_of(json_lines(path)))
-
-    def of_scores(names: list[str]) -> Collection[str]:
-        index = _index_names(names, None, id_column)
-        return numeric([name for name in names if name not in index])
-
     notes = ()
     if not is_packed(path) and not ends_line(path):
         notes = (f"{path.name}: the last line has no end; it may be cut short.",)
-    table, unusual = read_text(path, of_scores)
+    table, unusual = read_text(path, lambda names: wish.numeric(wish.others(names)))
     return Contents(table=table, notes=notes, read=unusual)
 
 
@@ -346,33 +350,23 @@ def _is_table(path: Path) -> bool:
     return not name.startswith((".", "_")) and name.endswith((*_TABLES, *_JSON))
 
 
-def _read_parts(
-    parts: list[Path],
-    folder: Path,
-    numeric: Callable,
-    wanted: Callable,
-    id_column: str | None,
-) -> Contents:
+def _read_parts(parts: list[Path], folder: Path, wish: _Wish) -> Contents:
     """One table of several files; folders `key=value` are columns."""
     import pyarrow as pa
 
     tables, found = [], Contents()
-    keys = [p.split("=", 1)[0] for p in parts[0].relative_to(folder).parts[:-1]]
-    once = functools.cache(lambda names: wanted([*dict.fromkeys((*names, *keys))]))
+    folders = parts[0].relative_to(folder).parts[:-1]
+    keys = tuple(path.split("=", 1)[0] for path in folders)
+    wanted = wish.columns
+    once = functools.cache(lambda names: wanted([*dict.fromkeys(names + keys)]))
+    wish = wish._replace(columns=lambda names: once(tuple(names)))
+    whole = wish._replace(numeric=lambda names: ())  # nothing is left for later
     for path in parts:
         if not path.stat().st_size:
             continue  # a partition without rows
         try:
-            if path.name.lower().endswith(_JSON):
-                found = Contents(table=table_of(json_lines(path)))
-            else:
-                text = path.name.lower().endswith(_TEXT)
-                found = _read_table(
-                    path,
-                    numeric if text else lambda names: (),
-                    lambda names: once(tuple(names)),
-                    id_column,
-                )
+            text = path.name.lower().endswith(_TEXT)
+            found = _read_table(path, wish if text else whole)
         except (PredictionsError, ArrayFileError, pa.ArrowException) as error:
             raise PredictionsError(f"{path.relative_to(folder)}: {error}") from error
         table = found.table
@@ -389,9 +383,9 @@ def _read_parts(
         tables.append(table.replace_schema_metadata())
     if not tables:
         raise PredictionsError("all parts are empty")
-    whole = pa.concat_tables(tables, promote_options="permissive")
     read = (f"{len(tables)} parts of one table", *found.read)
-    return Contents(table=whole, read=read)
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return Contents(table=table, read=read)
 
 
 def column_names(path: Path) -> list[str]:
@@ -458,9 +452,7 @@ def _read_shards(folder: Path) -> Contents:
 _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
 
 
-def _read_parquet(
-    path: Path, numeric: Callable, wanted: Callable, id_column: str | None
-) -> Contents:
+def _read_parquet(path: Path, wish: _Wish) -> Contents:
     """A Parquet file, of which columns of scores are read when they are used."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -471,9 +463,9 @@ def _read_parquet(
     )
     schema = file.schema_arrow
     check_columns(schema.names)
-    index = _index_names(schema.names, schema.metadata, id_column)
+    index = _index_names(schema.names, schema.metadata, wish.id_column)
     others = [name for name in schema.names if name not in index]
-    chosen, scores = {*wanted(others), *index}, {*numeric(others)}
+    chosen, scores = {*wish.columns(others), *index}, {*wish.numeric(others)}
     _check_unpacked(file.metadata, chosen)
     late = [
         name
