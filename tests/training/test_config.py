@@ -17,7 +17,7 @@ from churn_jax.configuration.training import MeshShape, Seeds, TrainConfig
         ),
         ({"mapping": "pmap"}, "auto, vmap, unroll, loop, tune; got 'pmap'"),
         ({"sample": "half"}, "all, bootstrap; got 'half'"),
-        ({"weights": "average"}, "last or best; got 'average'"),
+        ({"weights": "average"}, "one of last, best; got 'average'"),
         ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1; got 1.0"),
         ({"ema_decay": -0.1}, "below 1; got -0.1"),
         ({"ema_decay": float("nan")}, "below 1; got nan"),
