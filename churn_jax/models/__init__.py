@@ -29,12 +29,7 @@ if TYPE_CHECKING:
         to_hugging_face,
         to_timm,
     )
-    from churn_jax.models.residual import (
-        ImageNetResNet,
-        ResNet,
-        ResNetV2,
-        WideResNet,
-    )
+    from churn_jax.models.residual import ImageNetResNet, ResNet, ResNetV2, WideResNet
     from churn_jax.models.transformers import Bert, Swin
     from churn_jax.models.vgg import VGG, adaptive_average_pool
     from churn_jax.models.zoo import available, create, is_family

@@ -29,7 +29,6 @@ _PRODUCTS = (
     (0.85753, 0.77623, 0.66643, 0.85741, 0.78156, 0.87582),
 )
 _WHITENING_EPSILON = 5e-4  # of the published recipe; added to the eigenvalues
-_VIEWS = (1, 2, 6)
 
 # Uniform within 1 / sqrt(fan in), as in PyTorch.
 _uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -142,8 +141,8 @@ class Airbench(ConvolutionalNetwork, nn.Module):
 
     def __post_init__(self):
         check_least("width", self.width, 1)
-        if self.views not in _VIEWS:
-            raise ValueError(f"views must be one of {_VIEWS}; got {self.views}")
+        if self.views not in (1, 2, 6):
+            raise ValueError(f"views must be one of (1, 2, 6); got {self.views}")
         super().__post_init__()
 
     @nn.compact
@@ -154,7 +153,7 @@ class Airbench(ConvolutionalNetwork, nn.Module):
             ValueError: the images are smaller than 9 x 9 or not of three channels;
                 others as in `ResNet`.
         """
-        check_images(x, min_rank=4, max_rank=4, min_size=9)
+        check_images(x, min_size=9)
         if x.shape[-1] != 3:
             raise ValueError(f"images must have 3 channels; got shape {x.shape}")
         kernel = jnp.asarray(whitening().reshape(12, 24), self.dtype)

@@ -17,9 +17,6 @@ from churn_jax.models.layers import (
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array
 
-_LAYOUTS = ("auto", "nhwc", "banded")
-_MIN_SIZE = 12  # 12 -> pool 6 -> 5x5 kernel 2 -> pool 1
-
 
 class LeNet5(ZooNetwork, nn.Module):
     """LeNet5: two 5x5 convolutions (6 and 16), then dense 120, 84 and C.
@@ -65,7 +62,7 @@ class LeNet5(ZooNetwork, nn.Module):
     input_params = ("conv1",)
 
     def __post_init__(self):
-        check_choice("layout", self.layout, _LAYOUTS)
+        check_choice("layout", self.layout, ("auto", "nhwc", "banded"))
         super().__post_init__()
 
     @nn.compact
@@ -76,7 +73,7 @@ class LeNet5(ZooNetwork, nn.Module):
             ValueError: `x` is not `[B, H, W, C]` or smaller than 12 x 12.
             TypeError: `x` is not floating point.
         """
-        check_images(x, min_rank=4, max_rank=4, min_size=_MIN_SIZE)
+        check_images(x, min_size=12)  # 12 -> pool 6 -> 5x5 kernel 2 -> pool 1
         layout = self.layout
         if layout == "auto":
             layout = "banded" if backend() == "cpu" and x.shape[-1] == 1 else "nhwc"

@@ -89,7 +89,7 @@ class DenseNet(ConvolutionalNetwork, nn.Module):
         """
         # A quarter of the pixels, rounded up, can be halved after each block but one.
         smallest = 4 * (2 ** (len(self.blocks) - 1) - 1) + 1
-        check_images(x, min_rank=4, max_rank=4, min_size=smallest)
+        check_images(x, min_size=smallest)
         x = self.conv(x, self.width, 7, stride=2, name="stem")
         x = max_pool(self.activated(x, train, "stem_norm"))
         for block, layers in enumerate(self.blocks, start=1):

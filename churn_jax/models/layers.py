@@ -33,10 +33,10 @@ class ModelOutput(NamedTuple):
     features: Array
 
 
-def check_images(images, *, min_rank: int, max_rank: int, min_size: int = 1) -> None:
+def check_images(images, *, min_rank: int = 4, min_size: int = 1) -> None:
     """Refuses images of another rank or dtype, or smaller than the network can take."""
     shape = jnp.shape(images)
-    if not min_rank <= len(shape) <= max_rank:
+    if not min_rank <= len(shape) <= 4:
         expected = "[B, H, W, C]" if min_rank == 4 else "[B, D] or [B, H, W, C]"
         raise ValueError(f"images must be {expected}; got shape {shape}")
     if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
@@ -192,9 +192,9 @@ class Layers:
             kernel_init: initialiser of the kernel.
             convolve: `(images, kernel) -> images`, instead of XLA's convolution.
         """
-        by: dict[str, Any] = {}
-        if convolve is not None:
-            by["conv_general_dilated"] = lambda x, kernel, *_, **__: convolve(x, kernel)
+        by = (
+            (lambda x, kernel, *_, **__: convolve(x, kernel)) if convolve else _convolve
+        )
         return Conv(
             features,
             (size, size),
@@ -204,7 +204,7 @@ class Layers:
             kernel_init=kernel_init,
             dtype=dtype,
             name=name,
-            **by,
+            conv_general_dilated=by,
         )
 
     def norm(self, *, train: bool, name: str, **options) -> nn.Module:

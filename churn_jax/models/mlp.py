@@ -3,13 +3,7 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
-from churn_jax.models.layers import (
-    PLAIN,
-    Layers,
-    ModelOutput,
-    ZooNetwork,
-    check_images,
-)
+from churn_jax.models.layers import PLAIN, Layers, ModelOutput, ZooNetwork, check_images
 from churn_jax.setting_checks import check_choice, check_least
 from churn_jax.typing import Array
 
@@ -83,7 +77,7 @@ class MLP(ZooNetwork, nn.Module):
             ValueError: `x` has fewer than two or more than four axes.
             TypeError: `x` is not floating point.
         """
-        check_images(x, min_rank=2, max_rank=4)
+        check_images(x, min_rank=2)
         layers = self.layers
         x, entered = layers.enter(self, x, train)
         x = x.reshape(x.shape[0], -1).astype(self.dtype)

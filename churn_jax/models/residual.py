@@ -96,7 +96,7 @@ def _residual_network(
     **form: Any,
 ) -> ModelOutput:
     """The stem, stages of blocks that halve the resolution, and the last layer."""
-    check_images(x, min_rank=4, max_rank=4)
+    check_images(x)
     before = block_function is _pre_activation_block
     x, entered = net.layers.enter(net, x, train)
     size, stride = (7, 2) if large else (3, 1)

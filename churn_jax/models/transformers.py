@@ -430,7 +430,7 @@ class Swin(ZooNetwork, nn.Module):
             ValueError: `x` is not `[B, H, W, C]`.
             TypeError: `x` is not floating point.
         """
-        check_images(x, min_rank=4, max_rank=4)
+        check_images(x)
         over = ((0, 0), *((0, -n % self.patch) for n in x.shape[1:3]), (0, 0))
         x = Conv(
             self.width,

@@ -128,7 +128,7 @@ class VGG(ConvolutionalNetwork, nn.Module):
         Raises:
             ValueError: the images are too small; others as in `ResNet`.
         """
-        check_images(x, min_rank=4, max_rank=4, min_size=2 ** len(self.stages))
+        check_images(x, min_size=2 ** len(self.stages))
         for stage, convolutions in enumerate(self.stages, start=1):
             width = self.width * min(2 ** (stage - 1), 8)
             form = {"convolutions": convolutions, "width": width}
