@@ -16,7 +16,8 @@ import dataclasses
 from turns import head, machine, row
 
 from churn_jax.configuration.training import MeshShape
-from churn_jax.planning import Slice, plan_apart
+from churn_jax.planning import Slice
+from churn_jax.planning.process import plan_apart
 from churn_jax.studies import preset
 
 _MNIST = "experiments/reproducibility/small.py:mnist"

@@ -7,7 +7,6 @@ from churn_jax.lazy import load_on_use
 if TYPE_CHECKING:
     from churn_compare.significance import holm, mcnemar_exact, sign_flip_exact
     from churn_jax.analysis.displacement import (
-        DisplacementDistribution,
         displacement_distribution,
         ensemble_displacement_norms,
         few_classes,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from churn_jax.analysis.significance import (
         Difference,
         jackknife_stderr,
-        leave_one_run_out,
         paired_jackknife_test,
         paired_leave_one_out_test,
         paired_t_test,
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Difference",
-    "DisplacementDistribution",
     "GoodnessOfFit",
     "UpdatesBySize",
     "displacement_distribution",
@@ -49,7 +46,6 @@ __all__ = [
     "holm",
     "jackknife_stderr",
     "kolmogorov_smirnov",
-    "leave_one_run_out",
     "logit_displacement",
     "mcnemar_exact",
     "mixed_sides",

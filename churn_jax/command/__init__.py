@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Sequence
 
-__all__ = ["COMMANDS", "command_named"]
+__all__ = ["COMMANDS"]
 
 COMMANDS = {
     "study": "train the methods of a preset on some data and report",

@@ -76,23 +76,31 @@ def plan(argv: Sequence[str]) -> int:
         )
     import jax
 
-    from churn_jax import planning
+    from churn_jax.planning import Slice
+    from churn_jax.planning.chips import check_compiler
+    from churn_jax.planning.compile import (
+        check_mesh,
+        default_mesh,
+        default_row,
+        plan_text,
+    )
+    from churn_jax.planning.process import plan_apart
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
-    part, path = planning.Slice.parse(options.topology), options.json
+    part, path = Slice.parse(options.topology), options.json
     if path is not None:  # refused now, and not after minutes of compiling
         if path.name in ("", "-") or path.is_dir():
             raise ValueError(f"--json needs the name of a file; got {path}")
         if not path.parent.is_dir():
             raise ValueError(f"--json {path}: there is no folder {path.parent}")
-    row = options.row or planning.default_row(config)
-    mesh = config.train.mesh if meshed else planning.default_mesh(config, part)
-    planning.check_mesh(mesh, part)
-    planning.check_compiler()
+    row = options.row or default_row(config)
+    mesh = config.train.mesh if meshed else default_mesh(config, part)
+    check_mesh(mesh, part)
+    check_compiler()
     with Display(quiet=options.quiet, stderr=True) as shown:
         shown.work(Work(f"{row} for {part.name}", "compiling, which takes minutes", 0))
-        found = planning.plan_apart(config, row, part, mesh)
-    print(planning.plan_text(found))
+        found = plan_apart(config, row, part, mesh)
+    print(plan_text(found))
     if path is not None:
         write_file(path, json.dumps(found.to_json(), indent=1) + "\n")
         print(f"written: {path}", file=sys.stderr)

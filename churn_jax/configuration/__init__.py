@@ -11,39 +11,12 @@ from churn_jax.lazy import load_on_use
 if TYPE_CHECKING:
     from churn_jax.configuration.codec import from_json, replaced, to_json
     from churn_jax.configuration.difference import differences
-    from churn_jax.configuration.network import ModelConfig, Sharing, Towers
+    from churn_jax.configuration.network import Towers
     from churn_jax.configuration.record import StudyRecord, read_record
-    from churn_jax.configuration.rows import MethodSpec, Teaching
-    from churn_jax.configuration.study import (
-        DataConfig,
-        EvaluationConfig,
-        StudyConfig,
-        Update,
-    )
-    from churn_jax.configuration.training import (
-        MeshShape,
-        OnePass,
-        OptimizerConfig,
-        Seeds,
-        TrainConfig,
-    )
 
 __all__ = [
-    "DataConfig",
-    "EvaluationConfig",
-    "MeshShape",
-    "MethodSpec",
-    "ModelConfig",
-    "OnePass",
-    "OptimizerConfig",
-    "Seeds",
-    "Sharing",
-    "StudyConfig",
     "StudyRecord",
-    "Teaching",
     "Towers",
-    "TrainConfig",
-    "Update",
     "differences",
     "from_json",
     "read_record",

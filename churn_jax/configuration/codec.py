@@ -211,7 +211,7 @@ def with_texts(config: T, changes: Iterable[tuple[str, str]]) -> T:
         ValueError: as `replaced`, or the text is not a value of the setting.
 
     Example:
-        >>> from churn_jax.configuration import TrainConfig
+        >>> from churn_jax.configuration.training import TrainConfig
         >>> changes = [("epochs", "3"), ("optimizer.step_epochs", "1,2")]
         >>> found = with_texts(TrainConfig(), changes)
         >>> found.epochs, found.optimizer.step_epochs

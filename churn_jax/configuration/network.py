@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from churn_jax import ensembles, models
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
 from churn_jax.setting_checks import check_settings
+
+if TYPE_CHECKING:
+    from churn_jax.models.public_weights import Pretrained
 
 DTYPES = ("float32", "bfloat16")
 
@@ -276,6 +279,6 @@ def _stamps(folder: str) -> tuple[tuple[str, int, int], ...]:
 
 # The networks of a study's rows are built several times; they share one copy.
 @functools.lru_cache(maxsize=4)
-def _loaded(folder: str, stamps: tuple, module: Any) -> models.Pretrained:
+def _loaded(folder: str, stamps: tuple, module: Any) -> Pretrained:
     del stamps
     return models.load_pretrained(folder, module)

@@ -174,7 +174,7 @@ class MethodSpec:
                 row.
 
         Example:
-            >>> from churn_jax.configuration import TrainConfig
+            >>> from churn_jax.configuration.training import TrainConfig
             >>> from churn_jax.methods import ERM
             >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
             >>> spec.config(TrainConfig()).seeds.init

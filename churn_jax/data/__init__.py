@@ -11,35 +11,26 @@ from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.data.clicks import Clicks, as_clicks, load_clicks, synthetic_clicks
 from churn_jax.data.cutting import narrow
 from churn_jax.data.digits import load_digits
-from churn_jax.data.pipeline import read_ahead
-from churn_jax.data.prepare import Prepared, prepare, write_npz
+from churn_jax.data.prepare import prepare, write_npz
 from churn_jax.data.records import Reading, StreamedSplit, StreamingDataset, stream
 from churn_jax.data.sources import DATASETS, find_dataset, from_source, load, named
 from churn_jax.data.splits import (
-    ChannelStatistics,
     DataError,
     Dataset,
     Split,
     channel_statistics,
     is_tokens,
 )
-from churn_jax.data.streaming import (
-    IMAGENET_STATISTICS,
-    is_streaming,
-    load_streaming,
-)
+from churn_jax.data.streaming import is_streaming, load_streaming
 from churn_jax.data.text import TextOptions
 from churn_jax.lazy import load_on_use
 
 __all__ = [
     "DATASETS",
-    "IMAGENET_STATISTICS",
     "Augmentation",
-    "ChannelStatistics",
     "Clicks",
     "DataError",
     "Dataset",
-    "Prepared",
     "Reading",
     "Split",
     "StreamedSplit",
@@ -60,7 +51,6 @@ __all__ = [
     "narrow",
     "normalize",
     "prepare",
-    "read_ahead",
     "stream",
     "synthetic_clicks",
     "write_npz",

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     )
     from churn_jax.ensembles.nnx import from_nnx
     from churn_jax.ensembles.own import as_network
-    from churn_jax.ensembles.wrappers import (
-        StartingFrom,
-        starting_from,
-        with_classes,
-        with_inputs,
-        with_temperature,
-    )
+    from churn_jax.ensembles.wrappers import starting_from, with_classes, with_inputs
 
 
 __all__ = [
@@ -41,7 +35,6 @@ __all__ = [
     "Network",
     "NetworkError",
     "Outputs",
-    "StartingFrom",
     "apply_committee",
     "apply_members",
     "as_network",
@@ -57,7 +50,6 @@ __all__ = [
     "take_member",
     "with_classes",
     "with_inputs",
-    "with_temperature",
 ]
 
 _FILES = ("network", "wrappers", "aggregate", "members", "linen", "nnx", "own")

@@ -8,9 +8,8 @@ from churn_jax.methods.fields import register
 if TYPE_CHECKING:
     from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
     from churn_jax.methods.anti_distillation import PENALTIES, AntiDistillation
-    from churn_jax.methods.base import METHODS, Method, Passes, Ramp, Updating, deploy
+    from churn_jax.methods.base import METHODS, Method, Ramp, Updating, deploy
     from churn_jax.methods.batch import (
-        Apply,
         Batch,
         LossOutput,
         Teacher,
@@ -49,7 +48,6 @@ __all__ = [
     "RACT",
     "UNKNOWN_LOGIT",
     "AntiDistillation",
-    "Apply",
     "BackwardCompatible",
     "Batch",
     "BayesianUpdate",
@@ -61,7 +59,6 @@ __all__ = [
     "Method",
     "MinimumEntropy",
     "OneToOneDistillation",
-    "Passes",
     "Perturbing",
     "Ramp",
     "Teacher",

@@ -7,7 +7,6 @@ batch and shard by shard. `pairwise` computes a metric for all pairs of runs,
 
 from churn_jax.lazy import load_on_use
 from churn_jax.metrics.calibrated import (
-    CalibratedScores,
     calibrated_brier_score,
     calibrated_expected_calibration_error,
     calibrated_negative_log_likelihood,
@@ -17,7 +16,6 @@ from churn_jax.metrics.calibrated import (
 )
 from churn_jax.metrics.calibration import ECEState, expected_calibration_error
 from churn_jax.metrics.churn import (
-    ChurnByCorrectness,
     ChurnByCorrectnessState,
     ChurnState,
     SurrogateChurnState,
@@ -45,20 +43,12 @@ from churn_jax.metrics.confidence import (
     prediction_confidence,
     prediction_entropy,
 )
-from churn_jax.metrics.cross_pairs import (
-    CrossSummary,
-    cross_pairs,
-    summarize_cross,
-    summarize_paired,
-)
+from churn_jax.metrics.cross_pairs import cross_pairs, summarize_cross, summarize_paired
 from churn_jax.metrics.deep_ensemble import (
-    DeepEnsembleEquivalent,
     deep_ensemble_equivalent,
     ensemble_reference_curve,
 )
 from churn_jax.metrics.diversity import (
-    ConfidenceBins,
-    DiversityByConfidence,
     DiversityByConfidenceState,
     diversity_by_confidence,
 )
@@ -73,18 +63,8 @@ from churn_jax.metrics.flips import (
     positive_flip_rate,
     relative_negative_flip_rate,
 )
-from churn_jax.metrics.members import (
-    MemberDiversity,
-    MemberDiversityState,
-    member_diversity,
-)
-from churn_jax.metrics.pair_metrics import CrossMetric, PairMetric
-from churn_jax.metrics.pairs import (
-    PairSummary,
-    leave_one_model_out,
-    pairwise,
-    summarize_pairs,
-)
+from churn_jax.metrics.members import MemberDiversityState, member_diversity
+from churn_jax.metrics.pairs import leave_one_model_out, pairwise, summarize_pairs
 from churn_jax.metrics.prediction_difference import (
     HammingPredictionDifferenceState,
     LabelPredictionDifferenceState,
@@ -119,7 +99,7 @@ from churn_jax.metrics.scoring import (
     error_rates,
     negative_log_likelihood,
 )
-from churn_jax.metrics.state import LongSum, MeanState, RateState
+from churn_jax.metrics.state import MeanState, RateState
 
 # Second names of the field; only the first ones are in `__all__`.
 disagreement = churn
@@ -132,17 +112,10 @@ __all__ = [
     "AUCState",
     "AccuracyState",
     "BrierState",
-    "CalibratedScores",
     "CalibrationRatioState",
-    "ChurnByCorrectness",
     "ChurnByCorrectnessState",
     "ChurnState",
-    "ConfidenceBins",
     "ConfidenceState",
-    "CrossMetric",
-    "CrossSummary",
-    "DeepEnsembleEquivalent",
-    "DiversityByConfidence",
     "DiversityByConfidenceState",
     "ECEState",
     "EntropyState",
@@ -154,13 +127,9 @@ __all__ = [
     "KLPredictionDifferenceState",
     "L1DistanceState",
     "LabelPredictionDifferenceState",
-    "LongSum",
     "MeanState",
-    "MemberDiversity",
     "MemberDiversityState",
     "NLLState",
-    "PairMetric",
-    "PairSummary",
     "PositivePredictionDifferenceState",
     "PredictionDifferenceState",
     "RateState",

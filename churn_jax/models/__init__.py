@@ -6,23 +6,15 @@ from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.models.airbench import Airbench
-    from churn_jax.models.batch_ensemble import (
-        BatchEnsemble,
-        BatchEnsembleConv,
-        BatchEnsembleDense,
-        check_fast_weights,
-    )
+    from churn_jax.models.batch_ensemble import BatchEnsemble, BatchEnsembleDense
     from churn_jax.models.click import ClickModel
     from churn_jax.models.cnn import LeNet5
-    from churn_jax.models.convolution import banded_convolution
     from churn_jax.models.densenet import DenseNet
-    from churn_jax.models.layers import PLAIN, Layers, ModelOutput
+    from churn_jax.models.layers import Layers, ModelOutput
     from churn_jax.models.mimo import MIMO
     from churn_jax.models.mlp import MLP, Gate
     from churn_jax.models.names import MODELS
     from churn_jax.models.public_weights import (
-        Pretrained,
-        PretrainedError,
         from_hugging_face,
         from_timm,
         load_pretrained,
@@ -31,7 +23,7 @@ if TYPE_CHECKING:
     )
     from churn_jax.models.residual import ImageNetResNet, ResNet, ResNetV2, WideResNet
     from churn_jax.models.transformers import Bert, Swin
-    from churn_jax.models.vgg import VGG, adaptive_average_pool
+    from churn_jax.models.vgg import VGG
     from churn_jax.models.zoo import available, create, is_family
 
 
@@ -39,11 +31,9 @@ __all__ = [
     "MIMO",
     "MLP",
     "MODELS",
-    "PLAIN",
     "VGG",
     "Airbench",
     "BatchEnsemble",
-    "BatchEnsembleConv",
     "BatchEnsembleDense",
     "Bert",
     "ClickModel",
@@ -53,16 +43,11 @@ __all__ = [
     "Layers",
     "LeNet5",
     "ModelOutput",
-    "Pretrained",
-    "PretrainedError",
     "ResNet",
     "ResNetV2",
     "Swin",
     "WideResNet",
-    "adaptive_average_pool",
     "available",
-    "banded_convolution",
-    "check_fast_weights",
     "create",
     "from_hugging_face",
     "from_timm",

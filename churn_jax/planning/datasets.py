@@ -7,10 +7,11 @@ import numpy as np
 
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig
-from churn_jax.data import IMAGENET_STATISTICS, StreamingDataset, is_tokens
+from churn_jax.data import StreamingDataset, is_tokens
 from churn_jax.data.cutting import cut
 from churn_jax.data.digits import VALIDATION_SIZE
 from churn_jax.data.sources import is_object
+from churn_jax.data.streaming import IMAGENET_STATISTICS
 from churn_jax.studies.inputs import load_inputs
 
 

@@ -15,7 +15,8 @@ from jaxtyping import PyTree
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.ensembles import Group, with_temperature
+from churn_jax.ensembles import Group
+from churn_jax.ensembles.wrappers import with_temperature
 from churn_jax.planning.datasets import Sizes, row_sizes
 from churn_jax.studies.finished import row_run
 from churn_jax.training.examples import example_of

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from churn_jax.reports.artefacts import ReportError
     from churn_jax.reports.estimates import Estimate
     from churn_jax.reports.quantities import DEFAULT_COLUMNS, QUANTITIES, column
-    from churn_jax.reports.report import Missing, Report, Row
-    from churn_jax.reports.results import StoredLogits, figures, predictions, table
+    from churn_jax.reports.report import Report, Row
+    from churn_jax.reports.results import figures, predictions, table
     from churn_jax.reports.study_report import collect, print_report, write
     from churn_jax.reports.summary import MethodSummary, summarize
 
@@ -25,11 +25,9 @@ __all__ = [
     "QUANTITIES",
     "Estimate",
     "MethodSummary",
-    "Missing",
     "Report",
     "ReportError",
     "Row",
-    "StoredLogits",
     "collect",
     "column",
     "figures",

@@ -7,12 +7,7 @@ from churn_jax.lazy import load_on_use
 if TYPE_CHECKING:
     from churn_jax.configuration.network import ModelConfig, Sharing
     from churn_jax.configuration.rows import MethodSpec, Teaching
-    from churn_jax.configuration.study import (
-        DataConfig,
-        EvaluationConfig,
-        StudyConfig,
-        Update,
-    )
+    from churn_jax.configuration.study import DataConfig, StudyConfig, Update
     from churn_jax.studies.grid import Axis
     from churn_jax.studies.inputs import StudyError
     from churn_jax.studies.own_data import own_study
@@ -25,7 +20,6 @@ __all__ = [
     "PRESETS",
     "Axis",
     "DataConfig",
-    "EvaluationConfig",
     "MethodSpec",
     "ModelConfig",
     "Sharing",

@@ -10,6 +10,7 @@ from churn_jax import data
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data import Dataset, Split, StreamedSplit, StreamingDataset
+from churn_jax.data.streaming import IMAGENET_STATISTICS
 
 
 class StudyError(ValueError):
@@ -31,7 +32,7 @@ class Inputs(NamedTuple):
     def of(cls, dataset: Dataset | StreamingDataset) -> "Inputs":
         """The moments of the training images."""
         if isinstance(dataset, StreamingDataset):
-            moments = data.IMAGENET_STATISTICS
+            moments = IMAGENET_STATISTICS
         else:
             moments = data.channel_statistics(dataset.train.images)
         mean, std = (tuple(map(float, np.ravel(m))) for m in moments)

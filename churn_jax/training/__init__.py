@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         Seeds,
         TrainConfig,
     )
-    from churn_jax.training.click_feed import ClickScores
     from churn_jax.training.clicks import click_run
     from churn_jax.training.loggers import (
         LOGGERS,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LOGGERS",
     "OPTIMIZERS",
-    "ClickScores",
     "CluLogger",
     "CsvLogger",
     "Interrupted",

@@ -16,16 +16,12 @@ from jaxtyping import PyTree
 
 from churn_jax.configuration.training import OptimizerConfig, Seeds
 from churn_jax.data.splits import first_line
-from churn_jax.ensembles import Group, Network, StartingFrom
+from churn_jax.ensembles import Group, Network
+from churn_jax.ensembles.wrappers import StartingFrom
 from churn_jax.methods import Method
 from churn_jax.training.examples import changed_form
 from churn_jax.training.optim import Optimizer, is_fast, is_vector
-from churn_jax.training.partition import (
-    MEMBER,
-    REPLICA,
-    compilation,
-    place,
-)
+from churn_jax.training.partition import MEMBER, REPLICA, compilation, place
 
 if TYPE_CHECKING:
     from churn_jax.training.program import Program

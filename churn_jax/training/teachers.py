@@ -12,8 +12,9 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
-from churn_jax.ensembles import Group, Outputs, apply_committee, with_temperature
+from churn_jax.ensembles import Group, Outputs, apply_committee
 from churn_jax.ensembles import mapping as slots
+from churn_jax.ensembles.wrappers import with_temperature
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.typing import Array, Logits
 

@@ -17,23 +17,16 @@ if TYPE_CHECKING:
     from churn_compare.gate_outcomes import judge
     from churn_compare.gates import Gate, GateError, read_gates, read_waivers
     from churn_compare.noise import noise_test
-    from churn_compare.outcomes import OutcomesResult, compare_outcomes
+    from churn_compare.outcomes import compare_outcomes
     from churn_compare.quantities import QUANTITIES, Quantity
-    from churn_compare.queue import Queue, label_queue
+    from churn_compare.queue import label_queue
     from churn_compare.reading.join import join
     from churn_compare.reading.sides import read_side
-    from churn_compare.result import (
-        GateOutcome,
-        Group,
-        Interval,
-        Measured,
-        Regression,
-        Waiver,
-    )
+    from churn_compare.result import Group, Interval, Measured, Regression, Waiver
     from churn_compare.scanning.scan import scan
-    from churn_compare.serving import RepairResult, Rule, apply, repair
-    from churn_compare.sizing import SizeResult, size
-    from churn_compare.suite import Suite, SuiteResult, compare_suite, read_suite
+    from churn_compare.serving import Rule, apply, repair
+    from churn_compare.sizing import size
+    from churn_compare.suite import compare_suite, read_suite
     from churn_compare.versions import compare_versions
 
 __all__ = [
@@ -41,19 +34,12 @@ __all__ = [
     "CompareResult",
     "Gate",
     "GateError",
-    "GateOutcome",
     "Group",
     "Interval",
     "Measured",
-    "OutcomesResult",
     "Quantity",
-    "Queue",
     "Regression",
-    "RepairResult",
     "Rule",
-    "SizeResult",
-    "Suite",
-    "SuiteResult",
     "VersionsResult",
     "Waiver",
     "__version__",

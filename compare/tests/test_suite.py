@@ -6,10 +6,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from churn_compare import Suite, compare_suite, read_suite
+from churn_compare import compare_suite, read_suite
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import GateError
+from churn_compare.suite import Suite
 
 SIDES = ("old", "new")
 RULES = """

@@ -12,7 +12,8 @@ import pytest
 
 from churn_jax.ensembles import average_logits, average_probs, gate
 from churn_jax.metrics import l1_distance, pairwise, surrogate_churn
-from churn_jax.models import LeNet5, banded_convolution
+from churn_jax.models import LeNet5
+from churn_jax.models.convolution import banded_convolution
 from tests import reference_losses, reference_metrics
 from tests.losses.cases import CASES as LOSSES
 from tests.losses.cases import CLASSES

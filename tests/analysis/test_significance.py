@@ -7,12 +7,8 @@ import pytest
 from scipy import stats
 
 from churn_compare.significance import holm, mcnemar_exact
-from churn_jax.analysis import (
-    jackknife_stderr,
-    leave_one_run_out,
-    paired_jackknife_test,
-    paired_t_test,
-)
+from churn_jax.analysis import jackknife_stderr, paired_jackknife_test, paired_t_test
+from churn_jax.analysis.significance import leave_one_run_out
 
 
 def _symmetric(rng, R):

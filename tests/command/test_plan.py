@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from churn_jax import planning
 from churn_jax.cli import main
 from churn_jax.command.plan import read_plan
 from tests.environment import as_users_have_it
@@ -27,8 +26,8 @@ def fake(config, row, part, mesh):
 
 def compile_with(monkeypatch, plan):
     """Nothing is compiled; `plan` makes the plans."""
-    monkeypatch.setattr(planning, "check_compiler", lambda: None)
-    monkeypatch.setattr(planning, "plan_apart", plan)
+    monkeypatch.setattr("churn_jax.planning.chips.check_compiler", lambda: None)
+    monkeypatch.setattr("churn_jax.planning.process.plan_apart", plan)
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ CIFAR10 = "experiments/reproducibility/presets.py:cifar10"
 def test_bad_input_is_one_sentence_and_exit_code_two(
     words, said, capsys, monkeypatch, request
 ):
-    monkeypatch.setattr(planning, "check_compiler", lambda: None)
+    monkeypatch.setattr("churn_jax.planning.chips.check_compiler", lambda: None)
     assert main(["plan", *words.split()]) == 2
     sentence = capsys.readouterr().err.splitlines()[-1]
     assert sentence.startswith("churn-jax: ")

@@ -6,6 +6,7 @@ import pytest
 from churn_jax import data
 from churn_jax.data import DataError, Reading, is_streaming, load_streaming, stream
 from churn_jax.data.crop import centre_crop, decode_crop, random_crop
+from churn_jax.data.pipeline import read_ahead
 from churn_jax.data.records import EncodedImages
 from tests.data.jpegs import CLASSES, ChurnJpegs, example
 
@@ -184,8 +185,8 @@ def test_processes_read_what_threads_read(data_dir):
     split = load(data_dir).train
 
     read = _Draw(split)
-    here = list(data.read_ahead(read, 24, batch_size=4, threads=2))
-    there = list(data.read_ahead(read, 24, batch_size=4, threads=2, workers=2))
+    here = list(read_ahead(read, 24, batch_size=4, threads=2))
+    there = list(read_ahead(read, 24, batch_size=4, threads=2, workers=2))
     assert len(here) == len(there) == 6
     for a, b in zip(here, there, strict=True):
         np.testing.assert_array_equal(a, b)

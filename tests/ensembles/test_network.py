@@ -7,14 +7,8 @@ from flax import nnx
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.ensembles import (
-    Group,
-    NetworkError,
-    as_network,
-    from_linen,
-    from_nnx,
-    with_inputs,
-)
+from churn_jax.ensembles import Group, NetworkError, as_network, from_linen, from_nnx
+from churn_jax.ensembles.wrappers import with_inputs
 from churn_jax.models import create
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, NnxNet, affine
 

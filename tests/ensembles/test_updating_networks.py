@@ -15,10 +15,9 @@ from churn_jax.ensembles import (
     from_function,
     from_linen,
     interpolate_weights,
-    with_classes,
-    with_temperature,
 )
 from churn_jax.ensembles.network import linear_head
+from churn_jax.ensembles.wrappers import with_classes, with_temperature
 from churn_jax.models import create
 
 INPUTS, WIDTH, EXAMPLES = 4, 6, 5

@@ -19,8 +19,8 @@ from churn_jax.methods import (
     EnsembleDistillation,
     EnsembleDistributionDistillation,
     OneToOneDistillation,
-    Passes,
 )
+from churn_jax.methods.base import Passes
 from churn_jax.methods.perturbing import PERTURBATIONS
 from churn_jax.perturbations import draw_guides
 from tests import reference_losses as one

@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from churn_jax import metrics
+from churn_jax.metrics.calibrated import CalibratedScores
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
@@ -103,7 +104,7 @@ def test_by_hand():
 
 def test_each_score_alone_is_that_of_all_together():
     (z, y), fixed = split(0), validation(*split(1))
-    names = metrics.CalibratedScores._fields[1:]
+    names = CalibratedScores._fields[1:]
     alone = {name: getattr(metrics, f"calibrated_{name}") for name in names}
     found = jax.jit(lambda: {k: f(z, y, **fixed) for k, f in alone.items()})()
     together = scores_of(z, y, **fixed)

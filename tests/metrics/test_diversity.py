@@ -6,6 +6,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from churn_jax import metrics
+from churn_jax.metrics.members import MemberDiversity
 from tests import reference_metrics as ref
 from tests.metrics.cases import M, N, make_inputs
 
@@ -116,7 +117,7 @@ def test_bins_are_checked():
 def test_member_diversity_by_hand():
     # (3/4, 1/4) and (1/4, 3/4), mean (1/2, 1/2), on an example of class 0.
     found = diversity_of(two_class([0.75], [0.25]), np.array([0]))
-    expected = metrics.MemberDiversity(
+    expected = MemberDiversity(
         mean_kl=0.5 * np.log(3),
         disagreement=1.0,
         variance_share=0.125 / 0.5,

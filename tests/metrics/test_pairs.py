@@ -12,13 +12,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax import metrics
-from churn_jax.metrics import (
-    CrossMetric,
-    PairMetric,
-    cross_pairs,
-    pair_metrics,
-    pairwise,
-)
+from churn_jax.metrics import cross_pairs, pair_metrics, pairwise
+from churn_jax.metrics.pair_metrics import CrossMetric, PairMetric
 from tests import reference_metrics as ref
 
 # The package's name `cross_pairs` is the function.

@@ -7,12 +7,11 @@ import pytest
 
 from churn_jax.metrics import (
     ChurnState,
-    LongSum,
     MeanState,
     PredictionDifferenceState,
     RateState,
 )
-from churn_jax.metrics.state import masked_mean
+from churn_jax.metrics.state import LongSum, masked_mean
 
 
 def test_ten_million_small_terms_do_not_get_lost():

@@ -9,22 +9,23 @@ import numpy as np
 import pytest
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from churn_jax import models
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM
 from churn_jax.models import (
     MLP,
     BatchEnsemble,
-    BatchEnsembleConv,
     BatchEnsembleDense,
     LeNet5,
     ResNet,
     WideResNet,
-    banded_convolution,
+)
+from churn_jax.models.batch_ensemble import (
+    BatchEnsembleConv,
     check_fast_weights,
 )
-from churn_jax.models.layers import compiling_for, xla_convolution
+from churn_jax.models.convolution import banded_convolution
+from churn_jax.models.layers import PLAIN, compiling_for, xla_convolution
 from churn_jax.training.run import Run
 from tests import reference_models as reference
 from tests.models import numpy_networks
@@ -250,7 +251,7 @@ def test_parameter_count_is_the_plain_networks_and_the_factors(settings, extra):
     for network, depth in ((ResNet, 8), (WideResNet, 10)):
         build = partial(network, depth)
         ours = count(build, BatchEnsemble(K, **settings))
-        plain = count(build, models.PLAIN)
+        plain = count(build, PLAIN)
         assert ours == plain + K * (widths + shortcuts[network]) + extra
 
 

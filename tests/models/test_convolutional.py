@@ -11,7 +11,9 @@ import pytest
 
 from churn_jax import models
 from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet, airbench
+from churn_jax.models.convolution import banded_convolution
 from churn_jax.models.layers import Conv, xla_convolution
+from churn_jax.models.vgg import adaptive_average_pool
 from churn_jax.training.partition import compilation
 from tests import reference_models
 from tests.models import drawn, numpy_networks, public_networks
@@ -206,7 +208,7 @@ def test_the_smallest_image_of_a_densenet_leaves_a_pixel(blocks, smallest):
 def test_windows_of_any_image_are_averaged(shape):
     x = images(1, *shape, 2)
     np.testing.assert_allclose(
-        jax.jit(models.adaptive_average_pool, static_argnums=1)(x, 7),
+        jax.jit(adaptive_average_pool, static_argnums=1)(x, 7),
         numpy_networks.adaptive_average_pool(np.asarray(x, np.float64), 7),
         rtol=1e-6,
         atol=1e-6,
@@ -348,7 +350,7 @@ def test_airbench_whitens_begins_as_the_identity_and_looks_at_six_views():
 )
 def test_banded_equals_a_numpy_convolution(size, kernel, channels, features, padding):
     x, weights = images(2, *size, channels), images(*kernel, channels, features)
-    out = jax.jit(partial(models.banded_convolution, padding=padding))(x, weights)
+    out = jax.jit(partial(banded_convolution, padding=padding))(x, weights)
     expected = numpy_networks.convolution(x, weights, padding=padding)
     # float32 sums of up to 75 products of order one.
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
@@ -358,7 +360,7 @@ def test_banded_worked_out_by_hand():
     x = np.array([[1, 2, 3], [4, 5, 6]], np.float32).reshape(1, 2, 3, 1)
     kernel = np.array([[1, 10], [100, 1000]], np.float32).reshape(2, 2, 1, 1)
     # [1 + 20 + 400 + 5000, 2 + 30 + 500 + 6000]
-    out = np.asarray(jax.jit(models.banded_convolution)(x, kernel))
+    out = np.asarray(jax.jit(banded_convolution)(x, kernel))
     np.testing.assert_array_equal(out[0, :, :, 0], [[5421.0, 6532.0]])
 
 
@@ -370,9 +372,7 @@ def test_banded_gradients_equal_those_of_lax_and_vmap_over_networks_a_loop():
         out, pull = jax.vjp(partial(convolve, padding=1), x, kernel)
         return out, pull(cotangent)
 
-    ours, theirs = (
-        partial(pulled, f) for f in (models.banded_convolution, xla_convolution)
-    )
+    ours, theirs = (partial(pulled, f) for f in (banded_convolution, xla_convolution))
     mapped, alone, theirs = jax.jit(
         lambda k: (jax.vmap(ours)(k), ours(k[1]), theirs(k[1]))
     )(kernels)
@@ -384,5 +384,5 @@ def test_banded_gradients_equal_those_of_lax_and_vmap_over_networks_a_loop():
 @pytest.mark.parametrize("kernel", [(3, 3, 2, 1), (5, 3, 1, 1), (3, 5, 1, 1)])
 def test_a_kernel_that_does_not_fit_is_refused(kernel):
     with pytest.raises(ValueError, match="does not fit images of shape") as error:
-        models.banded_convolution(np.zeros((1, 4, 4, 1), "f4"), np.zeros(kernel, "f4"))
+        banded_convolution(np.zeros((1, 4, 4, 1), "f4"), np.zeros(kernel, "f4"))
     assert str(kernel) in str(error.value)

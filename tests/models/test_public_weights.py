@@ -11,7 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from churn_jax import models
-from churn_jax.models import PretrainedError, load_pretrained
+from churn_jax.models import load_pretrained
+from churn_jax.models.public_weights import PretrainedError
 from tests.models import drawn, public_networks
 
 _HUGGING_FACE = (models.from_hugging_face, models.to_hugging_face)

@@ -4,8 +4,8 @@ import importlib.util
 
 import pytest
 
-from churn_jax.planning import CHIPS, NoCompilerError, Slice
-from churn_jax.planning.chips import check_compiler, devices_of
+from churn_jax.planning import Slice
+from churn_jax.planning.chips import CHIPS, NoCompilerError, check_compiler, devices_of
 
 
 @pytest.mark.parametrize(

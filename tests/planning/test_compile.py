@@ -13,17 +13,16 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.training import MeshShape
-from churn_jax.planning import (
-    CHIPS,
+from churn_jax.planning import Plan, Slice, plan
+from churn_jax.planning.chips import CHIPS
+from churn_jax.planning.compile import (
     Communication,
-    Plan,
-    Slice,
+    _compiled,
     check_mesh,
     default_row,
-    plan,
     plan_text,
+    shard_bytes,
 )
-from churn_jax.planning.compile import _compiled, shard_bytes
 from churn_jax.planning.steps import Step, study_step
 from churn_jax.training.partition import DATA
 from tests.experiments.presets import study as preset

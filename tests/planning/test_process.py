@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from churn_jax.configuration.training import MeshShape
-from churn_jax.planning import CompilerDiedError, Slice, plan_apart
-from churn_jax.planning.process import _reason
+from churn_jax.planning import Slice
+from churn_jax.planning.process import CompilerDiedError, _reason, plan_apart
 from tests.environment import as_users_have_it
 
 SLICE = Slice.parse("v5e:1x1")

@@ -11,6 +11,7 @@ from churn_compare.documents import Document, html_page
 from churn_jax import metrics, reports
 from churn_jax.reports import sections
 from churn_jax.reports.examples import save_examples
+from churn_jax.reports.report import Missing
 from churn_jax.reports.sections import best_row, carried, mean_bounds, most_ambiguous
 from churn_jax.reports.summary import BOUNDS
 from tests.html_page import Page
@@ -95,7 +96,7 @@ def test_whatever_comes_from_a_file_is_escaped(tmp_path, undrawn):
     (row,) = report.rows
     spec = dataclasses.replace(row.info.spec, label=EVIL, equation=EVIL)
     info = dataclasses.replace(row.info, label=EVIL, spec=spec)
-    row, missing = dataclasses.replace(row, info=info), reports.Missing(info, EVIL)
+    row, missing = dataclasses.replace(row, info=info), Missing(info, EVIL)
     report = dataclasses.replace(report, rows=(row,), missing=(missing,))
     page = Page(render(report))
     assert "script" not in page.tags

@@ -14,6 +14,7 @@ from churn_compare.store import ShardWriter, load_predictions, read_shards
 from churn_compare.version_files import find_versions
 from churn_jax import reports
 from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.methods import EnsembleDistillation
 from churn_jax.reports import examples
 from churn_jax.reports.members import (
@@ -22,13 +23,7 @@ from churn_jax.reports.members import (
     MEMBERS_VALIDATION,
     load_members,
 )
-from churn_jax.studies import (
-    EvaluationConfig,
-    MethodSpec,
-    StudyConfig,
-    Teaching,
-    predictions,
-)
+from churn_jax.studies import MethodSpec, StudyConfig, Teaching, predictions
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.teachers import logits_of
 from churn_jax.training import predictions as training_predictions

@@ -20,6 +20,7 @@ from churn_jax.configuration.training import (
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.models import MODELS
+from churn_jax.models.public_weights import PretrainedError
 from churn_jax.studies import (
     DataConfig,
     MethodSpec,
@@ -102,11 +103,11 @@ def test_replicas_start_from_the_folder_and_differ_in_the_head_only(folder):
 
 
 def test_a_folder_for_another_network_is_refused(folder):
-    with pytest.raises(models.PretrainedError, match="fit Bert; the network is MLP"):
+    with pytest.raises(PretrainedError, match="fit Bert; the network is MLP"):
         ModelConfig("mlp", pretrained=folder).build(_CLASSES)
     with pytest.raises(ValueError, match="'mlp' has no field 'vocabulary_size'"):
         ModelConfig("mlp", vocabulary_size=9).build(_CLASSES)
-    with pytest.raises(models.PretrainedError, match="needs 30522"):
+    with pytest.raises(PretrainedError, match="needs 30522"):
         ModelConfig("bert_tiny", pretrained=folder).build(_CLASSES)
 
 

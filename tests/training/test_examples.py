@@ -11,12 +11,8 @@ from flax import nnx
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.splits import Dataset, Split
-from churn_jax.ensembles import (
-    from_function,
-    from_linen,
-    from_nnx,
-    with_classes,
-)
+from churn_jax.ensembles import from_function, from_linen, from_nnx
+from churn_jax.ensembles.wrappers import with_classes
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.training.examples import check_run, check_teacher_classes, split_example
 from churn_jax.training.loop import train
