@@ -1,4 +1,4 @@
-"""What a BatchEnsemble's step costs compared with one plain network on as many rows.
+"""Cost of a BatchEnsemble's step against one plain network on as many rows.
 
     JAX_PLATFORMS=cpu python benchmarks/batch_ensemble.py
 

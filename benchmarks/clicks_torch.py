@@ -3,7 +3,7 @@
 This is the loop that a PyTorch user writes: for each replica, for each batch of a
 window in an order of its own, look up, forward, score, backward, AdaGrad. Embeddings
 have sparse gradients, so a step does not grow with the table either. It runs in an
-environment of its own (PyTorch is no dependency of churn_jax) and imports nothing but
+environment of its own (churn_jax does not depend on PyTorch) and imports nothing but
 NumPy and PyTorch. `clicks.py` starts it, sends a line for every measurement and reads
 the seconds:
 

@@ -1,4 +1,4 @@
-"""What the compiled training step moves between devices, and its memory per device.
+"""Traffic of the compiled training step between devices, and its memory on each.
 
     python benchmarks/collectives.py                     # 8 host devices, 2 x 2 x 2
     python benchmarks/collectives.py --topology v5e:2x4  # TPU compiler, without a TPU

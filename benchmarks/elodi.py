@@ -1,4 +1,4 @@
-"""What a step with an online teacher costs, over one training step and its passes.
+"""Cost of a step with an online teacher, over one training step and its passes.
 
     JAX_PLATFORMS=cpu python benchmarks/elodi.py
 

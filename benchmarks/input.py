@@ -74,7 +74,7 @@ def quality_of(kilobytes: float, size: tuple[int, int] | None) -> int:
 
 
 def print_need(args: argparse.Namespace, measured: float) -> None:
-    """What a host of the slice must read, against one process measured here."""
+    """Reading rate that a host needs, against one process measured here."""
     from churn_jax.planning.chips import CHIPS
     from churn_jax.studies import ModelConfig
     from churn_jax.studies.cost import network_flops

@@ -1,4 +1,4 @@
-"""What a step on perturbed images costs, measured over counted arithmetic.
+"""Cost of a step on perturbed images, measured over counted arithmetic.
 
     JAX_PLATFORMS=cpu python benchmarks/ods.py
 

@@ -1,4 +1,4 @@
-"""What several replicas at once on one TPU chip cost compared with one at a time.
+"""Cost of several replicas at once on one TPU chip against one at a time.
 
     python benchmarks/plan_cycles.py                            # v5e, four slots
     python benchmarks/plan_cycles.py --networks mlp lenet5 --slots 8

@@ -379,7 +379,7 @@ def _has_p(record: dict, relation: str, text: str, column: str = r".*") -> bool:
 
 
 def _has_pair(record: dict, value: str, error: str, relation: str, p: str) -> bool:
-    """Whether a column has the value, its error and, where one follows, its p."""
+    """True if a column has the value, its error and, where one follows, its p."""
     signed = value[0] in "+-"
     return any(
         _shows(value, record[name], (scale,), signed)

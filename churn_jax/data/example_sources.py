@@ -102,7 +102,7 @@ class _Rows:
         self.labels.append(label)
 
     def part(self) -> Part:
-        """What was added."""
+        """The examples added so far."""
         if not self.labels:
             raise DataError(f"{self.where}: the split is empty")
         ids = self.ids or None

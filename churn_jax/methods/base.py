@@ -290,7 +290,7 @@ class Updating(Method):
 
 
 class Deployment(NamedTuple):
-    """What `deploy` reads of a method; equal for methods that deploy alike."""
+    """The fields that `deploy` reads; equal for methods that deploy alike."""
 
     deploy: str
     deployed_member: int

@@ -96,7 +96,7 @@ def cpu_convolution(images: Array, kernel: Array, strides, padding, **options) -
 
 
 def _transposed(gradient, out: Array, tangent: Array) -> Array:
-    """What a tangent adds to `out`, by the gradient; a backward pass takes it back."""
+    """A tangent's part of `out`, by the gradient; a backward pass takes it back."""
     own = varying_axes(out) - varying_axes(tangent)  # of devices that share the weights
     tangent = to_varying(tangent, tuple(own)) if own else tangent
     return jax.linear_transpose(gradient, out)(tangent)[0]

@@ -25,7 +25,7 @@ Values = Sequence[float] | np.ndarray
 
 
 class Chart(NamedTuple):
-    """What is told with a chart, and its size in inches."""
+    """The text next to a chart, and its size in inches."""
 
     name: str
     title: str

@@ -82,7 +82,7 @@ def over_sets(
 
 
 def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """What one block of examples adds to the numbers of sets of runs."""
+    """The sums of one block of examples in the numbers of sets of runs."""
     values = jax.device_get(_set_values(logits, labels.astype(np.int32)))
     # Means, so they add up over blocks.
     return {k: v.astype(np.float64) * logits.shape[1] for k, v in values.items()}

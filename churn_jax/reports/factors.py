@@ -71,7 +71,7 @@ def changes(info: RowRecord) -> tuple[str, ...]:
 
 
 def training_table(study: Study, methods: Sequence[RowRecord]) -> list[tuple[str, ...]]:
-    """What each row's runs share and differ in, and what the row changes."""
+    """Table of the seeds that each row's runs share, and of the row's changes."""
     if not any(i.spec.train or i.spec.train_size or i.spec.model for i in methods):
         return []
     out: list[tuple[str, ...]] = [

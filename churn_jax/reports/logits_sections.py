@@ -1,4 +1,4 @@
-"""What the report of mere logits has: every row compared with the baseline.
+"""Sections of a report of logits: every row compared with the baseline.
 
 Such a report has no training to tell of. What it says instead is what `compare` says of
 two versions, also where each row is one run.
@@ -42,7 +42,7 @@ def logits_facts(report: Report) -> tuple[str, ...]:
 
 
 def logits_verdict(report: Report, row: Row) -> str:
-    """What changes from the baseline to a row, then what is tested of several runs."""
+    """Changes from the baseline to a row, then the tests of several runs."""
     if (step := report.comparisons.get(row.label)) is None:
         return ""
     # The intervals are of other examples and runs, the tests of other runs alone.
@@ -51,7 +51,7 @@ def logits_verdict(report: Report, row: Row) -> str:
 
 
 def logits_verdicts(report: Report) -> list[Text]:
-    """What changes from the baseline to every other row."""
+    """Changes from the baseline to every other row."""
     found = []
     for row in report.rows:
         if (step := report.comparisons.get(row.label)) is not None:
@@ -89,7 +89,7 @@ def version_sections(report: Report) -> list[Section]:
 
 
 def logits_section(report: Report) -> Section:
-    """What was compared, and with what."""
+    """The versions that were compared."""
     facts = {
         row.info.label: f"{len(row.summary.runs)} runs, {row.summary.num_classes:,} "
         "classes"

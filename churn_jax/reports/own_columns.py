@@ -63,7 +63,7 @@ def with_columns(
 def _called(
     quantity: Quantity, logits: np.ndarray, labels: np.ndarray, runs: tuple = ()
 ) -> np.ndarray:
-    """What the function returns: one number, or one for each of the `runs`."""
+    """The function's value: one number, or one for each of the `runs`."""
     measure = cast(Callable, quantity.measure)
     try:
         found = np.asarray(measure(logits, labels), np.float64)

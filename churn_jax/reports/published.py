@@ -33,7 +33,7 @@ class Published:
 
     @property
     def mark(self) -> str:
-        """What a reader is told with the number: `doubtful`, `derived` or nothing."""
+        """Remark on the number: `doubtful`, `derived` or nothing."""
         return "doubtful" if self.doubtful else "derived" if self.derived else ""
 
 

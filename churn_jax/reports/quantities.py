@@ -208,7 +208,7 @@ def column_name(given: str | Quantity | Callable[..., Any]) -> str:
 
 
 def headline(columns: tuple[str, ...]) -> Quantity:
-    """What a study is about, and what its rows are compared in next to accuracy."""
+    """The headline of a study: the number that its rows are compared in."""
     # Delta_1 if it is among the columns, or else the calibrated NLL; churn otherwise.
     known = ("prediction_difference", "calibrated_nll")
     return QUANTITIES[next((name for name in known if name in columns), "churn")]

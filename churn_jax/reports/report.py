@@ -183,7 +183,7 @@ class Report:
 
     @property
     def columns(self) -> tuple[Quantity, ...]:
-        """What the tables show of each row, without names that are unknown here."""
+        """Columns of the tables, without names that are unknown here."""
         return shown_columns(self.study.config.columns) or shown_columns(
             DEFAULT_COLUMNS
         )
@@ -210,7 +210,7 @@ class Report:
 
     @property
     def best(self) -> str:
-        """What to take away: the row that lowers the headline most, if one is shown to.
+        """The conclusion: the row that lowers the headline most, if one is shown to.
 
         A row that lowers accuracy is passed over where another does not. Rows whose
         runs share other seeds than the baseline's, or that have other training
@@ -374,7 +374,7 @@ class Report:
 
 
 def _cost(row: Row, base: Row) -> str:
-    """What a row costs more or less than the baseline, as the end of a sentence."""
+    """The cost of a row relative to the baseline, as the end of a sentence."""
     parts = [
         f"{times(ours)} {what}"
         for what in ("training", "inference")
@@ -519,7 +519,7 @@ def _validation(
     columns: Collection[str],
     said: dict[str, bool],
 ) -> Predictions | None:
-    """What temperatures are fitted on, for studies that show what they give."""
+    """The split that temperatures are fitted on, where a study shows calibration."""
     path = study.file(info.name, "validation")
     if CALIBRATED.isdisjoint(columns) or not is_stored(path):
         return None
@@ -539,7 +539,7 @@ def _agreement(
     examples: Predictions,
     said: dict[str, bool],
 ) -> Agreement | None:
-    """What the members' predictions say, if they were kept."""
+    """Numbers of the members' predictions, if they were kept."""
     folder = study.method_folder(info.name)
     try:
         if (folder / MEMBERS).exists():

@@ -108,7 +108,7 @@ def series_of(report: Report, setting: str, fewest: int = 3) -> tuple[Series, ..
 
 
 def _common(labels: Sequence[str]) -> str:
-    """What labels begin with, up to the setting: `"AD, λ = 0.1"` becomes `"AD"`."""
+    """Labels without their setting: `"AD, λ = 0.1"` becomes `"AD"`."""
     short, *_ = labels
     while not all(label.startswith(short) for label in labels):
         short = short[:-1]
@@ -219,7 +219,7 @@ def on_reference_curve(report: Report) -> Figure:
 
 
 def _against_calibrated(report: Report) -> list[Figure]:
-    """What a lower calibrated NLL costs in numbers, and how different members are."""
+    """The price of a lower calibrated NLL, and the differences between members."""
     nll = QUANTITIES["calibrated_nll"]
     if report.headline is not nll:
         return []

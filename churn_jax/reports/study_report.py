@@ -179,7 +179,7 @@ def write(run_dir) -> Report:
 
 
 def html_table(report: Report) -> str:
-    """What a notebook shows of a report: the table and what to take away."""
+    """The form of a report in notebooks: the table and the conclusion."""
     notes = [Text(remark, "note") for remark in report.remarks]
     verdicts = Rows(_verdicts(report))
     return html_fragment([Text(report.best), *notes, _table(report), verdicts])
@@ -300,7 +300,7 @@ def _table(report: Report) -> Table:
 
 
 def _training(report: Report) -> list[Table]:
-    """What runs share, row by row; none where all rows train alike."""
+    """The seeds that runs share, row by row; none where all rows train alike."""
     infos = [row.info for row in report.rows] if report.study.trained else []
     lines = training_table(report.study, infos)
     heads = [Column(head, "left") for head in lines[0]] if lines else []

@@ -66,7 +66,7 @@ class AllRunsStoppedError(PredictionsError):
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """What the plots of a method need, all runs pooled."""
+    """Data of the plots of a method, all runs pooled."""
 
     classes: np.ndarray  # `[R, N]` predicted class per finished run
     # `[N]` share of pairs of runs that differ on the example; NaN with one run
@@ -406,7 +406,7 @@ def _pair_metrics() -> dict[str, Any]:
 
 @jax.jit
 def _of_pairs(logits, labels, valid):
-    """What a block adds to every pair of runs, and how many examples it has."""
+    """The sums of a block for every pair of runs, and its number of examples."""
 
     def block(cut, inside):
         z, y = cut(logits, 1), cut(labels, 0)

@@ -1,4 +1,4 @@
-"""What a sweep's report has more than a study's whose rows are the points: the choice.
+"""The report of a sweep: a study's whose rows are the points, and the choice.
 
 Choices look at the validation split only; the numbers of the study's table are those of
 the test split, as always, and never used for a choice.
@@ -77,7 +77,7 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """What a sweep knows next to the numbers of its points on the test split."""
+    """A sweep's results besides the numbers of its points on the test split."""
 
     record: SweepRecord  # `sweep.json`
     validation: Mapping[str, MethodSummary]  # a point's numbers on that split, by name
@@ -238,7 +238,7 @@ def choice_section(report: Report) -> Section:
 
 
 def sweep_fields(report: Report, name: str) -> dict:
-    """What the CSV of a sweep has of a point next to its numbers on the test split."""
+    """A point's columns in the CSV, besides its numbers on the test split."""
     if (sweep := report.sweep) is None:
         return {}
     point = next(point for point in sweep.record.points if point.name == name)
@@ -273,7 +273,7 @@ def _axis_title(axis: AxisRecord) -> str:
 
 
 def _choice_sentence(sweep: Sweep, axis: AxisRecord) -> str:
-    """What was picked on an axis, by which rule, and how sure that is."""
+    """The value picked on an axis, by which rule, and how sure that is."""
     choice, title = sweep.choices[axis.name], _axis_title(axis)
     if choice.point is None:
         return f"{title}: nothing is chosen ({choice.reason})."

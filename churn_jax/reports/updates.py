@@ -75,7 +75,7 @@ def _from_file(study: Study, given: str, examples) -> ModelRuns:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What an update does, over one kind of pairs of runs."""
+    """Rates of an update, over one kind of pairs of runs."""
 
     pairs: int  # how many
     old_error: Estimate  # error rate of the old runs

@@ -66,7 +66,7 @@ def updates_sections(report: Report) -> tuple[Section, Section]:
 
 
 def updates_document(report: Report) -> Document:
-    """What `updates.md` and `updates.csv` have, fractions at full precision."""
+    """Content of `updates.md` and `updates.csv`, fractions at full precision."""
     # One line per update, set of examples and pairing: `all` pairs of an old and a new
     # run, or `own` pairs (r, r) of a targeted update. `first` is 1 on the line that
     # fits the update; it has the published numbers, too.

@@ -28,7 +28,7 @@ from churn_jax.training.run import Interrupted, Progress, Run, Trained
 
 
 def row_clicks(config: StudyConfig, spec: MethodSpec, data: Clicks) -> Run:
-    """What is trained for one row.
+    """The training of one row.
 
     Raises:
         ValueError: the row needs what one pass does not have, or the click model

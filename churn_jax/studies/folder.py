@@ -233,7 +233,7 @@ class StudyFolder:
         return True
 
     def trained(self, spec: Any, train: Callable[[], T], on_note) -> T:
-        """What `train` gives; results of other settings of the row are set aside."""
+        """The result of `train`; results of other settings of the row are set aside."""
         # One process alone may rename what the others are about to read.
         alone = jax.process_count() == 1
         exists = self.method_dir(spec.name).exists()

@@ -68,7 +68,7 @@ def checksum(tree: PyTree) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """What one launch trains: one run of one row of a study, every seed fixed.
+    """The training of one launch: one run of one row of a study, every seed fixed.
 
     Attributes:
         config: the study.
@@ -282,7 +282,7 @@ def _start(launch: Launch, path: Path, env: dict[str, str]) -> None:
 
 
 def compare(found: Sequence[Recording]) -> Repetition:
-    """What two or more launches recorded, pair by pair."""
+    """The records of two or more launches, pair by pair."""
     checksums = np.stack([one.checksums for one in found])
     differ = np.flatnonzero(np.any(checksums != checksums[0], axis=0))
     pairs = itertools.combinations([f.weights.astype(np.float64) for f in found], 2)

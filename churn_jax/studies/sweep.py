@@ -180,7 +180,7 @@ class GridProgram:
 
 
 class _Sweep:
-    """What all programs share, and the folder: `sweep.json` and what is below it."""
+    """State that all programs share, and the folder of `sweep.json`."""
 
     # Files that say that something was trained.
     LEFT = ("programs/*/checkpoints/*", "teachers/*/checkpoints/*", "points/*/*.npz")

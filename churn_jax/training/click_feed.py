@@ -25,7 +25,7 @@ _SCORED = 2
 
 @dataclasses.dataclass(frozen=True)
 class ClickScores:
-    """What R replicas said of every example; a score is the log-odds of a click.
+    """Scores of R replicas for every example, the log-odds of a click.
 
     Scores of a replica that stopped say nothing from there on.
 

@@ -199,7 +199,7 @@ def _traced(
 
 
 def changed_form(before: PyTree, after: PyTree) -> str:
-    """What two trees first differ in by shape or dtype, or nothing."""
+    """The first difference of two trees in shape or dtype; empty if there is none."""
     old, new = (
         {
             jax.tree_util.keystr(path, simple=True, separator="/"): (

@@ -190,7 +190,7 @@ def loss_and_gradients(
 
 
 def trained(program: Program, state: TrainState, inputs: ReplicaInputs) -> list[PyTree]:
-    """What the loss is differentiated in: weights, and a click model's rows."""
+    """The variables of differentiation: weights, and a click model's rows."""
     params = networks(program, state.params)
     if program.one_pass is None:
         return params

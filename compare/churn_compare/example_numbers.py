@@ -29,7 +29,7 @@ Differ = Callable[[int, int], np.ndarray]
 
 
 class Numbers:
-    """What every example adds to what changes from the old version to the new one.
+    """Contributions of every example to the changes from the old version to the new.
 
     Runs are `shared` where each is one network for all examples; a language model's
     samples of one example have nothing to do with those of another. `paired` compares
@@ -115,7 +115,7 @@ class Numbers:
         return PerExample(mean, tuple(parts))
 
     def _mean(self, first: int, last: int) -> PerExample:
-        """What the runs of a side are worth."""
+        """The values of a side's runs."""
         worth = self.worth[first:last]
         if self.decided:
             worth = [of.view(np.int8) for of in worth]
@@ -137,7 +137,7 @@ class Numbers:
         return groups.span(np.min(self.rows, axis=0), np.max(self.rows, axis=0))
 
     def permuted(self, differ: Differ, groups: Groups) -> np.ndarray:
-        """What units add to a variance if both versions are equal."""
+        """Contributions of units to a variance if both versions are equal."""
         return permuted_variance(
             lambda r, s: differ(r, s)[groups.rows],
             *(sum(self.runs), self.runs[0], len(groups.group), groups.cell),
@@ -157,7 +157,7 @@ class Numbers:
         return permuted_variance(self.differ, A + B, A, self.of.examples, None)
 
     def equal(self, groups: Groups) -> np.ndarray | None:
-        """What units add to the variance of the excess if both versions are equal."""
+        """Contributions of units to the variance of the excess of equal versions."""
         if self.paired:
             return None
         if groups.cell is None:
@@ -165,7 +165,7 @@ class Numbers:
         return self.permuted(self.differ, groups)
 
     def beyond_runs(self, groups: Groups) -> dict[str, Intervals]:
-        """What runs of one version change, and what both versions change beyond."""
+        """Changes between runs of one version, and the excess of the two versions."""
         found = {f"within_{side}": groups.share(of) for side, of in self.within.items()}
         if found:
             found["excess_churn"] = groups.excess(self.beyond, self.equal(groups))
@@ -261,7 +261,7 @@ class Numbers:
 
 
 def class_numbers(scanned: Scanned, labels: np.ndarray | None) -> Numbers:
-    """What every example adds to churn and, with labels, to accuracy and flips."""
+    """Contributions of examples to churn and, with labels, to accuracy and flips."""
     sides = scanned.old.predicted, scanned.new.predicted
     of = Measure("prediction", "class", *sides, target=labels)
     return Numbers(of, shared=True, paired=scanned.paired)

@@ -37,7 +37,7 @@ def key_of(queue: Path) -> Path:
 
 
 def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
-    """What a queue says about the examples, `rows` of it; None of other files."""
+    """A queue's columns for the examples, `rows` of it; None of other files."""
     if DRAWN_FROM not in columns:
         return None
     texts = {

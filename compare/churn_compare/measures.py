@@ -100,7 +100,7 @@ class Measure:
         return outcome == self.target if self.named else outcome > 0.5
 
     def worth(self, outcome: np.ndarray) -> np.ndarray:
-        """What outcomes `[N]` of a run are worth, more is better; needs `judged`.
+        """Values of the outcomes `[N]` of a run, more is better; needs `judged`.
 
         Whether they are right; of scores of which less is better minus the score, of
         values minus the absolute error, of sets the agreement with the target.

@@ -347,7 +347,7 @@ def own_bases(cls: type) -> list[tuple[type, ast.ClassDef]]:
 
 
 def default(node: ast.expr | None) -> str | None:
-    """What a field is if it is not given; None where it must be given."""
+    """Default of a field; None where it must be given."""
     if not isinstance(node, ast.Call):
         return None if node is None else ast.unparse(node)
     name = ast.unparse(node.func).rpartition(".")[2]
@@ -544,7 +544,7 @@ def method(public: Public, node: ast.FunctionDef, marks: list[str]) -> list[str]
 
 
 def index_entries(public: Public) -> list[str]:
-    """What finds the page in the site's search: its name in words, its equations."""
+    """Search terms of a page: its name in words, its equations."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", public.name).replace("_", " ")
     found = []
     for reference in cited_by(docstring_of(public)):
@@ -754,7 +754,7 @@ def drop_guesses(app, doctree) -> None:
 
 
 def sidebar(app, pagename, templatename, context, doctree) -> None:
-    """What the left side of an API page lists: the packages, and the names here."""
+    """The list on the left of an API page: the packages, and the names here."""
     if not pagename.startswith("reference/api/"):
         return
     here = pagename.removeprefix("reference/api/").partition("/")[0]

@@ -80,7 +80,7 @@ def _default(option: Option) -> str:
 
 
 def _metavar(option: Option) -> str:
-    """What stands for the value, as in `--help`."""
+    """Placeholder of the value, as in `--help`."""
     if option.kind is bool:
         return ""
     return option.metavar or _kind(option.kind)

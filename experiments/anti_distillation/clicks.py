@@ -82,12 +82,12 @@ def adult_summed() -> StudyConfig:
 
 
 def diabetes130_summed_init() -> StudyConfig:
-    """What two models differ in: their initial weights."""
+    """Two models that differ in their initial weights."""
     return init(diabetes130_summed())
 
 
 def diabetes130_summed_warm() -> StudyConfig:
-    """What two models differ in: the order of the second half."""
+    """Two models that differ in the order of the second half."""
     return warm(diabetes130_summed())
 
 

@@ -63,7 +63,7 @@ class RawError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """What the columns of a table mean."""
+    """Meaning of the columns of a table."""
 
     label: str
     positive: str

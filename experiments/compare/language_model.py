@@ -73,7 +73,7 @@ def trained(texts, seed):
 
 
 def answers(params, prompts, dtype, batch, seed):
-    """What the model says to each of the prompts `[N, L]`, `SAMPLES` times."""
+    """The model's answers to the prompts `[N, L]`, `SAMPLES` for each."""
 
     @functools.partial(jax.jit, static_argnames="place")
     def draw(tokens, keys, place):

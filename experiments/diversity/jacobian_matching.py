@@ -1,4 +1,4 @@
-"""What a perturbation adds to distillation: the Jacobian-matching term and its signal.
+"""The effect of a perturbation on distillation: the Jacobian term and its signal.
 
 Temperature 1 throughout. A `predict` is a function `(images [B, ...]) -> logits [B, C]`
 that treats each example by itself.

@@ -21,7 +21,7 @@ from churn_jax.typing import Array, Logits
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Structure:
-    """What is compiled for a row; rows with equal networks share it."""
+    """Compiled functions of a row; rows with equal networks share them."""
 
     groups: tuple[Group, ...]
     mapping: str  # of its networks, vmap or unroll
@@ -102,7 +102,7 @@ def member_logits(structure: Structure, variables: PyTree, pixels: Array) -> Log
 
 @functools.partial(jax.jit, static_argnums=0)
 def deployed_logits(structure: Structure, variables: PyTree, pixels: Array) -> Logits:
-    """What the row deploys, `[B, C]`."""
+    """Deployed logits of the row, `[B, C]`."""
     outputs = structure.outputs(variables, pixels)
     return deploy(structure.method, outputs.logits, outputs.gate)
 

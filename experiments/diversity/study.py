@@ -15,7 +15,7 @@ from experiments.diversity.networks import RowNetworks, Structure
 
 @dataclasses.dataclass(frozen=True)
 class DiversityOptions:
-    """What is computed of a finished study.
+    """An analysis of a finished study.
 
     The paper's counts of examples and draws are lost in our copy of its text; these are
     ours.

@@ -87,7 +87,7 @@ class DisplacementReport:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader must know before the numbers."""
+        """Remarks before the numbers."""
         fewest, found = min(min(c.norms.networks) for c in self.comparisons), []
         if fewest < FEWEST_NETWORKS:
             found.append(
@@ -238,7 +238,7 @@ def _mean_and_spread(values) -> str:
 
 
 def _about(report: DisplacementReport) -> str:
-    """What the numbers are."""
+    """Meaning of the numbers."""
     options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
     return (
         f"{report.examples:,} test examples, {report.classes} classes; norms on "

@@ -380,7 +380,7 @@ def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
 
 
 def _key(axes, found: Plane) -> None:
-    """What shapes and colours mean, where a panel is free."""
+    """Legend of shapes and colours, where a panel is free."""
     from matplotlib.lines import Line2D
 
     points = [(OLD, "s", "old"), (NEW, "s", "new")]

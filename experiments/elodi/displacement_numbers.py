@@ -41,7 +41,7 @@ SHOWN = 4  # images whose histograms are drawn
 
 @dataclasses.dataclass(frozen=True)
 class DisplacementOptions:
-    """What is computed.
+    """The numbers to compute.
 
     Attributes:
         images: number of test images, evenly spaced, whose norms are tested.

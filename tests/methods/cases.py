@@ -56,7 +56,7 @@ COUNTS = (COUNTS + 9 * np.eye(CLASSES, dtype=int)).astype(np.float32)
 
 
 def has_old(method):
-    """Whether old models teach `method`, alone or with a teacher."""
+    """True if old models teach `method`, alone or with a teacher."""
     return isinstance(method, (ELODI, FocalDistillation, Updating))
 
 

@@ -50,7 +50,7 @@ def is_floating(name):
 
 
 def has_models(kind):
-    """Whether the logits have a leading axis of models, or of an ensemble's members."""
+    """True if the logits have a leading axis of models, or of an ensemble's members."""
     return kind.endswith(("models", "members"))
 
 

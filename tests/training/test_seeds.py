@@ -51,7 +51,7 @@ class Witness(ERM):
 
 
 def varies(values) -> bool:
-    """Whether replicas differ; if they do, all of them do."""
+    """True if replicas differ; if they do, all of them do."""
     rows = {np.asarray(v).tobytes() for v in values}
     assert len(rows) in (1, len(values))
     return len(rows) > 1

@@ -265,7 +265,7 @@ def largest_difference(a, b) -> float:
 
 
 def bitwise_equal(a, b) -> bool:
-    """Whether two trees hold the same bits."""
+    """True if two trees hold the same bits."""
     assert jax.tree.structure(a) == jax.tree.structure(b)
     return all(
         np.asarray(x).tobytes() == np.asarray(y).tobytes()

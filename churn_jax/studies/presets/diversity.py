@@ -72,7 +72,7 @@ class Recipe:
 
     @property
     def as_teacher(self) -> tuple[tuple[str, Any], ...]:
-        """What teachers train with instead, for `MethodSpec.train`."""
+        """Settings of the teachers' training, for `MethodSpec.train`."""
         return (
             ("epochs", self.teacher_epochs),
             ("batch_size", self.teacher_batch_size),

@@ -316,7 +316,7 @@ def plain(name: str) -> str:
 def find_roles(
     names: Iterable[str], kind: Kind | None, given: ColumnNames, others: bool = True
 ) -> Roles:
-    """What columns or arrays are for; a column that a user names has that role only."""
+    """Roles of columns or arrays; a column that a user names has that role only."""
     names = list(names)
     chosen = [name for name in given if name is not None]
     if again := twice(chosen):

@@ -249,7 +249,7 @@ def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
 
 
 def where(given: Any, what: str) -> str:
-    """What a message calls it: its path, or what it is."""
+    """Its name in messages: its path or its kind."""
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
 
 

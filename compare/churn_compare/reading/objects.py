@@ -96,7 +96,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_json(path: Path) -> Any:
-    """What is in a `.json` file: rows or columns as a table, else a list."""
+    """Content of a `.json` file: rows or columns as a table, else a list."""
     with contextlib.closing(opened_text(path)) as file:
         content = file.read()
     try:

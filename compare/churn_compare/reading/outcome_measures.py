@@ -181,7 +181,7 @@ def target_of(
     *sides: tuple[Table, np.ndarray],
     normalize: Normalization = "text",
 ) -> Any:
-    """What is right, on which all sides must agree; None if none says."""
+    """The expected outcome, on which all sides must agree; None without one."""
     given = [(side, rows) for side, rows in sides if side.target is not None]
     found = [read(side.target.take(rows), "target") for side, rows in given]
     if lacking := sum(int((~known).sum()) for _, known in found):

@@ -468,7 +468,7 @@ def of_classifier(
 def _beside_label(
     table: Any, label: str, score: str
 ) -> Literal["confidence", "unclear", "number"]:
-    """What a score next to a label is: of a prediction, of outcomes, or not clear."""
+    """The kind of a score next to a label: of a prediction, of outcomes, or unclear."""
     # Pipelines of Hugging Face write the predicted class as `label`. A truth of two
     # classes and a number from 0 to 1 may be a classifier's probability.
     parsed = with_numbers(table, (score,))
@@ -492,7 +492,7 @@ def _beside_label(
 def _account(
     roles: Roles, names: Iterable[str], scores: Scores, what: str, said: Mapping
 ) -> Account:
-    """What was read of the columns; `said` has why some were left out."""
+    """The columns that were read; `said` has why some were left out."""
 
     def of(role: str, name: str | None) -> list[str]:
         if name is None:

@@ -253,7 +253,7 @@ def rows_that_are_wrong(pair, ids, names):
 
 
 def has_all_classes(pair):
-    """Whether no byte of the name of a class has changed."""
+    """True if no byte of the name of a class has changed."""
     sides = [side for side in (pair.old, pair.new) if side.kind != "classes"]
     names = sorted(pair.class_names or NAMES)
     return names == sorted(NAMES) and all(side.classes == C for side in sides)
