@@ -84,7 +84,7 @@ def test_the_page_of_single_runs_has_what_predictions_can_say(single):
         *("same seeds", "Networks", "Which inputs churn", "Deep-ensemble"),
     ):
         assert part not in text, part
-    assert page.tags.count("svg") == len(found.figures) == 4
+    assert page.tags.count("svg") == len(found.figures) == 3
     names = {path.name for path in found.path.parent.iterdir()}
     assert names == {"report.html", "table.csv", "table.md"}
     text = (found.path.parent / "table.csv").read_text()
