@@ -20,13 +20,24 @@ BEGIN = "<!-- equations:begin -->"
 END = "<!-- equations:end -->"
 
 PACKAGES = ("losses", "metrics", "perturbations", "methods", "analysis")
-PAPERS = ("reproducibility", "anti-distillation", "diversity", "elodi")
+PAPERS = {
+    "reproducibility": "Bhojanapalli et al., On the Reproducibility of Neural Network "
+    "Predictions, 2021. https://arxiv.org/abs/2102.03349",
+    "anti-distillation": "Shamir and Coviello, Anti-Distillation: Improving "
+    "Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923",
+    "diversity": "Nam et al., Diversity Matters When Learning From Ensembles, NeurIPS "
+    "2021. https://arxiv.org/abs/2110.14149",
+    "elodi": "Zhao et al., ELODI: Ensemble Logit Difference Inhibition for "
+    "Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265",
+}
+"""The four papers of this library; a reference to one may be its place alone."""
 
 _ROOT = Path(__file__).resolve().parents[1]
 _TAG = re.compile(
     r"\[(?P<paper>[a-z0-9][a-z0-9-]*)\] (?P<label>.+?) -- (?P<citation>.+?) "
     r"(?P<url>https?://\S+)"
 )
+_PLACE = re.compile(r"\[(?P<paper>[a-z-]+)\] [A-Z][a-z]+\.? [\w.]+(, [\w.]+)*")
 _KINDS = ("Eq", "Def", "Lemma", "Theorem", "Sec", "App", "Alg", "Table", "Fig")
 
 
@@ -91,7 +102,8 @@ def _entries() -> Iterator[tuple[str, str, int, str | None]]:
         path = Path(inspect.getsourcefile(value) or "")
         at = path.parts.index(value.__module__.partition(".")[0])
         own = "compare/" if path.parts[at] == "churn_compare" else ""
-        if docstring := inspect.getdoc(value) if value.__doc__ else None:
+        docstring = inspect.getdoc(value) if value.__doc__ else None
+        if references(docstring):  # not so of classes that a function makes
             lines, first = inspect.getsourcelines(value)
             words = (f"def {value.__name__}", f"class {value.__name__}")
             line = first + next(i for i, s in enumerate(lines) if s.startswith(words))
@@ -117,6 +129,9 @@ def references(docstring: str | None) -> list[str]:
 
 def tag(reference: str) -> dict[str, str] | None:
     """`paper`, `label`, `citation` and `url` of a reference; None of another form."""
+    short = _PLACE.fullmatch(reference)
+    if short and short["paper"] in PAPERS:
+        reference += f" -- {PAPERS[short['paper']]}"
     found = _TAG.fullmatch(reference)
     return found.groupdict() if found else None
 
@@ -154,7 +169,7 @@ def _place(label: str) -> tuple[int, int, str]:
 
 def _order(entry: Equation):
     """The four papers first."""
-    paper = PAPERS.index(entry.paper) if entry.paper in PAPERS else len(PAPERS)
+    paper = list(PAPERS).index(entry.paper) if entry.paper in PAPERS else len(PAPERS)
     return paper, entry.paper, *_place(entry.label), entry.name
 
 

@@ -47,8 +47,7 @@ def logit_displacement(
         array([ 0.5, -2. ])
 
     References:
-        [elodi] Sec. 3.1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Sec. 3.1
     """
     old = np.asarray(old_logits, np.float64)
     new = np.asarray(new_logits, np.float64)
@@ -86,12 +85,9 @@ def displacement_distribution(
         ([2.0, -5.0], [[2.0, 0.0], [0.0, 0.0]])
 
     References:
-        [elodi] Eq. 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Eq. 3 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Eq. 4 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 1
+        [elodi] Eq. 3
+        [elodi] Eq. 4
     """
     mean, root = mean_and_root(a, b)
     return DisplacementDistribution(mean, np.swapaxes(root, -1, -2) @ root)
@@ -161,8 +157,7 @@ def ensemble_displacement_norms(
         networks are the sample, not the draws.
 
     References:
-        [elodi] Eq. 2 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 2
     """
     if not order >= 1:
         raise ValueError(f"order must be at least 1; got {order}")
@@ -227,8 +222,7 @@ def top_k_share(
         Ties go to the lower class id.
 
     References:
-        [elodi] Eq. 5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 5
     """
     moved = logit_displacement(old_logits=old_logits, new_logits=new_logits)
     if not order >= 1 or not np.isfinite(order):

@@ -80,8 +80,7 @@ def simulate_displacement_norms(
         array([5., 5.])
 
     References:
-        [elodi] Fig. 5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Fig. 5
     """
     mean = np.asarray(mean, np.float64)
     covariance = np.asarray(covariance, np.float64)
@@ -208,8 +207,7 @@ def goodness_of_fit(
         normal for all images together, as the images share the networks.
 
     References:
-        [elodi] Sec. 3.3 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Sec. 3.3
         [bootstrap] pp. 241-251 -- Stute, Manteiga and Quindimil, Bootstrap based
         goodness-of-fit-tests, Metrika 1993. https://doi.org/10.1007/BF02613687
     """

@@ -136,8 +136,7 @@ def er_nfr_by_ensemble_size(
         standard error of their mean: draws share networks.
 
     References:
-        [elodi] Fig. 2 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Fig. 2
     """
     first, second, labels = _checked(old, new, labels)
     rng = generator(key)
@@ -181,8 +180,7 @@ def flip_rank_counts(
         [0, 0, 2]
 
     References:
-        [elodi] Fig. 4 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Fig. 4
     """
     first, second, labels = _checked(old, new, labels)
     rng = generator(key)

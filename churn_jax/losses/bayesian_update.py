@@ -238,8 +238,7 @@ def bayesian_update_targets(
         [bayesian-update] Update rules -- Traeuble et al., Backward-Compatible
         Prediction Updates: A Probabilistic Approach, NeurIPS 2021.
         https://arxiv.org/abs/2107.01057
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
     check_choice("rule", rule, UPDATE_RULES)
     predictions, logarithms = _votes(predictions, confusions)

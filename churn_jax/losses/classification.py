@@ -39,8 +39,7 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerExample:
         negative one counts from the end.
 
     References:
-        [reproducibility] Eq. 2 -- Bhojanapalli et al., On the Reproducibility of Neural
-        Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 2
     """
     check_logits(logits=logits)
     check_labels(labels, logits)
@@ -75,8 +74,7 @@ def binary_logits(scores: Array) -> Logits:
         '0.1269'
 
     References:
-        [reproducibility] App. F -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] App. F
     """
     if not jnp.issubdtype(jnp.result_type(scores), jnp.floating):
         raise TypeError(
@@ -107,9 +105,7 @@ def label_smoothing(
         '1.3170'
 
     References:
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Section 2
     """
     hard = cross_entropy(logits, labels)
     smoothing = jnp.asarray(smoothing, jnp.float32)
@@ -138,9 +134,7 @@ def squared_error(logits: Logits, labels: Labels) -> PerExample:
         error of the positive probability. It is bounded, and so is its gradient.
 
     References:
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Section 2
     """
     check_logits(logits=logits)
     check_labels(labels, logits)

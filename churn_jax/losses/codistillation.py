@@ -37,8 +37,7 @@ def l1(logits_a: Logits, logits_b: Logits) -> PerExample:
         Where `a_j = b_j` the subgradient is 0. Twice the total variation distance.
 
     References:
-        [reproducibility] Eq. 8 -- Bhojanapalli et al., On the Reproducibility of Neural
-        Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 8
     """
     return divergences.l1(logits_a, logits_b)
 
@@ -66,8 +65,7 @@ def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
         The sum of both directions, not their mean. Gradients reach both models.
 
     References:
-        [reproducibility] Eq. 9 -- Bhojanapalli et al., On the Reproducibility of Neural
-        Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 9
     """
     return divergences.symmetric_kl(logits_a, logits_b)
 
@@ -102,8 +100,7 @@ def cross_entropy_between(*, target_logits: Logits, logits: Logits) -> PerExampl
         `symmetric_kl` plus both entropies, another objective.
 
     References:
-        [reproducibility] Eq. 18 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 18
     """
     check_logits(target_logits=target_logits, logits=logits)
     check_same_shape(target_logits=target_logits, logits=logits)

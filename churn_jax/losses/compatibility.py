@@ -49,8 +49,7 @@ def backward_compatible(old_head_logits: Logits, labels: Labels) -> PerExample:
     References:
         [bct] Influence loss -- Shen et al., Towards Backward-Compatible Representation
         Learning, CVPR 2020. https://arxiv.org/abs/2003.11942
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
     loss = cross_entropy(old_head_logits, labels)
     return jnp.where(_knows_label(old_head_logits, labels), loss, 0.0)
@@ -86,8 +85,7 @@ def ract(*, old_head_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
         [ract] Regression-alleviating loss -- Zhang et al., Hot-Refresh Model Upgrades
         with Regression-Alleviating Compatible Training in Image Retrieval, ICLR 2022.
         https://arxiv.org/abs/2201.09724
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
     check_logits(old_head_logits=old_head_logits, new_logits=new_logits)
     check_same_shape(old_head_logits=old_head_logits, new_logits=new_logits)

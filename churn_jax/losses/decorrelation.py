@@ -62,9 +62,7 @@ def correlation_penalty(
         (`pmean`) is the gradient, which changes nothing with the check.
 
     References:
-        [anti-distillation] Eqs. 2, 5 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Eqs. 2, 5
     """
     examples = gather_examples(outputs, mask, axis_name)
     correlation = second_moments(examples.values, examples.count, axis_name)
@@ -98,9 +96,7 @@ def covariance_penalty(
         query.
 
     References:
-        [anti-distillation] Eqs. 3, 5 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Eqs. 3, 5
     """
     examples = gather_examples(outputs, mask, axis_name)
     mean = batch_mean(examples, axis_name)
@@ -136,9 +132,7 @@ def residual_correlation_penalty(
         and pass the rest to `correlation_penalty`.
 
     References:
-        [anti-distillation] Eqs. 4, 5 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Eqs. 4, 5
     """
     examples = gather_examples(outputs, mask, axis_name)
     # From the first member on, so that what is left of equal members is exactly 0.

@@ -78,8 +78,7 @@ def difference_penalty(
         gradient is 0 for every order, so exactly equal members never part.
 
     References:
-        [anti-distillation] Eq. 7 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Eq. 7
     """
     examples = gather_examples(outputs, mask, axis_name)
     a, b = _pairs(examples.values)
@@ -122,8 +121,7 @@ def inverse_difference_penalty(
         equality, as the paper wants, and 0 at exact equality.
 
     References:
-        [anti-distillation] Sec. 4 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 4
     """
     if isinstance(epsilon, (int, float)) and not epsilon > 0:
         raise ValueError(f"epsilon must be above 0; got {epsilon}")
@@ -166,8 +164,7 @@ def cross_entropy_difference_penalty(
         that another allows) the replica stops.
 
     References:
-        [anti-distillation] Sec. 4 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 4
     """
     check_logits(logits=logits)
     examples = gather_examples(logits, mask, axis_name)

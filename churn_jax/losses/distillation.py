@@ -62,8 +62,7 @@ def distillation_kl(
         centred over classes. The teacher is not frozen here.
 
     References:
-        [diversity] Eq. 1 -- Nam et al., Diversity Matters When Learning From Ensembles,
-        NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 1
         [hinton-distillation] Sec. 2 -- Hinton et al., Distilling the Knowledge in a
         Neural Network, 2015. https://arxiv.org/abs/1503.02531
     """
@@ -150,8 +149,7 @@ def dirichlet_nll(
     References:
         [end2] Sec. 3 -- Malinin et al., Ensemble Distribution Distillation, ICLR 2020.
         https://arxiv.org/abs/1905.00076
-        [diversity] Table 5 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Table 5
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
     student = jnp.asarray(student_logits).astype(jnp.float32)

@@ -47,8 +47,7 @@ def focal_weights(
         [pc-training] Focal distillation -- Yan et al., Positive-Congruent Training:
         Towards Regression-Free Model Updates, CVPR 2021.
         https://arxiv.org/abs/2011.09161
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
     check_logits(old_logits=old_logits)
     check_labels(labels, old_logits, logits_name="old_logits")
@@ -117,8 +116,7 @@ def focal_kl(
         [pc-training] Focal distillation -- Yan et al., Positive-Congruent Training:
         Towards Regression-Free Model Updates, CVPR 2021.
         https://arxiv.org/abs/2011.09161
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
     student, old, known = _compared(student_logits, old_logits)
     weights = focal_weights(old_logits, labels, alpha, beta)
@@ -168,8 +166,7 @@ def focal_logit_matching(
         [pc-training] Focal distillation -- Yan et al., Positive-Congruent Training:
         Towards Regression-Free Model Updates, CVPR 2021.
         https://arxiv.org/abs/2011.09161
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
     student, old, known = _compared(student_logits, old_logits)
     weights = focal_weights(old_logits, labels, alpha, beta)

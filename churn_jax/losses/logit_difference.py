@@ -77,12 +77,9 @@ def logit_difference_inhibition(
         gradient. The loss sees shifts of all logits, unlike a divergence.
 
     References:
-        [elodi] Eq. 5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Eq. 7 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Eq. 8 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 5
+        [elodi] Eq. 7
+        [elodi] Eq. 8
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
     check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)
@@ -145,9 +142,7 @@ def released_logit_difference(
         all classes count, as here. C counts the classes that the teacher knows.
 
     References:
-        [elodi] Released code -- Zhao et al., ELODI: Ensemble Logit Difference
-        Inhibition for Positive-Congruent Training, TPAMI 2023.
-        https://arxiv.org/abs/2205.06265
+        [elodi] Released code
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
     check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)

@@ -153,8 +153,7 @@ class MomentState:
         changes nothing. Nothing here is differentiated.
 
     References:
-        [anti-distillation] Sec. 4 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 4
     """
 
     weight: Array
@@ -289,8 +288,7 @@ def running_correlation_penalty(
         pay for old batches. The first estimate is the first batch alone, for any decay.
 
     References:
-        [anti-distillation] Sec. 4 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 4
     """
     examples = gather_examples(outputs, mask, axis_name)
     new, share = state._blend(examples, decay, axis_name)

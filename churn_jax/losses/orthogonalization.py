@@ -106,8 +106,7 @@ def orthogonalize(
         which keeps the residuals orthogonal to about 1e-6 of their lengths.
 
     References:
-        [anti-distillation] Sec. 4 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 4
     """
     examples = gather_examples(outputs, mask, axis_name, least=1)
     return _residuals(examples, axis_name).reshape(jnp.shape(outputs))
@@ -150,8 +149,7 @@ def orthogonalized_correlation_penalty(
         of three or more members. Gradients flow through the residuals too.
 
     References:
-        [anti-distillation] Sec. 4 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 4
     """
     examples = gather_examples(outputs, mask, axis_name)
     residuals = _residuals(examples, axis_name)

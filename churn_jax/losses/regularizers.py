@@ -64,8 +64,7 @@ def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
         A logit of `-inf` (an impossible class) adds nothing.
 
     References:
-        [reproducibility] Eq. 6 -- Bhojanapalli et al., On the Reproducibility of Neural
-        Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 6
     """
     check_logits(logits=logits)
     if top_k is None:
@@ -101,8 +100,7 @@ def renormalized_entropy(logits: Logits, top_k: int) -> PerExample:
         classes hold together, so nothing pulls the tail down.
 
     References:
-        [reproducibility] Eq. 6 -- Bhojanapalli et al., On the Reproducibility of Neural
-        Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 6
     """
     check_logits(logits=logits)
     _check_top_k(top_k, jnp.shape(logits)[-1], 2)
@@ -137,8 +135,7 @@ def uniform_symmetric_kl(logits: Logits, top_k: int | None = None) -> PerExample
         plain sum over the top k is our reading of the paper (see `entropy`).
 
     References:
-        [reproducibility] Eq. 7 -- Bhojanapalli et al., On the Reproducibility of Neural
-        Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 7
     """
     check_logits(logits=logits)
     num_classes = jnp.shape(logits)[-1]
@@ -168,8 +165,7 @@ def renormalized_uniform_symmetric_kl(logits: Logits, top_k: int) -> PerExample:
         The uniform distribution here is over the `k` kept classes, not over all `C`.
 
     References:
-        [reproducibility] Eq. 7 -- Bhojanapalli et al., On the Reproducibility of Neural
-        Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 7
     """
     check_logits(logits=logits)
     _check_top_k(top_k, jnp.shape(logits)[-1], 2)

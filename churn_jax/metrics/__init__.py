@@ -29,7 +29,6 @@ from churn_jax.metrics.clicks import (
     AUCState,
     CalibrationRatioState,
     calibration_ratio,
-    log_loss,
     roc_auc,
 )
 from churn_jax.metrics.confidence import (
@@ -43,7 +42,6 @@ from churn_jax.metrics.confidence import (
     prediction_confidence,
     prediction_entropy,
 )
-from churn_jax.metrics.cross_pairs import cross_pairs, summarize_cross, summarize_paired
 from churn_jax.metrics.deep_ensemble import (
     deep_ensemble_equivalent,
     ensemble_reference_curve,
@@ -64,7 +62,13 @@ from churn_jax.metrics.flips import (
     relative_negative_flip_rate,
 )
 from churn_jax.metrics.members import MemberDiversityState, member_diversity
-from churn_jax.metrics.pairs import leave_one_model_out, pairwise, summarize_pairs
+from churn_jax.metrics.pair_summaries import (
+    leave_one_model_out,
+    summarize_cross,
+    summarize_paired,
+    summarize_pairs,
+)
+from churn_jax.metrics.pairs import cross_pairs, pairwise
 from churn_jax.metrics.prediction_difference import (
     HammingPredictionDifferenceState,
     LabelPredictionDifferenceState,
@@ -101,9 +105,10 @@ from churn_jax.metrics.scoring import (
 )
 from churn_jax.metrics.state import MeanState, RateState
 
-# Second names of the field; only the first ones are in `__all__`.
+# Second names of the field; but for `log_loss` only the first ones are in `__all__`.
 disagreement = churn
 ece = expected_calibration_error
+log_loss = negative_log_likelihood
 nfr = negative_flip_rate
 nll = negative_log_likelihood
 pfr = positive_flip_rate

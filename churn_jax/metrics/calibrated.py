@@ -65,8 +65,7 @@ def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) ->
         '1.8205'
 
     References:
-        [diversity] Eq. 16 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 16
     """
     check_logits(logits=logits)
     labels = jnp.asarray(labels)
@@ -137,8 +136,7 @@ def calibrated_negative_log_likelihood(
         '0.5623'
 
     References:
-        [diversity] Eq. 17 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 17
     """
     scaled, _ = _calibrated(
         logits, validation_logits, validation_labels, validation_mask
@@ -177,8 +175,7 @@ def calibrated_brier_score(
         '0.3750'
 
     References:
-        [diversity] Eq. 17 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 17
     """
     scaled, _ = _calibrated(
         logits, validation_logits, validation_labels, validation_mask
@@ -217,8 +214,7 @@ def calibrated_expected_calibration_error(
         '0.000'
 
     References:
-        [diversity] Eq. 17 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 17
     """
     scaled, _ = _calibrated(
         logits, validation_logits, validation_labels, validation_mask
@@ -275,8 +271,7 @@ def calibrated_scores(
         '1.8205 0.5623'
 
     References:
-        [diversity] Eqs. 16, 17 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eqs. 16, 17
     """
     scaled, temperature = _calibrated(
         logits, validation_logits, validation_labels, validation_mask

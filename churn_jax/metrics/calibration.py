@@ -1,15 +1,31 @@
 """Calibration of probabilities: binned calibration error."""
 
+from typing import Self
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from churn_jax._checks import check_logits
 from churn_jax.divergences import log_probs
 from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
-from churn_jax.typing import Labels, Logits, Mask, Scalar
+from churn_jax.metrics.state import AdditiveState, LongSum, ratio
+from churn_jax.typing import Array, Labels, Logits, Mask, PerExample, Scalar
+
+
+def bin_of(shares: PerExample, num_bins: int) -> Array:
+    """The place of equal bins of [0, 1], open left, closed right, `[...]` int32."""
+    # Compared with the edges: ceil(share * num_bins) would round 3/15 up. A nan falls
+    # into the first bin, where it is seen.
+    edges = jnp.asarray(np.arange(1, num_bins) / num_bins, jnp.float32)
+    above = shares[..., None] > edges.reshape((1,) * shares.ndim + (-1,))
+    return jnp.sum(above, axis=-1, dtype=jnp.int32)
+
+
+def in_bins(index: Array, num_bins: int) -> Array:
+    """`index [...]` as `[..., num_bins]` bools."""
+    bins = jnp.arange(num_bins, dtype=jnp.int32)
+    return index[..., None] == bins.reshape((1,) * index.ndim + (-1,))
 
 
 @struct.dataclass
@@ -25,42 +41,27 @@ class ECEState(AdditiveState):
     confidence: LongSum
 
     @classmethod
-    def empty(cls, num_bins: int = 15) -> "ECEState":
+    def empty(cls, num_bins: int = 15) -> Self:
         """No examples yet.
 
         Raises:
             ValueError: there is no bin.
         """
-        if num_bins < 1:
-            raise ValueError(f"num_bins must be at least 1; got {num_bins}")
-        zeros = jnp.zeros((num_bins,), jnp.int32)
-        return cls(zeros, zeros, LongSum.zeros((num_bins,)))
+        return super().empty(num_bins)
 
-    def update(self, logits, labels, mask=None) -> "ECEState":
+    def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `expected_calibration_error`."""
-        check_logits(logits=logits)
-        num_bins = self.examples.shape[-1]
         right = is_correct(logits, labels)[..., None]
-        confidence = jnp.exp(jnp.max(log_probs(logits), axis=-1))[..., None]
-        valid = valid_examples(mask, jnp.shape(labels))[..., None]
-        # Compared with the edges: ceil(confidence * num_bins) would round 3/15 up.
-        edges = np.arange(1, num_bins) / num_bins
-        axes = (1,) * (confidence.ndim - 1) + (num_bins,)
-        low = jnp.asarray([-np.inf, *edges], jnp.float32).reshape(axes)
-        high = jnp.asarray([*edges, np.inf], jnp.float32).reshape(axes)
-        member = (confidence > low) & (confidence <= high) & valid
-        over = tuple(range(member.ndim - 1))
-        return ECEState(
-            self.examples + jnp.sum(member, axis=over, dtype=jnp.int32),
-            self.correct + jnp.sum(member & right, axis=over, dtype=jnp.int32),
-            self.confidence.add(jnp.sum(jnp.where(member, confidence, 0.0), axis=over)),
-        )
+        confidence = jnp.exp(jnp.max(log_probs(logits), axis=-1))
+        num_bins = self.examples.shape[-1]
+        inside = in_bins(bin_of(confidence, num_bins), num_bins)
+        confidence = jnp.where(inside, confidence[..., None], 0.0)
+        return self.plus(mask, inside, inside & right, confidence)
 
     def compute(self) -> Scalar:
         """The calibration error, float32; nan before the first valid example."""
         gaps = jnp.abs(self.correct.astype(jnp.float32) - self.confidence.value())
-        total = jnp.sum(self.examples, dtype=jnp.int32)
-        return jnp.sum(gaps) / total.astype(jnp.float32)
+        return ratio(jnp.sum(gaps), jnp.sum(self.examples, dtype=jnp.int32))
 
 
 def expected_calibration_error(
@@ -94,11 +95,9 @@ def expected_calibration_error(
         '0.25'
 
     References:
-        [reproducibility] Table 4 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Table 4
         [calibration] Eq. 3 -- Guo et al., On Calibration of Modern Neural Networks,
         ICML 2017. https://arxiv.org/abs/1706.04599
-        [diversity] Eq. 15 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 15
     """
     return ECEState.empty(num_bins).update(logits, labels, mask).compute()

@@ -1,5 +1,6 @@
 """Disagreement: churn, its smooth surrogate, by correctness, and per example."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -8,22 +9,27 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from churn_jax._checks import check_logits, check_members, check_same_shape
+from churn_jax._checks import (
+    check_labels,
+    check_logits,
+    check_members,
+    check_same_shape,
+)
 from churn_jax.divergences import log_probs, weighted
-from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import CountState, MeanState, RateState, masked_mean
+from churn_jax.metrics.pair_metrics import STREAMING, PairMetric
+from churn_jax.metrics.scoring import predicted, right
+from churn_jax.metrics.state import (
+    AdditiveState,
+    MeanState,
+    RateState,
+    masked_mean,
+    ratio,
+)
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
-def disagree(logits_a: Logits, logits_b: Logits):
-    """`argmax_j a_j != argmax_j b_j`, `[...]` bool; ties go to the lower class id."""
-    check_logits(logits_a=logits_a, logits_b=logits_b)
-    check_same_shape(logits_a=logits_a, logits_b=logits_b)
-    return jnp.argmax(logits_a, axis=-1) != jnp.argmax(logits_b, axis=-1)
-
-
 def _changed(logits_a: Any, logits_b: Any):
-    """`disagree`, where each side may be predicted classes `[...]` or a list."""
+    """`argmax_j a_j != argmax_j b_j`, or of predicted classes `[...]` or a list."""
     arrays = {"logits_a": _as_array(logits_a), "logits_b": _as_array(logits_b)}
     if all(map(_is_floating, arrays.values())):
         check_same_shape(**arrays)
@@ -71,7 +77,7 @@ def _classes(name: str, x: Any) -> Any:
                 f"shape {x.shape} of {x.dtype}. Pass classes as integers, one binary "
                 "score z per example as binary_logits(z)"
             )
-        return jnp.argmax(x, axis=-1).astype(jnp.int32)
+        return predicted(x)
     if x.dtype.kind in "biu":
         return x
     if x.dtype.kind in "UST" or (
@@ -122,14 +128,13 @@ def churn(
         (0.25, 0.25)
 
     References:
-        [reproducibility] Eq. 3 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 3
     """
     mask = None if mask is None else _as_array(mask)
     return masked_mean(_changed(logits_a, logits_b), mask)
 
 
-def max_normalized(logits: Logits, alpha) -> Logits:
+def _max_normalized(logits: Logits, alpha) -> Logits:
     """`(f / max f)^alpha = exp(alpha (z - max z))`, `[..., C]` float32 in [0, 1]."""
     logits = jnp.asarray(logits).astype(jnp.float32)
     top = jnp.max(logits, axis=-1, keepdims=True)
@@ -139,10 +144,7 @@ def max_normalized(logits: Logits, alpha) -> Logits:
 def _surrogate(logits_a, logits_b, alpha):
     check_logits(logits_a=logits_a, logits_b=logits_b)
     check_same_shape(logits_a=logits_a, logits_b=logits_b)
-    scores_a, scores_b = (
-        max_normalized(logits_a, alpha),
-        max_normalized(logits_b, alpha),
-    )
+    scores_a, scores_b = (_max_normalized(z, alpha) for z in (logits_a, logits_b))
     return 0.5 * jnp.sum(jnp.abs(scores_a - scores_b), axis=-1)
 
 
@@ -174,8 +176,7 @@ def surrogate_churn(
         '0.3161'
 
     References:
-        [reproducibility] Eq. 4 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 4
     """
     return masked_mean(_surrogate(logits_a, logits_b, alpha), mask)
 
@@ -221,49 +222,74 @@ def churn_by_correctness(
         (0.5, 1.0)
 
     References:
-        [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Table 2
     """
     state = ChurnByCorrectnessState.empty()
     return state.update(logits_a, logits_b, labels, mask).compute()
 
 
-def split_by_correctness(
-    churned_right, churned_wrong, correct, examples
-) -> ChurnByCorrectness:
-    """The two rates from counts: churn & right, churn & wrong, right, all."""
+@dataclasses.dataclass(frozen=True)
+class _ChurnSums(PairMetric):
+    """`churn` of logits."""
 
-    def rate(hits, group):
-        share = hits.astype(jnp.float32) / jnp.maximum(group, 1).astype(jnp.float32)
-        return jnp.where(examples > 0, share, jnp.nan)
+    def of_run(self, logits, labels):
+        return predicted(logits)
 
-    return ChurnByCorrectness(
-        rate(churned_right, correct), rate(churned_wrong, examples - correct)
-    )
+    def compare(self, old, new):
+        return old != new
+
+
+@dataclasses.dataclass(frozen=True)
+class _SurrogateChurnSums(PairMetric):
+    """`surrogate_churn`."""
+
+    alpha: float = 1.0
+
+    def of_run(self, logits, labels):
+        return 0.5 * _max_normalized(logits, self.alpha)
+
+    def compare(self, old, new):
+        return jnp.abs(old - new)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ChurnByCorrectnessSums(PairMetric):
+    """`churn_by_correctness`: churn & right, churn & wrong, right."""
+
+    needs_labels = True
+
+    def of_run(self, logits, labels):
+        return predicted(logits), right(logits, labels)
+
+    def compare(self, old, new):
+        (before, was_right), (after, _) = old, new
+        churned = before != after
+        return churned & was_right, churned & ~was_right, was_right
+
+    def finish(self, sums, examples) -> ChurnByCorrectness:
+        churned_right, churned_wrong, correct = sums
+
+        def rate(hits, group):
+            return jnp.where(examples > 0, ratio(hits, jnp.maximum(group, 1)), jnp.nan)
+
+        return ChurnByCorrectness(
+            rate(churned_right, correct), rate(churned_wrong, examples - correct)
+        )
+
+
+STREAMING.update(
+    {
+        churn: _ChurnSums,
+        surrogate_churn: _SurrogateChurnSums,
+        churn_by_correctness: _ChurnByCorrectnessSums,
+    }
+)
+ChurnState = RateState.of("ChurnState", churn, _changed)
+SurrogateChurnState = MeanState.of("SurrogateChurnState", surrogate_churn, _surrogate)
 
 
 @struct.dataclass
-class ChurnState(RateState):
-    """Streamed `churn`."""
-
-    def update(self, logits_a, logits_b, mask=None) -> Self:
-        """Adds a batch; arguments as in `churn`."""
-        return self.add(_changed(logits_a, logits_b), mask)
-
-
-@struct.dataclass
-class SurrogateChurnState(MeanState):
-    """Streamed `surrogate_churn`; `empty(alpha=...)` fixes alpha."""
-
-    alpha: float = struct.field(pytree_node=False, default=1.0)
-
-    def update(self, logits_a, logits_b, mask=None) -> Self:
-        """Adds a batch; arguments as in `surrogate_churn`."""
-        return self.add(_surrogate(logits_a, logits_b, self.alpha), mask)
-
-
-@struct.dataclass
-class ChurnByCorrectnessState(CountState):
+class ChurnByCorrectnessState(AdditiveState):
     """Streamed `churn_by_correctness`; int32 counts."""
 
     churned_correct: jax.Array
@@ -273,15 +299,17 @@ class ChurnByCorrectnessState(CountState):
 
     def update(self, logits_a, logits_b, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `churn_by_correctness`."""
-        churned = disagree(logits_a, logits_b)
-        right = is_correct(logits_a, labels)
-        return self.count(churned & right, churned & ~right, right, mask=mask)
+        check_logits(logits_a=logits_a, logits_b=logits_b)
+        check_same_shape(logits_a=logits_a, logits_b=logits_b)
+        check_labels(labels, logits_a, logits_name="logits_a")
+        return self.plus(
+            mask, *_ChurnByCorrectnessSums().terms(logits_a, logits_b, labels)
+        )
 
     def compute(self) -> ChurnByCorrectness:
         """Both rates, float32."""
-        return split_by_correctness(
-            self.churned_correct, self.churned_incorrect, self.correct, self.examples
-        )
+        *sums, examples = jax.tree.leaves(self)
+        return _ChurnByCorrectnessSums().finish(sums, examples)
 
 
 def ambiguity(logits: Logits) -> PerExample:
@@ -313,8 +341,7 @@ def ambiguity(logits: Logits) -> PerExample:
         [0.0, 0.6667]
 
     References:
-        [reproducibility] Eq. 3 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 3
     """
     check_logits(logits=logits)
     check_members(logits, name="logits", axes="[R, C]")

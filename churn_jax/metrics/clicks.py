@@ -13,7 +13,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.scoring import nan_at_unknown_labels, negative_log_likelihood
+from churn_jax.metrics.scoring import nan_at_unknown_labels
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Labels, Logits, Mask, Scalar
 
@@ -54,30 +54,6 @@ def gathered(x):
     return jax.sharding.reshard(x, everywhere)
 
 
-def log_loss(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
-    """Mean of `-log p(label)`, in nats: what advertising calls log loss.
-
-    `negative_log_likelihood` under the field's name, streamed by `NLLState`.
-
-    Args:
-        logits: `[..., C]`; two classes for clicks.
-        labels, mask: as in `negative_log_likelihood`; errors as there.
-
-    Returns:
-        A float32 scalar, at least 0; nan without a valid example.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> f"{log_loss(jnp.log(jnp.array([[0.75, 0.25]])), jnp.array([1])):.4f}"
-        '1.3863'
-
-    References:
-        [anti-distillation] Table 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
-    """
-    return negative_log_likelihood(logits, labels, mask)
-
-
 def roc_auc(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
     """Area under the ROC curve, by ranks; exact.
 
@@ -110,8 +86,7 @@ def roc_auc(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
         0.875
 
     References:
-        [anti-distillation] Table 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Table 3
     """
     score, positive, negative, unusable = (
         gathered(x).reshape(-1) for x in _scored(logits, labels, mask)
@@ -247,26 +222,13 @@ class CalibrationRatioState(AdditiveState):
     positives: jax.Array
     examples: jax.Array
 
-    @classmethod
-    def empty(cls) -> Self:
-        """No examples yet."""
-        zero = jnp.zeros((), jnp.int32)
-        return cls(predicted=LongSum.zeros(), positives=zero, examples=zero)
-
     def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `calibration_ratio`."""
         _check(logits, labels)
         labels = jnp.asarray(labels)
-        valid = valid_examples(mask, labels.shape)
         probability = jnp.exp(log_probs(logits)[..., 1])
         probability = nan_at_unknown_labels(probability, labels, logits)
-        total = jnp.sum(jnp.where(valid, probability, 0.0))
-        return dataclasses.replace(
-            self,
-            predicted=self.predicted.add(total),
-            positives=self.positives + jnp.sum(valid & (labels == 1), dtype=jnp.int32),
-            examples=self.examples + jnp.sum(valid, dtype=jnp.int32),
-        )
+        return self.plus(mask, probability, labels == 1)
 
     def compute(self) -> Scalar:
         """The ratio, float32; nan before the first valid example."""
@@ -299,7 +261,6 @@ def calibration_ratio(
         '1.00'
 
     References:
-        [anti-distillation] Table 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Table 3
     """
     return CalibrationRatioState.empty().update(logits, labels, mask).compute()

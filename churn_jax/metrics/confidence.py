@@ -1,17 +1,17 @@
 """Confidence, entropy, distance, and the bounds on churn that follow from them."""
 
-from typing import Self
+import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from churn_jax import divergences
 from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.churn import disagree
-from churn_jax.metrics.scoring import error_rate
-from churn_jax.metrics.state import MeanState, masked_mean
+from churn_jax.metrics.pair_metrics import STREAMING, PairMetric
+from churn_jax.metrics.scoring import error_rate, predicted, right
+from churn_jax.metrics.state import MeanState, ratio
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
@@ -37,8 +37,7 @@ def prediction_confidence(logits: Logits) -> PerExample:
         0.5
 
     References:
-        [reproducibility] Eq. 5 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 5
     """
     check_logits(logits=logits)
     probs = jnp.exp(log_probs(logits))
@@ -64,8 +63,7 @@ def prediction_entropy(logits: Logits) -> PerExample:
         '0.6931'
 
     References:
-        [reproducibility] Eq. 6 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eq. 6
     """
     return divergences.entropy(logits)
 
@@ -90,10 +88,57 @@ def l1_distance(logits_a: Logits, logits_b: Logits) -> PerExample:
         0.5
 
     References:
-        [reproducibility] Lemma 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Lemma 2
     """
     return divergences.l1(logits_a, logits_b)
+
+
+@dataclasses.dataclass(frozen=True)
+class _L1Sums(PairMetric):
+    """The mean of `l1_distance`."""
+
+    def of_run(self, logits, labels):
+        return jnp.exp(log_probs(logits))
+
+    def compare(self, old, new):
+        return jnp.abs(old - new)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ErrorSums(PairMetric):
+    """`churn_bound_from_errors`."""
+
+    needs_labels = True
+
+    def of_run(self, logits, labels):
+        return ~right(logits, labels)
+
+    def compare(self, old, new):
+        return old, new
+
+    def finish(self, sums, examples):
+        old, new = (ratio(errors, examples) for errors in sums)
+        return old + new
+
+
+@dataclasses.dataclass(frozen=True)
+class _ConfidenceBoundSums(PairMetric):
+    """`P[D_L1 > min gamma]`, or with `total` the sharper `P[D_L1 >= sum gamma]`."""
+
+    total: bool = False
+
+    def of_run(self, logits, labels):
+        probs = jnp.exp(log_probs(logits))
+        return probs, prediction_confidence(logits), predicted(logits)
+
+    def compare(self, old, new):
+        (p, gamma_a, class_a), (q, gamma_b, class_b) = old, new
+        distance = jnp.sum(jnp.abs(p - q), axis=-1)
+        if self.total:
+            event = distance >= gamma_a + gamma_b
+        else:
+            event = distance > jnp.minimum(gamma_a, gamma_b)
+        return event | (class_a != class_b)
 
 
 def churn_bound_from_errors(
@@ -124,8 +169,7 @@ def churn_bound_from_errors(
         1.0
 
     References:
-        [reproducibility] Lemma 1 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Lemma 1
     """
     check_same_shape(logits_a=logits_a, logits_b=logits_b)
     return error_rate(logits_a, labels, mask) + error_rate(logits_b, labels, mask)
@@ -153,14 +197,11 @@ def churn_bound_from_confidence(
         1.0
 
     References:
-        [reproducibility] Lemma 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Lemma 2
     """
-    differ = disagree(logits_a, logits_b)
-    gamma_a = prediction_confidence(logits_a)
-    gamma_b = prediction_confidence(logits_b)
-    exceeds = l1_distance(logits_a, logits_b) > jnp.minimum(gamma_a, gamma_b)
-    return masked_mean(exceeds | differ, mask)
+    check_logits(logits_a=logits_a, logits_b=logits_b)
+    check_same_shape(logits_a=logits_a, logits_b=logits_b)
+    return _ConfidenceBoundSums()(logits_a, logits_b, mask=mask)
 
 
 def churn_bound_from_confidence_sum(
@@ -192,38 +233,23 @@ def churn_bound_from_confidence_sum(
         0.0
 
     References:
-        [reproducibility] Lemma 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Lemma 2
     """
-    differ = disagree(logits_a, logits_b)
-    gamma_a = prediction_confidence(logits_a)
-    gamma_b = prediction_confidence(logits_b)
-    reaches = l1_distance(logits_a, logits_b) >= gamma_a + gamma_b
-    return masked_mean(reaches | differ, mask)
+    check_logits(logits_a=logits_a, logits_b=logits_b)
+    check_same_shape(logits_a=logits_a, logits_b=logits_b)
+    return _ConfidenceBoundSums(total=True)(logits_a, logits_b, mask=mask)
 
 
-@struct.dataclass
-class ConfidenceState(MeanState):
-    """Streamed mean of `prediction_confidence`."""
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch of logits `[..., C]`."""
-        return self.add(prediction_confidence(logits), mask)
-
-
-@struct.dataclass
-class EntropyState(MeanState):
-    """Streamed mean of `prediction_entropy`, in nats."""
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch of logits `[..., C]`."""
-        return self.add(prediction_entropy(logits), mask)
-
-
-@struct.dataclass
-class L1DistanceState(MeanState):
-    """Streamed mean of `l1_distance`."""
-
-    def update(self, logits_a, logits_b, mask=None) -> Self:
-        """Adds a batch; logits `[..., C]` of two models."""
-        return self.add(l1_distance(logits_a, logits_b), mask)
+STREAMING.update(
+    {
+        l1_distance: _L1Sums,
+        churn_bound_from_errors: _ErrorSums,
+        churn_bound_from_confidence: _ConfidenceBoundSums,
+        churn_bound_from_confidence_sum: functools.partial(_ConfidenceBoundSums, True),
+    }
+)
+ConfidenceState = MeanState.of(
+    "ConfidenceState", prediction_confidence, prediction_confidence
+)
+EntropyState = MeanState.of("EntropyState", prediction_entropy, prediction_entropy)
+L1DistanceState = MeanState.of("L1DistanceState", l1_distance, l1_distance)

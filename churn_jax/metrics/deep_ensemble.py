@@ -64,8 +64,7 @@ def deep_ensemble_equivalent(
         ([True, False, False], [False, False, True])
 
     References:
-        [diversity] Eq. 20 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 20
     """
     curve = jnp.asarray(ensemble_nlls)
     if curve.ndim != 1 or curve.shape[0] < 1:
@@ -198,8 +197,7 @@ def ensemble_reference_curve(
         ['1.0397', '0.9808']
 
     References:
-        [diversity] Eqs. 18, 19, 20 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eqs. 18, 19, 20
     """
     _check_members(member_logits, "member_logits")
     check_labels(labels, member_logits[0], logits_name="logits of one member")

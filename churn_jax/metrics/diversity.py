@@ -1,6 +1,6 @@
 """Among which examples an ensemble's members differ: diversity by confidence."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -8,24 +8,13 @@ import numpy as np
 from flax import struct
 
 from churn_jax.divergences import log_probs
+from churn_jax.metrics.calibration import bin_of, in_bins
 from churn_jax.metrics.clicks import gathered
 from churn_jax.metrics.prediction_divergence import pairwise_kl
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Array, Logits, Mask, Scalar
 
 _QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
-class ConfidenceBins(NamedTuple):
-    """`DiversityByConfidence` without the quartiles, which do not stream.
-
-    `edges [num_bins + 1]`, `counts [num_bins]`, `bin_mean_kl [num_bins]`, `mean_kl`.
-    """
-
-    edges: Array
-    counts: Array
-    bin_mean_kl: Array
-    mean_kl: Scalar
 
 
 class DiversityByConfidence(NamedTuple):
@@ -39,22 +28,13 @@ class DiversityByConfidence(NamedTuple):
     counts: Array
     bin_mean_kl: Array
     mean_kl: Scalar
-    quartiles: Array
-
-
-def _edges(num_bins):
-    return np.arange(num_bins + 1) / num_bins
+    quartiles: Array | None = None  # not of a stream
 
 
 def _kl_and_bin(member_logits, num_bins):
     """Mean pairwise KL and the bin of the least top probability, both `[N]`."""
-    kl = pairwise_kl(member_logits)
     top = jnp.exp(jnp.max(log_probs(member_logits), axis=-1))
-    confidence = jnp.min(top, axis=0)[..., None]
-    inner = jnp.asarray(_edges(num_bins)[1:-1], jnp.float32)
-    inner = inner.reshape((1,) * kl.ndim + (-1,))
-    # An example of nan logits falls into the first bin, where its nan is seen.
-    return kl, jnp.sum(confidence > inner, axis=-1, dtype=jnp.int32)
+    return pairwise_kl(member_logits), bin_of(jnp.min(top, axis=0), num_bins)
 
 
 @struct.dataclass
@@ -69,42 +49,32 @@ class DiversityByConfidenceState(AdditiveState):
     kl: LongSum
 
     @classmethod
-    def empty(cls, num_bins: int = 10) -> "DiversityByConfidenceState":
+    def empty(cls, num_bins: int = 10) -> Self:
         """No examples yet.
 
         Raises:
             ValueError: there is no bin.
         """
-        if num_bins < 1:
-            raise ValueError(f"num_bins must be at least 1; got {num_bins}")
-        return cls(jnp.zeros((num_bins,), jnp.int32), LongSum.zeros((num_bins,)))
+        return super().empty(num_bins)
 
-    def update(self, member_logits, mask=None) -> "DiversityByConfidenceState":
+    def update(self, member_logits, mask=None) -> Self:
         """Adds a batch `[M, B, C]`; arguments as in `diversity_by_confidence`."""
         return self.add(*_kl_and_bin(member_logits, self.examples.shape[-1]), mask)
 
-    def add(self, kl, index, mask=None) -> "DiversityByConfidenceState":
+    def add(self, kl, index, mask=None) -> Self:
         """This state and the valid ones of `kl [...]`, in the bins `index [...]`."""
-        num_bins = self.examples.shape[-1]
-        valid = valid_examples(mask, kl.shape)[..., None]
-        bins = jnp.arange(num_bins, dtype=jnp.int32).reshape((1,) * kl.ndim + (-1,))
-        inside = (index[..., None] == bins) & valid
-        over = tuple(range(kl.ndim))
-        total = jnp.sum(jnp.where(inside, kl[..., None], 0.0), axis=over)
-        return DiversityByConfidenceState(
-            self.examples + jnp.sum(inside, axis=over, dtype=jnp.int32),
-            self.kl.add(total),
-        )
+        inside = in_bins(index, self.examples.shape[-1])
+        return self.plus(mask, inside, jnp.where(inside, kl[..., None], 0.0))
 
-    def compute(self) -> ConfidenceBins:
-        """The bins and the mean; nan where there is no example."""
-        kl = jnp.asarray(self.kl.value())
+    def compute(self) -> DiversityByConfidence:
+        """All but the quartiles, which are None; nan where there is no example."""
+        num_bins, kl = self.examples.shape[-1], self.kl.value()
         counts = jnp.asarray(self.examples).astype(jnp.float32)
-        return ConfidenceBins(
-            jnp.asarray(_edges(self.examples.shape[-1]), jnp.float32),
-            self.examples,
-            kl / counts,
-            jnp.sum(kl) / jnp.sum(counts),
+        return DiversityByConfidence(
+            edges=jnp.asarray(np.arange(num_bins + 1) / num_bins, jnp.float32),
+            counts=self.examples,
+            bin_mean_kl=kl / counts,
+            mean_kl=jnp.sum(kl) / jnp.sum(counts),
         )
 
 
@@ -167,13 +137,12 @@ def diversity_by_confidence(
         ([0, 1], '0.5493')
 
     References:
-        [diversity] Fig. 3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Fig. 3
     """
-    empty = DiversityByConfidenceState.empty(num_bins)
+    state = DiversityByConfidenceState.empty(num_bins)
     kl, index = _kl_and_bin(member_logits, num_bins)
-    bins = empty.add(kl, index, mask)
+    found = state.add(kl, index, mask).compute()
     valid = valid_examples(mask, kl.shape)
     index = jnp.where(valid, index, num_bins)  # behind all others
-    quartiles = _quartiles(kl.ravel(), index.ravel(), bins.examples)
-    return DiversityByConfidence(*bins.compute(), quartiles)
+    quartiles = _quartiles(kl.ravel(), index.ravel(), found.counts)
+    return found._replace(quartiles=quartiles)

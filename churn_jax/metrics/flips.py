@@ -4,6 +4,8 @@ Only the arg max matters, so the two models may know different numbers of classe
 long as class ids agree.
 """
 
+import dataclasses
+import functools
 from typing import NamedTuple, Self
 
 import jax
@@ -11,8 +13,9 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax._checks import check_labels, check_logits, check_same_shape
-from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import CountState
+from churn_jax.metrics.pair_metrics import STREAMING, PairMetric
+from churn_jax.metrics.scoring import is_correct, right
+from churn_jax.metrics.state import AdditiveState
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
@@ -26,8 +29,48 @@ class FlipRates(NamedTuple):
     backward_error_compatibility: Scalar
 
 
+@dataclasses.dataclass(frozen=True)
+class _FlipSums(PairMetric):
+    """All of `FlipRates`, or one of them: counts of both right, old right, new right.
+
+    A rate whose group is empty is 0 for relative negative flips (none was possible)
+    and 1 for the compatibilities (nothing was broken).
+    """
+
+    rate: str = ""
+    needs_labels = True
+
+    def of_run(self, logits, labels):
+        return right(logits, labels)
+
+    def compare(self, old, new):
+        return old & new, old, new
+
+    def finish(self, sums, examples):
+        both, old_right, new_right, examples = (
+            jnp.asarray(x).astype(jnp.float32) for x in (*sums, examples)
+        )
+        negative, new_wrong = old_right - both, examples - new_right
+
+        def share(part, group, when_empty):
+            safe = jnp.where(group > 0, group, 1.0)
+            value = jnp.where(group > 0, part / safe, when_empty)
+            return jnp.where(examples > 0, value, jnp.nan)
+
+        rates = FlipRates(
+            negative_flip_rate=share(negative, examples, jnp.nan),
+            positive_flip_rate=share(new_right - both, examples, jnp.nan),
+            relative_negative_flip_rate=share(
+                share(negative, old_right, 0.0), share(new_wrong, examples, 0.0), 0.0
+            ),
+            backward_trust_compatibility=share(both, old_right, 1.0),
+            backward_error_compatibility=share(new_wrong - negative, new_wrong, 1.0),
+        )
+        return getattr(rates, self.rate) if self.rate else rates
+
+
 @struct.dataclass
-class FlipState(CountState):
+class FlipState(AdditiveState):
     """The 2x2 table of old and new correctness; int32 counts.
 
     `negative`: old right, new wrong. `positive`: old wrong, new right. `both`: both
@@ -44,36 +87,13 @@ class FlipState(CountState):
         check_logits(old_logits=old_logits, new_logits=new_logits)
         check_labels(labels, old_logits, logits_name="old_logits")
         check_labels(labels, new_logits, logits_name="new_logits")
-        old, new = is_correct(old_logits, labels), is_correct(new_logits, labels)
-        return self.count(old & ~new, ~old & new, old & new, mask=mask)
+        old, new = right(old_logits, labels), right(new_logits, labels)
+        return self.plus(mask, old & ~new, ~old & new, old & new)
 
     def compute(self) -> FlipRates:
-        """All rates; nan before the first valid example.
-
-        A rate whose group is empty is 0 for relative negative flips (none was
-        possible) and 1 for the compatibilities (nothing was broken).
-        """
-        negative, positive, both, examples = (
-            jnp.asarray(x).astype(jnp.float32)
-            for x in (self.negative, self.positive, self.both, self.examples)
-        )
-        old_right, new_wrong = both + negative, examples - both - positive
-        both_wrong = new_wrong - negative
-
-        def share(part, group, when_empty):
-            safe = jnp.where(group > 0, group, 1.0)
-            value = jnp.where(group > 0, part / safe, when_empty)
-            return jnp.where(examples > 0, value, jnp.nan)
-
-        return FlipRates(
-            negative_flip_rate=share(negative, examples, jnp.nan),
-            positive_flip_rate=share(positive, examples, jnp.nan),
-            relative_negative_flip_rate=share(
-                share(negative, old_right, 0.0), share(new_wrong, examples, 0.0), 0.0
-            ),
-            backward_trust_compatibility=share(both, old_right, 1.0),
-            backward_error_compatibility=share(both_wrong, new_wrong, 1.0),
-        )
+        """All rates; nan before the first valid example."""
+        sums = self.both, self.both + self.negative, self.both + self.positive
+        return _FlipSums().finish(sums, self.examples)
 
 
 def flip_rates(
@@ -110,8 +130,7 @@ def flip_rates(
         (0.25, 0.25)
 
     References:
-        [elodi] Eqs. 11, 12 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition
-        for Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eqs. 11, 12
     """
     state = FlipState.empty().update(
         old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
@@ -145,8 +164,7 @@ def negative_flip_rate(
         0.25
 
     References:
-        [elodi] Eq. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 11
     """
     return flip_rates(
         old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
@@ -182,8 +200,7 @@ def positive_flip_rate(
         1.0
 
     References:
-        [elodi] Eq. 11 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 11
     """
     return flip_rates(
         old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
@@ -220,8 +237,7 @@ def relative_negative_flip_rate(
         1.0
 
     References:
-        [elodi] Eq. 12 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 12
     """
     return flip_rates(
         old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
@@ -339,8 +355,7 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
         [3, 0]
 
     References:
-        [elodi] Fig. 4 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Fig. 4
     """
     check_logits(old_logits=old_logits, new_logits=new_logits)
     check_same_shape(old_logits=old_logits, new_logits=new_logits)
@@ -353,3 +368,14 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
     ahead = (old_logits > score) | ((old_logits == score) & (classes < wrong))
     rank = 1 + jnp.sum(ahead, axis=-1, dtype=jnp.int32)
     return jnp.where(negative, rank, 0)
+
+
+STREAMING[flip_rates] = _FlipSums
+for _rate in (
+    negative_flip_rate,
+    positive_flip_rate,
+    relative_negative_flip_rate,
+    backward_trust_compatibility,
+    backward_error_compatibility,
+):
+    STREAMING[_rate] = functools.partial(_FlipSums, _rate.__name__)

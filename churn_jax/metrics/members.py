@@ -5,7 +5,6 @@ these are the numbers to look at first. `diversity_by_confidence` says among whi
 examples the differences lie.
 """
 
-import dataclasses
 from typing import NamedTuple, Self
 
 import jax
@@ -18,7 +17,7 @@ from churn_jax.metrics.churn import ambiguity
 from churn_jax.metrics.prediction_difference import from_mean, log_mean_probs
 from churn_jax.metrics.prediction_divergence import pairwise_kl
 from churn_jax.metrics.scoring import example_nll, is_correct
-from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
+from churn_jax.metrics.state import AdditiveState, LongSum
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
 
@@ -79,21 +78,13 @@ class MemberDiversityState(AdditiveState):
     examples: jax.Array
 
     @classmethod
-    def empty(cls) -> "MemberDiversityState":
+    def empty(cls) -> Self:
         """No examples yet."""
         return cls(LongSum.zeros((len(_Sums._fields),)), jnp.zeros((), jnp.int32))
 
     def update(self, member_logits, labels, mask=None) -> Self:
         """Adds a batch `[M, B, C]` with labels `[B]`."""
-        values = jnp.stack(_of_examples(member_logits, labels))
-        valid = valid_examples(mask, values.shape[1:])
-        over = tuple(range(1, values.ndim))
-        sums = jnp.sum(jnp.where(valid[None], values, 0.0), axis=over)
-        return dataclasses.replace(
-            self,
-            sums=self.sums.add(sums),
-            examples=self.examples + jnp.sum(valid, dtype=jnp.int32),
-        )
+        return self.plus(mask, jnp.stack(_of_examples(member_logits, labels), axis=-1))
 
     def compute(self) -> MemberDiversity:
         """The numbers, float32; nan before the first valid example."""
@@ -155,8 +146,7 @@ def member_diversity(
         '0.25 0.6931'
 
     References:
-        [diversity] Sec. 5.2 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Sec. 5.2
     """
     state = MemberDiversityState.empty()
     return state.update(member_logits, labels, mask).compute()

@@ -1,297 +1,125 @@
-"""Sums of a metric over blocks of examples, to compare runs with runs.
+"""Metrics of two models as additive statistics, for one pair or for all pairs of runs.
 
-`STREAMING` maps metric functions to `PairMetric` classes, which say what one block of
-examples contributes to all pairs of runs at once and how the sums become the number. To
-add one, subclass `CrossMetric`, or `PairMetric` where no pair is made of two runs
-alone, and pass an instance to `pairwise` or `cross_pairs`.
+A `PairMetric` says once what is needed of each model, what a pair of models adds per
+example and what number the sums give. The metric's function, `pairwise` and
+`cross_pairs` follow from it.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from churn_jax.divergences import log_probs
-from churn_jax.metrics import flips
-from churn_jax.metrics.churn import (
-    churn,
-    churn_by_correctness,
-    max_normalized,
-    split_by_correctness,
-    surrogate_churn,
-)
-from churn_jax.metrics.confidence import (
-    churn_bound_from_confidence,
-    churn_bound_from_confidence_sum,
-    churn_bound_from_errors,
-    l1_distance,
-    prediction_confidence,
-)
-from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
+from churn_jax.metrics.state import masked_sum, ratio, valid_examples
+from churn_jax.typing import Labels, Logits, Mask, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
 class PairMetric:
-    """The sums that one block of examples adds to every pair `(a, b)` of runs.
+    """A metric of two models that follows from sums over examples.
 
     Subclasses are frozen dataclasses, compared by value, so that a compiled `pairwise`
-    is found again; fields are static settings.
+    is found again; fields are static settings. An instance is passed to `pairwise` or
+    `cross_pairs`.
     """
 
-    needs_labels = False
+    needs_labels: ClassVar[bool] = False
 
-    def block(self, logits: Logits, labels: Labels | None, mask: Mask) -> Any:
-        """Sums over one block: any tree of arrays.
+    def of_run(self, logits: Logits, labels: Labels | None) -> Any:
+        """What is needed of a model: any tree of arrays `[..., B, *rest]`.
+
+        It is computed once per model, for all its pairs.
 
         Args:
-            logits: `[R, B, C]` in the caller's dtype.
+            logits: `[..., B, C]` in the caller's dtype.
             labels: `[B]`, or None.
-            mask: `[B]` bool; examples outside it must add nothing.
-
-        Returns:
-            Integers are added up as int32, floats as `LongSum`.
         """
-        raise TypeError(f"{type(self).__name__} does not define block")
+        raise TypeError(f"{type(self).__name__} does not define of_run")
 
-    def finish(self, sums: Any, examples: Scalar) -> Any:
-        """The `[R, R]` result (or a tree of them) from the summed blocks.
+    def compare(self, old: Any, new: Any) -> Any:
+        """What a pair adds per example: any tree of arrays `[..., B, *rest]`.
+
+        Bools and integers are summed as int32, real numbers in float32, over the valid
+        examples and the axes behind them.
 
         Args:
-            sums: the tree of `block`, summed over all examples.
-            examples: number of valid examples, int32.
-        """
-        return jax.tree.map(lambda s: _share(s, examples), sums)
-
-
-@dataclasses.dataclass(frozen=True)
-class CrossMetric(PairMetric):
-    """A `PairMetric` whose two runs may come from two different sets of runs.
-
-    What is needed of a run is computed once per block, in `of_runs`, and then compared
-    pair by pair; `finish` gets the sums of `compare` in either case.
-    """
-
-    def of_runs(self, logits: Logits, labels: Labels | None, mask: Mask) -> Any:
-        """The values of each run: any tree of arrays with a leading axis `R`.
-
-        Args:
-            logits: `[R, B, C]` in the caller's dtype.
-            labels: `[B]`, or None.
-            mask: `[B]` bool.
-        """
-        raise TypeError(f"{type(self).__name__} does not define of_runs")
-
-    def compare(self, old: Any, new: Any, mask: Mask) -> Any:
-        """Sums over one block for every pair of an old and a new run.
-
-        Args:
-            old: from `of_runs`, with a leading axis `R1`.
-            new: from `of_runs`, with a leading axis `R2`.
-            mask: `[B]` bool; examples outside it must add nothing.
-
-        Returns:
-            Any tree of arrays, mostly `[R1, R2]`; integers are added up as int32,
-            floats as `LongSum`.
+            old: from `of_run`.
+            new: from `of_run`; broadcasts against `old`.
         """
         raise TypeError(f"{type(self).__name__} does not define compare")
 
-    def block(self, logits: Logits, labels: Labels | None, mask: Mask) -> Any:
-        """Every run against every run of the same set."""
-        runs = self.of_runs(logits, labels, mask)
-        return self.compare(runs, runs, mask)
+    def finish(self, sums: Any, examples: Scalar) -> Any:
+        """The metric, or a tree of them, from the sums; of any shape.
 
+        Args:
+            sums: the tree of `compare`, summed over all valid examples.
+            examples: number of valid examples, int32.
+        """
+        return jax.tree.map(lambda total: ratio(total, examples), sums)
 
-def _share(part, whole):
-    return part.astype(jnp.float32) / whole.astype(jnp.float32)
+    def terms(self, old: Logits, new: Logits, labels: Labels | None = None) -> Any:
+        """`compare` of two models with logits `[..., C]`."""
+        return self.compare(self.of_run(old, labels), self.of_run(new, labels))
 
-
-def _rows(compare: Callable, old: Array, new: Array) -> Array:
-    """`[R1, R2]` from `compare(row [1, ...], new [R2, ...]) -> [R2]`, row by row."""
-    return jax.lax.map(lambda row: compare(row[None], new), old)
-
-
-def _absolute_differences(old, new):
-    """`sum_n sum_c |a - b|` for all pairs of `[R, B * C]` scores; `[R1, R2]`."""
-    # Each row of pairs reads the block once more; it is small enough to stay in cache.
-    return _rows(lambda a, b: jnp.sum(jnp.abs(a - b), axis=-1), old, new)
-
-
-def _masked(scores, mask):
-    """`[R, B * C]`; masked rows are zero for every run, so they cancel."""
-    return jnp.where(mask[None, :, None], scores, 0.0).reshape(scores.shape[0], -1)
-
-
-def _predictions(logits):
-    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
-
-
-def _count_pairs(compare, old, new, mask):
-    """Number of valid examples where `compare(a, b)` holds, int32 `[R1, R2]`."""
-    return _rows(
-        lambda a, b: jnp.sum(compare(a, b) & mask[None], axis=-1, dtype=jnp.int32),
-        old,
-        new,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Churn(CrossMetric):
-    def of_runs(self, logits, labels, mask):
-        return _predictions(logits)
-
-    def compare(self, old, new, mask):
-        return _count_pairs(lambda a, b: a != b, old, new, mask)
-
-
-@dataclasses.dataclass(frozen=True)
-class _SurrogateChurn(CrossMetric):
-    alpha: float = 1.0
-
-    def of_runs(self, logits, labels, mask):
-        return _masked(max_normalized(logits, self.alpha), mask)
-
-    def compare(self, old, new, mask):
-        return 0.5 * _absolute_differences(old, new)
-
-
-@dataclasses.dataclass(frozen=True)
-class _L1Distance(CrossMetric):
-    def of_runs(self, logits, labels, mask):
-        return _masked(jnp.exp(log_probs(logits)), mask)
-
-    def compare(self, old, new, mask):
-        return _absolute_differences(old, new)
-
-
-def _right(logits, labels):
-    """Which predictions are right, `[R, B]` bool."""
-    return _predictions(logits) == labels.astype(jnp.int32)[None]
-
-
-@dataclasses.dataclass(frozen=True)
-class _ErrorBound(CrossMetric):
-    needs_labels = True
-
-    def of_runs(self, logits, labels, mask):
-        return jnp.sum(~_right(logits, labels) & mask[None], axis=-1, dtype=jnp.int32)
-
-    def compare(self, old, new, mask):
-        return old, new
-
-    def finish(self, sums, examples):
-        old, new = (_share(errors, examples) for errors in sums)
-        return old[:, None] + new[None, :]
-
-
-@dataclasses.dataclass(frozen=True)
-class _ConfidenceBound(CrossMetric):
-    """`P[D_L1 > min gamma]`, or with `total` the sharper `P[D_L1 >= sum gamma]`."""
-
-    total: bool = False
-
-    def of_runs(self, logits, labels, mask):
-        probs = jnp.exp(log_probs(logits))
-        return probs, prediction_confidence(logits), _predictions(logits)
-
-    def compare(self, old, new, mask):
-        def against_all(one):
-            (p, gamma, predicted), (q, other, others) = one, new
-            distance = jnp.sum(jnp.abs(q - p[None]), axis=-1)
-            if self.total:
-                event = distance >= gamma[None] + other
-            else:
-                event = distance > jnp.minimum(gamma[None], other)
-            event = (event | (predicted[None] != others)) & mask[None]
-            return jnp.sum(event, axis=-1, dtype=jnp.int32)
-
-        return jax.lax.map(against_all, old)
-
-
-@dataclasses.dataclass(frozen=True)
-class _ChurnByCorrectness(CrossMetric):
-    needs_labels = True
-
-    def of_runs(self, logits, labels, mask):
-        return _predictions(logits), _right(logits, labels)
-
-    def compare(self, old, new, mask):
-        (before, right), (after, _) = old, new
-
-        def churned(among):
-            return jax.lax.map(
-                lambda row: jnp.sum(
-                    (row[0][None] != after) & (row[1] & mask)[None],
-                    axis=-1,
-                    dtype=jnp.int32,
-                ),
-                (before, among),
-            )
-
-        correct = jnp.sum(right & mask[None], axis=-1, dtype=jnp.int32)
-        shape = (correct.shape[0], after.shape[0])
-        return churned(right), churned(~right), _across(correct, shape)
-
-    def finish(self, sums, examples):
-        churned_right, churned_wrong, right = sums
-        return split_by_correctness(churned_right, churned_wrong, right, examples)
-
-
-def _across(of_old, shape):
-    """A number of each old run, the same for every new one."""
-    return jnp.broadcast_to(of_old[:, None], shape)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Flips(CrossMetric):
-    """All of `FlipRates`, or one of them; rows are the old run, columns the new one."""
-
-    rate: str = ""
-    needs_labels = True
-
-    def of_runs(self, logits, labels, mask):
-        return _right(logits, labels)
-
-    def compare(self, old, new, mask):
-        both = _count_pairs(lambda a, b: a & b, old, new, mask)
-        of_old, of_new = (
-            jnp.sum(right & mask[None], axis=-1, dtype=jnp.int32)
-            for right in (old, new)
+    def __call__(
+        self,
+        old: Logits,
+        new: Logits,
+        labels: Labels | None = None,
+        mask: Mask | None = None,
+    ) -> Any:
+        """The metric of two models with logits `[..., C]`."""
+        terms = self.terms(old, new, labels)
+        valid = valid_examples(mask, jnp.shape(old)[:-1])
+        return self.finish(
+            jax.tree.map(lambda term: _total(term, valid, 0), terms),
+            jnp.sum(valid, dtype=jnp.int32),
         )
-        return of_old[:, None] - both, of_new[None] - both, both
-
-    def finish(self, sums, examples):
-        negative, positive, both = sums
-        examples = jnp.broadcast_to(examples, both.shape)
-        rates = flips.FlipState(negative, positive, both, examples).compute()
-        return getattr(rates, self.rate) if self.rate else rates
 
 
-STREAMING: dict[Callable, Callable[..., PairMetric]] = {
-    churn: _Churn,
-    surrogate_churn: _SurrogateChurn,
-    churn_by_correctness: _ChurnByCorrectness,
-    l1_distance: _L1Distance,
-    churn_bound_from_errors: _ErrorBound,
-    churn_bound_from_confidence: _ConfidenceBound,
-    churn_bound_from_confidence_sum: functools.partial(_ConfidenceBound, total=True),
-    flips.flip_rates: _Flips,
-    **{
-        getattr(flips, name): functools.partial(_Flips, name)
-        for name in flips.FlipRates._fields
-    },
-}
+def _total(term, valid, first):
+    """Sum of a term over all axes from `first` on, where those of examples begin."""
+    examples = tuple(range(first, first + valid.ndim))
+    return masked_sum(term, valid, examples, tuple(range(first, term.ndim)))
+
+
+def pair_sums(
+    metric: PairMetric, old: Logits, new: Logits, labels: Labels | None, valid: Mask
+) -> Any:
+    """The sums of a block of examples for every pair of runs, arrays `[R1, R2]`.
+
+    Args:
+        metric: what is summed.
+        old: `[R1, B, C]`.
+        new: `[R2, B, C]`; where it is `old` itself, `of_run` is computed once.
+        labels: `[B]`, or None.
+        valid: `[B]` bool; other examples add nothing.
+    """
+    of_old = metric.of_run(old, labels)
+    of_new = of_old if new is old else metric.of_run(new, labels)
+
+    def against_all(one):
+        terms = metric.compare(jax.tree.map(lambda x: x[None], one), of_new)
+        return jax.tree.map(lambda term: _total(term, valid, 1), terms)
+
+    # One run against all at a time: a block is small enough to stay in cache.
+    sums = jax.lax.map(against_all, of_old)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (len(old), len(new))), sums)
+
+
+STREAMING: dict[Callable, Callable[..., PairMetric]] = {}
 """Metric function to the constructor of its `PairMetric`, given its settings."""
 
 
 def streaming(metric: Any) -> PairMetric | None:
-    """The block form of a metric, also of a `functools.partial` of one, or None."""
+    """The sums of a metric, also of a `functools.partial` of one, or None."""
     if isinstance(metric, PairMetric):
         return metric
+    settings = {}
     if isinstance(metric, functools.partial) and not metric.args:
-        make = STREAMING.get(metric.func)
-        return make(**metric.keywords) if make else None
+        metric, settings = metric.func, metric.keywords
     make = STREAMING.get(metric)
-    return make() if make else None
+    return make(**settings) if make else None

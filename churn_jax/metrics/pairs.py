@@ -1,17 +1,21 @@
-"""A metric for every pair of runs in bounded memory, its summary, and leaving one out.
+"""A metric for every pair of runs in bounded memory: of one set, or of old and new.
 
-How `pairwise` knows that a metric streams, and how to add one, is in `pair_metrics`.
+One old and one new model are one draw of each; retraining either changes every number
+that compares them. So an update is measured over all pairs of an old and a new run. The
+two versions may know different classes.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax._checks import check_labels, check_logits, check_mask
-from churn_jax.metrics.pair_metrics import PairMetric, streaming
+from churn_jax.metrics.pair_metrics import PairMetric, pair_sums, streaming
 from churn_jax.metrics.state import LongSum
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
@@ -63,38 +67,224 @@ def pairwise(
         [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
 
     References:
-        [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Table 2
     """
-    check_logits(logits=logits)
+    runs = (_runs("logits", logits),)
+    return _all_pairs(metric, runs, labels, mask, _Classes(), block_bytes)
+
+
+def cross_pairs(
+    metric: Callable | PairMetric,
+    old: Logits,
+    new: Logits,
+    labels: Labels | None = None,
+    mask: Mask | None = None,
+    *,
+    old_classes: Sequence[int] | None = None,
+    new_classes: Sequence[int] | None = None,
+    examples: str = "all",
+    block_bytes: int = 4 * 2**20,
+) -> Array:
+    """`metric` of every update, `matrix[i, j] = metric(old run i, new run j)`.
+
+    Args:
+        metric: one of the three kinds of `pairwise`; a function of the third kind gets
+            `mask=` also where `examples` is "known".
+        old: `[R1, N, C1]`, runs of the model in use.
+        new: `[R2, N, C2]`, runs of the model that is to replace it, on the same N
+            examples in the same order.
+        labels: `[N]` class ids, for metrics that need them and for "known".
+        mask: `[N]` valid examples.
+        old_classes: `[C1]` class ids of the columns of `old`, known when the program is
+            compiled; 0, 1, ... by default.
+        new_classes: `[C2]`, the same for `new`.
+        examples: "all", or "known": those whose class every old run knows. A class is
+            known that has a column above `UNKNOWN_LOGIT`.
+        block_bytes: memory for the scores of one block of both sides, in bytes.
+
+    Returns:
+        `[R1, R2]` float32, or the metric's tuple of such matrices.
+
+    Raises:
+        ValueError: shapes do not fit, class ids repeat or are not as many as columns,
+            labels are missing, or the metric returns one value per example.
+
+    Notes:
+        Where class sets differ, both sides are read on their union, ordered by id; a
+        class without a column has `UNKNOWN_LOGIT`, hence probability zero. A label
+        that is in neither set is always wrong.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from churn_jax.metrics import negative_flip_rate
+        >>> old = jnp.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
+        >>> new = jnp.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
+        >>> labels = jnp.array([0, 0])
+        >>> cross_pairs(negative_flip_rate, old, new, labels).tolist()
+        [[0.5], [0.5]]
+
+    References:
+        [elodi] Eq. 11
+    """
+    runs = _runs("old", old), _runs("new", new)
+    if runs[0].shape[1] != runs[1].shape[1]:
+        raise ValueError(
+            "old and new must be predictions of the same examples; got shapes "
+            f"{runs[0].shape} and {runs[1].shape}"
+        )
+    if examples not in ("all", "known"):
+        raise ValueError(f"examples must be one of 'all', 'known'; got {examples!r}")
+    if examples == "known" and labels is None:
+        raise ValueError("which examples are known depends on their labels [N]")
+    ids = (
+        _ids("old_classes", old_classes, runs[0].shape[2]),
+        _ids("new_classes", new_classes, runs[1].shape[2]),
+    )
+    classes = _union(ids, known=examples == "known")
+    return _all_pairs(metric, runs, labels, mask, classes, block_bytes)
+
+
+def _runs(name, logits):
+    check_logits(**{name: logits})
     shape = tuple(jnp.shape(logits))
-    if len(shape) != 3:
-        raise ValueError(f"logits must be [R, N, C]; got shape {shape}")
-    logits = jnp.asarray(logits)
-    check_mask(mask, shape[1:2])
-    if labels is not None:
-        check_labels(labels, logits[0], logits_name="logits of one run")
-        labels = jnp.asarray(labels)
-    in_blocks = streaming(metric)
-    if in_blocks is None:
-        return _every_pair(metric, logits, labels, mask)
-    if in_blocks.needs_labels and labels is None:
-        raise ValueError(f"{metric} needs labels [N]; pass pairwise(..., labels=)")
+    if len(shape) != 3 or not shape[0]:
+        raise ValueError(f"{name} must be [R, N, C] with a run; got shape {shape}")
+    return jnp.asarray(logits)
+
+
+class _Classes(NamedTuple):
+    """The class sets of both sides on one axis; hashable, so programs are reused."""
+
+    # Column of every class of the union on that side, or -1; empty where equal.
+    old: tuple[int, ...] = ()
+    new: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()  # of the union, ascending; empty for 0, 1, ...
+    known: bool = False  # only examples count whose class every old run knows
+
+
+def _ids(name, given, width):
+    if given is None:
+        return np.arange(width)
+    ids = np.asarray(given)
+    if ids.shape != (width,) or not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"{name} must be one class id per column, {width} integers; got "
+            f"{ids.dtype} of shape {ids.shape}"
+        )
+    if len(set(ids.tolist())) != width or ids.min() < 0:
+        raise ValueError(
+            f"{name} must be different ids, none negative; got {ids.tolist()}"
+        )
+    return ids
+
+
+def _union(sides, known) -> _Classes:
+    """Where the columns of both sides are on the union of their class sets."""
+    union = np.union1d(*sides).tolist()
+
+    def columns(ids):
+        column = {c: i for i, c in enumerate(ids.tolist())}
+        return () if ids.tolist() == union else tuple(column.get(c, -1) for c in union)
+
+    plain = union == list(range(len(union)))
+    old, new = map(columns, sides)
+    return _Classes(old, new, () if plain else tuple(union), known)
+
+
+def _on_union(logits, columns):
+    """Logits `[..., U]` on the union; `UNKNOWN_LOGIT` where there is no column."""
+    if not columns:
+        return logits
+    index = np.array(columns, np.int32)
+    there = jnp.asarray(index >= 0).reshape((1,) * (logits.ndim - 1) + (-1,))
+    taken = jnp.take(logits, np.maximum(index, 0), axis=-1)
+    return jnp.where(there, taken, jnp.asarray(UNKNOWN_LOGIT, logits.dtype))
+
+
+def _on_union_labels(labels, ids):
+    """The place of every label in the union; -1 for a class of neither side."""
+    if labels is None or not ids:
+        return labels
+    order = jnp.asarray(ids, jnp.int32)
+    place = jnp.minimum(jnp.searchsorted(order, labels), len(ids) - 1)
+    return jnp.where(order[place] == labels, place.astype(jnp.int32), -1)
+
+
+def _is_known(old, columns, labels):
+    """Examples whose class every old run knows, `[B]`; `old [R1, B, C1]`."""
+    inside, column = labels >= 0, labels
+    if columns:
+        inside = inside & (labels < len(columns))
+        column = jnp.asarray(columns, jnp.int32)[jnp.clip(labels, 0, len(columns) - 1)]
+    inside = inside & (column >= 0) & (column < old.shape[-1])
+    column = jnp.clip(column, 0, old.shape[-1] - 1)[None, :, None]
+    at_label = jnp.take_along_axis(old, column, axis=-1)[..., 0]
+    return jnp.all(known_classes(at_label), axis=0) & inside
+
+
+def _all_pairs(metric, runs, labels, mask, classes, block_bytes):
+    """The matrix of one set of runs, or of an old and a new one."""
+    examples = runs[0].shape[1]
+    check_mask(mask, (examples,))
     if mask is not None:
         mask = jnp.asarray(mask).astype(jnp.bool_)
-    size = max(1, min(shape[1], block_bytes // (4 * shape[0] * shape[2])))
-    return _stream(in_blocks, size, logits, labels, mask)
+    if labels is not None:
+        check_labels(labels, runs[0][0], logits_name="logits of one run")
+        labels = jnp.asarray(labels).astype(jnp.int32)
+    sums = streaming(metric)
+    if sums is None:
+        return _one_by_one(metric, classes, runs, labels, mask)
+    if sums.needs_labels and labels is None:
+        raise ValueError(f"{metric} needs labels [N]; pass labels=")
+    width = max(len(classes.old), len(classes.new), *(x.shape[2] for x in runs))
+    size = block_bytes // (4 * sum(map(len, runs)) * width)
+    return _stream(sums, max(1, min(examples, size)), classes, runs, labels, mask)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _stream(metric, size, classes, runs, labels, mask):
+    """Adds up what blocks of `size` examples contribute to every pair."""
+    labels = _on_union_labels(labels, classes.ids)
+
+    def block(cut, valid):
+        old, new = cut(runs[0], 1), cut(runs[-1], 1) if len(runs) > 1 else None
+        there = None if labels is None else cut(labels, 0)
+        if classes.known:
+            valid = valid & _is_known(old, classes.old, there)
+        old = _on_union(old, classes.old)
+        new = old if new is None else _on_union(new, classes.new)
+        return pair_sums(metric, old, new, there, valid), valid
+
+    return metric.finish(*sum_blocks(block, size, runs[0].shape[1], mask))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _stream(metric, size, logits, labels, mask):
-    """Adds up `metric.block` over blocks of `size` examples."""
+def _one_by_one(metric, classes, runs, labels, mask):
+    """Any function of two models, one pair at a time."""
+    old, new = runs[0], runs[-1]
+    labels = _on_union_labels(labels, classes.ids)
+    if classes.known:
+        known = _is_known(old, classes.old, labels)
+        mask = known if mask is None else known & mask
+    extra = () if labels is None else (labels,)
+    masked = {} if mask is None else {"mask": mask}
 
-    def block(cut, valid):
-        block_labels = None if labels is None else cut(labels, 0)
-        return metric.block(cut(logits, 1), block_labels, valid), valid
+    def one(pair):
+        a = _on_union(old[pair // len(new)], classes.old)
+        b = _on_union(new[pair % len(new)], classes.new)
+        value = metric(a, b, *extra, **masked)
+        for leaf in jax.tree.leaves(value):
+            if jnp.ndim(leaf):
+                raise ValueError(
+                    "a metric for pairs of runs must return scalars; got shape "
+                    f"{jnp.shape(leaf)} for logits of one run {a.shape}: reduce over "
+                    "examples"
+                )
+        return value
 
-    return metric.finish(*sum_blocks(block, size, logits.shape[1], mask))
+    pairs = (len(old), len(new))
+    values = jax.lax.map(one, jnp.arange(pairs[0] * pairs[1], dtype=jnp.int32))
+    return jax.tree.map(lambda v: v.reshape(pairs), values)
 
 
 def sum_blocks(
@@ -143,144 +333,3 @@ def sum_blocks(
     )
     sums = jax.tree.map(lambda t: t.value() if is_long(t) else t, sums, is_leaf=is_long)
     return sums, counted
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _every_pair(metric, logits, labels, mask):
-    """Any function of two models, one pair at a time."""
-    R = logits.shape[0]
-    extra = () if labels is None else (labels,)
-    masked = {} if mask is None else {"mask": mask}
-
-    def one(pair):
-        value = metric(logits[pair // R], logits[pair % R], *extra, **masked)
-        check_scalars(value, logits.shape[1:], "pairwise")
-        return value
-
-    values = jax.lax.map(one, jnp.arange(R * R, dtype=jnp.int32))
-    return jax.tree.map(lambda v: v.reshape(R, R), values)
-
-
-def check_scalars(value: Any, shape: tuple[int, ...], where: str) -> None:
-    """Refuses a metric that returns one number per example."""
-    for leaf in jax.tree.leaves(value):
-        if jnp.ndim(leaf):
-            raise ValueError(
-                f"a metric for {where} must return scalars; got shape "
-                f"{jnp.shape(leaf)} for logits of one run {shape}: reduce over examples"
-            )
-
-
-class PairSummary(NamedTuple):
-    """All pairs of runs in three numbers.
-
-    `mean`: over pairs of different runs. `std`: spread over those pairs. `stderr`:
-    standard error of the mean, by leaving one run out at a time. `num_runs`: R.
-    """
-
-    mean: Scalar
-    std: Scalar
-    stderr: Scalar
-    num_runs: int
-
-
-def summarize_pairs(matrix: Array) -> PairSummary:
-    """Mean over pairs of runs with a jackknife standard error over runs.
-
-    With `m_r` the mean over the pairs that do not contain run r and `m` the mean of
-    the `m_r`, `stderr = sqrt((R - 1)/R sum_r (m_r - m)^2)`. Pairs share runs, so the
-    usual `std / sqrt(pairs)` would claim far too much.
-
-    Args:
-        matrix: `[R, R]`, from `pairwise`; need not be symmetric. The diagonal is
-            ignored.
-
-    Returns:
-        `PairSummary(mean, std, stderr, num_runs)`, float32. `std` divides by the
-        number of pairs, so that ordered and unordered pairs give the same. `stderr` is
-        nan for two runs, of which there is one pair.
-
-    Raises:
-        ValueError: not a square matrix of at least two runs.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> matrix = jnp.array([[0.0, 0.1, 0.2], [0.1, 0.0, 0.3], [0.2, 0.3, 0.0]])
-        >>> summary = summarize_pairs(matrix)
-        >>> f"{summary.mean:.3f} {summary.std:.3f} {summary.stderr:.3f}"
-        '0.200 0.082 0.115'
-
-    References:
-        [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-    """
-    shape = tuple(jnp.shape(matrix))
-    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
-        raise ValueError(
-            f"matrix must be [R, R] with at least two runs; got shape {shape}"
-        )
-    R = shape[0]
-    matrix = jnp.asarray(matrix).astype(jnp.float32)
-    pair = ~jnp.eye(R, dtype=jnp.bool_)
-    count = R * (R - 1)
-    mean = jnp.sum(jnp.where(pair, matrix, 0.0)) / count
-    centred = jnp.where(pair, matrix - mean, 0.0)
-    std = jnp.sqrt(jnp.sum(jnp.square(centred)) / count)
-    if R == 2:
-        return PairSummary(mean, std, jnp.asarray(jnp.nan, jnp.float32), R)
-    with_run = jnp.sum(centred, axis=0) + jnp.sum(centred, axis=1)
-    left_out = (jnp.sum(centred) - with_run) / ((R - 1) * (R - 2))
-    spread = jnp.sum(jnp.square(left_out - jnp.mean(left_out)))
-    return PairSummary(mean, std, jnp.sqrt((R - 1) / R * spread), R)
-
-
-def leave_one_model_out(metric: Callable, logits: Array, **inputs: Any) -> Any:
-    """`metric(logits without model m, **inputs)` for every m.
-
-    With `t_m` these values and `t` their mean, `sqrt((M - 1) / M sum_m (t_m - t)^2)` is
-    the jackknife standard error of `metric(logits)` over models.
-
-    Args:
-        metric: a function of M - 1 models that JAX can trace, such as
-            `prediction_difference` or `functools.partial(prediction_difference,
-            order=2)`. It may return a tree, a State among them: then the result is a
-            stack of States, whose `merge` and `compute` work on all M at once.
-        logits: `[M, ...]`, M at least 3; or scores.
-        **inputs: what else the metric takes, by name; the same for every model.
-
-    Returns:
-        The metric's result with a leading axis `M`; `[M]` for a scalar.
-
-    Raises:
-        ValueError: fewer than three models, of which one less is not a set to compare.
-
-    Notes:
-        One model after another, so memory is that of one call and one copy of the
-        logits. Works under `jit`. A subset of models is plain indexing,
-        `metric(logits[[0, 2, 3]])`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from churn_jax.metrics import hamming_prediction_difference
-        >>> models = jnp.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])
-        >>> leave_one_model_out(hamming_prediction_difference, models).tolist()
-        [1.0, 0.0, 1.0]
-
-    References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
-    """
-    logits = jnp.asarray(logits)
-    M = logits.shape[0] if logits.ndim else 0
-    if M < 3:
-        raise ValueError(
-            "leaving one model out needs at least three on the first axis; got shape "
-            f"{tuple(logits.shape)}"
-        )
-
-    def without(m):
-        others = jnp.arange(M - 1, dtype=jnp.int32)
-        others = others + (others >= m).astype(jnp.int32)
-        return metric(jnp.take(logits, others, axis=0), **inputs)
-
-    return jax.lax.map(without, jnp.arange(M, dtype=jnp.int32))

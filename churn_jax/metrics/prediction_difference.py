@@ -3,11 +3,8 @@
 `P_nm` is model m's distribution on example n, `Pbar_n` its mean over the M models.
 """
 
-from typing import Self
-
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from churn_jax._checks import check_labels, check_logits, check_members
 from churn_jax.divergences import log_probs
@@ -17,9 +14,11 @@ from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Labels, Logits, Mask, Scalar
 
 
-def _check(logits) -> None:
+def models_log_probs(logits: Logits) -> Logits:
+    """Log-probabilities `[M, ..., C]` of two models or more."""
     check_logits(logits=logits)
     check_members(logits)
+    return log_probs(logits)
 
 
 def norm_over_classes(x, order):
@@ -56,8 +55,7 @@ def log_mean_probs(log_p):
 
 def _spread(logits):
     """`P_m - Pbar` and `Pbar [1, ...]`, probabilities."""
-    _check(logits)
-    probs = jnp.exp(log_probs(logits))
+    probs = jnp.exp(models_log_probs(logits))
     return from_mean(probs), jnp.mean(probs, axis=0, keepdims=True)
 
 
@@ -80,32 +78,31 @@ def _relative_deviation(log_p):
 
 
 def _relative(logits):
-    _check(logits)
-    return jnp.mean(jnp.sum(_relative_deviation(log_probs(logits)), axis=-1), axis=0)
+    deviation = _relative_deviation(models_log_probs(logits))
+    return jnp.mean(jnp.sum(deviation, axis=-1), axis=0)
 
 
 def _positive(logits):
-    _check(logits)
-    if logits.shape[-1] != 2:
+    log_p = models_log_probs(logits)
+    if log_p.shape[-1] != 2:
         raise ValueError(
             "positive_prediction_difference is for two classes, logits [M, N, 2]; got "
-            f"shape {tuple(logits.shape)}"
+            f"shape {log_p.shape}"
         )
-    return 2.0 * jnp.mean(_relative_deviation(log_probs(logits)[..., 1]), axis=0)
+    return 2.0 * jnp.mean(_relative_deviation(log_p[..., 1]), axis=0)
 
 
 def _label(logits, labels):
-    _check(logits)
-    labels = jnp.asarray(labels)
+    log_p, labels = models_log_probs(logits), jnp.asarray(labels)
     check_labels(labels, logits[0], logits_name="logits of one model")
-    index = jnp.broadcast_to(labels[None, ..., None], (*logits.shape[:-1], 1))
-    at_label = jnp.take_along_axis(log_probs(logits), index, axis=-1)[..., 0]
+    index = jnp.broadcast_to(labels[None, ..., None], (*log_p.shape[:-1], 1))
+    at_label = jnp.take_along_axis(log_p, index, axis=-1)[..., 0]
     values = jnp.mean(_relative_deviation(at_label), axis=0)
-    return nan_at_unknown_labels(values, labels, logits)
+    return nan_at_unknown_labels(values, labels, log_p)
 
 
 def _hamming(logits):
-    _check(logits)
+    check_members(logits)
     return ambiguity(logits)
 
 
@@ -136,10 +133,9 @@ def prediction_difference(
         0.5
 
     References:
-        [anti-distillation] Eq. 1 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Eq. 1
     """
-    return masked_mean(_plain(jnp.asarray(logits), order), mask)
+    return masked_mean(_plain(logits, order), mask)
 
 
 def weighted_prediction_difference(
@@ -168,10 +164,9 @@ def weighted_prediction_difference(
         '0.2500'
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
-    return masked_mean(_weighted(jnp.asarray(logits), order), mask)
+    return masked_mean(_weighted(logits, order), mask)
 
 
 def relative_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar:
@@ -196,10 +191,9 @@ def relative_prediction_difference(logits: Logits, mask: Mask | None = None) -> 
         '1.0000'
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
-    return masked_mean(_relative(jnp.asarray(logits)), mask)
+    return masked_mean(_relative(logits), mask)
 
 
 def positive_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar:
@@ -229,10 +223,9 @@ def positive_prediction_difference(logits: Logits, mask: Mask | None = None) -> 
         '1.0000'
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
-    return masked_mean(_positive(jnp.asarray(logits)), mask)
+    return masked_mean(_positive(logits), mask)
 
 
 def label_prediction_difference(
@@ -259,10 +252,9 @@ def label_prediction_difference(
         '0.5000'
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
-    return masked_mean(_label(jnp.asarray(logits), labels), mask)
+    return masked_mean(_label(logits, labels), mask)
 
 
 def hamming_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar:
@@ -286,65 +278,26 @@ def hamming_prediction_difference(logits: Logits, mask: Mask | None = None) -> S
         '0.6667'
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
-    return masked_mean(_hamming(jnp.asarray(logits)), mask)
+    return masked_mean(_hamming(logits), mask)
 
 
-@struct.dataclass
-class PredictionDifferenceState(MeanState):
-    """Streamed `prediction_difference`; `empty(order=...)` fixes the order."""
-
-    order: float = struct.field(pytree_node=False, default=1)
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch `[M, B, C]`."""
-        return self.add(_plain(jnp.asarray(logits), self.order), mask)
-
-
-@struct.dataclass
-class WeightedPredictionDifferenceState(MeanState):
-    """Streamed `weighted_prediction_difference`; `empty(order=...)` fixes the order."""
-
-    order: float = struct.field(pytree_node=False, default=1)
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch `[M, B, C]`."""
-        return self.add(_weighted(jnp.asarray(logits), self.order), mask)
-
-
-@struct.dataclass
-class RelativePredictionDifferenceState(MeanState):
-    """Streamed `relative_prediction_difference`."""
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch `[M, B, C]`."""
-        return self.add(_relative(jnp.asarray(logits)), mask)
-
-
-@struct.dataclass
-class PositivePredictionDifferenceState(MeanState):
-    """Streamed `positive_prediction_difference`."""
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch `[M, B, 2]`."""
-        return self.add(_positive(jnp.asarray(logits)), mask)
-
-
-@struct.dataclass
-class LabelPredictionDifferenceState(MeanState):
-    """Streamed `label_prediction_difference`."""
-
-    def update(self, logits, labels, mask=None) -> Self:
-        """Adds a batch `[M, B, C]` with labels `[B]`."""
-        return self.add(_label(jnp.asarray(logits), labels), mask)
-
-
-@struct.dataclass
-class HammingPredictionDifferenceState(MeanState):
-    """Streamed `hamming_prediction_difference`."""
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch `[M, B, C]`."""
-        return self.add(_hamming(jnp.asarray(logits)), mask)
+PredictionDifferenceState = MeanState.of(
+    "PredictionDifferenceState", prediction_difference, _plain
+)
+WeightedPredictionDifferenceState = MeanState.of(
+    "WeightedPredictionDifferenceState", weighted_prediction_difference, _weighted
+)
+RelativePredictionDifferenceState = MeanState.of(
+    "RelativePredictionDifferenceState", relative_prediction_difference, _relative
+)
+PositivePredictionDifferenceState = MeanState.of(
+    "PositivePredictionDifferenceState", positive_prediction_difference, _positive
+)
+LabelPredictionDifferenceState = MeanState.of(
+    "LabelPredictionDifferenceState", label_prediction_difference, _label
+)
+HammingPredictionDifferenceState = MeanState.of(
+    "HammingPredictionDifferenceState", hamming_prediction_difference, _hamming
+)

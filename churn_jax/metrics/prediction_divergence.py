@@ -3,26 +3,18 @@
 `P_nm` is model m's distribution on example n, `Pbar_n` its mean over the M models.
 """
 
-from typing import Self
-
 import jax.numpy as jnp
-from flax import struct
 
-from churn_jax._checks import check_logits, check_members
-from churn_jax.divergences import log_probs, weighted
+from churn_jax._checks import check_members
+from churn_jax.divergences import weighted
 from churn_jax.metrics.prediction_difference import (
     from_mean,
     log_mean_probs,
+    models_log_probs,
     norm_over_classes,
 )
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Array, Logits, Mask, PerExample, Scalar
-
-
-def _checked_log_probs(logits):
-    check_logits(logits=logits)
-    check_members(logits)
-    return log_probs(logits)
 
 
 def pairwise_kl(logits: Logits) -> PerExample:
@@ -54,11 +46,9 @@ def pairwise_kl(logits: Logits) -> PerExample:
         ['0.5493']
 
     References:
-        [diversity] Fig. 3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Fig. 3
     """
-    logits = jnp.asarray(logits)
-    log_p = _checked_log_probs(logits)
+    log_p = models_log_probs(logits)
     M = log_p.shape[0]
     p = jnp.exp(log_p)
     possible = jnp.max(p, axis=0, keepdims=True) > 0.0
@@ -88,7 +78,7 @@ def _excess(log_ratio):
 def _jensen_shannon(logits):
     """`1/M sum_m KL(P_m || Pbar)` as `sum_l Pbar 1/M sum_m excess(P_m / Pbar)`."""
     # Equal, since probabilities sum to one, but a sum of positive terms.
-    log_p = _checked_log_probs(logits)
+    log_p = models_log_probs(logits)
     log_mean = log_mean_probs(log_p)
     possible = log_mean > -jnp.inf
     log_ratio = jnp.where(possible, log_p, 0.0) - jnp.where(possible, log_mean, 0.0)
@@ -126,8 +116,7 @@ def kl_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar
         '0.5493'
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
     return masked_mean(pairwise_kl(logits), mask)
 
@@ -156,31 +145,13 @@ def js_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar
         '0.1308'
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
-    return masked_mean(_jensen_shannon(jnp.asarray(logits)), mask)
-
-
-@struct.dataclass
-class KLPredictionDifferenceState(MeanState):
-    """Streamed `kl_prediction_difference`."""
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch `[M, B, C]`."""
-        return self.add(pairwise_kl(logits), mask)
-
-
-@struct.dataclass
-class JSPredictionDifferenceState(MeanState):
-    """Streamed `js_prediction_difference`."""
-
-    def update(self, logits, mask=None) -> Self:
-        """Adds a batch `[M, B, C]`."""
-        return self.add(_jensen_shannon(jnp.asarray(logits)), mask)
+    return masked_mean(_jensen_shannon(logits), mask)
 
 
 def _score_spread(scores, order):
+    scores = jnp.asarray(scores)
     check_members(scores, name="scores", axes="[M, N]")
     if not jnp.issubdtype(scores.dtype, jnp.floating):
         raise TypeError(f"scores must be floating point; got {scores.dtype}")
@@ -222,18 +193,17 @@ def score_difference(
         0.25
 
     References:
-        [anti-distillation] Sec. 3 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
+        [anti-distillation] Sec. 3
     """
-    return masked_mean(_score_spread(jnp.asarray(scores), order), mask)
+    return masked_mean(_score_spread(scores, order), mask)
 
 
-@struct.dataclass
-class ScoreDifferenceState(MeanState):
-    """Streamed `score_difference`; `empty(order=...)` fixes the order."""
-
-    order: float = struct.field(pytree_node=False, default=1)
-
-    def update(self, scores, mask=None) -> Self:
-        """Adds a batch `[M, B]` or `[M, B, ...]`."""
-        return self.add(_score_spread(jnp.asarray(scores), self.order), mask)
+KLPredictionDifferenceState = MeanState.of(
+    "KLPredictionDifferenceState", kl_prediction_difference, pairwise_kl
+)
+JSPredictionDifferenceState = MeanState.of(
+    "JSPredictionDifferenceState", js_prediction_difference, _jensen_shannon
+)
+ScoreDifferenceState = MeanState.of(
+    "ScoreDifferenceState", score_difference, _score_spread
+)

@@ -1,11 +1,8 @@
 """How good one model's predictions are: accuracy, log score, Brier score."""
 
-from typing import Self
-
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
@@ -17,8 +14,19 @@ def is_correct(logits: Logits, labels: Labels):
     """`argmax_j z_j == label`, `[...]` bool; ties go to the lower class id."""
     check_logits(logits=logits)
     check_labels(labels, logits)
-    predictions = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    return predictions == jnp.asarray(labels).astype(jnp.int32)
+    return right(logits, labels)
+
+
+def right(logits: Logits, labels: Labels):
+    """`is_correct` of labels `[B]` for any axes of runs before those, unchecked."""
+    classes = predicted(logits)
+    labels = jnp.asarray(labels).astype(jnp.int32)
+    return classes == jnp.broadcast_to(labels, classes.shape)
+
+
+def predicted(logits: Logits):
+    """The predicted classes `[...]`, int32."""
+    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
 def nan_at_unknown_labels(values: PerExample, labels: Labels, logits: Logits):
@@ -49,8 +57,7 @@ def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar
         0.5
 
     References:
-        [reproducibility] Lemma 1 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Lemma 1
     """
     return masked_mean(is_correct(logits, labels), mask)
 
@@ -72,10 +79,13 @@ def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scal
         0.5
 
     References:
-        [reproducibility] Lemma 1 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Lemma 1
     """
-    return masked_mean(~is_correct(logits, labels), mask)
+    return masked_mean(_is_wrong(logits, labels), mask)
+
+
+def _is_wrong(logits, labels):
+    return ~is_correct(logits, labels)
 
 
 def error_rates(logits: Logits, labels: Labels, mask: Mask | None = None) -> Array:
@@ -102,8 +112,7 @@ def error_rates(logits: Logits, labels: Labels, mask: Mask | None = None) -> Arr
         [0.5, 0.0]
 
     References:
-        [elodi] Eq. 10 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Eq. 10
     """
     check_logits(logits=logits)
     if jnp.ndim(logits) != 3:
@@ -126,7 +135,7 @@ def example_nll(logits, labels):
 def negative_log_likelihood(
     logits: Logits, labels: Labels, mask: Mask | None = None
 ) -> Scalar:
-    """Mean of `-log p(label)`, in nats.
+    """Mean of `-log p(label)`, in nats; what advertising calls log loss.
 
     Args:
         logits: `[..., C]`.
@@ -146,8 +155,8 @@ def negative_log_likelihood(
         '0.6931'
 
     References:
-        [diversity] Eq. 13 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 13
+        [anti-distillation] Table 3
     """
     return masked_mean(example_nll(logits, labels), mask)
 
@@ -183,43 +192,12 @@ def brier_score(logits: Logits, labels: Labels, mask: Mask | None = None) -> Sca
         0.5
 
     References:
-        [diversity] Eq. 14 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 14
     """
     return masked_mean(_brier(logits, labels), mask)
 
 
-@struct.dataclass
-class AccuracyState(RateState):
-    """Streamed `accuracy`."""
-
-    def update(self, logits, labels, mask=None) -> Self:
-        """Adds a batch; arguments as in `accuracy`."""
-        return self.add(is_correct(logits, labels), mask)
-
-
-@struct.dataclass
-class ErrorRateState(RateState):
-    """Streamed `error_rate`."""
-
-    def update(self, logits, labels, mask=None) -> Self:
-        """Adds a batch; arguments as in `error_rate`."""
-        return self.add(~is_correct(logits, labels), mask)
-
-
-@struct.dataclass
-class NLLState(MeanState):
-    """Streamed `negative_log_likelihood`."""
-
-    def update(self, logits, labels, mask=None) -> Self:
-        """Adds a batch; arguments as in `negative_log_likelihood`."""
-        return self.add(example_nll(logits, labels), mask)
-
-
-@struct.dataclass
-class BrierState(MeanState):
-    """Streamed `brier_score`."""
-
-    def update(self, logits, labels, mask=None) -> Self:
-        """Adds a batch; arguments as in `brier_score`."""
-        return self.add(_brier(logits, labels), mask)
+AccuracyState = RateState.of("AccuracyState", accuracy, is_correct)
+ErrorRateState = RateState.of("ErrorRateState", error_rate, _is_wrong)
+NLLState = MeanState.of("NLLState", negative_log_likelihood, example_nll)
+BrierState = MeanState.of("BrierState", brier_score, _brier)

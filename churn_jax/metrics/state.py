@@ -1,8 +1,10 @@
-"""Sums that metrics share: masks, exact long sums, means and rates as States.
+"""Additive statistics: what a metric adds per example, masked, and the sums of it.
 
 A State holds sums only. `merge` is addition, so `jax.lax.psum(state, axis_name)` and
 `jax.tree.map(jnp.add, a, b)` combine shards of the data, and nothing at all is needed
-under `jit` with globally sharded arrays. How long a stream may get:
+under `jit` with globally sharded arrays. `streamed` makes the State of a metric that is
+a mean over examples; the sums of pairs of runs are in `pair_metrics`. How long a stream
+may get:
 
 * counts are int32: exact up to 2**31 - 1 examples in all;
 * real values go through `LongSum`, whose error does not grow with the length of the
@@ -12,7 +14,9 @@ under `jit` with globally sharded arrays. How long a stream may get:
 """
 
 import dataclasses
-from typing import Self
+import inspect
+from collections.abc import Callable
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +26,7 @@ from churn_jax._checks import check_mask
 from churn_jax.typing import Mask, PerExample, Scalar
 
 _UNITS_PER_BLOCK = 2**20
+_ARGUMENT = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def valid_examples(mask: Mask | None, shape: tuple[int, ...]):
@@ -32,19 +37,27 @@ def valid_examples(mask: Mask | None, shape: tuple[int, ...]):
     return jnp.asarray(mask).astype(jnp.bool_)
 
 
+def masked_sum(values, valid, axes: tuple[int, ...], over: tuple[int, ...] = ()):
+    """Sum of `values` where `valid`, which has their `axes`; over these, or `over`."""
+    # Selected, not multiplied: padded rows may hold anything, nan included.
+    valid = jnp.expand_dims(valid, [i for i in range(values.ndim) if i not in axes])
+    if jnp.issubdtype(values.dtype, jnp.floating):
+        values, dtype = values.astype(jnp.float32), jnp.float32
+    else:
+        dtype = jnp.int32
+    values = jnp.where(valid, values, jnp.zeros((), values.dtype))
+    return jnp.sum(values, axis=over or axes, dtype=dtype)
+
+
 def masked_mean(values: PerExample, mask: Mask | None = None) -> Scalar:
     """Mean of the valid values `[...]`, float32; nan when there is none."""
-    # Bools and integers are counted exactly; padded rows are ignored, nan included.
     values = jnp.asarray(values)
     valid = valid_examples(mask, values.shape)
-    if not jnp.issubdtype(values.dtype, jnp.floating):
-        total = jnp.sum(valid & values.astype(jnp.bool_), dtype=jnp.int32)
-    else:
-        total = jnp.sum(jnp.where(valid, values.astype(jnp.float32), 0.0))
-    return _ratio(total, jnp.sum(valid, dtype=jnp.int32))
+    total = masked_sum(values, valid, tuple(range(values.ndim)))
+    return ratio(total, jnp.sum(valid, dtype=jnp.int32))
 
 
-def _ratio(numerator, denominator):
+def ratio(numerator, denominator):
     """Float32 quotient of two sums; 0 / 0 is nan."""
     return numerator.astype(jnp.float32) / denominator.astype(jnp.float32)
 
@@ -104,10 +117,81 @@ class LongSum:
         return blocks + (self.units.astype(jnp.float32) + self.rest)
 
 
+@struct.dataclass
 class AdditiveState:
-    """Base of all States: sums of which two can be merged."""
+    """Base of all States: sums over examples, of which two can be merged.
 
-    def merge(self, other):
+    A subclass is a `flax.struct.dataclass`; its fields are int32 counts, `LongSum`s and
+    static settings, and it adds `update` and `compute`.
+    """
+
+    @classmethod
+    def empty(cls, *shape: Any, **settings: Any) -> Self:
+        """No examples yet; sums of this `shape`, `settings` are the static fields."""
+        if any(size < 1 for size in shape):
+            raise ValueError(f"num_bins must be at least 1; got {shape[0]}")
+        zero = jnp.zeros(shape, jnp.int32)
+        sums = {
+            field.name: LongSum.zeros(shape) if field.type is LongSum else zero
+            for field in _sums(cls)
+        }
+        return cls(**sums, **settings)
+
+    def update(self, *inputs: Any, **named: Any) -> Self:
+        """Adds a batch; arguments as in the metric's function."""
+        raise NotImplementedError(f"{type(self).__name__} does not define update")
+
+    def plus(self, mask: Mask | None, *terms) -> Self:
+        """This state and the sum of the valid terms of every field, in their order.
+
+        A term is `[..., *shape of the field]`. The field behind the last term counts
+        the examples.
+        """
+        fields = [(field.name, getattr(self, field.name)) for field in _sums(self)]
+        within = jnp.ndim(jax.tree.leaves(fields[0][1])[0])
+        valid = valid_examples(mask, terms[0].shape[: terms[0].ndim - within])
+        axes = tuple(range(valid.ndim))
+        new = {}
+        for (name, total), term in zip(fields, (*terms, valid)):
+            part = masked_sum(term, valid, axes)
+            new[name] = total.add(part) if isinstance(total, LongSum) else total + part
+        return dataclasses.replace(self, **new)
+
+    @classmethod
+    def of(cls, name: str, function: Callable, values: Callable) -> type[Self]:
+        """The State, called `name`, of a metric that is the mean of `values`.
+
+        Its `update` takes what `function` takes; parameters with defaults, but for the
+        mask, are settings of `empty`. `values` takes both by the same names.
+        """
+        given = dict(inspect.signature(function).parameters)
+        mask = inspect.Parameter("mask", _ARGUMENT, default=None)
+        given["mask"] = given.pop("mask", mask)  # which a value per example has not
+        settings = {
+            key: parameter.default
+            for key, parameter in given.items()
+            if parameter.default is not parameter.empty and key != "mask"
+        }
+        inputs = (given[key] for key in given if key not in settings)
+        state = inspect.Parameter("self", _ARGUMENT)
+        signature = inspect.Signature([state, *inputs])
+
+        def update(*args, **named):
+            """Adds a batch; arguments as in the metric's function."""
+            batch = signature.bind(*args, **named).arguments
+            self, mask = batch.pop("self"), batch.pop("mask", None)
+            batch.update((setting, getattr(self, setting)) for setting in settings)
+            return self.plus(mask, values(**batch))
+
+        vars(update)["__signature__"] = signature
+        docstring = f"Streamed `{function.__name__}`"
+        docstring += "".join(f"; `empty({p}=...)` fixes {p}" for p in settings)
+        body = {p: struct.field(False, default=d) for p, d in settings.items()}
+        body["__annotations__"] = dict.fromkeys(settings, float)
+        body |= {"__doc__": f"{docstring}.", "__module__": function.__module__}
+        return struct.dataclass(type(name, (cls,), {**body, "update": update}))
+
+    def merge(self, other: Self) -> Self:
         """The state of both sets of examples; both need equal settings and shapes."""
         if jax.tree.structure(self) != jax.tree.structure(other):
             raise ValueError(
@@ -128,58 +212,30 @@ class AdditiveState:
         )
 
 
+def _sums(state: Any) -> list[dataclasses.Field]:
+    """The fields of a State that are sums, not settings."""
+    fields = dataclasses.fields(state)
+    return [field for field in fields if field.metadata.get("pytree_node", True)]
+
+
 @struct.dataclass
 class MeanState(AdditiveState):
-    """The mean over examples of a real per-example quantity.
-
-    Subclasses add `update(...)`, which names the quantity's inputs. `compute` is nan
-    before the first valid example.
-    """
+    """The mean over examples of a real per-example quantity."""
 
     total: LongSum
     examples: jax.Array
 
-    @classmethod
-    def empty(cls, **settings) -> Self:
-        """No examples yet; `settings` are the static fields of the subclass."""
-        return cls(total=LongSum.zeros(), examples=jnp.zeros((), jnp.int32), **settings)
-
     def add(self, values: PerExample, mask: Mask | None = None) -> Self:
         """This state and the valid ones of `values [...]`."""
-        valid = valid_examples(mask, values.shape)
-        total = jnp.sum(jnp.where(valid, values.astype(jnp.float32), 0.0))
-        return dataclasses.replace(
-            self,
-            total=self.total.add(total),
-            examples=self.examples + jnp.sum(valid, dtype=jnp.int32),
-        )
+        return self.plus(mask, values)
 
     def compute(self) -> Scalar:
-        """The mean, float32."""
-        return _ratio(self.total.value(), self.examples)
+        """The mean, float32; nan before the first valid example."""
+        return ratio(self.total.value(), self.examples)
 
 
 @struct.dataclass
-class CountState(AdditiveState):
-    """Base of States whose fields are int32 counts of examples, the last one of all."""
-
-    @classmethod
-    def empty(cls) -> Self:
-        """No examples yet."""
-        return cls(*(jnp.zeros((), jnp.int32) for _ in dataclasses.fields(cls)))
-
-    def count(self, *which, mask: Mask | None = None) -> Self:
-        """Adds the valid ones of the bools `[...]`, an array for each field but one."""
-        valid = valid_examples(mask, which[0].shape)
-        counts = (
-            jnp.sum(x & valid, dtype=jnp.int32)
-            for x in (*which, jnp.ones_like(which[0]))
-        )
-        return jax.tree.map(jnp.add, self, type(self)(*counts))
-
-
-@struct.dataclass
-class RateState(CountState):
+class RateState(AdditiveState):
     """The share of examples for which something holds; integers only, so exact."""
 
     hits: jax.Array
@@ -187,8 +243,8 @@ class RateState(CountState):
 
     def add(self, holds, mask: Mask | None = None) -> Self:
         """This state and the valid ones of the bools `holds [...]`."""
-        return self.count(holds, mask=mask)
+        return self.plus(mask, holds)
 
     def compute(self) -> Scalar:
         """The share, float32; nan before the first valid example."""
-        return _ratio(self.hits, self.examples)
+        return ratio(self.hits, self.examples)

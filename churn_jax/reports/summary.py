@@ -17,7 +17,7 @@ from churn_compare.store import (
     fits_whole,
 )
 from churn_jax import metrics
-from churn_jax.metrics.pair_metrics import streaming
+from churn_jax.metrics.pair_metrics import pair_sums, streaming
 from churn_jax.metrics.pairs import sum_blocks
 from churn_jax.reports.estimates import (
     UNKNOWN,
@@ -411,7 +411,7 @@ def _of_pairs(logits, labels, valid):
     def block(cut, inside):
         z, y = cut(logits, 1), cut(labels, 0)
         found = _pair_metrics().items()
-        return {name: metric.block(z, y, inside) for name, metric in found}, inside
+        return {n: pair_sums(metric, z, z, y, inside) for n, metric in found}, inside
 
     runs, examples, classes = logits.shape
     size = max(1, min(examples, PAIR_BYTES // (4 * runs * classes)))

@@ -32,7 +32,7 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.metrics import pairwise, summarize_pairs
-from churn_jax.metrics.pairs import PairSummary
+from churn_jax.metrics.pair_summaries import PairSummary
 from churn_jax.setting_checks import check_least
 from churn_jax.studies.folder import hardware, versions
 from churn_jax.studies.inputs import Inputs, load_inputs

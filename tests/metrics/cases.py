@@ -75,6 +75,13 @@ class Case:
     differentiable: bool = False
     class_symmetric: bool = True
     shift_invariant: bool = True
+    distance: bool = False  # of models: 0 where they are equal, in any order
+
+    @property
+    def any_classes(self):
+        """Classes can be added to its logits."""
+        free = self.class_symmetric and self.shift_invariant
+        return free and self.name != "calibrated_scores"
 
     def compute(self, state):
         value = state.compute()
@@ -100,7 +107,8 @@ def _spread_case(prefix, kind="models", differentiable=True, order=None, **flags
     name = f"{prefix.lower()}_prediction_difference".lstrip("_")
     state = getattr(metrics, f"{prefix}PredictionDifferenceState")
     settings = {"order": order} if order else None
-    return _case(name, kind, state, settings, differentiable=differentiable, **flags)
+    flags = {"differentiable": differentiable, "distance": True, **flags}
+    return _case(name, kind, state, settings, **flags)
 
 
 def _mean_case(name, kind, state, **flags):
@@ -167,6 +175,7 @@ def _diversity_by_confidence_case():
 
 
 SMOOTH = {"differentiable": True}
+DISTANCE = {"distance": True}
 CASES = [
     _case("accuracy", "labelled", metrics.AccuracyState),
     _case("error_rate", "labelled", metrics.ErrorRateState),
@@ -184,19 +193,26 @@ CASES = [
         differentiable=True,
         class_symmetric=False,
     ),
-    _case("churn", "pair", metrics.ChurnState),
-    _case("surrogate_churn", "pair", metrics.SurrogateChurnState, **SMOOTH),
-    _case(
-        "surrogate_churn", "pair", metrics.SurrogateChurnState, {"alpha": 3.0}, **SMOOTH
+    _case("churn", "pair", metrics.ChurnState, **DISTANCE),
+    *(
+        _case(
+            "surrogate_churn",
+            "pair",
+            metrics.SurrogateChurnState,
+            settings,
+            **SMOOTH,
+            **DISTANCE,
+        )
+        for settings in (None, {"alpha": 3.0})
     ),
     _case("churn_by_correctness", "labelled pair", metrics.ChurnByCorrectnessState),
     _case("churn_bound_from_errors", "labelled pair"),
-    _case("churn_bound_from_confidence", "pair"),
-    _case("churn_bound_from_confidence_sum", "pair"),
+    _case("churn_bound_from_confidence", "pair", **DISTANCE),
+    _case("churn_bound_from_confidence_sum", "pair", **DISTANCE),
     _mean_case("prediction_confidence", "one", metrics.ConfidenceState, **SMOOTH),
     _mean_case("prediction_entropy", "one", metrics.EntropyState, **SMOOTH),
-    _mean_case("l1_distance", "pair", metrics.L1DistanceState, **SMOOTH),
-    _mean_case("ambiguity", "models", state=None),
+    _mean_case("l1_distance", "pair", metrics.L1DistanceState, **SMOOTH, **DISTANCE),
+    _mean_case("ambiguity", "models", state=None, **DISTANCE),
     _mean_case("rashomon_capacity", "models", state=None),
     *(_spread_case("", order=order) for order in (1, 2, 3.5, float("inf"))),
     _spread_case("Weighted"),
@@ -213,6 +229,7 @@ CASES = [
         {"order": 2},
         differentiable=True,
         shift_invariant=False,
+        distance=True,
     ),
     _calibrated_case(),
     _diversity_by_confidence_case(),

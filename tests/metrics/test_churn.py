@@ -1,12 +1,11 @@
-"""Churn, its smooth form, its share by correctness, and which examples churn."""
-
-import itertools
+"""Churn of classes and names, its parts and bounds; flips of any two models."""
 
 import jax
 import numpy as np
 import pytest
 
 from churn_jax import metrics
+from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
 A = np.log(np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], np.float32))
@@ -14,7 +13,6 @@ B = np.log(np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], np.float32))
 
 churn = jax.jit(metrics.churn)
 surrogate_churn = jax.jit(metrics.surrogate_churn)
-ambiguity = jax.jit(metrics.ambiguity)
 
 
 @jax.jit
@@ -23,12 +21,15 @@ def by_correctness(a, b, labels, mask):
     return parts, metrics.accuracy(a, labels, mask), metrics.churn(a, b, mask)
 
 
-def test_by_hand():
-    assert churn(A, B) == 0.5
-    # Second example: |1/2 - 1| + |1 - 1/2| + |1/2 - 1/2| = 1; halved, then averaged.
-    np.testing.assert_allclose(surrogate_churn(A, B, alpha=1.0), 0.25, rtol=1e-6)
-    # alpha 2: |1/4 - 1| + |1 - 1/4| = 1.5
-    np.testing.assert_allclose(surrogate_churn(A, B, alpha=2.0), 0.375, rtol=1e-6)
+@jax.jit
+def bounds(a, b, labels):
+    """Churn, then its bounds from confidences, the sharper one first, and errors."""
+    return (
+        metrics.churn(a, b),
+        metrics.churn_bound_from_confidence_sum(a, b),
+        metrics.churn_bound_from_confidence(a, b),
+        metrics.churn_bound_from_errors(a, b, labels),
+    )
 
 
 ONE_HOT = np.eye(3, dtype=int)
@@ -86,13 +87,6 @@ def test_what_may_be_logits_or_classes_is_refused(a, b, message):
         metrics.churn(a, b)
 
 
-def test_symmetric_zero_at_equality_and_bounded():
-    a, b = make_inputs("pair", 0).values()
-    for metric, bound in ((churn, 1.0), (surrogate_churn, 5 / 2)):
-        assert metric(a, b) == metric(b, a)
-        assert metric(a, a) == 0.0 < metric(a, b) <= bound
-
-
 def test_surrogate_churn_tends_to_churn():
     a, b = make_inputs("pair", 0).values()
     found = [float(surrogate_churn(a, b, alpha=x)) for x in (1.0, 10.0, 100.0, 1e5)]
@@ -100,10 +94,7 @@ def test_surrogate_churn_tends_to_churn():
     assert gaps == sorted(gaps, reverse=True) and gaps[0] > 0.05 and gaps[-1] < 1e-6
 
 
-def test_ties_and_extreme_logits():
-    tie, first, second = np.float32([[[1, 1, 0]] * 2, [[1, 0, 0]] * 2, [[0, 1, 0]] * 2])
-    assert churn(tie, first) == 0.0  # as argmax orders them
-    assert churn(tie, second) == 1.0
+def test_surrogate_churn_of_extreme_logits_is_finite():
     a = np.float32([[0.0, -np.inf, 1e30], [3e38, -3e38, 0.0]])
     assert surrogate_churn(a, a) == 0.0 and np.isfinite(surrogate_churn(a, a[::-1]))
 
@@ -124,44 +115,35 @@ def test_churn_by_correctness_adds_up_to_churn(seed):
     assert accuracy == 0.0
 
 
-def test_groups_are_those_of_the_first_model():
-    labels, every = np.array([0, 0]), np.ones(2, bool)  # A: right, wrong; B: both right
-    assert tuple(by_correctness(A, B, labels, every)[0]) == (0, 1)
-    assert tuple(by_correctness(B, A, labels, every)[0]) == (0.5, 0)
+@pytest.mark.parametrize("classes", [2, 5])
+def test_bounds_hold_and_the_sum_is_the_sharper_one(classes):
+    for seed in range(5):
+        a, b, labels = make_inputs("labelled pair", seed).values()
+        a, b, labels = a[:, :classes], b[:, :classes], labels % classes
+        churn, sharp, lemma, errors = bounds(a, b, labels)
+        assert churn <= sharp <= lemma and churn <= errors
+        if classes == 2:
+            assert churn == sharp  # the sharper bound is an equality here
+        assert bounds(a, a, labels)[1:3] == (0.0, 0.0)  # equal predictions
 
 
-@pytest.mark.parametrize("R", [2, 7])
-def test_mean_ambiguity_is_the_churn_over_all_pairs(R):
-    rng = np.random.default_rng(0)
-    base = 2 * rng.normal(size=(60, 5))
-    logits = (base + 2 * rng.normal(size=(R, 60, 5))).astype(np.float32)
-    pairs = [float(churn(a, b)) for a, b in itertools.combinations(logits, 2)]
-    per_example = ambiguity(logits)
-    assert per_example.shape == (60,)
-    assert 0.05 < np.mean(pairs) < 0.95
-    np.testing.assert_allclose(np.mean(per_example), np.mean(pairs), rtol=1e-6)
-    # Any axes of examples.
-    reshaped = ambiguity(logits.reshape(R, 2, 30, 5))
-    np.testing.assert_array_equal(reshaped, np.reshape(per_example, (2, 30)))
+def test_models_of_an_update_may_know_different_classes():
+    old, new, labels = make_inputs("update", 0).values()
+    inputs = {"old_logits": old[:, :3], "new_logits": new, "labels": labels}
+    expected = ref.negative_flip_rate(**inputs)
+    np.testing.assert_allclose(metrics.negative_flip_rate(**inputs), expected, 1e-6)
+    with pytest.raises(ValueError, match=r"new_logits.*\(47,\).*\(48,\)"):
+        metrics.negative_flip_rate(**{**inputs, "new_logits": new[:47]})
+    with pytest.raises(TypeError, match="positional"):
+        metrics.negative_flip_rate(*inputs.values())
+    with pytest.raises(ValueError, match=r"\(48, 3\).*\(48, 5\)"):
+        metrics.flip_rank(**inputs)
 
 
-def test_rashomon_capacity_counts_the_classes_that_models_are_sure_of():
-    sure = 40 * np.eye(4, dtype=np.float32)
-    models = np.stack([sure[[0, 0, 0]], sure[[0, 1, 1]], sure[[0, 1, 2]]])
-    found = metrics.rashomon_capacity(models)
-    np.testing.assert_allclose(found, [1.0, 2.0, 3.0], rtol=1e-5)
-    same = np.random.default_rng(0).normal(size=(1, 5, 4)).astype(np.float32)
-    alike = metrics.rashomon_capacity(np.repeat(same, 3, axis=0))
-    np.testing.assert_allclose(alike, 1.0, atol=1e-6)
-    with pytest.raises(ValueError, match="at least two models"):
-        metrics.rashomon_capacity(same)
-
-
-def test_ambiguity_counts_votes():
-    votes = np.array([[0, 0, 0], [0, 0, 1], [0, 1, 2], [0, 1, 3]]).T  # [run, example]
-    found = ambiguity(np.eye(4, dtype=np.float32)[votes])
-    np.testing.assert_allclose(found, [0, 2 / 3, 1, 1], rtol=1e-6)
-    # Two classes have a largest one.
-    for R, most in ((2, 1.0), (4, 2 / 3), (5, 0.6)):
-        halves = np.eye(2, dtype=np.float32)[np.arange(R) % 2][:, None]
-        np.testing.assert_allclose(ambiguity(halves), [most], rtol=1e-6)
+@pytest.mark.parametrize("seed", range(3))
+def test_rank_of_a_flip_equals_sorting(seed):
+    inputs = make_inputs("update", seed)
+    inputs["old_logits"] = np.round(inputs["old_logits"])  # many ties
+    ranks = metrics.flip_rank(**inputs)
+    assert ranks.max() > 1 and ranks.dtype == np.int32
+    np.testing.assert_array_equal(ranks, ref.flip_rank(**inputs))

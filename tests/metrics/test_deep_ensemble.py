@@ -54,13 +54,6 @@ def test_equals_the_float64_reference_on_any_curve():
         np.testing.assert_allclose(found.value[c, *index], expected, rtol=1e-5)
 
 
-def test_one_size():
-    found = dee(np.array([1.0, 0.5, 2.0]), np.array([1.0], np.float32))
-    assert found.value.tolist() == [1, 1, 1]
-    assert found.below.tolist() == [False, False, True]
-    assert found.saturated.tolist() == [False, True, False]
-
-
 def test_gradient_is_the_slope_of_the_segment_and_finite_everywhere():
     flat = np.array([1.0, 0.5, 0.5, 0.25], np.float32)
 
@@ -118,33 +111,6 @@ def test_calibrated_curve_equals_the_float64_reference():
     masked = curve_of(3 * z[::-1], y, **masked, validation_mask=mask)
     kept = ref.ensemble_reference_curve(3 * z, y, 3 * vz[:, mask], vy[mask])
     np.testing.assert_allclose(masked, kept, rtol=5e-6)
-
-
-def test_prefixes_are_the_first_members():
-    z, y = members(2)
-    found = curve_of(z, y, subsets="prefixes")
-    for m in range(1, M + 1):
-        logits = np.log(ref.softmax(z[:m]).mean(0))
-        expected = ref.negative_log_likelihood(logits, y)
-        np.testing.assert_allclose(found[m - 1], expected, rtol=1e-6)
-
-
-def test_an_ensemble_is_worth_its_own_members():
-    z, y = members(3)
-    curve = curve_of(z, y)
-    assert np.all(np.diff(curve) < 0)
-    whole = ref.negative_log_likelihood(np.log(ref.softmax(z).mean(0)), y)
-    np.testing.assert_allclose(dee(whole + 1e-6, curve).value, M, rtol=1e-4)
-    assert dee(whole - 1e-4, curve).saturated
-    # Copies of one member are worth that member.
-    copies = curve_of(np.repeat(z[:1], M, axis=0), y)
-    np.testing.assert_allclose(copies, np.full(M, copies[0]), rtol=1e-6)
-
-
-def test_one_member():
-    z, y = members(4)
-    expected = [ref.negative_log_likelihood(z[0], y)]
-    np.testing.assert_allclose(curve_of(z[:1], y), expected, rtol=1e-6)
 
 
 def test_memory_is_that_of_the_members_and_not_of_the_subsets():

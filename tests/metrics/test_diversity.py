@@ -6,7 +6,6 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from churn_jax import metrics
-from churn_jax.metrics.members import MemberDiversity
 from tests import reference_metrics as ref
 from tests.metrics.cases import M, N, make_inputs
 
@@ -33,17 +32,6 @@ def close_to_reference(found, expected, rtol=2e-6):
     np.testing.assert_allclose(found.mean_kl, mean, rtol)
 
 
-def test_pairwise_kl_by_hand_and_per_example():
-    # KL((3/4, 1/4) || (1/4, 3/4)) = 1/2 log 3 both ways, and 0 where both are equal.
-    pairwise_kl = jax.jit(metrics.pairwise_kl)
-    found = pairwise_kl(two_class([0.75, 0.6], [0.25, 0.6]))
-    np.testing.assert_allclose(found, [0.5 * np.log(3), 0.0], rtol=1e-6)
-    z, _ = members(0)
-    np.testing.assert_allclose(pairwise_kl(z), ref.pairwise_kl(z), rtol=5e-6)
-    with pytest.raises(ValueError, match=rf"\(1, {N}, 5\)"):
-        metrics.pairwise_kl(z[:1])
-
-
 def test_the_least_sure_member_says_which_bin():
     # Least confidences .75 (top of bin 3 of 4), .5 (top of bin 2) and .8.
     logits = two_class([0.99, 0.5, 0.2], [0.75, 0.9, 0.1])
@@ -65,16 +53,6 @@ def test_quartiles_equal_those_of_numpy_whatever_the_padding_holds(seed):
     found = plot_of(z, 10, mask)
     # Linear between two values, each correct to a few times 1e-7.
     close_to_reference(found, expected, rtol=5e-6)
-
-
-def test_mean_is_that_of_the_bins_by_their_counts_and_of_all_examples():
-    z, _ = members(2)
-    found = plot_of(z, 7)
-    weighted = np.nansum(found.counts * found.bin_mean_kl) / N
-    np.testing.assert_allclose(found.mean_kl, weighted, rtol=1e-6)
-    np.testing.assert_allclose(
-        found.mean_kl, ref.kl_prediction_difference(z), rtol=2e-6
-    )
 
 
 def test_vmapped_over_replicas_and_sharded_over_examples():
@@ -114,21 +92,6 @@ def test_bins_are_checked():
         state.empty(5).merge(state.empty(4))
 
 
-def test_member_diversity_by_hand():
-    # (3/4, 1/4) and (1/4, 3/4), mean (1/2, 1/2), on an example of class 0.
-    found = diversity_of(two_class([0.75], [0.25]), np.array([0]))
-    expected = MemberDiversity(
-        mean_kl=0.5 * np.log(3),
-        disagreement=1.0,
-        variance_share=0.125 / 0.5,
-        mean_member_nll=-0.5 * np.log(0.75 * 0.25),
-        ensemble_nll=np.log(2),
-        mean_member_accuracy=0.5,
-        ensemble_accuracy=1.0,  # a tie goes to the lower class id
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 def test_equal_members_bring_nothing():
     z, y = members(6)
     found = diversity_of(np.repeat(z[:1], M, axis=0), y)
@@ -145,17 +108,3 @@ def test_variance_share_at_its_ends():
     # All certain of the same class: nothing varies, so no part of it does.
     together = diversity_of(np.repeat(sure[:1, None], 3, axis=0), labels)
     assert together.variance_share == 0.0
-
-
-def test_members_numbers_are_those_of_the_metrics_they_are_named_after():
-    z, y = members(7)
-    found = diversity_of(z, y)
-    np.testing.assert_allclose(found.mean_kl, ref.kl_prediction_difference(z), 2e-6)
-    expected = ref.hamming_prediction_difference(z)
-    np.testing.assert_allclose(found.disagreement, expected, rtol=1e-6)
-    assert found.ensemble_nll < found.mean_member_nll
-    # The ensemble's gain in squared error is exactly the variance between members.
-    briers, p = [ref.brier_score(one, y) for one in z], ref.softmax(z)
-    gain = np.mean(briers) - ref.brier_score(np.log(p.mean(0)), y)
-    total = np.mean(1 - np.sum(p.mean(0) ** 2, -1))
-    np.testing.assert_allclose(found.variance_share * total, gain, rtol=1e-5)

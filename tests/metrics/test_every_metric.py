@@ -294,19 +294,73 @@ def _renamed(case, name, x):
     return x[..., order] if is_floating(name) else np.argsort(order).astype(x.dtype)[x]
 
 
+def _equal(case, name, x):
+    """The first model in place of every other."""
+    if has_models(case.kind) and is_floating(name):
+        return np.repeat(x[:1], len(x), axis=0)
+    return make_inputs(case.kind, 2)["logits_a"] if name == "logits_b" else x
+
+
+def _reversed(case, name, x):
+    if has_models(case.kind) and is_floating(name):
+        return x[::-1]
+    other = {"logits_a": "logits_b", "logits_b": "logits_a"}.get(name, name)
+    return make_inputs(case.kind, 2)[other]
+
+
+def _spoilt(case, name, x):
+    """One score of the example 3 is nan."""
+    if not is_floating(name):
+        return x
+    x = x.copy()
+    x[(*(1,) * example_axis(name, case.kind), 3, 1)] = np.nan
+    return x
+
+
+def _with_a_class_ruled_out(case, name, x):
+    """One class more that is impossible, where classes are free to choose."""
+    if not (case.any_classes and is_floating(name)):
+        return x
+    never = np.full_like(x[..., :1], -np.inf)
+    return np.concatenate([x, never], axis=-1)
+
+
 @functools.cache
-def changed_values():
-    changed = [each(change, inputs_of(2)) for change in (_shifted, _renamed)]
-    return [jax.device_get(compiled(inputs, ALL)) for inputs in changed]
+def changed_values(change):
+    return jax.device_get(compiled(each(change, inputs_of(2)), ALL))
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.shift_invariant], ids=str)
+def of_cases(*flags):
+    """Every case with all of these flags."""
+    chosen = [c for c in CASES if all(getattr(c, flag) for flag in flags)]
+    return pytest.mark.parametrize("case", chosen, ids=str)
+
+
+@of_cases("shift_invariant")
 def test_logits_may_be_shifted_and_classes_renamed(case):
     expected = values_in("seed 2")[2][case.name]
-    shifted, renamed = (values[case.name] for values in changed_values())
     # Adding an integer rounds the logits by up to 5e-7, which ECE's sums feel most.
-    close(shifted, expected, rtol=1e-5)
-    close(renamed, expected)
+    close(changed_values(_shifted)[case.name], expected, rtol=1e-5)
+    close(changed_values(_renamed)[case.name], expected)
+
+
+@of_cases("any_classes")
+def test_a_class_that_every_model_rules_out_adds_nothing(case):
+    expected = values_in("seed 2")[2][case.name]
+    close(changed_values(_with_a_class_ruled_out)[case.name], expected)
+
+
+@of_cases("distance")
+def test_equal_models_do_not_differ_and_their_order_is_free(case):
+    value = values_in("seed 2")[2][case.name]
+    assert value > 0.0
+    assert changed_values(_equal)[case.name] == 0.0  # exactly
+    close(changed_values(_reversed)[case.name], value)
+
+
+@of_cases("differentiable")
+def test_a_score_that_is_nan_is_not_hidden(case):
+    assert np.isnan(changed_values(_spoilt)[case.name])
 
 
 DIFFERENTIABLE = [c for c in CASES if c.differentiable]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +11,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax import metrics
-from churn_jax.metrics import cross_pairs, pair_metrics, pairwise
-from churn_jax.metrics.pair_metrics import CrossMetric, PairMetric
+from churn_jax.metrics import cross_pairs, pairwise
+from churn_jax.metrics.pair_metrics import PairMetric
 from tests import reference_metrics as ref
 
-# The package's name `cross_pairs` is the function.
-cross_module = importlib.import_module("churn_jax.metrics.cross_pairs")
 R1, R2, N, C = 3, 2, 37, 5
 BLOCKS_OF_8 = 4 * (R1 + R2) * C * 8  # the last one is ragged
 
@@ -174,22 +171,18 @@ def test_metrics_of_ones_own_stream(versions):
 
     @dataclasses.dataclass(frozen=True)
     class Squared(PairMetric):
-        def block(self, logits, labels, mask):
-            x = jnp.where(mask[None, :, None], logits, 0.0)
-            return jnp.sum(jnp.square(x[:, None] - x[None]), axis=(2, 3))
+        def of_run(self, logits, labels):
+            return logits
 
-    @dataclasses.dataclass(frozen=True)
-    class SquaredCross(CrossMetric):
-        def of_runs(self, logits, labels, mask):
-            return jnp.where(mask[None, :, None], logits, 0.0)
-
-        def compare(self, old, new, mask):
-            return jnp.sum(jnp.square(old[:, None] - new[None]), axis=(2, 3))
+        def compare(self, old, new):
+            return jnp.square(old - new)
 
     close(pairwise(Squared(), every, block_bytes=700), expected)
-    for metric in (Squared(), SquaredCross()):
-        found = cross_pairs(metric, old, new, block_bytes=BLOCKS_OF_8)
-        close(found, expected[:R1, R1:])
+    found = cross_pairs(Squared(), old, new, block_bytes=BLOCKS_OF_8)
+    close(found, expected[:R1, R1:])
+    np.testing.assert_allclose(
+        Squared()(old[0], new[1]), expected[0, R1 + 1], rtol=1e-5
+    )
 
 
 def test_jit_vmap_bfloat16_and_sharded_runs(versions):
@@ -207,24 +200,18 @@ def test_jit_vmap_bfloat16_and_sharded_runs(versions):
     close(own(jax.device_put(old, place)), expected)
 
 
-@pytest.mark.parametrize("metric", ["churn", "surrogate churn", "cross pairs"])
-def test_memory_does_not_grow_with_examples(metric):
+@pytest.mark.parametrize("metric", [metrics.churn, metrics.surrogate_churn])
+@pytest.mark.parametrize("compare", ["pairwise", "cross_pairs"])
+def test_memory_does_not_grow_with_examples(metric, compare):
     block, runs, width = 2**18, 16, 32
 
     def temporary_bytes(examples):
-        size = block // (4 * runs * width)
         shape = jax.ShapeDtypeStruct((runs, examples, width), jnp.float32)
-        if metric == "cross pairs":
-            half = jax.ShapeDtypeStruct((runs // 2, examples, width), jnp.float32)
-            classes = cross_module._Classes((), (), (), False)
-            lowered = cross_module._stream.lower(
-                pair_metrics._SurrogateChurn(), size, classes, half, half, None, None
-            )
-        else:
-            kinds = {"churn": "_Churn", "surrogate churn": "_SurrogateChurn"}
-            kind = getattr(pair_metrics, kinds[metric])()
-            lowered = metrics.pairs._stream.lower(kind, size, shape, None, None)
-        return lowered.compile().memory_analysis().temp_size_in_bytes
+        half = jax.ShapeDtypeStruct((runs // 2, examples, width), jnp.float32)
+        of = functools.partial(getattr(metrics, compare), metric, block_bytes=block)
+        given = (shape,) if compare == "pairwise" else (half, half)
+        analysis = jax.jit(of).lower(*given).compile().memory_analysis()
+        return analysis.temp_size_in_bytes
 
     few, many = temporary_bytes(2_000), temporary_bytes(64_000)
     # 16 x 16 x 64,000 x 32 floats would be 2 GiB; the scores of a block are 256 KiB.
