@@ -21,7 +21,7 @@ def weighted(log_p, term):
     # The test is on the probability, not on `log_p > -inf`: a class whose probability
     # underflows (below `e^-88` in float32) may have an infinite `term`.
     probability = jnp.exp(log_p)
-    possible = probability > 0.0
+    possible = probability != 0.0  # nan stays and is seen
     return jnp.where(possible, probability * jnp.where(possible, term, 0.0), 0.0)
 
 

@@ -72,7 +72,7 @@ def _weighted(logits, order):
 def _relative_deviation(log_p):
     """`|P_m - Pbar| / Pbar` from log-probabilities, 0 where every model says 0."""
     mean = log_mean_probs(log_p)
-    possible = mean > -jnp.inf
+    possible = mean != -jnp.inf  # nan stays and is seen
     ratio = jnp.where(possible, log_p, 0.0) - jnp.where(possible, mean, 0.0)
     return jnp.abs(jnp.expm1(ratio))
 

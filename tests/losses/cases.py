@@ -8,8 +8,10 @@ take `(logits_a, logits_b)`; losses of one prediction ignore the second.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -204,3 +206,29 @@ PENALTIES = [
     running(0.5, centred=False),
     running(0.9, centred=True),
 ]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _value_and_gradients(loss, options, arrays):
+    floating = {k for k, x in arrays.items() if jnp.issubdtype(x.dtype, jnp.floating)}
+    fixed = {k: x for k, x in arrays.items() if k not in floating} | dict(options)
+    value, pull = jax.vjp(
+        lambda moving: loss(**moving, **fixed), {k: arrays[k] for k in floating}
+    )
+    return value, pull(jnp.ones_like(value))[0]
+
+
+def evaluate(loss, **given):
+    """The value of a loss, and its gradient in every floating-point array by name.
+
+    Lists are float32 arrays; Python's numbers and strings are options.
+    """
+    options, arrays = {}, {}
+    for name, x in given.items():
+        if x is None or isinstance(x, (str, int, float)):
+            options[name] = x
+        else:
+            real = isinstance(x, list) or np.issubdtype(x.dtype, np.floating)
+            arrays[name] = np.asarray(x, np.float32) if real else x
+    found = _value_and_gradients(loss, tuple(sorted(options.items())), arrays)
+    return jax.device_get(found)

@@ -104,16 +104,6 @@ def test_decay_zero_and_the_first_batch_are_the_plain_penalty():
         np.testing.assert_allclose(grad, gradient, rtol=1e-5, atol=1e-6)
 
 
-def test_a_stream_of_one_batch_keeps_the_plain_penalty_and_its_gradient():
-    # The gradient is not shrunk by 1 - d: lambda means the same for every decay.
-    z, decay = draw(9), 0.99
-    state = after(*[z] * 20, decay=decay)
-    for plain, (value, grad, _) in zip(PLAIN, penalties(z, state, decay, ALL)):
-        expected, gradient = plain(z)
-        np.testing.assert_allclose(value, expected, rtol=1e-5)
-        np.testing.assert_allclose(grad, gradient, rtol=1e-4, atol=1e-6)
-
-
 def test_nothing_flows_into_the_state_or_out_of_it():
     state = after(draw(10))
 
@@ -176,13 +166,6 @@ def test_the_state_over_devices_is_that_of_the_global_batch():
     whole = update(update(EMPTY, batches[0], 0.9, mask), batches[1], 0.9, mask)
     for a, b in leaves(state, whole):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-
-
-def test_the_state_is_a_pytree_with_named_fields():
-    paths = [jax.tree_util.keystr(p) for p, _ in jax.tree.leaves_with_path(EMPTY)]
-    assert paths == [".weight", ".mean", ".second", ".covariance"]
-    shapes = [x.shape for x in jax.tree.leaves(losses.MomentState.empty(4, (2, 3)))]
-    assert shapes == [(), (4, 1, 6), (6, 4, 4), (6, 4, 4)]
 
 
 def test_messages():

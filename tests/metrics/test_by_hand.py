@@ -17,10 +17,10 @@ def log(*probs):
     return np.log(np.array(probs, np.float64)).astype(np.float32)
 
 
-def two_class(*top):
+def two_class(top):
     """Logits whose class 0 has the given probabilities `[...]`."""
     p = np.array(top)
-    return log(np.stack([p, 1 - p], -1))[0]
+    return log(*np.stack([p, 1 - p], -1))
 
 
 def clicks(scores, labels):
@@ -149,7 +149,12 @@ ROWS = [
     of("label_prediction_difference", labelled(MODELS, -1), NAN),
     of("hamming_prediction_difference", MODELS, 1.0),
     of("positive_prediction_difference", BINARY, 1.0),  # (1/4 + 1/4) / (1/2)
-    of("positive_prediction_difference", TINY, 2 * abs(1 - 2 / (1 + np.exp(-1.0)))),
+    of(
+        "positive_prediction_difference",
+        TINY,
+        2 * abs(1 - 2 / (1 + np.exp(-1.0))),
+        1e-5,
+    ),
     of("score_difference", np.float32([[1.0, 3.0], [3.0, 7.0]]), 1.5),
     of("score_difference", TWO_OUTPUTS, 7.0),
     of("score_difference", TWO_OUTPUTS, 5.0, order=2),
@@ -181,7 +186,7 @@ ROWS = [
     # |1 - 1.3125| / 4 + |2 - 1.75| / 4.
     of(
         "expected_calibration_error",
-        labelled(two_class([[0.625, 0.6875, 0.875, 0.875]]), 0, 1, 0, 0),
+        labelled(two_class([0.625, 0.6875, 0.875, 0.875]), 0, 1, 0, 0),
         0.140625,
         num_bins=4,
     ),
@@ -189,13 +194,13 @@ ROWS = [
     of("expected_calibration_error", labelled([[100.0, 0.0]] * 3, 1, 1, 1), 1.0),
     of(  # the gap of the means
         "expected_calibration_error",
-        labelled(two_class([[0.6, 0.7, 0.9]]), 0, 1, 0),
+        labelled(two_class([0.6, 0.7, 0.9]), 0, 1, 0),
         2.2 / 3 - 2 / 3,
         num_bins=1,
     ),
     of("roc_auc", CLICKS, 4 / 6),
     of("log_loss", labelled(PROBS, 0, 2), 2 * LOG2),
-    of("calibration_ratio", labelled(two_class([[0.75, 0.5, 0.25]]), 0, 1, 0), 1.5),
+    of("calibration_ratio", labelled(two_class([0.75, 0.5, 0.25]), 0, 1, 0), 1.5),
     of(
         "calibrated_scores",
         labelled(*QUARTER[:1], *QUARTER[1]) | ON_ITSELF,

@@ -1,0 +1,574 @@
+"""Losses at their limits: extremes, equal models, impossible and unknown classes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from scipy.stats import dirichlet
+
+from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_jax import losses
+from tests import reference_losses as reference
+from tests.losses.cases import evaluate
+
+pytestmark = pytest.mark.usefixtures("strict_dtypes")
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def refuses(error, message, loss, *arguments, **options):
+    with pytest.raises(error, match=message):
+        loss(*arguments, **options)
+
+
+# ---- one prediction and its label
+
+
+def test_cross_entropy_and_its_gradient_see_each_examples_label(rng):
+    z = rng.normal(size=(2, 16, 12)).astype(np.float32)
+    y = rng.integers(12, size=(2, 16)).astype(np.uint8)
+    value, grad = evaluate(losses.cross_entropy, logits=z, labels=y)
+    np.testing.assert_allclose(value, reference.cross_entropy(z, y), rtol=2e-6)
+    expected = reference.softmax(z) - np.eye(12)[y]
+    np.testing.assert_allclose(grad["logits"], expected, atol=3e-7)
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (np.zeros(3, np.int32), ValueError, r"\(4,\); got \(3,\).*\(4, 5\)"),
+        (np.zeros((4, 5), np.int32), ValueError, r"\(4,\); got \(4, 5\)"),
+        (np.zeros(4, np.float32), TypeError, "labels must be integers; got float32"),
+    ],
+)
+def test_labels_that_do_not_fit_are_errors(labels, error, message):
+    z = np.zeros((4, 5), np.float32)
+    refuses(error, message, losses.cross_entropy, z, labels)
+    for loss in (losses.focal_kl, losses.focal_logit_matching):
+        roles = {"student_logits": z, "old_logits": z, "labels": labels}
+        refuses(error, message, loss, **roles)
+    roles = {"student_logits": z, "teacher_logits": z, "labels": labels}
+    refuses(error, message, losses.released_logit_difference, **roles)
+    refuses(error, message, losses.backward_compatible, z, labels)
+
+
+def test_binary_logits_are_the_logistic_model():
+    z = np.float32([[-3.0, -1.0, 0.0], [3.0, 1.0, 0.0]])
+    logits = jax.device_get(losses.binary_logits(z))
+    np.testing.assert_array_equal(logits, np.stack([np.zeros_like(z), z], -1))
+    ones = np.ones(z.shape, np.int32)
+    clicked, _ = evaluate(losses.cross_entropy, logits=logits, labels=ones)
+    np.testing.assert_allclose(clicked, np.logaddexp(0, -z), rtol=2e-6)
+    assert losses.binary_logits(jnp.zeros(3, jnp.bfloat16)).dtype == jnp.float32
+    refuses(TypeError, "log-odds; got int32", losses.binary_logits, np.zeros(3, int))
+
+
+REGULARIZERS = {
+    "entropy": losses.entropy,
+    "skl": losses.uniform_symmetric_kl,
+    "entropy of kept": losses.renormalized_entropy,
+    "skl of kept": losses.renormalized_uniform_symmetric_kl,
+}
+
+
+def regularizer(name, z, top_k=None):
+    value, grad = evaluate(REGULARIZERS[name], logits=np.float32(z), top_k=top_k)
+    return value, grad["logits"]
+
+
+def test_top_k_terms_add_up_to_the_full_sum(rng):
+    z = rng.normal(scale=4, size=(64, 4))
+    for name in ("entropy", "skl"):
+        *sums, full = (regularizer(name, z, k)[0] for k in (1, 2, 3, 4, None))
+        assert np.all(sums[0] >= 0) and np.all(np.diff(sums, axis=0) >= 0)
+        np.testing.assert_allclose(sums[-1], full, rtol=2e-6, atol=1e-7)
+
+
+def test_uniform_is_the_extreme_of_both_and_one_hot_the_other():
+    sizes = [0.0, 10.0, 100.0, 1e4]
+    z = 7.0 + np.array(sizes)[:, None] * np.eye(4)[0]
+    h, skl = (regularizer(name, z)[0] for name in ("entropy", "skl"))
+    np.testing.assert_allclose(h[0], np.log(4.0), rtol=1e-6)
+    np.testing.assert_allclose(skl[0], 0.0, atol=1e-7)
+    kept = regularizer("entropy of kept", z, 2)[0][0]
+    np.testing.assert_allclose(kept, np.log(2), rtol=1e-6)
+    assert 0.0 < h[1] < 2e-3 and not np.any(h[2:])
+    # log f = -s for three of four classes: 3/4 (s - log 4) + 3/4 log 4 = 3/4 s.
+    np.testing.assert_allclose(skl[2:], [75.0, 7500.0], rtol=1e-5)
+    assert 0 < skl[1] < skl[2]
+
+
+@pytest.mark.parametrize("top_k", [None, 3])
+def test_skl_is_unbounded_but_its_gradient_is_bounded(rng, top_k):
+    for size in (0.0, 1.0, 30.0, 1e3, 1e4):
+        z = (size * rng.normal(size=(64, 4))).astype(np.float32)
+        _, grad = regularizer("skl", z, top_k)
+        assert np.max(np.abs(grad)) <= 1.0 + np.log(4.0)
+        if top_k is None:
+            log_f = log_softmax(np.float64(z), -1)
+            f, h = np.exp(log_f), regularizer("entropy", z)[0][:, None]
+            np.testing.assert_allclose(grad, f * (log_f + h) + f - 0.25, atol=2e-6)
+
+
+def test_impossible_classes_add_nothing_to_entropy():
+    z, (expected, _) = [[1.0, 0.0, -np.inf, -np.inf]], regularizer("entropy", [[1, 0]])
+    for top_k in (None, 2, 4):
+        value, grad = regularizer("entropy", z, top_k)
+        np.testing.assert_allclose(value, expected, rtol=1e-6)
+        assert np.all(np.isfinite(grad))
+        value, grad = regularizer("skl", z, top_k)
+        assert np.all(np.isfinite(grad)) if top_k == 2 else np.isposinf(value)
+
+
+@pytest.mark.parametrize("name", REGULARIZERS)
+def test_top_k_is_checked(name):
+    z, loss = np.zeros((3, 5), np.float32), REGULARIZERS[name]
+    for top_k in (0, -1, 6):
+        refuses(ValueError, f"number of classes, 5; got {top_k}", loss, z, top_k=top_k)
+    for top_k in (2.0, True):
+        refuses(TypeError, r"Python int.*got (float|bool)", loss, z, top_k=top_k)
+    if "kept" in name:
+        message = "between 2 and the number of classes, 5"
+        refuses(ValueError, message, loss, z, top_k=1)
+
+
+# ---- two models
+
+
+def distances(a, b):
+    """Value and gradients in `a` and `b` of the distances of a pair."""
+    a, b = (np.atleast_2d(np.float32(x)) for x in (a, b))
+    cross = {"target_logits": a, "logits": b}
+    found = {
+        "l1": evaluate(losses.l1, logits_a=a, logits_b=b),
+        "skl": evaluate(losses.symmetric_kl, logits_a=a, logits_b=b),
+        "cross": evaluate(losses.cross_entropy_between, **cross),
+    }
+    keys = {"cross": ("target_logits", "logits")}
+    return {
+        name: (value, [grad[k] for k in keys.get(name, ("logits_a", "logits_b"))])
+        for name, (value, grad) in found.items()
+    }
+
+
+def test_equal_models_are_at_distance_zero_with_gradient_zero(rng):
+    a = rng.normal(scale=2, size=(64, 20)).astype(np.float32)
+    found = distances(a, a)
+    for name in ("l1", "skl"):
+        value, gradients = found[name]
+        assert not np.any(value) and not np.any(gradients)
+    value, (_, of_model) = found["cross"]
+    np.testing.assert_allclose(value, reference.entropy(a), rtol=2e-6)
+    np.testing.assert_allclose(of_model, np.zeros_like(a), atol=3e-7)
+
+
+def test_impossible_classes_of_a_pair():
+    # For both: they add nothing and have no gradient.
+    found = distances([1.0, 0.0, -np.inf], [0.0, 2.0, -np.inf])
+    plain = distances([1.0, 0.0], [0.0, 2.0])
+    for name, (value, gradients) in found.items():
+        np.testing.assert_allclose(value, plain[name][0], rtol=2e-6)
+        assert all(np.all(np.isfinite(g)) and g[0, 2] == 0.0 for g in gradients)
+    # For one only: infinitely far, except under a target that excludes it itself.
+    found = distances([1.0, 0.0, 0.0], [0.0, 2.0, -np.inf])
+    assert found["skl"][0] == found["cross"][0] == np.inf
+    swapped = distances([0.0, 2.0, -np.inf], [1.0, 0.0, 0.0])
+    assert np.isfinite(swapped["cross"][0])
+    # e^-200 is 0 in float32 although its logarithm is finite: no nan.
+    found = distances([0.0, 0.0, -200.0], [1.0, 0.0, -np.inf])
+    expected = distances([0.0, 0.0], [1.0, 0.0])["skl"][0]
+    np.testing.assert_allclose(found["skl"][0], expected, rtol=2e-6)
+    assert np.isfinite(found["cross"][0])
+    assert all(np.all(np.isfinite(g)) for _, pair in found.values() for g in pair)
+
+
+def test_a_nan_is_not_hidden():
+    a = np.float32([[1.0, np.nan, 0.0]])
+    assert all(np.isnan(value) for value, _ in distances(a, a[:, ::-1]).values())
+    assert all(np.isnan(regularizer(name, a, 2)[0]) for name in REGULARIZERS)
+
+
+def distill(s, t, temperature=1.0):
+    value, grad = evaluate(
+        losses.distillation_kl,
+        student_logits=np.float32(s),
+        teacher_logits=np.float32(t),
+        temperature=np.float32(temperature),
+    )
+    return value, grad["student_logits"], grad["temperature"]
+
+
+@pytest.fixture
+def pair(rng):
+    """A student's and a teacher's logits."""
+    return rng.normal(scale=2.0, size=(2, 64, 10)).astype(np.float32)
+
+
+def test_distillation_of_equal_models_is_zero(pair):
+    value, grad, _ = distill(pair[1], pair[1])
+    assert not np.any(value)
+    np.testing.assert_allclose(grad, np.zeros_like(grad), atol=3e-7)
+
+
+def test_limits_of_the_temperature(pair):
+    s, t = pair
+    # Hot is logit matching; the next term is of order 1 / temperature; float32 adds
+    # 1e4 * 1e-7.
+    matching = np.sum(((s - t) - np.mean(s - t, -1, keepdims=True)) ** 2, -1) / 20
+    hot = distill(s, t, 100.0)[0]
+    np.testing.assert_allclose(hot, matching, rtol=0.05, atol=5e-3)
+    # Cold: tau^2 KL -> tau (max s - s_y), y the teacher's class; 0 where they agree.
+    gap = np.max(s, -1) - np.take_along_axis(s, np.argmax(t, -1)[:, None], -1)[:, 0]
+    assert 20 < np.sum(gap > 0) < 64
+    cold = distill(s, t, 1e-3)[0]
+    np.testing.assert_allclose(cold, 1e-3 * gap, rtol=1e-2, atol=2e-5)
+    # It can be differentiated.
+    slope = distill(s, t, 2.0)[2]
+    below, above = (np.sum(distill(s, t, tau)[0]) for tau in (1.98, 2.02))
+    np.testing.assert_allclose(slope, (above - below) / 0.04, rtol=1e-2)
+
+
+def test_the_temperature_must_be_a_positive_scalar_and_roles_have_names(pair):
+    loss, roles = losses.distillation_kl, dict(zip(("student", "teacher"), pair))
+    roles = {f"{name}_logits": z for name, z in roles.items()}
+    for tau in (0.0, -1.0):
+        message = "temperature must be positive"
+        refuses(ValueError, message, loss, **roles, temperature=tau)
+    message = r"scalar; got shape \(64,\)"
+    refuses(ValueError, message, loss, **roles, temperature=np.ones(64))
+    for loss in (losses.distillation_kl, losses.cross_entropy_between, losses.ract):
+        refuses(TypeError, "positional", loss, *pair)
+
+
+# ---- a student that is a Dirichlet distribution
+
+
+def dirichlet_nll(s, t, temperature=1.0, smoothing=1e-4):
+    """Value and gradient of rows `[B, C]` for teachers `[T, B, C]`."""
+    value, grad = evaluate(
+        losses.dirichlet_nll,
+        student_logits=np.float32(s),
+        teacher_logits=np.float32(t),
+        temperature=np.float32(temperature),
+        smoothing=np.float32(smoothing),
+    )
+    return value, grad["student_logits"]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_the_dirichlet_student_equals_scipy(rng, temperature):
+    s = rng.normal(scale=2.0, size=(4, 5)).astype(np.float32)
+    t = rng.normal(scale=2.0, size=(3, 4, 5)).astype(np.float32)
+    p = 0.99 * reference.softmax(t / temperature) + 0.01 / 5
+    a = np.exp(np.float64(s) / temperature)
+    expected = [
+        -np.mean([dirichlet.logpdf(p[m, i] / p[m, i].sum(), a[i]) for m in range(3)])
+        for i in range(4)
+    ]
+    value, _ = dirichlet_nll(s, t, temperature, smoothing=0.01)
+    np.testing.assert_allclose(value, expected, rtol=2e-6, atol=1e-5)
+
+
+def test_the_precision_of_a_dirichlet_keeps_its_digits():
+    # lgamma(1e6) is 1e7, of which float32 keeps ones: the naive sum is off by several.
+    s = np.log(np.array([[3e5, 6e5, 1e5], [2e6, 5e5, 5e5]])).astype(np.float32)
+    value, _ = dirichlet_nll(s, s[None], smoothing=0.0)
+    # What is left is the precision times the rounding of log probabilities.
+    expected = reference.dirichlet_nll(s, s[None], smoothing=0.0)
+    np.testing.assert_allclose(value, expected, atol=0.5)
+    assert np.all(value < -10.0)
+    # A low precision, and both sides of the series.
+    s = np.log(np.array([[1e-6, 1e-3, 0.5], [7.99, 8.01, 8.0]])).astype(np.float32)
+    t = np.float32([[[1.0, 0.0, 0.5]] * 2])
+    expected = reference.dirichlet_nll(s, t)
+    np.testing.assert_allclose(dirichlet_nll(s, t)[0], expected, rtol=2e-6, atol=5e-6)
+
+
+def test_a_dirichlet_is_pulled_back_beyond_the_largest_concentration():
+    s = [[500.0, 0.0, 3.0], [-500.0, -600.0, -550.0], [40.0, 39.0, 0.0]]
+    value, grad = dirichlet_nll(s, [[[1.0, 0.0, 0.0]] * 3])
+    assert np.all(np.isfinite(value)) and np.all(np.isfinite(np.square(grad)))
+    assert grad[0, 0] > 1e9  # a wrong and far too precise student comes down
+    assert np.sum(grad[1]) < -1.0  # one without any precision goes up
+    # The factor is smooth at the largest concentration, e^30.
+    _, grad = dirichlet_nll([[29.999, 28.999], [30.001, 29.001]], [[[0.0, 1.0]] * 2])
+    below, above = np.sum(grad / np.exp(30.0), -1)
+    np.testing.assert_allclose(below, above, rtol=3e-3)
+
+
+S, T = np.zeros((4, 3), np.float32), np.zeros((2, 4, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "options", "message"),
+    [
+        (S, {}, r"\[T, \.\.\., C\].*\(4, 3\) over \(4, 3\)"),
+        (T[:0], {}, "at least one teacher"),
+        (T[..., :2], {}, r"one teacher must.*\(4, 3\) and \(4, 2\)"),
+        (T, {"temperature": 0.0}, "temperature must be positive"),
+        (T, {"temperature": np.ones(4)}, r"temperature must be a scalar.*\(4,\)"),
+        (T, {"smoothing": 1.5}, r"smoothing must be between 0 and 1; got 1.5"),
+    ],
+)
+def test_what_a_dirichlet_is_not_for(teacher, options, message):
+    roles = {"student_logits": S, "teacher_logits": teacher}
+    refuses(ValueError, message, losses.dirichlet_nll, **roles, **options)
+
+
+# ---- an old model and its classes
+
+
+def unknown_to(z, *classes):
+    z = np.array(z, np.float32)
+    z[..., list(classes)] = UNKNOWN_LOGIT
+    return z
+
+
+def test_a_class_the_old_model_does_not_know_costs_nothing_and_pulls_nothing():
+    old, labels = np.log([[1.0, 2.0, 3.0], [4.0, 1.0, 1.0]]), np.array([2, 0])
+    new = np.log([[5.0, 7.0, 2.0], [1.0, 6.0, 2.0]])
+    old = unknown_to(old, 2)  # the first example's class
+    bct, of_bct = evaluate(
+        losses.backward_compatible, old_head_logits=old, labels=labels
+    )
+    roles = {"old_head_logits": old, "labels": labels}
+    value, of_ract = evaluate(losses.ract, **roles, new_logits=np.float32(new))
+    np.testing.assert_allclose(bct, [0.0, np.log(5 / 4)], rtol=1e-6)
+    np.testing.assert_allclose(value, [0.0, np.log(13 / 4)], rtol=1e-6)
+    for slope in (*of_bct.values(), *of_ract.values()):
+        np.testing.assert_array_equal(slope[0], np.zeros(3))
+        assert np.all(np.isfinite(slope[1])) and np.any(slope[1] != 0)
+    # Without new negatives the two are one.
+    none, _ = evaluate(losses.ract, **roles, new_logits=unknown_to(new, 0, 1, 2))
+    np.testing.assert_array_equal(none, bct)
+
+
+FOCAL = {"kl": losses.focal_kl, "logits": losses.focal_logit_matching}
+both = pytest.mark.parametrize("name", FOCAL)
+
+
+def focal(name, s, o, y, **options):
+    roles = {"student_logits": np.float32(s), "old_logits": np.float32(o), "labels": y}
+    value, grad = evaluate(FOCAL[name], **roles, **options)
+    return value, grad["student_logits"]
+
+
+@pytest.fixture
+def drawn(rng):
+    student, old = rng.normal(size=(2, 16, 5)).astype(np.float32)
+    return student, old, rng.integers(0, 5, 16)
+
+
+def test_examples_of_new_classes_keep_the_base_weight(drawn):
+    weights = losses.focal_weights(unknown_to(drawn[1], 4), np.full(16, 4))
+    np.testing.assert_array_equal(weights, np.ones(16))
+
+
+def test_at_the_published_temperature_kl_is_half_the_variance_of_the_difference(drawn):
+    s, o, y = drawn
+    value, _ = focal("kl", *drawn, beta=0.0)
+    np.testing.assert_allclose(value, 0.5 * np.var(s - o, axis=-1), rtol=0.05)
+    exact = reference.focal_kl(student_logits=s, old_logits=o, labels=y, beta=0.0)
+    # tau^2 = 1e4 times the rounding of log-probabilities, 1e-7.
+    np.testing.assert_allclose(value, exact, atol=3e-3)
+
+
+@both
+def test_classes_that_a_model_does_not_know_are_left_out(drawn, name):
+    """Of the student's they would add 1e8, of which no gradient takes anything away."""
+    s, o, y = drawn
+    o[:, :3] += 9.0  # so that the old model is right or wrong as before
+    y = y % 3
+    options = {"temperature": 3.0} if name == "kl" else {}
+    expected, _ = focal(name, s[:, :3], o[:, :3], y, **options)
+    for sides in ((s, unknown_to(o, 3, 4)), (unknown_to(s, 3, 4), o)):
+        value, grad = focal(name, *sides, y, **options)
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+        np.testing.assert_array_equal(grad[:, 3:], 0.0)
+        assert np.all(np.abs(grad[:, :3]) > 0)
+    value, grad = focal(name, s, unknown_to(o, *range(5)), y)  # without a known class
+    assert not np.any(value) and not np.any(grad)
+
+
+# ---- logit differences
+
+S4 = np.float32([1.0, 4.0, 0.0, -2.0])
+T4 = np.float32([3.0, 2.5, -1.0, -2.0])
+
+
+def ldi(s, t, **options):
+    roles = {"student_logits": np.float32(s), "teacher_logits": np.float32(t)}
+    value, grad = evaluate(losses.logit_difference_inhibition, **roles, **options)
+    return value, grad["student_logits"]
+
+
+@pytest.mark.parametrize("rank_by", ["teacher", "student"])
+def test_one_class_less_than_all_leaves_out_the_lowest(rng, rank_by):
+    s, t = rng.normal(size=(2, 16, 7)).astype(np.float32)
+    full, _ = ldi(s, t, top_k=None)
+    below, grad = ldi(s, t, top_k=6, rank_by=rank_by)
+    lowest = np.argmin(t if rank_by == "teacher" else s, axis=-1)
+    missing = np.take_along_axis((s - t) ** 2, lowest[:, None], -1)[:, 0]
+    np.testing.assert_allclose(below + missing, full, rtol=2e-6)
+    # The gradient is exactly zero outside the top K.
+    inside = np.arange(7) != lowest[:, None]
+    np.testing.assert_array_equal(grad[~inside], 0.0)
+    np.testing.assert_allclose(grad[inside], (2 * (s - t))[inside], rtol=1e-6)
+
+
+def test_ties_go_to_the_class_with_the_lowest_number():
+    t = np.float32([0.0, 2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(ldi(t + 1.0, t, top_k=2)[1], [0.0, 2.0, 2.0, 0.0])
+
+
+@pytest.mark.parametrize("order", [1, 1.5, 2, 3])
+def test_gradient_is_zero_at_equal_logits_and_within_the_margin(order):
+    near = T4 + np.float32([0.0, 1e-30, -1e-6, 0.5])
+    for margin in (np.float32(0.0), np.float32(0.5)):
+        equal, close = (ldi(x, T4, order=order, margin=margin)[1] for x in (T4, near))
+        np.testing.assert_array_equal(equal, np.zeros(4))
+        assert np.all(np.isfinite(close))
+    np.testing.assert_array_equal(close, np.zeros(4))  # all within the margin
+
+
+@pytest.mark.parametrize("rank_by", ["teacher", "student"])
+@pytest.mark.parametrize("top_k", [2, None])
+def test_classes_the_teacher_does_not_know_never_count(rank_by, top_k):
+    # The student ranks the unknown class 4 first; two known ones still count.
+    s, t = np.append(S4, np.float32(9.0)), np.append(T4, np.float32(UNKNOWN_LOGIT))
+    options = {"rank_by": rank_by, "top_k": top_k}
+    value, grad = ldi(s, t, **options)
+    np.testing.assert_array_equal(value, ldi(S4, T4, **options)[0])
+    assert grad[4] == 0.0
+    roles = {"student_logits": s, "teacher_logits": t}
+    expected = reference.logit_difference_inhibition(**roles, **options)
+    np.testing.assert_allclose(value, expected)
+    released = losses.released_logit_difference
+    fewer = {"student_logits": S4, "teacher_logits": T4, "labels": np.array(2)}
+    found = (released(**{**fewer, **roles}), released(**fewer))
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_teacher_with_fewer_classes_than_k_counts_those():
+    value, grad = ldi(S4, unknown_to([3.0, 0, 0, -2.0], 1, 2), top_k=3)
+    assert value == 4.0
+    np.testing.assert_array_equal(grad, [-4.0, 0.0, 0.0, 0.0])
+
+
+def _outputs(jaxpr):
+    """Sizes of everything that a program computes, also inside of its parts."""
+    for equation in jaxpr.eqns:
+        yield from (v.aval.size for v in equation.outvars)
+        for part in equation.params.values():
+            if hasattr(part, "jaxpr"):
+                yield from _outputs(part.jaxpr)
+
+
+def test_top_k_of_many_classes_needs_no_array_larger_than_the_logits():
+    def loss(s, t):
+        ldi = losses.logit_difference_inhibition
+        return jnp.sum(ldi(student_logits=s, teacher_logits=t))
+
+    shape = jax.ShapeDtypeStruct((4, 21841), jnp.float32)
+    jaxpr = jax.make_jaxpr(jax.jit(jax.value_and_grad(loss)))(shape, shape)
+    sizes = list(_outputs(jaxpr))
+    assert len(sizes) > 20 and max(sizes) <= 4 * 21841
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": -1}, "top_k must be a whole number .*; got -1"),
+        ({"top_k": True}, "top_k must be a whole number .*; got True"),
+        ({"top_k": 2.0}, "top_k must be a whole number .*; got 2.0"),
+        ({"order": 0.5}, "order must be a finite number of at least 1; got 0.5"),
+        ({"rank_by": "old"}, "teacher, student; got 'old'"),
+        ({"margin": -0.1}, "margin must be at least 0; got -0.1"),
+    ],
+)
+def test_options_of_logit_differences_are_checked(options, message):
+    roles = {"student_logits": S4, "teacher_logits": T4}
+    loss = losses.logit_difference_inhibition
+    refuses(ValueError, message, loss, **roles, **options)
+
+
+# ---- penalties between members
+
+
+def penalty(name, z, **options):
+    value, grad = evaluate(getattr(losses, f"{name}_penalty"), outputs=z, **options)
+    return value, grad["outputs"]
+
+
+@pytest.mark.parametrize("members", [2, 5])
+def test_residual_correlation_is_smallest_where_all_members_are_equal(members):
+    equal = np.repeat(normal(3, 1, 16, 2), members, axis=0)
+    noise = normal(4, *equal.shape)
+    values = [
+        penalty("residual_correlation", equal + np.float32(0.1 * s) * noise)[0]
+        for s in range(5)
+    ]
+    assert values[0] == 0.0 and np.all(np.diff(values) > 0)
+
+
+def test_a_large_common_offset_costs_covariance_no_digits():
+    z = np.random.default_rng(8).normal(size=(3, 32)).round(2)
+    expected, offset = (
+        penalty("covariance", np.float32(x))[0] for x in (z, z + 4096.0)
+    )
+    # The offset itself rounds the outputs to 2.4e-4; E[zz] - E[z]E[z] would be off by
+    # 1: its terms are 2^24, whose last bit is 2.
+    np.testing.assert_allclose(offset, expected, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "correlation",
+        "covariance",
+        "residual_correlation",
+        "orthogonalized_correlation",
+    ],
+)
+def test_too_large_outputs_give_inf_and_nan_is_seen(name):
+    z = normal(9, 3, 16, 2)
+    assert np.isfinite(penalty(name, np.float32(1e8) * z)[0])
+    assert penalty(name, np.float32(1e12) * z)[0] == np.inf
+    for size in (1e19, 1e25, 1e30):
+        assert not np.isfinite(penalty(name, np.float32(size) * z)[0])
+    assert np.isnan(penalty(name, np.where(z > 2.0, np.float32(np.nan), z))[0])
+
+
+@pytest.mark.parametrize("order", [1, 1.5, 2])
+def test_equal_members_have_no_gradient(order):
+    equal = np.repeat(normal(1, 1, 2), 3, axis=0)
+    value, grad = penalty("difference", equal, order=order)
+    reciprocal, other = penalty("inverse_difference", equal, order=order)
+    assert value == 0.0 and not np.any(grad) and not np.any(other)
+    np.testing.assert_allclose(reciprocal, 1e3, rtol=1e-6)
+
+
+def test_too_large_differences_give_minus_inf():
+    z = normal(8, 2, 8)
+    assert np.isfinite(penalty("difference", np.float32(1e12) * z)[0])
+    assert penalty("difference", np.float32(1e20) * z)[0] == -np.inf
+    assert penalty("inverse_difference", np.float32(1e20) * z)[0] == 0.0
+    logits = np.float32(1e20) * z[..., None] * np.float32([1, 2])
+    assert np.isfinite(losses.cross_entropy_difference_penalty(logits))
+
+
+def test_options_of_differences_are_checked():
+    z = np.ones((3, 2), np.float32)
+    for order in (0, 0.5, -1, float("inf"), float("nan")):
+        message = f"finite number of at least 1; got {order}"
+        refuses(ValueError, message, losses.difference_penalty, z, order=order)
+    for epsilon in (0, -1.0, float("nan")):
+        message = f"epsilon must be above 0; got {epsilon}"
+        refuses(
+            ValueError, message, losses.inverse_difference_penalty, z, epsilon=epsilon
+        )
+    loss = losses.cross_entropy_difference_penalty
+    refuses(ValueError, "binary_logits", loss, z[..., None])  # of a single score
