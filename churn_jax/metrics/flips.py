@@ -15,7 +15,7 @@ from flax import struct
 from churn_jax._checks import check_labels, check_logits, check_same_shape
 from churn_jax.metrics.pair_metrics import STREAMING, PairMetric
 from churn_jax.metrics.scoring import is_correct, right
-from churn_jax.metrics.state import AdditiveState
+from churn_jax.metrics.state import AdditiveState, ratio
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
@@ -47,14 +47,12 @@ class _FlipSums(PairMetric):
         return old & new, old, new
 
     def finish(self, sums, examples):
-        both, old_right, new_right, examples = (
-            jnp.asarray(x).astype(jnp.float32) for x in (*sums, examples)
-        )
+        # Integers, so that a small difference of large counts keeps its digits.
+        both, old_right, new_right = (jnp.asarray(x) for x in sums)
         negative, new_wrong = old_right - both, examples - new_right
 
         def share(part, group, when_empty):
-            safe = jnp.where(group > 0, group, 1.0)
-            value = jnp.where(group > 0, part / safe, when_empty)
+            value = jnp.where(group > 0, ratio(part, group), when_empty)
             return jnp.where(examples > 0, value, jnp.nan)
 
         rates = FlipRates(
@@ -132,9 +130,12 @@ def flip_rates(
     References:
         [elodi] Eqs. 11, 12
     """
-    state = FlipState.empty().update(
-        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
-    )
+    return _rates(old_logits, new_logits, labels, mask)
+
+
+def _rates(old, new, labels, mask) -> FlipRates:
+    state = FlipState.empty()
+    state = state.update(old_logits=old, new_logits=new, labels=labels, mask=mask)
     return state.compute()
 
 
@@ -166,9 +167,7 @@ def negative_flip_rate(
     References:
         [elodi] Eq. 11
     """
-    return flip_rates(
-        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
-    ).negative_flip_rate
+    return _rates(old_logits, new_logits, labels, mask).negative_flip_rate
 
 
 def positive_flip_rate(
@@ -202,9 +201,7 @@ def positive_flip_rate(
     References:
         [elodi] Eq. 11
     """
-    return flip_rates(
-        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
-    ).positive_flip_rate
+    return _rates(old_logits, new_logits, labels, mask).positive_flip_rate
 
 
 def relative_negative_flip_rate(
@@ -239,9 +236,7 @@ def relative_negative_flip_rate(
     References:
         [elodi] Eq. 12
     """
-    return flip_rates(
-        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
-    ).relative_negative_flip_rate
+    return _rates(old_logits, new_logits, labels, mask).relative_negative_flip_rate
 
 
 def backward_trust_compatibility(
@@ -277,9 +272,7 @@ def backward_trust_compatibility(
         [compatibility] BTC -- Bansal et al., A Case for Backward Compatibility for
         Human-AI Teams, 2019. https://arxiv.org/abs/1906.01148
     """
-    return flip_rates(
-        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
-    ).backward_trust_compatibility
+    return _rates(old_logits, new_logits, labels, mask).backward_trust_compatibility
 
 
 def backward_error_compatibility(
@@ -321,9 +314,7 @@ def backward_error_compatibility(
         Backward Compatibility in Machine Learning Systems, KDD 2020.
         https://arxiv.org/abs/2008.04572
     """
-    return flip_rates(
-        old_logits=old_logits, new_logits=new_logits, labels=labels, mask=mask
-    ).backward_error_compatibility
+    return _rates(old_logits, new_logits, labels, mask).backward_error_compatibility
 
 
 def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerExample:
