@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from churn_compare.array_files import NpzArrays, replace_file
-from churn_jax import metrics
 
 MOST = 200  # examples kept of a large split
 SMALL = 2**20  # bytes; a split up to here is kept whole
@@ -33,8 +32,11 @@ class Examples:
         return self.images[at[0]] if at.size else None
 
 
-def save_examples(out, ids, images, logits=None, *, ambiguity=None) -> Path | None:
-    """Keeps test inputs for the report; None where they are not images."""
+def save_examples(out, ids, images, ambiguity=lambda: None) -> Path | None:
+    """Keeps test inputs for the report; None where they are not images.
+
+    Of a large split those with most of `ambiguity()`, `[N]`; None without it.
+    """
     ids, shape = np.asarray(ids), _shape(images)
     if shape[:1] != ids.shape:
         raise ValueError(f"ids {ids.shape} and images {shape} must be of one length")
@@ -42,28 +44,15 @@ def save_examples(out, ids, images, logits=None, *, ambiguity=None) -> Path | No
         return None
     index = np.arange(len(ids))
     if np.prod(shape) > SMALL:
-        if ambiguity is None:
-            ambiguity = _ambiguity(logits, len(ids))
-        if ambiguity is None:
+        if (found := ambiguity()) is None:
             return None
-        order = np.argsort(-np.asarray(ambiguity), kind="stable")
+        order = np.argsort(-np.asarray(found), kind="stable")
         index = np.sort(order[:MOST])
     path = Path(out) / FILE
     chosen = _thumbnails(_take(images, index))
     with replace_file(path) as file:
         np.savez_compressed(file, ids=ids[index], images=chosen)
     return path
-
-
-def _ambiguity(logits, examples: int):
-    """`[N]`; None without two runs."""
-    if logits is None or len(logits) < 2:
-        return None
-    if np.shape(logits)[1] != examples:
-        raise ValueError(
-            f"logits {np.shape(logits)} must be [R, N, C] of the {examples} ids"
-        )
-    return metrics.ambiguity(logits)
 
 
 def _shape(images) -> tuple[int, ...]:

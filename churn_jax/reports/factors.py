@@ -6,6 +6,7 @@ was: initial weights, mini-batch order, augmentation, or the training set itself
 
 from collections.abc import Sequence
 
+from churn_compare.documents import Column, Section, Table
 from churn_jax.configuration.names import network_words
 from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.training import TrainConfig
@@ -55,32 +56,32 @@ def _resampled(study: Study, info: RowRecord) -> bool:
     return varied and _draws(study, info)
 
 
-def changes(info: RowRecord) -> tuple[str, ...]:
+def _changes(info: RowRecord) -> list[str]:
     """The changes of a row to the study's training, data or network."""
     # What varies between runs is not among it: see `differing`.
-    out = [
+    spec = info.spec
+    found = [
         f"{path} = {value}"
-        for path, value in info.spec.train
+        for path, value in spec.train
         if path != "sample" and path.partition(".")[0] != "seeds"
     ]
-    if info.spec.train_size is not None:
-        out.append(f"{info.spec.train_size:,} training examples")
-    if info.spec.model is not None:
-        out.append(f"network {network_words(info.spec.model)}")
-    return tuple(out)
+    if spec.train_size is not None:
+        found.append(f"{spec.train_size:,} training examples")
+    return [*found, f"network {network_words(spec.model)}"] if spec.model else found
 
 
-def training_table(study: Study, methods: Sequence[RowRecord]) -> list[tuple[str, ...]]:
+def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
     """Table of the seeds that each row's runs share, and of the row's changes."""
-    if not any(i.spec.train or i.spec.train_size or i.spec.model for i in methods):
-        return []
-    out: list[tuple[str, ...]] = [
-        ("Method", "Runs share", "Runs differ in", "The row changes")
-    ]
+    specs = [info.spec for info in methods]
+    if not any(spec.train or spec.train_size or spec.model for spec in specs):
+        return Section("", [])
+    heads = ("Method", "Runs share", "Runs differ in", "The row changes")
+    rows = []
     for info in methods:
-        words = (shared(study, info), differing(study, info), changes(info))
-        out.append((info.label, *(", ".join(w) or "–" for w in words)))
-    return out
+        words = shared(study, info), differing(study, info), _changes(info)
+        rows.append((info.label, *(", ".join(w) or "–" for w in words)))
+    table = Table([Column(head, "left") for head in heads], rows, kind="words")
+    return Section("What the rows differ in", [table], detail="summary")
 
 
 _SERVED = {

@@ -34,7 +34,16 @@ def with_columns(
             name = quantity.name
             logits = np.zeros(0)
             if quantity.of_runs:
-                logits = _of_all(quantity, predictions, runs)
+                _, examples, classes = predictions.shape
+                numbers = len(runs) * examples * classes
+                if not predictions.in_memory and not fits_whole(numbers):
+                    raise ColumnError(
+                        f"column {name} needs the logits of all runs at once, "
+                        f"{4 * numbers / 2**30:.1f} GiB, and at most "
+                        f"{WHOLE_BYTES / 2**30:.3g} GiB are read whole; write it as a "
+                        "function of one run (without runs=True)"
+                    )
+                logits = np.stack([predictions.logits[run] for run in runs])
                 found = _called(quantity, logits, labels, (len(runs),))
             else:
                 each = (predictions.logits[run] for run in runs)
@@ -91,18 +100,3 @@ def _finite(
     bad = [str(run) for run, ok in zip(runs, np.isfinite(found).ravel()) if not ok]
     which = f" {where} {', '.join(bad)}" if found.ndim else ""
     raise ColumnError(f"column {quantity.name} is not a finite number{which}")
-
-
-def _of_all(
-    quantity: Quantity, predictions: Predictions, runs: tuple[int, ...]
-) -> np.ndarray:
-    """`[R, N, C]`; only what fits into memory."""
-    _, examples, classes = predictions.shape
-    numbers = len(runs) * examples * classes
-    if not predictions.in_memory and not fits_whole(numbers):
-        raise ColumnError(
-            f"column {quantity.name} needs the logits of all runs at once, "
-            f"{4 * numbers / 2**30:.1f} GiB, and at most {WHOLE_BYTES / 2**30:.3g} GiB "
-            "are read whole; write it as a function of one run (without runs=True)"
-        )
-    return np.stack([predictions.logits[run] for run in runs])

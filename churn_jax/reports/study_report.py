@@ -48,7 +48,7 @@ from churn_jax.reports.cells import (
 )
 from churn_jax.reports.compare import COMPARED, UNTESTED
 from churn_jax.reports.estimates import UNKNOWN
-from churn_jax.reports.factors import training_table
+from churn_jax.reports.factors import training_section
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.logits_sections import (
     logits_facts,
@@ -214,6 +214,7 @@ def study_document(report: Report) -> Document:
     results += [_table(report)] if report.rows else []
     glossary = GLOSSARY if trained else logits_glossary(report, GLOSSARY)
     held_out = report.held_out
+    infos = [row.info for row in report.rows] if trained else []
     updates, paper_updates = updates_sections(report)
     sections = [
         choice_section(report),
@@ -222,7 +223,7 @@ def study_document(report: Report) -> Document:
             "Examples held out of the stream",
             [_table(held_out)] if held_out is not None and held_out.rows else [],
         ),
-        Section("What the rows differ in", _training(report), detail="summary"),
+        training_section(report.study, infos),
         updates,
         *version_sections(report),
         paper_updates,
@@ -297,14 +298,6 @@ def _table(report: Report) -> Table:
     cells = [(row.label, *(cell(row) for _, cell in every)) for row in rows]
     heads = [Column("Method"), *(head for head, _ in every)]
     return Table(heads, cells, "", report.caption, "main")
-
-
-def _training(report: Report) -> list[Table]:
-    """The seeds that runs share, row by row; none where all rows train alike."""
-    infos = [row.info for row in report.rows] if report.study.trained else []
-    lines = training_table(report.study, infos)
-    heads = [Column(head, "left") for head in lines[0]] if lines else []
-    return [Table(heads, lines[1:], kind="words")] if lines else []
 
 
 def _run(report: Report) -> dict[str, object]:

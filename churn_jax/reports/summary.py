@@ -161,8 +161,18 @@ def summarize(
         wrong examples depends on which run is asked to be right, so both directions are
         averaged.
     """
-    runs, left_out = _runs_counted(predictions, stopped)
-    labels, (_, examples, classes) = predictions.labels, predictions.shape
+    labels, (total, examples, classes) = predictions.labels, predictions.shape
+    left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
+    runs = [r for r in range(total) if r not in left_out]
+    if not runs:
+        raise AllRunsStoppedError(
+            f"all {total} runs were stopped; nothing to summarize"
+        )
+    if labels.max() >= classes:
+        raise PredictionsError(
+            f"labels go up to {labels.max()}, but the logits have only {classes} "
+            "classes"
+        )
     values, matrices, sets, curves = _pass(predictions, runs)
     known = curves.known
     if not known.all():
@@ -172,9 +182,8 @@ def summarize(
         check_validation(predictions, validation)
         values |= _calibrated(predictions, validation, runs, known)
     of_sets, without = of_set_sums(sets, len(runs), examples)
-    pairs = {name: m for name, m in matrices.items() if name not in BOUNDS}
-    found = {name: over_runs(value) for name, value in values.items()}
-    found |= over_pairs(pairs) | of_sets
+    found = {name: over_runs(value) for name, value in values.items()} | of_sets
+    found |= over_pairs({k: m for k, m in matrices.items() if k not in BOUNDS})
     found["hamming_prediction_difference"] = found["churn"]
     return MethodSummary(
         runs=tuple(runs),
@@ -187,25 +196,6 @@ def summarize(
         set_values=without,
         curves=curves,
     )
-
-
-def _runs_counted(
-    predictions: Predictions, stopped: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """The runs that finished, and the others."""
-    total, _, num_classes = predictions.shape
-    left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
-    runs = [r for r in range(total) if r not in left_out]
-    if not runs:
-        raise AllRunsStoppedError(
-            f"all {total} runs were stopped; nothing to summarize"
-        )
-    if predictions.labels.max() >= num_classes:
-        raise PredictionsError(
-            f"labels go up to {predictions.labels.max()}, but the logits have only "
-            f"{num_classes} classes"
-        )
-    return runs, left_out
 
 
 def check_validation(predictions: Predictions, validation: Predictions) -> None:

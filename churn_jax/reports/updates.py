@@ -17,13 +17,13 @@ from churn_compare.significance import holm
 from churn_compare.store import PredictionsError, load_predictions
 from churn_jax import metrics
 from churn_jax.analysis.significance import (
-    Difference,
     jackknife_stderr,
     paired_leave_one_out_test,
     paired_t_test,
 )
 from churn_jax.reports.artefacts import ReportError, Study
 from churn_jax.reports.cells import rate
+from churn_jax.reports.compare import Change
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.summary import MethodSummary, classes_of
@@ -101,10 +101,8 @@ RATES: tuple[Quantity, ...] = (
 class Gain:
     """An update against the one to the study's baseline, p Holm-adjusted over all."""
 
-    negative_flip_rate: Difference  # of own pairs where it is targeted
-    negative_flip_rate_p: float
-    new_error: Difference  # of the new model's error rate
-    new_error_p: float
+    # of `negative_flip_rate` (of own pairs where it is targeted) and `new_error`
+    changes: tuple[Change, Change]
     # share of the difference between the baseline's NFR and that of the first update
     # from an ensemble to an ensemble; NaN where there is none
     closed: Estimate
@@ -309,7 +307,13 @@ def _gains(
             shares = (flips[start] - flips[i]) / np.where(gap > 0, gap, np.nan)
         stderr = jackknife_stderr(shares[1:])
         closed = Estimate(float(shares[0]), np.nan, stderr)
-        gains[i] = Gain(change, float(p[0]), error, float(p[1]), closed)
+        gains[i] = Gain(
+            (
+                Change("negative_flip_rate", change, float(p[0])),
+                Change("new_error", error, float(p[1])),
+            ),
+            closed,
+        )
     return gains
 
 

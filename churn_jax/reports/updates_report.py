@@ -118,11 +118,10 @@ _GAINED = (
 def _gain_fields(gain: Gain | None) -> dict[str, float | None]:
     if gain is None:
         return dict.fromkeys(_GAINED)
-    flips, errors = gain.negative_flip_rate, gain.new_error
-    numbers = difference_fields("negative_flip_rate", flips, gain.negative_flip_rate_p)
-    numbers |= difference_fields("new_error", errors, gain.new_error_p)
-    closed = {"gap_closed": gain.closed.mean, "gap_closed_stderr": gain.closed.stderr}
-    return {**numbers, **closed}
+    found = {"gap_closed": gain.closed.mean, "gap_closed_stderr": gain.closed.stderr}
+    for change in gain.changes:
+        found |= difference_fields(*change)
+    return {name: found[name] for name in _GAINED}
 
 
 def updates_table(updates: Updates) -> Table:
@@ -172,8 +171,7 @@ def _gains_table(updates: Updates, baseline: str) -> list[Table]:
     rows = [
         (
             result.label,
-            *change_cells(gain.negative_flip_rate, gain.negative_flip_rate_p),
-            *change_cells(gain.new_error, gain.new_error_p),
+            *(cell for one in gain.changes for cell in change_cells(*one[1:])),
             rate(gain.closed),
         )
         for result, gain in found

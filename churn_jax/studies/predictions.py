@@ -181,8 +181,8 @@ def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) 
     found = load_predictions(folder / TEST)
     # Runs that stopped are in no number of the report either.
     runs = [run for run in range(found.shape[0]) if run not in found.stopped]
-    if found.in_memory:
-        save_examples(out, found.ids, images, found.logits[runs])
-    else:
-        ambiguity = ambiguity_of(found, runs) if len(runs) > 1 else None
-        save_examples(out, found.ids, images, ambiguity=ambiguity)
+
+    def ambiguity():
+        return ambiguity_of(found, runs) if len(runs) > 1 else None
+
+    save_examples(out, found.ids, images, ambiguity)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from churn_jax import metrics
 from churn_jax.reports import examples
 from churn_jax.reports.examples import load_examples, png_bytes, save_examples
 from tests.reports.fake_study import logits_of
@@ -43,15 +44,13 @@ def test_of_a_large_split_the_most_ambiguous_are_kept(tmp_path, monkeypatch):
     images = (
         np.zeros((20, 4, 4), np.uint8) + np.arange(20, dtype=np.uint8)[:, None, None]
     )
-    logits = logits_of(classes, 3)
-    save_examples(tmp_path, np.arange(20), images, logits)
+    votes = metrics.ambiguity(logits_of(classes, 3))
+    save_examples(tmp_path, np.arange(20), images, lambda: votes)
     kept = load_examples(tmp_path)
     assert kept.ids.tolist() == [3, 8, 11]
     assert kept.find(11)[0, 0, 0] == 11
     assert save_examples(tmp_path / "none", np.arange(20), images) is None
     assert not (tmp_path / "none").exists()
-    with pytest.raises(ValueError, match=r"\(4, 20, 3\) must be .* of the 19 ids"):
-        save_examples(tmp_path, np.arange(19), images[:19], logits)
 
 
 def test_a_split_that_reads_when_asked_is_asked_for_the_chosen_alone(
@@ -71,7 +70,8 @@ def test_a_split_that_reads_when_asked_is_asked_for_the_chosen_alone(
 
     classes = np.zeros((3, 6), int)
     classes[0, [2, 5]] = 1
-    save_examples(tmp_path, np.arange(6), Stream(), logits_of(classes, 2))
+    votes = metrics.ambiguity(logits_of(classes, 2))
+    save_examples(tmp_path, np.arange(6), Stream(), lambda: votes)
     kept = load_examples(tmp_path)
     assert kept.ids.tolist() == [2, 5] and kept.find(5).max() == 50
     assert asked == [0, 2, 5]  # the first says what shape they have

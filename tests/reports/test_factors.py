@@ -5,11 +5,10 @@ import pytest
 from churn_jax.configuration.training import Seeds
 from churn_jax.reports import collect
 from churn_jax.reports.factors import (
-    changes,
     differing,
     shared,
     training,
-    training_table,
+    training_section,
 )
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import markdown_table, render, write_study
@@ -48,16 +47,16 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
     off = found["off_order"]
     assert shared(report.study, off) == ("mini-batch order", "no augmentation")
     assert differing(report.study, off) == ("initial weights",)
-    assert changes(found["baseline"]) == ()
-    assert changes(found["wd0"]) == ("optimizer.weight_decay = 0.0",)
-    assert changes(found["small"]) == ("1,500 training examples",)
     changed = training(report.study, found["wd0"])
     assert changed.optimizer.weight_decay == 0.0
     assert changed.seeds == Seeds(init="fixed")
     assert report.study.config.train.optimizer.weight_decay == 1e-4
-    table = training_table(report.study, list(found.values()))
-    words = ("initial weights", "mini-batch order, augmentation", "–")
-    assert table[2] == ("Init", *words)
+    (table,) = training_section(report.study, list(found.values())).blocks
+    cells = {row[0]: row[1:] for row in table.rows}
+    assert cells["Init"] == ("initial weights", "mini-batch order, augmentation", "–")
+    assert [cells[name][2] for name in ("Baseline", "Wd0", "Small")] == [
+        *("–", "optimizer.weight_decay = 0.0", "1,500 training examples")
+    ]
     for text in (render(report), markdown_table(report)):
         assert "Runs share" in text and "no augmentation" in text
 
@@ -118,5 +117,5 @@ def test_an_ordinary_study_says_only_what_pairs_serve(report):
     said = "Rows of several networks that serve one of them: Steady; Halting."
     assert report.context == (said,)
     methods = [row.info for row in report.rows]
-    assert training_table(report.study, methods) == []
+    assert training_section(report.study, methods).blocks == []
     assert shared(report.study, methods[0]) == ()

@@ -395,15 +395,13 @@ def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
     none = np.array([flips("old", "baseline", runs) for runs in sets])
     ens = np.array([flips("big", "bigger", runs) for runs in sets])
     own = np.array([flips("old", "kd", runs, own=True) for runs in sets])
-    change = kd.gain.negative_flip_rate
+    (_, change, change_p), (_, error, _) = kd.gain.changes
     assert change.difference == pytest.approx(own[0] - none[0])
     assert change.stderr == pytest.approx(jackknife_stderr((own - none)[1:]))
     errors = paired_t_test([0.1, 0.2, 0.2], [0.3, 0.2, 0.3])
-    assert dataclasses.astuple(kd.gain.new_error) == pytest.approx(
-        dataclasses.astuple(errors)
-    )
-    every = [paragon.gain.negative_flip_rate.p, change.p]
-    assert kd.gain.negative_flip_rate_p == pytest.approx(holm(every)[1])
+    assert dataclasses.astuple(error) == pytest.approx(dataclasses.astuple(errors))
+    every = [paragon.gain.changes[0].difference.p, change.p]
+    assert change_p == pytest.approx(holm(every)[1])
     closed = (none - own) / (none - ens)
     assert kd.gain.closed.mean == pytest.approx(closed[0])
     assert kd.gain.closed.stderr == pytest.approx(jackknife_stderr(closed[1:]))

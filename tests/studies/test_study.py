@@ -340,12 +340,11 @@ def test_a_stopped_run_does_not_choose_the_examples_that_are_kept(
     kept = []
     monkeypatch.setattr(
         "churn_jax.studies.predictions.save_examples",
-        lambda out, ids, images, logits: kept.append(logits),
+        lambda out, ids, images, ambiguity: kept.append(ambiguity()),
     )
     run_study(small_study(learning_rate=(0.1, 1e38)), tmp_path, only=("baseline",))
     found = load_predictions(tmp_path / "methods" / "baseline" / "predictions.npz")
-    assert found.stopped == (1,)
-    np.testing.assert_array_equal(kept, [found.logits[:1]])
+    assert found.stopped == (1,) and kept == [None]  # one run has no ambiguity
 
 
 def test_a_stop_between_methods_starts_no_other(trained, tmp_path):
