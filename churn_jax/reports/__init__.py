@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.reports.artefacts import ReportError
+    from churn_jax.reports.artefacts import ReportError, predictions
     from churn_jax.reports.estimates import Estimate
     from churn_jax.reports.quantities import DEFAULT_COLUMNS, QUANTITIES, column
     from churn_jax.reports.report import Report, Row
-    from churn_jax.reports.results import figures, predictions, table
-    from churn_jax.reports.study_report import collect, print_report, write
+    from churn_jax.reports.study_report import (
+        collect,
+        figures,
+        print_report,
+        table,
+        write,
+    )
     from churn_jax.reports.summary import MethodSummary, summarize
 
 
@@ -45,7 +50,6 @@ _FILES = (
     "report",
     "study_report",
     "summary",
-    "results",
 )
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

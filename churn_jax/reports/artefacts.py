@@ -8,12 +8,14 @@ without a usable predictions file is listed with the reason, a half-written last
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from churn_compare.store import Predictions, is_stored, load_predictions
 from churn_jax.configuration.record import (
     RecordError,
     RowRecord,
@@ -137,3 +139,68 @@ def _number(value) -> float:
     """A finite number as it is, anything else as NaN."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if plain and math.isfinite(value) else math.nan
+
+
+class StoredLogits(Mapping[str, np.ndarray]):
+    """Logits `[R, N, C]` of every finished row, read from its file when it is used.
+
+    Logits of a run that stopped may be NaN. Without a file there is a `KeyError`, with
+    one that is damaged or too large to be read whole a `PredictionsError`.
+
+    Attributes:
+        files: name of the row to the file that holds, or stands for, its predictions.
+    """
+
+    def __init__(self, files: Mapping[str, Path]):
+        self.files = {name: path for name, path in files.items() if is_stored(path)}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._read(name).logits
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(self) or 'no row'}>"
+
+    @property
+    def ids(self) -> np.ndarray:
+        """`[N]` of the examples."""
+        return self._read(next(iter(self))).ids
+
+    @property
+    def labels(self) -> np.ndarray:
+        """`[N]` class numbers of the examples."""
+        return self._read(next(iter(self))).labels
+
+    def _read(self, name: str) -> Predictions:
+        if name not in self.files:
+            known = ", ".join(self.files) or "none"
+            raise KeyError(f"no predictions of {name!r}; there are: {known}")
+        return load_predictions(self.files[name], whole=True)
+
+
+def predictions(
+    folder: str | os.PathLike, split: Literal["test", "validation"] = "test"
+) -> StoredLogits:
+    """The predictions that a study keeps, a row at a time.
+
+    Args:
+        folder: folder of the study.
+        split: on which split.
+
+    Returns:
+        A mapping of names of rows to logits, with `ids` and `labels`.
+
+    Raises:
+        ReportError: the folder has no usable record.
+        ValueError: there is no such split.
+    """
+    study = read_study(folder)
+    if split not in study.files:
+        raise ValueError(f"split must be test or validation; got {split!r}")
+    files = {row.name: study.file(row.name, split) for row in study.methods}
+    return StoredLogits(files)

@@ -35,8 +35,13 @@ from churn_jax.reports.quantities import (
     shown_columns,
 )
 from churn_jax.reports.report import Report, Row
-from churn_jax.reports.results import figures, table
-from churn_jax.reports.study_report import html_table, in_terminal, study_document
+from churn_jax.reports.study_report import (
+    figures,
+    html_table,
+    in_terminal,
+    study_document,
+    table,
+)
 from churn_jax.reports.summary import summarize
 
 _OF_STUDIES = ("dee", "member_kl", "member_disagreement", "parameters")

@@ -20,7 +20,6 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import (
     NO_HISTORY,
     History,
-    ReportError,
     Study,
     read_history,
 )
@@ -559,10 +558,3 @@ def _agreement(
 
 def _sentence(error: ValueError) -> str:
     return " ".join(str(error).split())
-
-
-def check_readable(report: Report) -> None:
-    """Refuses a report without a single row where a row's file is damaged."""
-    damaged = [missing.reason for missing in report.missing if missing.damaged]
-    if damaged and not report.rows:
-        raise ReportError(f"{damaged[0]}; there is no other row to report")

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from churn_compare.documents import (
     Block,
@@ -37,8 +38,9 @@ from churn_compare.documents import (
     table_files,
     write_files,
 )
+from churn_compare.documents.plotting import page_figures
 from churn_compare.tables import number_cell
-from churn_jax.reports.artefacts import read_study
+from churn_jax.reports.artefacts import ReportError, read_study
 from churn_jax.reports.cells import (
     ABSENT,
     change_cells,
@@ -59,7 +61,7 @@ from churn_jax.reports.logits_sections import (
     version_sections,
 )
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
-from churn_jax.reports.report import Missing, Report, Row, check_readable, collected
+from churn_jax.reports.report import Missing, Report, Row, collected
 from churn_jax.reports.run_facts import run_facts, run_section
 from churn_jax.reports.sections import (
     ambiguous_section,
@@ -166,7 +168,9 @@ def write(run_dir) -> Report:
         0.5
     """
     report = collect(run_dir)
-    check_readable(report)
+    damaged = [missing.reason for missing in report.missing if missing.damaged]
+    if damaged and not report.rows:
+        raise ReportError(f"{damaged[0]}; there is no other row to report")
     contents: dict[str, str | bytes] = {**table_files(study_document(report))}
     if report.updates is not None:
         own = updates_document(report)
@@ -213,6 +217,14 @@ def study_document(report: Report) -> Document:
     results += map(Text, (report.few, *report.context))
     results += [_table(report)] if report.rows else []
     glossary = GLOSSARY if trained else logits_glossary(report, GLOSSARY)
+    made = logits_section(report)
+    if trained:
+        facts = {
+            "Runs per method": report.study.config.train.replicas,
+            "Rows not asked for": ", ".join(report.study.unselected.values()),
+            "Settings": " ".join(report.study.config.notes),
+        }
+        made = run_section(record, facts)
     held_out = report.held_out
     infos = [row.info for row in report.rows] if trained else []
     updates, paper_updates = updates_sections(report)
@@ -233,7 +245,7 @@ def study_document(report: Report) -> Document:
         ambiguous_section(report),
         bounds_section(report),
         Section("Methods", [Grid(_cards(report))], detail="full"),
-        run_section(record, _run(report)) if trained else logits_section(report),
+        made,
         Section("Glossary", [Terms(glossary)], detail="full"),
     ]
     return Document(
@@ -298,15 +310,6 @@ def _table(report: Report) -> Table:
     cells = [(row.label, *(cell(row) for _, cell in every)) for row in rows]
     heads = [Column("Method"), *(head for head, _ in every)]
     return Table(heads, cells, "", report.caption, "main")
-
-
-def _run(report: Report) -> dict[str, object]:
-    study = report.study
-    return {
-        "Runs per method": study.config.train.replicas,
-        "Rows not asked for": ", ".join(study.unselected.values()),
-        "Settings": " ".join(study.config.notes),
-    }
 
 
 def _cards(report: Report) -> list[Card]:
@@ -432,3 +435,58 @@ def table_fields(report: Report) -> list[str]:
         for name in sweep_fields(report, row.info.name)
     }
     return [name for name in (*fields, *more) if report.study.trained or name in known]
+
+
+Source = str | os.PathLike | Report
+
+
+def table(source: Source) -> Any:
+    """The table of a study or a sweep, as numbers.
+
+    One row per method, with the numbers that the report shows, shares as fractions. A
+    quantity has its mean in a column of its name and the standard error in another, as
+    in `churn`, `churn_stderr`; differences from the baseline are in `delta_churn`,
+    `delta_churn_stderr` and `delta_churn_p_holm`. A sweep has a row per point, on the
+    test split, with what was chosen and `validation_churn` and so on in addition.
+
+    Args:
+        source: the folder, or what `collect` or a function that writes a report
+            returned.
+
+    Returns:
+        A `pandas.DataFrame` whose index is the name of the row, where pandas is
+        installed; else a list of dicts. Absent numbers are NaN.
+
+    Raises:
+        ReportError: the folder has no usable record.
+    """
+    report = source if isinstance(source, Report) else collect(source)
+    fields = table_fields(report)
+    rows = [
+        {f: math.nan if row.get(f) is None else row[f] for f in fields}
+        for row in study_document(report).data.rows
+    ]
+    try:
+        import pandas  # pyrefly: ignore[missing-import]
+    except ImportError:
+        return rows
+    return pandas.DataFrame(rows, columns=list(fields)).set_index(fields[0])
+
+
+def figures(source: Source) -> dict[str, Any]:
+    """The figures of the page, as Matplotlib objects but for those of comparisons.
+
+    Args:
+        source: as in `table`.
+
+    Returns:
+        Name to `matplotlib.figure.Figure`, in the order of the page. They are not
+        registered with pyplot, so they take no memory once they are out of use; a
+        notebook shows them, and `figure.savefig(path)` writes them. Figures of
+        comparisons are SVG, a string that a notebook shows, too.
+
+    Raises:
+        ReportError: the folder has no usable record.
+    """
+    report = source if isinstance(source, Report) else collect(source)
+    return page_figures(study_document(report).blocks)
