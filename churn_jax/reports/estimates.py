@@ -16,8 +16,6 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.analysis.significance import jackknife_stderr
 
-BLOCK_NUMBERS = 2**24  # logits held at once for one block of examples
-
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
@@ -68,19 +66,6 @@ def _summarize_each(stack):
     return jax.vmap(metrics.summarize_pairs)(stack)
 
 
-def over_sets(
-    logits: np.ndarray, labels: np.ndarray
-) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
-    """Numbers of all runs together: how far they are from their mean prediction."""
-    # `stderr` is the jackknife's, one run left out; `std` is `stderr * sqrt(R)`.
-    runs, examples, num_classes = logits.shape
-    size = max(1, BLOCK_NUMBERS // (runs * num_classes))
-    starts = range(0, examples, size) if runs > 1 else ()
-    parts = (slice(start, start + size) for start in starts)
-    found = (set_sums(logits[:, part], labels[part]) for part in parts)
-    return of_set_sums(found, runs, examples)
-
-
 def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     """The sums of one block of examples in the numbers of sets of runs."""
     values = jax.device_get(_set_values(logits, labels.astype(np.int32)))
@@ -91,7 +76,11 @@ def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 def of_set_sums(
     found: Iterable[Mapping[str, np.ndarray]], runs: int, examples: int
 ) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
-    """The numbers of `over_sets` from the sums of blocks that make up all examples."""
+    """Numbers of all runs together: how far they are from their mean prediction.
+
+    `found` are the sums of blocks that make up all examples. `stderr` is the
+    jackknife's, one run left out; `std` is `stderr * sqrt(R)`.
+    """
     unknown = np.full(runs, np.nan)
     if runs < 2:
         return dict.fromkeys(_OF_SETS, UNKNOWN), dict.fromkeys(_OF_SETS, unknown)

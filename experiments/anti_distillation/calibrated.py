@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from churn_compare.array_files import write_file
@@ -27,7 +26,6 @@ from churn_compare.store import (
     TooLargeError,
     load_predictions,
 )
-from churn_jax import metrics
 from churn_jax.analysis.significance import paired_leave_one_out_test
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import TEST, VALIDATION, ReportError, read_study
@@ -37,8 +35,7 @@ from churn_jax.reports.cells import (
     p_value,
     plus_minus,
 )
-from churn_jax.reports.estimates import over_runs, over_sets
-from churn_jax.reports.summary import classes_of
+from churn_jax.reports.summary import summarize
 
 QUANTITIES = {"prediction_difference": "Δ₁", "prediction_difference_2": "Δ₂"}
 NUMBERS = (*QUANTITIES, *(f"calibrated_{name}" for name in QUANTITIES))
@@ -91,37 +88,23 @@ def calibrated_records(run_dir) -> Records:
     return Records(max(map(list, rows.values()), key=len), list(rows.values()))
 
 
-@jax.jit
-def _temperatures(logits, labels):
-    return jax.vmap(metrics.fit_temperature, (0, None))(logits, labels)
-
-
-@jax.jit
-def _nll(logits, labels):
-    return jax.vmap(metrics.negative_log_likelihood, (0, None))(logits, labels)
-
-
 def _row(
     method: RowRecord, validation: Predictions, test: Predictions, runs: list[int]
 ) -> tuple[dict[str, Any], Left]:
     """The numbers of a row, and each of `NUMBERS` without each run."""
-    # Examples of classes that the runs do not know fit no temperature.
-    _, known = classes_of(test, runs)
-    kept, counted = known[validation.labels], known[test.labels]
-    held_out = validation.labels[kept].astype(np.int32)
-    temperature = np.asarray(_temperatures(validation.logits[runs][:, kept], held_out))
+    stopped = method.stopped_replicas
+    deployed = summarize(test, stopped=stopped, validation=validation)
+    temperature = deployed.run_values["temperature"].astype(np.float32)
     logits = test.logits[runs] / temperature[:, None, None]
-    labels = test.labels.astype(np.int32)
+    calibrated = summarize(Predictions(test.ids, test.labels, logits))
     row = {"method": method.name, "label": method.label, "runs": len(runs)}
-    row |= estimate_fields("temperature", over_runs(temperature))
-    nll = np.asarray(_nll(logits[:, counted], labels[counted]))
-    row |= estimate_fields("calibrated_nll", over_runs(nll))
+    row |= estimate_fields("temperature", deployed.temperature)
+    row |= estimate_fields("calibrated_nll", deployed.calibrated_nll)
     left = {}
-    for prefix, of in (("", test.logits[runs]), ("calibrated_", logits)):
-        whole, without = over_sets(of, labels)
+    for prefix, of in (("", deployed), ("calibrated_", calibrated)):
         for name in QUANTITIES:
-            row |= estimate_fields(prefix + name, whole[name])
-            left[prefix + name] = without[name]
+            row |= estimate_fields(prefix + name, getattr(of, name))
+            left[prefix + name] = of.set_values[name]
     return row, left
 
 
