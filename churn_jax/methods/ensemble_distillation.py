@@ -90,6 +90,7 @@ class OneToOneDistillation(Perturbing):
     member_sample: str = static("shared")
 
     one_to_one = True
+    over_members = "mean"
 
     def divergence(self, batch, students, teachers, temperature):
         """Every student's KL from its own teacher."""

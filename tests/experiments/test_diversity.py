@@ -77,7 +77,7 @@ def test_rows_share_weights_and_learn_as_in_the_paper(name):
         assert group.members == method.members
         if shares:  # one network, whose objective is a mean over its members
             assert group.size == 1
-            assert getattr(method, "over_members", "mean") == "mean"
+            assert method.over_members == "mean"
         if student:  # as many teachers as it has members
             teacher = config.spec(spec.teacher)
             taught = method.members + method.external_teachers
