@@ -225,6 +225,20 @@ def test_slices_and_clusters():
     assert np.mean(parts) == pytest.approx(whole)
 
 
+def test_space_around_ids_is_left_out_of_every_file():
+    old = {"id": ["a ", "b", " c", "d"], "correct": [1, 1, 0, 0]}
+    new = {"id": ["d", "c", "b", "a"], "correct": [0, 0, 0, 1]}
+    slices = {"id": ["a", "b\t", "c", "d"], "half": ["x", "x", "y", "y"]}
+    clusters = {"a": 1, " b": 2, "c": 3, "d": 4}
+    more = {"slices": slices, "clusters": clusters}
+    with pytest.raises(PredictionsError, match="differ only in outer space"):
+        compare_outcomes(old, new, **more)
+    found = compare_outcomes(old, new, strip=True, **more)["correct"]
+    assert found["negative_flip_rate"].value == 0.25
+    assert [group["negative_flip_rate"].value for group in found.groups] == [0.5, 0.0]
+    assert found.clusters.count == 4
+
+
 def test_a_column_that_differs_between_the_sides_is_named():
     old = {"id": [1, 2, 3], "correct": [1, 0, 1], "topic": ["a", "b", "b"]}
     new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic": ["b", "a", "a"]}

@@ -67,21 +67,6 @@ def test_order_of_rows_changes_nothing(ids, rng):
         assert old_and_new(pair) == old_and_new(want)
 
 
-def test_rows_that_are_all_in_order_are_not_picked():
-    ids = np.arange(N) * 2
-    old = scores_of("old", ids=ids)
-    pair = join(old, scores_of("new", ids=ids))
-    assert pair.old_rows is pair.new_rows is None
-    assert pair.old_columns is pair.new_columns is None
-    pair = join(old, scores_of("new", ids=ids[::-1]))
-    assert pair.old_rows is None
-    assert pair.new_rows.tolist() == list(range(N))[::-1]
-    pair = join(scores_of("old"), scores_of("new"))
-    assert pair.old_rows is None
-    assert "matched by their rows" in pair.notes[0]
-    np.testing.assert_array_equal(pair.ids, np.arange(N))
-
-
 def test_an_id_is_what_it_is_written_as():
     found = match_ids(as_ids([7, 10, 12]), as_ids(["7", "10", "012"]))
     assert found.ids.tolist() == ["10", "7"]

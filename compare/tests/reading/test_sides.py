@@ -591,7 +591,6 @@ TEXTS = {  # a file and its text
     ("a.json", '{"a": {"b": 1}}'): "is JSON, but not a table: write a row per example",
 }
 ARRAYS = {  # what is in `a.npy`
-    "holds pickled Python objects": np.array([{}, []], object),
     "they are complex128": np.ones((2, 2), complex),
     r"must have shape \[N, C\]": np.ones(()),
     "scores are empty": np.ones((0, 3)),
