@@ -26,7 +26,6 @@ class Chip(NamedTuple):
         flops: peak operations per second in bfloat16.
         bandwidth: bytes per second between chip and memory.
         clock: cycles per second.
-        dims: dimensions of the grid of chips, 2 or 3.
         side: chips along the longest side that a slice can have.
         devices: per chip.
     """
@@ -38,7 +37,6 @@ class Chip(NamedTuple):
     flops: float
     bandwidth: float
     clock: float
-    dims: int
     side: int
     devices: int = 1
 
@@ -56,10 +54,10 @@ class Chip(NamedTuple):
 CHIPS = {
     chip.name: chip
     for chip in (
-        Chip("v4", "TPU v4", 16, 15.25, 137.5e12, 614e9, 1.05e9, 3, 16, devices=2),
-        Chip("v5e", "TPU v5 lite", 16, 15.75, 197e12, 819e9, 1.5e9, 2, 16),
-        Chip("v5p", "TPU v5", 95, 95, 459e12, 2765e9, 1.75e9, 3, 24),
-        Chip("v6e", "TPU v6 lite", 32, 31.25, 918e12, 1640e9, 1.75e9, 2, 16),
+        Chip("v4", "TPU v4", 16, 15.25, 137.5e12, 614e9, 1.05e9, 16, devices=2),
+        Chip("v5e", "TPU v5 lite", 16, 15.75, 197e12, 819e9, 1.5e9, 16),
+        Chip("v5p", "TPU v5", 95, 95, 459e12, 2765e9, 1.75e9, 24),
+        Chip("v6e", "TPU v6 lite", 32, 31.25, 918e12, 1640e9, 1.75e9, 16),
     )
 }
 
@@ -96,28 +94,16 @@ class Slice:
             )
         chip = CHIPS[kind]
         if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", grid):
-            example = "x".join(["2"] * chip.dims)
             raise ValueError(
-                f"topology {name!r} lacks its grid of chips, as in {kind}:{example}"
+                f"topology {name!r} lacks its grid of chips, as in v5e:4x4 or v5p:2x2x1"
             )
         sizes = tuple(map(int, grid.split("x")))
-        if len(sizes) != chip.dims:
-            raise ValueError(
-                f"topology {name!r}: {kind} has a grid of {chip.dims} dimensions; got "
-                f"{len(sizes)}"
-            )
         if max(sizes) > chip.side:
             raise ValueError(
                 f"topology {name!r}: no side of a {kind} slice has more than "
                 f"{chip.side} chips"
             )
-        # Chips come in hosts of 2 x 2; smaller slices are parts of one.
-        if max(sizes) > 2 and any(size % 2 for size in sizes[:2]):
-            raise ValueError(
-                f"topology {name!r}: chips come in hosts of 2 x 2, so the first two "
-                "sizes must be even, or none above 2"
-            )
-        return cls(chip, sizes)
+        return cls(chip, sizes)  # the compiler refuses other grids that cannot be
 
     @property
     def name(self) -> str:

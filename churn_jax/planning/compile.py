@@ -67,11 +67,11 @@ class Plan:
         batch_size: batch size of one replica, over all data shards.
         updates: that one call of the step makes.
         calls: calls of the step, one after another, until every replica has made them.
-        fits: True if the compiler found room for it and for `other_memory`.
-        refusal: why the compiler refused it; other numbers are then 0.
         hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
         other_memory: the same, of what else is on the device while the step runs.
+        fits: True if the compiler found room for it and for `other_memory`.
+        refusal: why the compiler refused it; other numbers are then 0.
         cycles: cycles of one device per update, of the instructions that have an
             estimate.
         estimated: number of instructions of all calls with one.
@@ -91,11 +91,11 @@ class Plan:
     batch_size: int
     updates: int
     calls: int
-    fits: bool
-    refusal: str
     hbm: int
     memory: dict[str, int]
     other_memory: dict[str, int]
+    fits: bool = False
+    refusal: str = ""
     cycles: float = 0.0
     estimated: int = 0
     unknown: int = 0
@@ -223,49 +223,42 @@ def plan(
 def _compiled(step: Step, part: Slice, preset: str) -> Plan:
     """Compiles a step and reads a `Plan` from the program, or why it has no room."""
     config = step.run.config
-    versions = {"jax": jax.__version__}
-    try:
-        versions["libtpu"] = importlib.metadata.version("libtpu")
-    except importlib.metadata.PackageNotFoundError:
-        pass
-    common = {
-        "preset": preset,
-        "row": step.run.name,
-        "network": step.network,
-        "topology": part.name,
-        "mesh": dict(step.program.mesh.shape),
-        "replicas": config.replicas,
-        "batch_size": config.batch_size,
-        "updates": step.updates,
-        "calls": step.calls,
-        "hbm": int(part.chip.room * 2**30),
-        "versions": versions,
-        "other_memory": _sizes(step.others),
-    }
+    found = Plan(
+        preset=preset,
+        row=step.run.name,
+        network=step.network,
+        topology=part.name,
+        mesh=dict(step.program.mesh.shape),
+        replicas=config.replicas,
+        batch_size=config.batch_size,
+        updates=step.updates,
+        calls=step.calls,
+        hbm=int(part.chip.room * 2**30),
+        memory=_sizes(step.parts),
+        other_memory=_sizes(step.others),
+        versions={"jax": jax.__version__, **_libtpu()},
+    )
     began = time.perf_counter()
     try:
         compiled = step.jitted.lower(*step.arguments).compile()
     except jax.errors.JaxRuntimeError as error:
-        refusal = _no_room(str(error)) or _idle(str(error), part, step)
-        if refusal is None:
+        if not (refusal := _refusal(" ".join(str(error).split()), part, step)):
             raise
         seconds = time.perf_counter() - began
-        memory = _sizes(step.parts)
-        return Plan(
-            **common,
-            fits=False,
-            refusal=refusal,
-            memory=memory,
-            compile_seconds=seconds,
-        )
+        return dataclasses.replace(found, refusal=refusal, compile_seconds=seconds)
     seconds, text = time.perf_counter() - began, compiled.as_text()
-    memory, cycles = _memory(step, compiled.memory_analysis()), cycles_of(text)
-    used = sum(memory.values()) + sum(common["other_memory"].values())
-    return Plan(
-        **common,
-        fits=used <= common["hbm"],
-        refusal="",
-        memory=memory,
+    cycles, sizes = cycles_of(text), compiled.memory_analysis()
+    fresh = sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+    padding = sizes.argument_size_in_bytes - sum(found.memory.values())
+    found = dataclasses.replace(
+        found,
+        memory={
+            **found.memory,
+            "padding of these": max(0, padding),  # arrays are padded to tiles
+            "results in memory of their own": max(0, fresh),
+            "temporary": sizes.temp_size_in_bytes,
+            "program": sizes.generated_code_size_in_bytes,
+        },
         cycles=cycles.total * step.calls / step.updates,
         estimated=cycles.kernels,
         unknown=cycles.unknown,
@@ -273,6 +266,14 @@ def _compiled(step: Step, part: Slice, preset: str) -> Plan:
         communication=_communication(text, step),
         compile_seconds=seconds,
     )
+    return dataclasses.replace(found, fits=found.used <= found.hbm)
+
+
+def _libtpu() -> dict[str, str]:
+    try:
+        return {"libtpu": importlib.metadata.version("libtpu")}
+    except importlib.metadata.PackageNotFoundError:
+        return {}
 
 
 def shard_bytes(tree: PyTree) -> int:
@@ -293,19 +294,6 @@ def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:
     return {name: size for name, size in found.items() if size}
 
 
-def _memory(step: Step, analysis: Any) -> dict[str, int]:
-    """One device's bytes by category; the compiler pads arrays to its tiles."""
-    parts, arguments = _sizes(step.parts), analysis.argument_size_in_bytes
-    fresh = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
-    return {
-        **parts,
-        "padding of these": max(0, arguments - sum(parts.values())),
-        "results in memory of their own": max(0, fresh),
-        "temporary": analysis.temp_size_in_bytes,
-        "program": analysis.generated_code_size_in_bytes,
-    }
-
-
 def _communication(text: str, step: Step) -> tuple[Communication, ...]:
     """The bytes that one call of every replica moves, by axes and kind."""
     table = collections.defaultdict(list)
@@ -324,8 +312,8 @@ def _communication(text: str, step: Step) -> tuple[Communication, ...]:
     )
 
 
-def _no_room(message: str) -> str | None:
-    """The compiler's message that memory does not suffice, as one sentence."""
+def _refusal(message: str, part: Slice, step: Step) -> str:
+    """Why the compiler refuses a step, in one sentence; empty for other errors."""
     if match := _USED.search(message):
         used, limit = (float(match[i]) * _UNITS[match[i + 1]] / 2**30 for i in (1, 3))
         return (
@@ -333,14 +321,9 @@ def _no_room(message: str) -> str | None:
             f"the {limit:.1f} that it may use"
         )
     if "RESOURCE_EXHAUSTED" in message:
-        return f"the compiler finds no room: {' '.join(message.split())[:200]}"
-    return None
-
-
-def _idle(message: str, part: Slice, step: Step) -> str | None:
-    """The compiler's message that devices of the slice are left out."""
+        return f"the compiler finds no room: {message[:200]}"
     if "should include all slice devices" not in message:
-        return None
+        return ""
     return (
         f"the compiler wants a mesh of all {part.devices} devices of such a slice, and "
         f"this one has {step.program.mesh.size}; --mesh names another"
@@ -366,7 +349,20 @@ def plan_text(plan: Plan) -> str:
         about.append(
             f"replicas take turns on a device, {each} at a time; all turns count"
         )
-    blocks: list[Block] = [bullets(about), *_memory_blocks(plan)]
+    rows = [(name, _size(count)) for name, count in plan.memory.items() if count]
+    rows += [
+        (f"{name} (next to the step)", _size(count))
+        for name, count in plan.other_memory.items()
+    ]
+    verdict = f"Does not fit: {plan.refusal}."
+    if not plan.refusal:
+        rows.append(("together", _size(plan.used)))
+        verdict = (
+            f"{'Fits' if plan.fits else 'Does not fit'}: {_size(plan.used)} of "
+            f"{_size(plan.hbm)} per device ({plan.used / plan.hbm:.0%})."
+        )
+    memory = Table(("one device holds", "bytes"), rows, kind="aligned")
+    blocks: list[Block] = [bullets(about), Text(verdict), memory]
     if not plan.refusal:
         blocks += [Section("", [Text(_cycles_text(plan))]), *_moved(plan)]
     document = Document(f"{plan.preset} on {plan.topology}", blocks=blocks)
@@ -381,33 +377,17 @@ def _size(count: float) -> str:
     return f"{int(count):,} B"
 
 
-def _memory_blocks(plan: Plan) -> list[Block]:
-    rows = [(name, _size(count)) for name, count in plan.memory.items() if count]
-    rows += [
-        (f"{name} (next to the step)", _size(count))
-        for name, count in plan.other_memory.items()
-    ]
-    verdict = f"Does not fit: {plan.refusal}."
-    if not plan.refusal:
-        rows.append(("together", _size(plan.used)))
-        verdict = (
-            f"{'Fits' if plan.fits else 'Does not fit'}: {_size(plan.used)} of "
-            f"{_size(plan.hbm)} per device ({plan.used / plan.hbm:.0%})."
-        )
-    return [Text(verdict), Table(("one device holds", "bytes"), rows, kind="aligned")]
-
-
 def _cycles_text(plan: Plan) -> str:
     """How long the arithmetic of an update takes, as far as the compiler says it."""
     if not plan.estimated:
         return "Cycles: not known, since the compiler gives no estimate."
-    every = plan.estimated + plan.unknown
     said = (
         f"Cycles of one device per update, by the compiler's estimate (no TPU ran it): "
         f"{'at least ' if plan.unknown else ''}{plan.cycles:,.0f}, "
         f"{1e3 * plan.seconds:,.3g} ms."
     )
     if plan.unknown:
+        every = plan.estimated + plan.unknown
         said += f" {plan.unknown:,} of {every:,} instructions have no estimate."
     if plan.open_loops:
         said += (
@@ -433,5 +413,4 @@ def _moved(plan: Plan) -> list[Block]:
     ]
     heads = ("axis", "collective", "count per update", "bytes", "largest")
     said = "Nothing moves" if plan.apart else "NO: something moves"
-    table = Table(heads, rows, kind="aligned")
-    return [Text(f"{said} between replicas."), table]
+    return [Text(f"{said} between replicas."), Table(heads, rows, kind="aligned")]

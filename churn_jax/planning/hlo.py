@@ -8,19 +8,20 @@ with arithmetic is written in every fusion that it overlaps with.
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jax.sharding import Mesh
 
 _HEADER = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? (?P<opcode>[a-z][\w\-]*)\(")
+_INSTRUCTION = re.compile(
+    r"^\s+(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>.*?) "
+    r"(?P<opcode>[a-z][\w\-]*)\("
+)
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_NAME = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
-_ROOT = re.compile(r"^\s+ROOT ")
 _CALLED = re.compile(r"(?:body|to_apply|calls)=%?([\w.\-]+)")
-_FUSION = re.compile(r" fusion\(.*calls=%?([\w.\-]+)")
 _CHAIN = re.compile(r'chain_id="(\w+)"')
 _OPERATION = re.compile(r'op_name="([^"]*)"')
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
@@ -33,37 +34,47 @@ _FREE = frozenset(
     "opt-barrier domain".split()
 )
 _COLLECTIVE = re.compile(
-    r"^(ragged-)?(all-reduce|all-gather|all-to-all|reduce-scatter|collective)"
+    r"(ragged-)?(all-reduce|all-gather|all-to-all|reduce-scatter|collective)"
 )
-
-
-_KINDS = (
-    "all-reduce",
-    "all-gather",
-    "all-to-all",
-    "ragged-all-to-all",
-    "reduce-scatter",
-    "collective-permute",
-    "collective-broadcast",
+_ARRAY = re.compile(r"\b(?P<dtype>pred|[a-z]+(?P<bits>\d+)\w*)\[(?P<dims>[\d,]*)\]")
+# Groups of devices: in a list (pairs of a permutation, too), as an array in another
+# order, or since jax 0.12 by the axes that take part.
+_LISTED = re.compile(
+    r"(?:replica_groups|source_target_pairs)=\{(?P<groups>(?:\{[\d,]*\},?)*)\}"
 )
-# `%name = <shape> <kind>(operands), attributes`; `-done` halves carry no groups.
-_LINE = re.compile(
-    r"=\s+(?P<shape>\(.*?\)|\S+)\s+(?P<kind>"
-    + "|".join(_KINDS)
-    + r")(?P<start>-start)?\("
-)
-_ARRAY = re.compile(r"\b(?P<dtype>pred|[a-z]+\d+\w*)\[(?P<dims>[\d,]*)\]")
-_LISTED = re.compile(r"replica_groups=\{(?P<groups>(?:\{[\d,]*\},?)*)\}")
 _IOTA = re.compile(
     r"replica_groups=\[(?P<dims>[\d,]+)\]<=\[(?P<source>[\d,]+)\]"
     r"(?:T\((?P<order>[\d,]+)\))?"
 )
-# Since jax 0.12: the mesh of the program and the axes that take part.
-_MESH = re.compile(
-    r"replica_groups=mesh\[(?P<axes>'\w+'=\d+(?:,'\w+'=\d+)*)\] "
-    r"\{(?P<over>'\w+'(?:,'\w+')*)\}"
-)
-_PAIRS = re.compile(r"source_target_pairs=\{(?P<groups>(?:\{[\d,]*\},?)*)\}")
+_AXES = re.compile(r"replica_groups=mesh\[.*?\] \{(?P<over>'\w+'(?:,'\w+')*)\}")
+
+
+class _Instruction(NamedTuple):
+    root: bool
+    name: str
+    shape: str
+    opcode: str
+    line: str
+
+    @property
+    def cycles(self) -> int | None:
+        """The compiler's estimate, if it has one."""
+        found = _CYCLES.search(self.line)
+        return int(found[1]) if found else None
+
+    @property
+    def operands(self) -> list[str]:
+        text = self.line.partition(f" {self.opcode}(")[2]
+        text = re.sub(r"/\*.*?\*/", "", text).partition(")")[0]
+        return [name.strip().lstrip("%") for name in text.split(",")]
+
+    @property
+    def collective(self) -> str:
+        """Its kind without `-start`; empty for others and for halves that are done."""
+        done = self.opcode.endswith("-done")
+        if done or not _COLLECTIVE.match(self.opcode):
+            return ""
+        return self.opcode.removesuffix("-start")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,73 +99,66 @@ class Collective:
         return sum(self.parts)
 
 
+def _instruction(line: str) -> _Instruction | None:
+    if found := _INSTRUCTION.match(line):
+        return _Instruction(bool(found[1]), found[2], found[3], found[4], line)
+    return None
+
+
 def _integers(text: str) -> list[int]:
     return [int(number) for number in text.split(",") if number]
 
 
-def _itemsize(dtype: str) -> float:
-    if dtype == "pred":
-        return 1.0
-    bits = re.search(r"\d+", dtype)
-    assert bits is not None
-    return int(bits.group()) / 8
-
-
-def _parts(shape: str, kind: str, start: bool) -> tuple[int, ...]:
-    found = [(m["dtype"], m["dims"]) for m in _ARRAY.finditer(shape)]
-    if start and kind != "all-reduce":  # (operands, results, up to two context words)
-        for _ in range(2):
-            if len(found) > 2 and found[-1] == ("u32", ""):
+def _parts(one: _Instruction) -> tuple[int, ...]:
+    found = [
+        (int(m["bits"] or 8), _integers(m["dims"]), m[0])
+        for m in _ARRAY.finditer(one.shape)
+    ]
+    if one.opcode.endswith("-start") and one.collective != "all-reduce":
+        for _ in range(2):  # (operands, results, up to two context words)
+            if len(found) > 2 and found[-1][2] == "u32[]":
                 found.pop()
         found = found[len(found) // 2 :]
-    return tuple(
-        math.ceil(_itemsize(dtype) * math.prod(_integers(dims)))
-        for dtype, dims in found
-    )
+    return tuple(math.ceil(bits / 8 * math.prod(dims)) for bits, dims, _ in found)
 
 
-def _groups(line: str, devices: int) -> list[list[int]]:
-    """The groups of devices that exchange something, by position in the mesh."""
+def _axes(line: str, mesh: Mesh) -> tuple[str, ...]:
+    """The mesh axes along which devices of a group differ."""
+    if match := _AXES.search(line):
+        over = re.findall(r"\w+", match["over"])
+        return tuple(n for n in mesh.axis_names if n in over and mesh.shape[n] > 1)
+    groups: list[list[int]]
     if match := _IOTA.search(line):
         source = _integers(match["source"])
         order = _integers(match["order"] or "") or range(len(source))
         numbers = np.arange(math.prod(source)).reshape(source).transpose(order)
-        return numbers.reshape(_integers(match["dims"])).tolist()
-    if match := _MESH.search(line):
-        sizes = {
-            name: int(size)
-            for name, size in re.findall(r"'(\w+)'=(\d+)", match["axes"])
-        }
-        over = re.findall(r"\w+", match["over"])
-        order = [name for name in sizes if name not in over] + over
-        numbers = np.arange(math.prod(sizes.values())).reshape(list(sizes.values()))
-        together = numbers.transpose([list(sizes).index(name) for name in order])
-        return together.reshape(-1, math.prod(sizes[n] for n in over)).tolist()
-    if match := _LISTED.search(line) or _PAIRS.search(line):
-        groups = re.findall(r"\{([\d,]*)\}", match["groups"])
-        return [_integers(group) for group in groups] or [list(range(devices))]
-    raise ValueError(f"no groups of devices in {line.strip()[:300]!r}")
+        groups = numbers.reshape(_integers(match["dims"])).tolist()
+    elif match := _LISTED.search(line):
+        listed = re.findall(r"\{([\d,]*)\}", match["groups"])
+        groups = [_integers(group) for group in listed] or [list(range(mesh.size))]
+    else:
+        raise ValueError(f"no groups of devices in {line.strip()[:300]!r}")
+    crossed = set()
+    for group in filter(None, groups):
+        places = np.unravel_index(group, tuple(mesh.shape.values()))
+        crossed |= {n for n, row in zip(mesh.axis_names, places) if np.ptp(row)}
+    return tuple(name for name in mesh.axis_names if name in crossed)
+
+
+def _collectives(
+    instructions: Sequence[_Instruction], mesh: Mesh, times: int
+) -> list[Collective]:
+    return [
+        Collective(one.collective, _axes(one.line, mesh), _parts(one), times)
+        for one in instructions
+        if one.collective
+    ]
 
 
 def find_collectives(hlo: str, mesh: Mesh) -> list[Collective]:
-    """Every collective of a program compiled for `mesh`."""
-    shape = tuple(mesh.shape.values())
-
-    def axes(group: list[int]) -> Iterator[str]:
-        coordinates = np.array(np.unravel_index(group, shape))
-        for name, row in zip(mesh.axis_names, coordinates, strict=True):
-            if np.ptp(row):
-                yield name
-
-    found = []
-    for line in hlo.splitlines():
-        if match := _LINE.search(line):
-            groups = _groups(line, mesh.size)
-            crossed = {name for group in groups if group for name in axes(group)}
-            along = tuple(name for name in mesh.axis_names if name in crossed)
-            parts = _parts(match["shape"], match["kind"], bool(match["start"]))
-            found.append(Collective(match["kind"], along, parts))
-    return found
+    """Every collective that is written in a program compiled for `mesh`."""
+    found = map(_instruction, hlo.splitlines())
+    return _collectives([one for one in found if one], mesh, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,124 +171,107 @@ class Cycles:
     open_loops: int  # whose length the compiler does not know
 
 
-def _computations(hlo: str) -> tuple[dict[str, list[str]], str]:
-    """Lines of every computation by name, and the name of the first."""
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
+def _computations(hlo: str) -> tuple[dict[str, list[_Instruction]], str]:
+    """Instructions of every computation by name, and the name of the first."""
+    found: dict[str, list[_Instruction]] = {}
+    own: list[_Instruction] = []
     entry = ""
     for line in hlo.splitlines():
         if match := _HEADER.match(line):
-            lines = found.setdefault(match["name"], [])
+            own = found.setdefault(match["name"], [])
             entry = match["name"] if match["entry"] else entry
-        else:
-            lines.append(line)
+        elif one := _instruction(line):
+            own.append(one)
     if not entry:
         raise ValueError("the compiled program has no entry")
     return found, entry
 
 
-def _walk(hlo: str, *, every: bool = False) -> Iterator[tuple[list[str], int, int]]:
-    """`(lines, times, open loops)` of every computation that the program runs."""
-    # The most expensive branch of a condition stands for all, unless `every`.
-    computations, entry = _computations(hlo)
+def _walk(
+    computations: dict[str, list[_Instruction]], name: str, *, every: bool = False
+) -> Iterator[tuple[list[_Instruction], int, int]]:
+    """`(instructions, times, open loops)` of every computation that is run.
+
+    The most expensive branch of a condition stands for all, unless `every`.
+    """
 
     def cost(name: str) -> int:
-        return sum(times * _own_cycles(lines) for lines, times, _ in visit(name, 1))
+        return sum(
+            times * (one.cycles or 0) for own, times, _ in visit(name, 1) for one in own
+        )
 
     def visit(name: str, times: int):
         opened = 0
         called: list[tuple[str, int]] = []
-        for line in computations[name]:
-            opcode = _opcode(line)
-            if opcode == "while":
-                body, condition = (_one(key, line) for key in ("body", "condition"))
-                known = _turns(line, computations[condition], computations[body])
+        for one in computations[name]:
+            if one.opcode == "while":
+                body, condition = (
+                    re.findall(rf"{key}=%?([\w.\-]+)", one.line)[0]
+                    for key in ("body", "condition")
+                )
+                known = _turns(one, computations[condition], computations[body])
                 opened += known is None  # such a loop is taken to turn once
                 called.append((body, times * (1 if known is None else known)))
-            elif opcode in ("call", "async-start"):
-                called += [(found, times) for found in _CALLED.findall(line)]
-            elif opcode == "conditional":
-                if branches := _BRANCHES.search(line):
+            elif one.opcode in ("call", "async-start"):
+                called += [(found, times) for found in _CALLED.findall(one.line)]
+            elif one.opcode == "conditional":
+                if branches := _BRANCHES.search(one.line):
                     names = re.findall(r"[\w.\-]+", branches[1])
                 else:
-                    names = _EITHER.findall(line)
+                    names = _EITHER.findall(one.line)
                 if names and not every:
                     names = [max(names, key=cost)]
                 called += [(found, times) for found in names]
         yield computations[name], times, opened
-        for one in called:
-            yield from visit(*one)
+        for found, count in called:
+            yield from visit(found, count)
 
-    yield from visit(entry, 1)
-
-
-def _opcode(line: str) -> str:
-    """The operation of an instruction; empty for any other line."""
-    match = _INSTRUCTION.match(line)
-    return "" if match is None else match["opcode"]
+    yield from visit(name, 1)
 
 
-def _one(key: str, line: str) -> str:
-    found = re.search(rf"{key}=%?([\w.\-]+)", line)
-    if found is None:
-        raise ValueError(f"a loop without {key}: {line.strip()[:200]}")
-    return found[1]
-
-
-def _turns(line: str, condition: list[str], body: list[str]) -> int | None:
+def _turns(
+    loop: _Instruction, condition: list[_Instruction], body: list[_Instruction]
+) -> int | None:
     """How often a loop turns, where the text says so."""
     # The TPU compiler says it by a condition `counter < constant` and a body that adds
     # to the counter, which begins at 0: a `lax.scan`, also where two of its turns were
     # made one. A number that the body chooses, as where a step is repeated, is no
     # counter.
-    if known := _TRIPS.search(line):
+    if known := _TRIPS.search(loop.line):
         return int(known[1])
-    defined = {m[1]: text for text in condition if (m := _NAME.match(text))}
-    root = next((text for text in condition if _ROOT.match(text)), "")
-    compare = re.search(r" compare\(%?([\w.\-]+), %?([\w.\-]+)\), direction=LT", root)
-    if compare is None:
-        return None
-    counter = re.search(
-        r"get-tuple-element\(.*index=(\d+)", defined.get(compare[1], "")
-    )
-    limit = re.search(r" constant\((\d+)\)", defined.get(compare[2], ""))
-    if counter is None or limit is None:
-        return None
-    last = next((text for text in body if _ROOT.match(text)), "")
-    results = re.sub(r"/\*.*?\*/", "", last.rpartition(" tuple(")[2]).split(")")[0]
-    names = [name.strip().lstrip("%") for name in results.split(",")]
-    if int(counter[1]) >= len(names):
-        return None
-    wanted = names[int(counter[1])]
-    made = next((t for t in body if (m := _NAME.match(t)) and m[1] == wanted), "")
-    added = re.search(r" add\(%?([\w.\-]+), %?([\w.\-]+)\)", made)
-    if added is None:
-        return None
-    constants = {
-        m[1]: int(found[1])
-        for text in body
-        if (m := _NAME.match(text))
-        and (found := re.search(r" constant\((\d+)\)", text))
-    }
-    step = next((constants[n] for n in added.groups() if n in constants), 1)
-    return -(-int(limit[1]) // max(step, 1))
 
+    def constants(own: list[_Instruction]) -> dict[str, int]:
+        found = {one.name: one.operands[0] for one in own if one.opcode == "constant"}
+        return {name: int(text) for name, text in found.items() if text.isdigit()}
 
-def _own_cycles(lines: list[str]) -> int:
-    return sum(int(found[1]) for line in lines if (found := _CYCLES.search(line)))
+    tests = [one for one in condition if one.root and "direction=LT" in one.line]
+    if not tests or tests[0].opcode != "compare":
+        return None
+    counter, limit = tests[0].operands
+    taken = next((one for one in condition if one.name == counter), None)
+    index = re.search(r"index=(\d+)", taken.line) if taken else None
+    results = next((one.operands for one in body if one.root), [])
+    most = constants(condition).get(limit)
+    if index is None or most is None or int(index[1]) >= len(results):
+        return None
+    made = next((one for one in body if one.name == results[int(index[1])]), None)
+    if made is None or made.opcode != "add":
+        return None
+    steps = constants(body)
+    step = next((steps[name] for name in made.operands if name in steps), 1)
+    return -(-most // max(step, 1))
 
 
 def cycles_of(hlo: str) -> Cycles:
     """Adds up the TPU compiler's estimates."""
     total = kernels = unknown = open_loops = 0
-    for lines, times, opened in _walk(hlo):
+    for instructions, times, opened in _walk(*_computations(hlo)):
         open_loops += opened
-        for line in lines:
-            opcode = _opcode(line)
-            if opcode and (cycles := _CYCLES.search(line)):
-                total += times * int(cycles[1])
+        for one in instructions:
+            if one.cycles is not None:
+                total += times * one.cycles
                 kernels += times
-            elif opcode and opcode not in _FREE and not _COLLECTIVE.match(opcode):
+            elif one.opcode not in _FREE and not _COLLECTIVE.match(one.opcode):
                 unknown += times
     return Cycles(total, kernels, unknown, open_loops)
 
@@ -292,30 +279,25 @@ def cycles_of(hlo: str) -> Cycles:
 def collectives_of(hlo: str, mesh: Mesh) -> list[Collective]:
     """Every collective that a call runs, and how often."""
     # Those of all branches of a condition are there, since each may be taken.
-    computations, _ = _computations(hlo)
+    computations, entry = _computations(hlo)
     found = []
-    for lines, times, _ in _walk(hlo, every=True):
-        text = "\n".join([*lines, *_fused(lines, computations)])
-        for one in find_collectives(text, mesh):
-            found.append(dataclasses.replace(one, times=times))
+    for instructions, times, _ in _walk(computations, entry, every=True):
+        found += _collectives(instructions, mesh, times)
+        found += _collectives(_fused(instructions, computations), mesh, times)
     return found
 
 
-def _fused(lines: list[str], computations: dict[str, list[str]]) -> Iterator[str]:
-    """Lines of collectives inside of fusions, one of each chain of fusions."""
-    seen = set()
-    for line in lines:
-        called = found[1] if (found := _FUSION.search(line)) else ""
-        for inner in computations.get(called, ()):
-            opcode = _opcode(inner)
-            if not _COLLECTIVE.match(opcode) or opcode.endswith("-done"):
-                continue
-            chain, name = _CHAIN.search(inner), _OPERATION.search(inner)
-            key = (
-                opcode.removesuffix("-start"),
-                chain[1] if chain else called,
-                name[1] if name else "",
-            )
-            if key not in seen:
-                seen.add(key)
-                yield inner
+def _fused(
+    instructions: list[_Instruction], computations: dict[str, list[_Instruction]]
+) -> list[_Instruction]:
+    """Collectives inside of fusions, one of each chain of fusions."""
+    found: dict[tuple, _Instruction] = {}
+    for one in instructions:
+        called = _CALLED.search(one.line) if one.opcode == "fusion" else None
+        for inner in computations.get(called[1], ()) if called else ():
+            if inner.collective:
+                chain, name = _CHAIN.search(inner.line), _OPERATION.search(inner.line)
+                group = chain[1] if chain else called[1] if called else ""
+                key = (inner.collective, group, name[1] if name else "")
+                found.setdefault(key, inner)
+    return list(found.values())
