@@ -7,7 +7,7 @@ chooses rates and coefficients on the validation split.
 import dataclasses
 import re
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,65 +46,54 @@ _ALPHA, _TEMPERATURE = 0.9, 2.0
 _BETA = {"ce": 1.0, "skl": 1.0}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Family:
+class _Family(NamedTuple):
     """How networks of one kind are trained, at a batch of 128."""
 
     reason: str  # shown with the optimiser
-    optimizer: OptimizerConfig
-    updates: int  # of the whole training, as far as the epochs allow
-    epochs: tuple[int, int]  # fewest and most
-    # The rate is proportional to the batch, else to its square root.
-    linear: bool = False
+    name: str
+    rate: float
+    weight_decay: float
+    updates: int = 5000  # of the whole training, as far as the epochs allow
+    epochs: tuple[int, int] = (10, 100)  # fewest and most
 
-
-def _sgd(learning_rate: float, weight_decay: float) -> OptimizerConfig:
-    return OptimizerConfig(
-        learning_rate=learning_rate, weight_decay=weight_decay, schedule="cosine"
-    )
-
-
-def _adam(learning_rate: float, weight_decay: float) -> OptimizerConfig:
-    return OptimizerConfig(
-        name="adam",
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        decay="decoupled",
-        schedule="cosine",
-    )
+    def optimizer(self, batch_size: int, epochs: int) -> OptimizerConfig:
+        """The optimiser for a batch and a length."""
+        # Linear in the batch with batch norm, else with its square root.
+        linear = self is _FAMILIES["batch_norm"]
+        scale = (batch_size / 128) ** (1.0 if linear else 0.5)
+        return OptimizerConfig(
+            name=self.name,
+            learning_rate=float(f"{self.rate * scale:.2g}"),
+            weight_decay=self.weight_decay,
+            decay="decoupled" if self.name == "adam" else "l2",
+            schedule="cosine",
+            warmup_epochs=round(max(epochs / 20, min(1.0, epochs / 4)), 2),
+        )
 
 
 _FAMILIES = {
     "dense": _Family(
-        "Adam needs no tuning to the scale of the inputs",
-        _adam(2e-3, 1e-2),
-        5000,
-        (10, 100),
+        "Adam needs no tuning to the scale of the inputs", "adam", 2e-3, 1e-2
     ),
     "plain": _Family(
-        "the usual one for convolutions without batch norm",
-        _sgd(0.05, 5e-4),
-        5000,
-        (10, 100),
+        "the usual one for convolutions without batch norm", "sgd", 0.05, 5e-4
     ),
     "batch_norm": _Family(
         "the usual one for networks with batch norm",
-        _sgd(0.1, 5e-4),
+        "sgd",
+        0.1,
+        5e-4,
         20_000,
         (30, 200),
-        linear=True,
     ),
     "transformer": _Family(
-        "as transformers are usually trained", _adam(1e-3, 1e-2), 4000, (3, 30)
+        "as transformers are usually trained", "adam", 1e-3, 1e-2, 4000, (3, 30)
     ),
     "own": _Family(
-        "Adam needs no tuning to a network that is not known",
-        _adam(1e-3, 1e-2),
-        5000,
-        (10, 100),
+        "Adam needs no tuning to a network that is not known", "adam", 1e-3, 1e-2
     ),
     "pretrained": _Family(
-        "the usual small rate for fine-tuning", _adam(5e-5, 1e-2), 4000, (3, 10)
+        "the usual small rate for fine-tuning", "adam", 5e-5, 1e-2, 4000, (3, 10)
     ),
 }
 
@@ -210,31 +199,23 @@ def own_study(
     batch_size = batch_size or _batch_size(facts)
     steps = max(facts.train // batch_size, 1)
     epochs = epochs or _epochs(family, steps)
-    scale = batch_size / 128 if family.linear else (batch_size / 128) ** 0.5
-    rate: Any = family.optimizer.learning_rate
-    optimizer = dataclasses.replace(
-        family.optimizer,
-        learning_rate=float(f"{rate * scale:.2g}"),
-        warmup_epochs=round(max(epochs / 20, min(1.0, epochs / 4)), 2),
-    )
-    train = TrainConfig(
-        replicas=_RUNS,
-        epochs=epochs,
-        batch_size=batch_size,
-        eval_every_epochs=max(epochs // 10, 1),
-        optimizer=optimizer,
-        augmentation=_augmentation(facts, model, epochs)[0],
-    )
-    set_name = re.sub(r"[^\w.-]+", "-", data_stem(data.name))
     title = f"Churn on {data_name(data.name)} with {network_name(model.name)}"
     if data.train_size is not None:
         title += f", {data.train_size:,} training examples"
+    set_name = re.sub(r"[^\w.-]+", "-", data_stem(data.name))
     study = StudyConfig(
         name=f"own-{set_name}-{short_name(model.name)}",
         title=title,
         data=data,
         model=model,
-        train=train,
+        train=TrainConfig(
+            replicas=_RUNS,
+            epochs=epochs,
+            batch_size=batch_size,
+            eval_every_epochs=max(epochs // 10, 1),
+            optimizer=family.optimizer(batch_size, epochs),
+            augmentation=_augmentation(facts, model, epochs)[0],
+        ),
         methods=_methods(epochs * steps),
     )
     return described(study, study, facts)
@@ -245,25 +226,20 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
 
     `study` is the recipe `chosen` with what was given otherwise, which has no reason.
     """
-    model, train = study.model, study.train
+    model, train, optimizer = study.model, study.train, chosen.train.optimizer
     family = _family(model)
+    still = train.seeds.augment == "off"
     steps = max(facts.train // train.batch_size, 1)
     length = f"for about {family.updates:,} updates, here {train.epochs * steps:,}"
-    usual = {  # what is chosen where nothing is given, and why
-        "model.name": _network(facts),
-        "train.optimizer.name": (chosen.train.optimizer.name, family.reason),
-        "train.optimizer.learning_rate": (
-            chosen.train.optimizer.learning_rate,
-            f"warm-up, then {train.optimizer.schedule} to zero so that weights settle",
-        ),
-        "train.epochs": (_epochs(family, steps), length),
-        "train.batch_size": (_batch_size(facts), "small sets take small batches"),
-        "train.augmentation": _augmentation(facts, model, train.epochs),
-    }
-    if train.seeds.augment == "off":
-        del usual["train.augmentation"]
-    if not train.optimizer.learning_rate:  # a transformation has rates of its own
-        del usual["train.optimizer.learning_rate"]
+    settle = f"warm-up, then {train.optimizer.schedule} to zero so that weights settle"
+    table = [  # setting, what is chosen where nothing is given, and why
+        ("model.name", *_network(facts)),
+        ("train.optimizer.name", optimizer.name, family.reason),
+        ("train.optimizer.learning_rate", optimizer.learning_rate, settle),
+        ("train.epochs", _epochs(family, steps), length),
+        ("train.batch_size", _batch_size(facts), "small sets take small batches"),
+        ("train.augmentation", *_augmentation(facts, model, train.epochs)),
+    ]
     shape = " x ".join(map(str, facts.shape))
     kinds = {
         "images": f"images of {shape}",
@@ -276,8 +252,10 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
     ]
     if facts.kind == "images":
         notes.append("Pixels are standardised by those of the training images.")
-    for path, (value, why) in usual.items():
+    for path, value, why in table:
         found = attrgetter(path)(study)
+        if not found or (path == "train.augmentation" and still):
+            continue  # such as the rate of a transformation, which has its own
         shown = short_name(found) if isinstance(found, str) else found
         if isinstance(found, Augmentation):
             fields = dataclasses.asdict(found).items()
