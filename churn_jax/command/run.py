@@ -15,7 +15,6 @@ def run_command(
     options: Any,
     command: str,
     *,
-    progress: Callable[..., Any],
     train: Callable[..., Any],
     show: Callable[..., Any],
 ) -> int:
@@ -23,7 +22,7 @@ def run_command(
 
     `options` are an `AllOfFolder` with its folder.
     """
-    # `train(progress, **told)` is called after the processes are connected, so it may
+    # `train(**told)` is called after the processes are connected, so it may
     # import what needs them; `show(folder, seconds)` by process 0 alone.
     process = connect(options.launch)
     try:  # for the report: a matplotlibrc that cannot be read is found before training
@@ -34,12 +33,13 @@ def run_command(
             "whether a matplotlibrc of this folder or MATPLOTLIBRC is damaged"
         ) from error
     with ending_at_once():
-        return _run(process, options, command, progress, train, show)
+        return _run(process, options, command, train, show)
 
 
-def _run(process: int, options: Any, command: str, progress, train, show) -> int:
+def _run(process: int, options: Any, command: str, train, show) -> int:
     import jax
 
+    from churn_jax.studies.progress import StudyDisplay
     from churn_jax.training.run import Interrupted
 
     if options.fresh:
@@ -54,7 +54,7 @@ def _run(process: int, options: Any, command: str, progress, train, show) -> int
     with stopping(options.minutes, go_on=continuation(command)) as asked:
         asked.unsaved = several
         try:
-            with progress(silent=process != 0, quiet=options.quiet) as shown:
+            with StudyDisplay(silent=process != 0, quiet=options.quiet) as shown:
                 asked.say = shown.note
 
                 def start(work, finished: bool) -> None:
@@ -68,8 +68,8 @@ def _run(process: int, options: Any, command: str, progress, train, show) -> int
                     asked.unsaved = several or work.doing != COMPILING
 
                 train(
-                    shown,
                     command=command,
+                    on_plan=shown.plan,
                     on_start=start,
                     on_progress=shown.update,
                     on_work=work,

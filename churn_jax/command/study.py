@@ -1,7 +1,6 @@
 """`churn-jax study PRESET` and `churn-jax report FOLDER`."""
 
 import dataclasses
-import functools
 import shlex
 import sys
 import time
@@ -26,7 +25,6 @@ from churn_jax.command.options import (
 )
 from churn_jax.command.run import run_command
 from churn_jax.command.signals import check_minutes
-from churn_jax.studies.progress import StudyDisplay
 from churn_jax.training.loggers import as_loggers
 
 
@@ -84,7 +82,7 @@ def study(argv: Sequence[str]) -> int:
     if options.dry_run:
         return _costs(config, options.only)
 
-    def train(progress, **told):
+    def train(**told):
         from churn_jax.studies import run_study
 
         if options.preset == OWN:
@@ -95,7 +93,6 @@ def study(argv: Sequence[str]) -> int:
     return run_command(
         options,
         shlex.join(["churn-jax", "study", *argv]),
-        progress=functools.partial(StudyDisplay, config, options.only),
         train=train,
         show=_show,
     )

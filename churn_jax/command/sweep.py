@@ -1,7 +1,6 @@
 """`churn-jax sweep PRESET METHOD.COEFFICIENT`."""
 
 import dataclasses
-import functools
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,6 @@ from churn_jax.command.options import (
 from churn_jax.command.run import run_command
 from churn_jax.command.signals import check_minutes
 from churn_jax.training.loggers import as_loggers
-from churn_jax.training.progress import Display
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,41 +82,6 @@ def read_sweep(argv: Sequence[str]) -> tuple[Any, Arguments]:
     return config, dataclasses.replace(options, out=options.out or folder)
 
 
-class _SweepProgress(Display):
-    """The programs of a sweep; accuracy is the mean over the grid."""
-
-    def __init__(self, epochs: int, **shown: bool):
-        """`shown` is given to `Display`; programs come with the plan."""
-        super().__init__(**shown)
-        self._epochs = epochs
-        self._plan: dict[str, Any] = {}
-
-    def take(self, plan: Sequence[Any]) -> None:
-        """Adds planned programs; the two stages of a selection plan in turn."""
-        self._plan |= {program.name: program for program in plan}
-        networks = sum(program.networks for program in self._plan.values())
-        self.expect(networks * self._epochs, f"all {len(self._plan)} programs")
-
-    def start(self, program, finished: bool) -> None:
-        """A program begins, or was finished before."""
-        self.begin(
-            program.name,
-            program.label,
-            weight=program.networks * self._epochs,
-            finished_before=finished,
-        )
-
-    def update(self, progress) -> None:
-        """Shows the last evaluation."""
-        found = f"mean validation accuracy {100 * progress.accuracy:.2f} %"
-        self.evaluated(progress, found)
-        program = self._plan[progress.name]
-        seeds = program.replicas // len(program.points)
-        for entry in progress.stopped:
-            point = program.points[entry.replica // seeds]
-            self.note_stopped(point.name, "run", entry.replica % seeds, entry)
-
-
 def sweep(argv: Sequence[str]) -> int:
     """Trains the grid and reports; returns the exit code."""
     config, options = read_sweep(argv)
@@ -145,7 +108,7 @@ def sweep(argv: Sequence[str]) -> int:
         )
     axes = [] if options.select else [Axis.parse(w, config, values) for w in words]
 
-    def train(progress, **told):
+    def train(**told):
         from churn_jax.studies import run_selection, run_sweep
 
         shared: dict[str, Any] = {
@@ -155,7 +118,6 @@ def sweep(argv: Sequence[str]) -> int:
             "criterion": options.criterion,
             "points_per_program": options.points_per_program,
             "loggers": options.log,
-            "on_plan": progress.take,
             **told,
         }
         if options.select:
@@ -168,7 +130,6 @@ def sweep(argv: Sequence[str]) -> int:
     return run_command(
         options,
         shlex.join(["churn-jax", "sweep", *argv]),
-        progress=functools.partial(_SweepProgress, config.train.epochs),
         train=train,
         show=_show,
     )

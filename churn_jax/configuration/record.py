@@ -1,4 +1,4 @@
-"""Records of studies and sweeps: what was trained, when and where."""
+"""Records of studies: what was trained, when and where."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from churn_compare.array_files import write_file
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.configuration.training import MeshShape
 from churn_jax.methods.base import Method
-
-Record = TypeVar("Record")
 
 
 class RecordError(ValueError):
@@ -131,6 +130,72 @@ class RowRecord:
 
 
 @dataclasses.dataclass(frozen=True)
+class AxisRecord:
+    """A swept coefficient: its name, its row, and what was held fixed."""
+
+    name: str
+    method: str
+    label: str
+    field: str
+    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class PointRecord:
+    """One row of a sweep.
+
+    Attributes:
+        name: its name.
+        axis: name of its axis; empty for a baseline that is on none.
+        value: value of the coefficient; None for such a baseline.
+        is_baseline: True if it is trained as the baseline is.
+    """
+
+    name: str
+    axis: str = ""
+    value: float | None = None
+    is_baseline: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepRecord:
+    """The grid whose points are rows of a study.
+
+    Attributes:
+        criterion: what chooses a value, see `churn_jax.reports.sweep.CRITERIA`.
+        axes: see `AxisRecord`.
+        points: see `PointRecord`.
+        baseline: name of the point that the others are compared with, if any.
+        programs: names of the rows that are trained together, by name of the folder
+            under `programs/` that has their checkpoints.
+        points_per_program: number of rows that may be trained together; 0 is all.
+        mesh: devices along the axes, for all replicas of a program.
+    """
+
+    criterion: str
+    axes: tuple[AxisRecord, ...] = ()
+    points: tuple[PointRecord, ...] = ()
+    baseline: str | None = None
+    programs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    points_per_program: int = 0
+    mesh: MeshShape = MeshShape()
+
+    def after(self, old: SweepRecord) -> SweepRecord:
+        """The sweep with the axes, points and programs of earlier launches, too."""
+
+        def both(earlier: tuple, now: tuple) -> tuple:
+            return tuple({one.name: one for one in (*earlier, *now)}.values())
+
+        return dataclasses.replace(
+            self,
+            axes=both(old.axes, self.axes),
+            points=both(old.points, self.points),
+            baseline=self.baseline or old.baseline,
+            programs=old.programs,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class StudyRecord:
     """`study.json`.
 
@@ -140,6 +205,7 @@ class StudyRecord:
         launch: see `LaunchRecord`.
         selected: names of the rows that the last launch was to train; None is all.
         methods: the finished rows.
+        sweep: the grid whose points are the rows; None for other studies.
         kind: kind of record.
     """
 
@@ -148,6 +214,7 @@ class StudyRecord:
     launch: LaunchRecord = LaunchRecord()
     selected: tuple[str, ...] | None = None
     methods: tuple[RowRecord, ...] = ()
+    sweep: SweepRecord | None = None
     kind: str = "study"
 
     def __post_init__(self):
@@ -189,103 +256,27 @@ class StudyRecord:
         return dataclasses.replace(self, methods=found)
 
 
-@dataclasses.dataclass(frozen=True)
-class AxisRecord:
-    """A swept coefficient: its name, its row, and what was held fixed."""
-
-    name: str
-    method: str
-    label: str
-    field: str
-    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class PointRecord:
-    """One setting of a sweep, trained with every seed.
-
-    Attributes:
-        name: folder under `points/`.
-        axis: name of its axis; empty for a baseline that is on none.
-        value: value of the coefficient; None for such a baseline.
-        is_baseline: True if it is trained as the baseline is.
-        spec: the row with the coefficient set.
-        dependencies: the rows that it learns or starts from, and theirs.
-        data: fingerprint of the examples that it is trained on.
-        networks: names of its networks.
-    """
-
-    name: str
-    axis: str
-    value: float | None
-    spec: MethodSpec
-    is_baseline: bool = False
-    dependencies: tuple[MethodSpec, ...] = ()
-    data: str = ""
-    networks: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class ProgramRecord:
-    """Points that are trained together; its numbers are None until it has finished."""
-
-    name: str
-    points: tuple[str, ...]
-    replicas: int | None = None
-    networks: int | None = None
-    seconds: float | None = None
-    compile_seconds: float | None = None
-    parameters: int | None = None
-    mapping: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class SweepRecord:
-    """`sweep.json`; `seeds` are runs per point, `baseline` is the name of a point."""
-
-    config: StudyConfig
-    seeds: int
-    criterion: str
-    data: DataRecord = DataRecord()
-    launch: LaunchRecord = LaunchRecord()
-    baseline: str | None = None
-    axes: tuple[AxisRecord, ...] = ()
-    points: tuple[PointRecord, ...] = ()
-    programs: tuple[ProgramRecord, ...] = ()
-    kind: str = "sweep"
-
-    @property
-    def title(self) -> str:
-        """Heading of the report."""
-        return f"{self.config.title}: sweep"
-
-
-_KINDS = {"study": StudyRecord, "sweep": SweepRecord}
-
-
-def read_record(path: Path) -> Any:
-    """The record in a file: a study's or a sweep's.
+def read_record(path: Path) -> StudyRecord:
+    """The record of a study in a file.
 
     Args:
-        path: `study.json` or `sweep.json`.
+        path: `study.json`.
 
     Raises:
         RecordError: there is none, or it was left by another version of churn_jax.
     """
-    what = "sweep" if path.name.startswith("sweep") else "study"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecordError(
-            f"{path} does not exist; is {path.parent} the folder of a {what}?"
+            f"{path} does not exist; is {path.parent} the folder of a study?"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise RecordError(f"{path} cannot be read as JSON ({error})") from error
-    kind = found.get("kind") if isinstance(found, dict) else None
-    if kind not in _KINDS:
-        raise RecordError(f"{path} is not a record of a {what} of this churn_jax")
+    if not isinstance(found, dict) or found.get("kind") != "study":
+        raise RecordError(f"{path} is not a record of a study of this churn_jax")
     try:
-        return from_json(_KINDS[kind], found)
+        return from_json(StudyRecord, found)
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise RecordError(
             f"{path} is damaged, or was left by another version of churn_jax ({error})"

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
@@ -18,7 +18,7 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.ensembles import Group
 from churn_jax.ensembles.wrappers import with_temperature
 from churn_jax.planning.datasets import Sizes, row_sizes
-from churn_jax.studies.finished import row_run
+from churn_jax.studies.inputs import row_run
 from churn_jax.training.examples import example_of
 from churn_jax.training.feed import stream_keys
 from churn_jax.training.partition import REPLICA
@@ -111,7 +111,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     config = without_weights(config)
     spec = config.spec(name)
     sizes = row_sizes(config.data, spec)
-    deployed: Run = row_run(config, spec, sizes.classes)
+    deployed = row_run(config, spec, sizes.classes)
     runs = deployed.as_replicas()
     run = deployed if len(runs) > 1 else runs[0]  # kinds of networks count together
     steps = sizes.train // run.config.batch_size
@@ -190,29 +190,17 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     )
 
 
-def placed(mesh: Mesh, spec: Any, tree: PyTree) -> PyTree:
-    """The shapes of a tree with shardings; `spec` is one for all, or a tree of them."""
-
-    def place(spec, part):
-        sharding = NamedSharding(mesh, spec)
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part
-        )
-
-    return jax.tree.map(place, spec, tree, is_leaf=lambda x: isinstance(x, P))
-
-
 def _variables(groups: tuple[Group, ...], replicas: int, example) -> tuple[PyTree, ...]:
     """Shapes `[R, S, ...]` of every group's variables."""
 
     def stacked(group: Group):
         one = jax.eval_shape(group.network.init, jax.random.key(0), example)
+        lead = (replicas, group.size)
         return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct((replicas, group.size, *x.shape), x.dtype),
-            one,
+            lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), one
         )
 
-    return tuple(stacked(group) for group in groups)
+    return tuple(map(stacked, groups))
 
 
 def abstract_arguments(
@@ -262,7 +250,15 @@ def abstract_arguments(
 
     def arguments(terms: int) -> tuple:
         state, inputs = jax.eval_shape(lambda v: build(v, terms), variables)
+
+        def placed(spec, part):
+            sharding = NamedSharding(mesh, spec)
+            return jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+                part,
+            )
+
         trees = (state, inputs, teacher, images, labels)
-        return tuple(placed(mesh, spec, tree) for spec, tree in zip(specs, trees))
+        return jax.tree.map(placed, specs, trees, is_leaf=lambda x: isinstance(x, P))
 
     return arguments(len(term_names(program, *arguments(0))))

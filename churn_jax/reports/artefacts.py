@@ -19,7 +19,6 @@ from churn_compare.store import Predictions, is_stored, load_predictions
 from churn_jax.configuration.record import (
     RecordError,
     RowRecord,
-    StudyRecord,
     read_record,
 )
 
@@ -65,20 +64,14 @@ class Study:
         return self.folder / "methods" / name
 
 
-def record_in(path: Path) -> Any:
-    """The record in a file; what cannot be used is a `ReportError`."""
-    try:
-        return read_record(path)
-    except RecordError as error:
-        raise ReportError(str(error)) from error
-
-
 def read_study(run_dir) -> Study:
     """Reads `study.json` of a run folder."""
     folder = Path(run_dir)
-    record = record_in(folder / "study.json")
-    rows = record.rows() if isinstance(record, StudyRecord) else ()
-    if not rows:
+    try:
+        record = read_record(folder / "study.json")
+    except RecordError as error:
+        raise ReportError(str(error)) from error
+    if not (rows := record.rows()):
         raise ReportError(f"{folder / 'study.json'} lists no methods")
     chosen = record.selected
     shown = [row for row in rows if row.trained or not chosen or row.name in chosen]

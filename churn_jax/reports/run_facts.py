@@ -1,4 +1,4 @@
-"""Facts about a run, from the record that a study or a sweep leaves."""
+"""Facts about a run, from the record that a study leaves."""
 
 import dataclasses
 import json
@@ -8,16 +8,16 @@ from typing import Any
 from churn_compare.documents import Code, Facts, Fold, Section
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.names import network_name, network_words
-from churn_jax.configuration.record import DataRecord, StudyRecord, SweepRecord
+from churn_jax.configuration.record import DataRecord, StudyRecord
 
 
-def page_facts(record: StudyRecord | SweepRecord, runs: str) -> tuple[str, ...]:
+def page_facts(record: StudyRecord, runs: str) -> tuple[str, ...]:
     """Date, data, runs and hardware, for the line under a title."""
     launch = record.launch
     return launch.date, record.data.name, runs, launch.hardware
 
 
-def run_section(record: StudyRecord | SweepRecord, extra: Mapping[str, Any]) -> Section:
+def run_section(record: StudyRecord, extra: Mapping[str, Any]) -> Section:
     """The last section of a page; `extra` has facts that only one kind of run has."""
     data, launch = record.data, record.launch
     shown = {

@@ -12,7 +12,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from churn_compare.documents import (
@@ -104,8 +103,8 @@ def collect(run_dir) -> Report:
         The `Report`; nothing is written.
 
     Raises:
-        ReportError: there is no usable `study.json` or `sweep.json`, or an update names
-            a file of other examples.
+        ReportError: there is no usable `study.json`, or an update names a file of
+            other examples.
 
     Example:
         >>> from churn_jax.reports import ReportError
@@ -115,9 +114,9 @@ def collect(run_dir) -> Report:
         ...     print(error)
         no/such/run/study.json does not exist; is no/such/run the folder of a study?
     """
-    if (Path(run_dir) / "sweep.json").is_file():
-        return collect_sweep(run_dir)
     study = read_study(run_dir)
+    if study.record.sweep is not None:
+        return collect_sweep(study)
     report = collected(study)
     if getattr(study.config.train, "one_pass", None) and study.record.data.validation:
         return dataclasses.replace(report, held_out=collected(study, "validation"))
@@ -138,8 +137,8 @@ def write(run_dir) -> Report:
         The `Report`; its `files` map names to the paths written.
 
     Raises:
-        ReportError: there is no usable `study.json` or `sweep.json`, no row can be
-            reported and one is damaged, or an update names a file of other examples.
+        ReportError: there is no usable `study.json`, no row can be reported and one is
+            damaged, or an update names a file of other examples.
         OSError: a file could not be written; an earlier one is left as it was.
 
     Example:

@@ -7,7 +7,6 @@ the test split, as always, and never used for a choice.
 import dataclasses
 import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -25,13 +24,10 @@ from churn_compare.store import PredictionsError, is_stored, load_predictions
 from churn_jax.configuration.record import (
     AxisRecord,
     PointRecord,
-    RowRecord,
-    StudyRecord,
     SweepRecord,
 )
-from churn_jax.configuration.training import MeshShape
 from churn_jax.reports import charts
-from churn_jax.reports.artefacts import ReportError, Study, record_in
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import estimate_fields
 from churn_jax.reports.charts import Across, Chart, Level, Line, Panel, Point
 from churn_jax.reports.compare import paired
@@ -55,8 +51,6 @@ CRITERIA = {
     "prediction-difference-at-accuracy": f"the lowest validation Δ₁ {_CLOSE}",
 }
 CHOSEN, WITHIN = "*", "~"
-_COLUMNS = ("accuracy", "churn", "surrogate_churn")
-_COLUMNS += ("entropy", "confidence", "nll", "ece")
 _PANELS = ("entropy", "accuracy", "churn", "confidence")
 _LOG_FROM = 15.0  # largest by smallest value, from where the axis is logarithmic
 # Of the best accuracy: points below it, or with stopped runs, are in no figure.
@@ -79,7 +73,7 @@ class Choice:
 class Sweep:
     """A sweep's results besides the numbers of its points on the test split."""
 
-    record: SweepRecord  # `sweep.json`
+    record: SweepRecord  # the axes and the points
     validation: Mapping[str, MethodSummary]  # a point's numbers on that split, by name
     choices: Mapping[str, Choice]  # what the criterion picks, by axis
 
@@ -89,13 +83,10 @@ class Sweep:
         return sorted(found, key=lambda point: point.value or 0.0)
 
 
-def collect_sweep(folder) -> Report:
-    """The report of a sweep's folder, as far as the sweep is."""
-    folder = Path(folder)
-    record = record_in(folder / "sweep.json")
-    if not isinstance(record, SweepRecord):
-        raise ReportError(f"{folder / 'sweep.json'} is not a sweep's record")
-    report = collected(_as_study(folder, record))
+def collect_sweep(study: Study) -> Report:
+    """The report of a sweep, as far as it is."""
+    record: SweepRecord = study.record.sweep
+    report = collected(_points_alone(study, record))
     names = [quantity.name for quantity in report.columns]
     validation, wrong = {}, {}
     for point in record.points:
@@ -128,43 +119,12 @@ def collect_sweep(folder) -> Report:
     )
 
 
-def _as_study(folder: Path, record: SweepRecord) -> Study:
-    """The points as rows of a study, the baseline first."""
-    axes = {axis.name: axis for axis in record.axes}
-    rows = []
-    for point in sorted(record.points, key=lambda point: point.name != record.baseline):
-        label = point.spec.label
-        if point.axis in axes and point.value is not None:
-            axis = axes[point.axis]
-            set_to = {axis.field: point.value, **axis.fixed}
-            words = ", ".join(f"{name} = {value:g}" for name, value in set_to.items())
-            label = f"{axis.label}: {words}"
-        label += " (baseline)" if point.name == record.baseline else ""
-        spec = dataclasses.replace(point.spec, name=point.name, label=label)
-        trained = is_stored(folder / "points" / point.name / "test.npz")
-        rows.append(RowRecord(point.name, label, spec, trained=trained))
-    config = record.config
-    # Without a baseline of the sweep the study's has no row, and nothing is compared.
-    specs = tuple(row.spec for row in rows)
-    known = [] if record.baseline else [config.spec(config.baseline)]
-    known += [teacher for point in record.points for teacher in point.dependencies]
-    others = {spec.name: spec for spec in known if spec not in specs}
-    train = dataclasses.replace(
-        config.train, replicas=record.seeds, seed_numbers=(), mesh=MeshShape()
-    )
-    config = dataclasses.replace(
-        config,
-        title=record.title,
-        train=train,
-        methods=(*others.values(), *specs),
-        baseline=record.baseline or config.baseline,
-        columns=config.columns or _COLUMNS,
-        updates=(),
-        published="",
-    )
-    study = StudyRecord(config, record.data, record.launch, methods=tuple(rows))
-    files = {split: f"points/{{}}/{split}.npz" for split in SPLITS}
-    return Study(folder, config, tuple(rows), study, files=files)
+def _points_alone(study: Study, record: SweepRecord) -> Study:
+    """The study without the rows that only teach, the baseline first."""
+    rows = {row.name: row for row in study.record.rows()}
+    names = sorted((p.name for p in record.points), key=lambda n: n != record.baseline)
+    points = tuple(rows[name] for name in names)
+    return dataclasses.replace(study, methods=points, unselected={})
 
 
 def choose(
@@ -315,8 +275,9 @@ def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:
     columns += [
         Column(q.heading, from_width=0 if q.narrow else 120) for q in report.columns
     ]
+    seeds = report.study.config.train.replicas
     caption = (
-        f"On the validation split, over {sweep.record.seeds} seeds. {CHOSEN} chosen; "
+        f"On the validation split, over {seeds} seeds. {CHOSEN} chosen; "
         f"{WITHIN} within one standard error of it, paired by seed."
     )
     return Table(columns, rows, _axis_title(axis), caption, kind="")

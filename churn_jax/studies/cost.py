@@ -9,8 +9,7 @@ from churn_jax import losses
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.ensembles import Group
-from churn_jax.studies.finished import row_run
-from churn_jax.studies.inputs import StudyInputs
+from churn_jax.studies.inputs import StudyInputs, row_run
 from churn_jax.training.examples import check_run, example_of, split_example
 from churn_jax.training.loop import seconds_per_update
 from churn_jax.training.program import over_cores
@@ -112,7 +111,7 @@ def seconds_per_operation(
         return None
     spec, inputs = rows[0], StudyInputs(config)
     own = inputs.of(spec)
-    run = over_cores(row_run(config, spec, inputs.dataset.num_classes))
+    run = over_cores(inputs.run(spec))
     (cost,) = study_costs(config, (spec.name,))
     timed = run.config.replicas
     if jax.default_backend() == "cpu":  # replicas of a device take turns

@@ -2,29 +2,17 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from churn_jax.configuration.rows import MethodSpec, averaged_name
-from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.study import DataConfig
 from churn_jax.configuration.training import MeshShape
-from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.teachers import row_teachers
 from churn_jax.training.program import over_cores
-from churn_jax.training.run import Run, Trained
+from churn_jax.training.run import Trained
 from churn_jax.training.session import restore
-
-
-def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
-    """The run of one row of a study."""
-    return Run(
-        name=spec.name,
-        method=spec.method,
-        groups=spec.groups(config.model, num_classes),
-        config=spec.config(config.train),
-        stream=1 if spec.taught else 0,
-        keep=spec.keep,
-    )
 
 
 class FinishedStudy:
@@ -55,19 +43,12 @@ class FinishedStudy:
             )
         # Equal data may have another name by now, so the record's is taken.
         known = dataclasses.replace(self.config, data=config.data)
-        self.folder = StudyFolder(self.out, known, self.dataset, "")
-        self._finished: dict[str, bool] = {}
+        self.folder = StudyFolder(self.out, known, self.dataset)
 
     @property
-    def dataset(self) -> Dataset | StreamingDataset:
+    def dataset(self) -> Any:
         """The study's data set."""
         return self.inputs.dataset
-
-    def finished(self, spec: MethodSpec) -> bool:
-        """True if the row is there as it would be trained now."""
-        if spec.name not in self._finished:  # looking reads all predictions
-            self._finished[spec.name] = self.folder.finished(spec)
-        return self._finished[spec.name]
 
     def spec(self, name: str) -> MethodSpec:
         """The row called `name`."""
@@ -78,7 +59,7 @@ class FinishedStudy:
                 "a row deploys can be analysed"
             )
         spec = self.config.spec(name)
-        if not self.finished(spec):
+        if not self.folder.finished(spec):
             raise StudyError(f"{name} has not been trained yet in {self.out}")
         return spec
 
@@ -90,9 +71,8 @@ class FinishedStudy:
             return self.restore(self.spec(name))
 
         classes = self.dataset.num_classes
-        run = row_run(self.config, spec, classes)
         return restore(
-            over_cores(run),
+            over_cores(self.inputs.run(spec)),
             own.dataset,
             directory=self.folder.method_dir(spec.name),
             teacher=row_teachers(self.config, spec, other, own.dataset, classes),

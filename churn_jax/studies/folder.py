@@ -5,7 +5,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from churn_jax.configuration.record import (
     RecordError,
     RowRecord,
     StudyRecord,
+    SweepRecord,
     read_record,
     write_record,
 )
@@ -34,6 +35,7 @@ from churn_jax.methods.base import METHODS
 from churn_jax.models import MODELS
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.quantities import recorded_columns
+from churn_jax.studies.grid import Program, together
 from churn_jax.studies.inputs import StudyError
 from churn_jax.training.checkpoint import OtherConfiguration, free_name
 from churn_jax.training.folder_lock import check_lock
@@ -125,37 +127,37 @@ def data_record(dataset) -> DataRecord:
 
 
 def read_study(folder: Path) -> StudyRecord:
-    """The record of the study of images in a folder."""
+    """The record of the study in a folder."""
     path = Path(folder) / "study.json"
     try:
-        record = read_record(path)
+        return read_record(path)
     except RecordError as error:
         raise StudyError(str(error)) from error
-    if type(record) is not StudyRecord:
-        raise StudyError(f"{path} is not the record of a study of images")
-    return record
 
 
-def continued(
-    path: Path, record: Any, left: Collection[str], free: Collection[str]
-) -> Any:
-    """The record of earlier launches into a folder, None if they trained nothing.
+# Files that say that something was trained.
+_LEFT = (
+    f"methods/*/{TEST}",
+    f"methods/*/{shard_folder(TEST)}/{INDEX}",
+    "methods/*/checkpoints/*",
+    "programs/*/checkpoints/*",
+)
 
-    `left` are patterns of the files that training leaves, `free` settings that may
-    differ, in addition to those that change no results.
-    """
+
+def continued(path: Path, record: StudyRecord) -> StudyRecord:
+    """The record with what earlier launches into the folder trained."""
     if not path.exists():
-        return None
+        return record
     try:
         old = read_record(path)
     except RecordError as error:
         raise StudyError(f"{error}; use another --out or --fresh") from error
-    out, what = path.parent, path.stem
-    if type(old) is not type(record):
+    out = path.parent
+    if not old.methods and not any(any(out.glob(pattern)) for pattern in _LEFT):
+        return record  # a launch that failed at once does not bind later ones
+    what = "study" if record.sweep is None else "sweep"
+    if (old.sweep is None) != (record.sweep is None):
         raise StudyError(f"{out} holds another kind of study; use another --out")
-    finished = getattr(old, "methods", ())
-    if not finished and not any(any(out.glob(pattern)) for pattern in left):
-        return None  # a launch that failed at once does not bind later ones
     there, here = old.data.fingerprint, record.data.fingerprint
     if there != here:
         raise StudyError(
@@ -169,32 +171,50 @@ def continued(
             f"{changed[0].partition(':')[0].upper()} as it was, or use another --out "
             "or --fresh"
         )
-    a, b = (without(to_json(r.config), {*FREE, *free}) for r in (old, record))
+    free = {*FREE, "methods", *(() if record.sweep is None else ("baseline",))}
+    a, b = (without(to_json(r.config), free) for r in (old, record))
     if changed := differences(a, b):
         raise StudyError(
             f"{out} holds a {what} with other settings ({in_words(changed)}); use "
             "another --out or --fresh"
         )
-    return old
+    record = dataclasses.replace(record, methods=old.methods)
+    if record.sweep is None or old.sweep is None:
+        return record
+    rows = {row.name: row for row in old.config.methods}
+    for row in record.config.methods:
+        there = rows.setdefault(row.name, row)
+        if changed := differences(without(to_json(there)), without(to_json(row))):
+            raise StudyError(
+                f"{out} holds {row.name} with other settings ({in_words(changed)}); "
+                "use another --out or --fresh"
+            )
+    sweep = record.sweep.after(old.sweep)
+    config = dataclasses.replace(
+        record.config,
+        methods=tuple(rows.values()),
+        baseline=sweep.baseline or record.config.baseline,
+    )
+    return dataclasses.replace(record, config=config, sweep=sweep)
 
 
 class StudyFolder:
     """`study.json` and the folders of the rows; `record` is what is written next."""
 
-    # Files that say that something was trained, and those of a finished row.
-    LEFT: tuple[str, ...] = (TEST, f"{shard_folder(TEST)}/{INDEX}", "checkpoints/*")
-
-    def __init__(self, out: Path, config: StudyConfig, dataset, command: str):
-        data, launch = data_record(dataset), launch_record(command)
-        self._open(out, StudyRecord(config, data, launch))
-
-    def _open(self, out: Path, record: Any) -> None:
-        self.out, self.path, self.record = out, out / "study.json", record
-        self.config: Any = record.config
-        left = [f"methods/*/{name}" for name in self.LEFT]
-        old = continued(self.path, record, left, ("methods",))
-        if old is not None:
-            self.record = dataclasses.replace(record, methods=old.methods)
+    def __init__(
+        self,
+        out: Path,
+        config: StudyConfig,
+        dataset,
+        command: str = "",
+        sweep: SweepRecord | None = None,
+    ):
+        record = StudyRecord(
+            config, data_record(dataset), launch_record(command), sweep=sweep
+        )
+        self.out, self.path, self.config = out, out / "study.json", config
+        self.record = continued(self.path, record)
+        self._finished: dict[str, bool] = {}
 
     def select(self, names: tuple[str, ...]) -> None:
         """Notes which rows this launch is to train."""
@@ -203,6 +223,54 @@ class StudyFolder:
     def method_dir(self, name: str) -> Path:
         """Where a row's files are."""
         return self.out / "methods" / name
+
+    def directory(self, program: Program) -> Path:
+        """Where the checkpoints of rows that are trained together are."""
+        if len(program.rows) == 1:
+            return self.method_dir(program.name)
+        return self.out / "programs" / program.name
+
+    def plan(self, rows: Sequence[MethodSpec]) -> list[Program]:
+        """The programs that train the rows, in their order.
+
+        Points of a sweep are trained together. A checkpoint holds the rows it was begun
+        with, so an unfinished program goes on as it is, and only points that are in
+        none make new ones.
+        """
+        config, sweep = self.config, self.record.sweep
+        wanted = {row.name: row for row in rows}
+
+        def program(name: str, rows: Sequence[MethodSpec]) -> Program:
+            epochs = rows[0].config(config.train).epochs * rows[0].method.members
+            replicas = config.train.replicas
+            return Program(name, tuple(rows), replicas, epochs * len(rows))
+
+        if sweep is None:
+            return [program(name, [row]) for name, row in wanted.items()]
+        known = dict(sweep.programs)
+        begun = {n: rows for n, rows in known.items() if set(rows) <= set(wanted)}
+        taken = {name for names in begun.values() for name in names}
+        taught = {name for row in rows for name in row.dependencies}
+        alone = [
+            row
+            for row in rows
+            if row.name not in taken and (row.name in taught or self.finished(row))
+        ]
+        plan = [program(row.name, [row]) for row in alone]
+        plan += [program(n, [wanted[x] for x in names]) for n, names in begun.items()]
+        rest = [r for r in rows if r.name not in taken and r not in alone]
+        axes = {point.name: point.axis for point in sweep.points}
+        for part in together(config, rest, sweep.points_per_program):
+            name = base = axes[part[0].name]
+            number = 1
+            while len(part) > 1 and name in known:
+                name = f"{base}-{(number := number + 1)}"
+            if len(part) > 1:
+                known[name] = tuple(row.name for row in part)
+            plan.append(program(name if len(part) > 1 else part[0].name, part))
+        sweep = dataclasses.replace(sweep, programs=known)
+        self.record = dataclasses.replace(self.record, sweep=sweep)
+        return plan
 
     def row(self, name: str) -> Any:
         """The record of a trained row; None where there is none."""
@@ -218,6 +286,11 @@ class StudyFolder:
 
     def finished(self, spec: Any) -> bool:
         """True if the row was trained as it is now and its predictions are there."""
+        if spec.name not in self._finished:  # looking reads all predictions
+            self._finished[spec.name] = self._is_finished(spec)
+        return self._finished[spec.name]
+
+    def _is_finished(self, spec: Any) -> bool:
         if self.row(spec.name) is None or self.outdated(spec):
             return False
         names = [spec.name]
@@ -272,30 +345,56 @@ class StudyFolder:
 
 
 def row_records(
-    config: StudyConfig, spec: MethodSpec, trained: Trained, cost: float
+    config: StudyConfig, program: Program, trained: Trained
 ) -> tuple[RowRecord, ...]:
-    """The rows that one training gives: its own, and one of averaged weights."""
-    own = RowRecord(
-        name=spec.name,
-        label=spec.label,
-        spec=spec,
-        dependencies=config.dependencies(spec),
-        training_cost=cost,
-        seconds=round(trained.seconds, 3),
-        compile_seconds=round(trained.compile_seconds, 3),
-        parameters=trained.parameters,
-        mapping=trained.program.mapping,
-        stopped=trained.stopped,
+    """The rows that one training gives; those of averaged weights come last."""
+    count, own = len(program.rows), []
+    replicas = trained.run.config.replicas // count
+    for number, spec in enumerate(program.rows):
+        first = number * replicas
+        stopped = (
+            dataclasses.replace(one, replica=one.replica - first)
+            for one in trained.stopped
+            if 0 <= one.replica - first < replicas
+        )
+        own.append(
+            RowRecord(
+                name=spec.name,
+                label=spec.label,
+                spec=spec,
+                dependencies=config.dependencies(spec),
+                training_cost=_training_cost(config, spec),
+                seconds=round(trained.seconds / count, 3),
+                compile_seconds=round(trained.compile_seconds / count, 3),
+                parameters=trained.parameters,
+                mapping=trained.program.mapping,
+                stopped=tuple(stopped),
+            )
+        )
+    if not trained.run.config.ema_decay:
+        return tuple(own)
+    averaged = (
+        dataclasses.replace(
+            row,
+            name=averaged_name(row.name),
+            label=f"{row.label}, EMA weights",
+            weights="ema",
+            of=row.name,
+            seconds=None,
+            compile_seconds=None,
+        )
+        for row in own
     )
-    if not spec.config(config.train).ema_decay:
-        return (own,)
-    averaged = dataclasses.replace(
-        own,
-        name=averaged_name(spec.name),
-        label=f"{spec.label}, EMA weights",
-        weights="ema",
-        of=spec.name,
-        seconds=None,
-        compile_seconds=None,
-    )
-    return own, averaged
+    return (*own, *averaged)
+
+
+def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
+    """Networks trained, with those of its teachers; old models are deployed already."""
+    own = float(spec.method.members)
+    if spec.teacher is None:
+        return own
+    teacher = config.spec(spec.teacher)
+    cost = _training_cost(config, teacher)
+    if spec.teaching.members:
+        cost *= spec.teaching.members / teacher.method.members
+    return own + cost

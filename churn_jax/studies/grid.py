@@ -1,4 +1,4 @@
-"""A grid of coefficients: its axes, its points, and many points as one method.
+"""A grid of coefficients: its axes, its points as rows, and many rows as one method.
 
 Nothing here trains. A point is a `MethodSpec` with one number changed; points that
 differ by numbers alone become one method whose coefficients are arrays `[R]`, with
@@ -17,15 +17,17 @@ import numpy as np
 
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.codec import replaced
-from churn_jax.configuration.record import PointRecord
+from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.configuration.training import TrainConfig
+from churn_jax.configuration.training import MeshShape, TrainConfig
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
 from churn_jax.methods.fields import register
 
 OPTIMIZER = ("optimizer.learning_rate", "optimizer.weight_decay")
+COLUMNS = ("accuracy", "churn", "surrogate_churn")
+COLUMNS += ("entropy", "confidence", "nll", "ece")
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the preset's value, where none are given
 
 
@@ -146,26 +148,26 @@ def numbers(text: str, path: str) -> tuple[float, ...]:
         ) from None
 
 
-def grid_points(config: StudyConfig, axis: Axis) -> tuple[PointRecord, ...]:
-    """The points of an axis, smallest value first."""
-    spec = config.spec(axis.method)
+def grid_points(config: StudyConfig, axis: Axis) -> dict[float, MethodSpec]:
+    """A row for each value of an axis, the smallest value first."""
+    spec, found = config.spec(axis.method), {}
     for field, value in axis.fixed:
         spec = _at(spec, field, value)
-    return tuple(
-        PointRecord(
-            f"{axis.path}={_text(value)}{axis.name.removeprefix(axis.path)}",
-            axis.name,
-            value,
+    for value in sorted(axis.values):
+        fields = {axis.field: value, **dict(axis.fixed)}.items()
+        label = ", ".join(f"{name} = {number:g}" for name, number in fields)
+        found[value] = dataclasses.replace(
             _at(spec, axis.field, value),
+            name=f"{axis.path}={_text(value)}{axis.name.removeprefix(axis.path)}",
+            label=f"{spec.label}: {label}",
         )
-        for value in sorted(axis.values)
-    )
+    return found
 
 
 def baseline_point(
-    config: StudyConfig, points: Sequence[PointRecord], axes: Sequence[Axis]
-) -> PointRecord:
-    """The point that the others are compared with.
+    config: StudyConfig, axes: Sequence[Axis]
+) -> tuple[PointRecord, MethodSpec]:
+    """The point that the others are compared with, and its row.
 
     A point of the grid that trains as the baseline does (a weight of 0), else the value
     0 of an axis where that is the baseline, else the baseline itself.
@@ -174,21 +176,86 @@ def baseline_point(
         >>> from churn_jax.studies import preset
         >>> digits = preset("digits")
         >>> for path in ("codistill_skl.beta", "codistill_skl_entropy.alpha"):
-        ...     axis = Axis.parse(f"{path}=0.1", digits)
-        ...     baseline_point(digits, grid_points(digits, axis), (axis,)).name
+        ...     baseline_point(digits, [Axis.parse(f"{path}=0.1", digits)])[0].name
         'codistill_skl.beta=0'
         'baseline'
     """
-    at_zero = [
-        point
+    zero = [
+        dataclasses.replace(axis, values=(0.0,))
         for axis in axes
         if axis.field != "temperature"
-        for point in grid_points(config, dataclasses.replace(axis, values=(0.0,)))
     ]
-    for point in (*points, *at_zero):
-        if is_baseline(config, point.spec):
-            return point
-    return PointRecord(config.baseline, "", None, config.spec(config.baseline))
+    for axis in (*axes, *zero):
+        for value, row in grid_points(config, axis).items():
+            if is_baseline(config, row):
+                return PointRecord(row.name, axis.name, value, True), row
+    row = config.spec(config.baseline)
+    return PointRecord(row.name, is_baseline=True), row
+
+
+def swept(
+    config: StudyConfig,
+    axes: Sequence[Axis],
+    *,
+    seeds: int,
+    baseline: bool = True,
+    criterion: str = "churn",
+    points_per_program: int = 0,
+) -> tuple[StudyConfig, SweepRecord]:
+    """The study whose rows are the points of a grid, and what the grid is.
+
+    The rows come after those that they learn from, the baseline before the others.
+    """
+    points: dict[str, PointRecord] = {}
+    rows: dict[str, MethodSpec] = {}
+    first = None
+    if baseline:
+        point, row = baseline_point(config, axes)
+        first, points[point.name] = point.name, point
+        rows[row.name] = dataclasses.replace(row, label=f"{row.label} (baseline)")
+    for axis in axes:
+        for value, row in grid_points(config, axis).items():
+            alike = is_baseline(config, row)
+            points.setdefault(row.name, PointRecord(row.name, axis.name, value, alike))
+            rows.setdefault(row.name, row)
+    # Without a baseline of the sweep the study's is a row that is not trained.
+    needed = [name for row in rows.values() for name in row.dependencies]
+    needed += [] if baseline else [config.baseline]
+    others = config.select(tuple(needed)) if needed else ()
+    given, train = config.train.seed_numbers, config.train
+    study = dataclasses.replace(
+        config,
+        title=f"{config.title}: sweep",
+        train=dataclasses.replace(
+            train,
+            replicas=seeds,
+            seed_numbers=given[:seeds] if len(given) >= seeds else (),
+            mesh=MeshShape(),  # a mesh is for all replicas of a program
+        ),
+        methods=(*(r for r in others if r.name not in rows), *rows.values()),
+        baseline=first or config.baseline,
+        columns=config.columns or COLUMNS,
+        updates=(),
+        published="",
+    )
+    records = tuple(
+        AxisRecord(
+            axis.name,
+            axis.method,
+            config.spec(axis.method).label,
+            axis.field,
+            dict(axis.fixed),
+        )
+        for axis in axes
+    )
+    return study, SweepRecord(
+        criterion,
+        records,
+        tuple(points.values()),
+        first,
+        points_per_program=points_per_program,
+        mesh=train.mesh,
+    )
 
 
 def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
@@ -211,67 +278,80 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     return method.input_scale == baseline.method.input_scale
 
 
-def programs(
-    config: StudyConfig, points: Sequence[PointRecord], largest: int = 0
-) -> list[list[PointRecord]]:
-    """Points that can be trained as one program, at most `largest` together; 0 is all.
+def together(
+    config: StudyConfig, rows: Sequence[MethodSpec], largest: int = 0
+) -> list[list[MethodSpec]]:
+    """Rows that can be trained as one program, at most `largest` together; 0 is all.
 
     Methods of one structure, with the same networks, teacher and training, differ by
     numbers alone.
     """
-    together: dict[Any, list[PointRecord]] = {}
-    for point in points:
-        spec = point.spec
+    numbers = ("name", "label", "equation", "method", "train")
+    same = [f.name for f in dataclasses.fields(MethodSpec) if f.name not in numbers]
+    found: dict[Any, list[MethodSpec]] = {}
+    for row in rows:
+        train = row.config(config.train)
+        rates: dict[str, Any] = {"learning_rate": 0.0, "weight_decay": 0.0}
+        optimizer = dataclasses.replace(train.optimizer, **rates)
         key = (
-            jax.tree.structure(spec.method),
-            spec.models,
-            spec.model,
-            spec.separate,
-            spec.teacher,
-            spec.teaching,
-            (spec.classes, spec.class_share, spec.start, spec.keep),
-            spec.train_size,
-            _without_rates(spec.config(config.train)),
+            jax.tree.structure(row.method),
+            dataclasses.replace(train, optimizer=optimizer),
+            *(getattr(row, name) for name in same),
         )
-        together.setdefault(key, []).append(point)
-    size = largest or max(len(points), 1)
+        found.setdefault(key, []).append(row)
+    size = largest or max(len(rows), 1)
     return [
-        part[i : i + size]
-        for part in together.values()
-        for i in range(0, len(part), size)
+        part[i : i + size] for part in found.values() for i in range(0, len(part), size)
     ]
 
 
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Rows of a study that are trained as replicas of one program.
+
+    Attributes:
+        name: name of the row, or of the folder of several.
+        rows: the rows, whose replicas follow each other.
+        replicas: number of replicas of each row.
+        work: epochs of single networks that each replica takes, for the progress.
+    """
+
+    name: str
+    rows: tuple[MethodSpec, ...]
+    replicas: int
+    work: int
+
+    @property
+    def label(self) -> str:
+        """Name for people."""
+        return self.rows[0].label if len(self.rows) == 1 else self.name
+
+
 def stacked(
-    config: StudyConfig, points: Sequence[PointRecord], seeds: Sequence[int]
+    config: StudyConfig, rows: Sequence[MethodSpec]
 ) -> tuple[Method, TrainConfig]:
-    """Points of one program as one method with coefficients `[points x seeds]`."""
+    """Rows as one method with coefficients `[rows x replicas]`, and its training."""
+    trains = [row.config(config.train) for row in rows]
+    replicas, optimizer = trains[0].replicas, trains[0].optimizer
 
     def column(*values):
-        return np.repeat(np.asarray(values, np.float32), len(seeds))
+        return np.repeat(np.asarray(values, np.float32), replicas)
 
-    method = jax.tree.map(column, *(point.spec.method for point in points))
-    trains = [point.spec.config(config.train) for point in points]
+    method = jax.tree.map(column, *(row.method for row in rows))
     rates: dict[str, Any] = {
         field: tuple(
-            float(getattr(train.optimizer, field)) for train in trains for _ in seeds
+            float(getattr(train.optimizer, field))
+            for train in trains
+            for _ in range(replicas)
         )
         for field in ("learning_rate", "weight_decay")
     }
-    train = trains[0]
     return method, dataclasses.replace(
-        train,
-        replicas=len(points) * len(seeds),
-        seed_numbers=tuple(seeds) * len(points),
-        optimizer=dataclasses.replace(train.optimizer, **rates),
+        trains[0],
+        replicas=len(rows) * replicas,
+        seed_numbers=trains[0].numbers * len(rows),
+        optimizer=dataclasses.replace(optimizer, **rates),
     )
-
-
-def _without_rates(train: TrainConfig) -> TrainConfig:
-    optimizer = dataclasses.replace(
-        train.optimizer, learning_rate=0.0, weight_decay=0.0
-    )
-    return dataclasses.replace(train, optimizer=optimizer)
 
 
 def _sweepable(method: Method) -> list[str]:

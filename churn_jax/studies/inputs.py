@@ -1,8 +1,8 @@
-"""Inputs of a study: a data set, resident or streamed, and its pixels' moments."""
+"""Inputs of a study: its data with their pixels' moments, and the run of each row."""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,10 @@ from churn_jax import data
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data import Dataset, Split, StreamedSplit, StreamingDataset
+from churn_jax.data.clicks import Clicks, load_clicks
 from churn_jax.data.streaming import IMAGENET_STATISTICS
+from churn_jax.training.clicks import click_run
+from churn_jax.training.run import Run
 
 
 class StudyError(ValueError):
@@ -24,7 +27,7 @@ class Inputs(NamedTuple):
     pixel.
     """
 
-    dataset: Dataset | StreamingDataset
+    dataset: Any  # a `Dataset`, `StreamingDataset` or `Clicks`
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -58,34 +61,49 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
     return Inputs.of(data.load(config.name, text=config.text(), **options))
 
 
+def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
+    """The run of one row of a study."""
+    return Run(
+        name=spec.name,
+        method=spec.method,
+        groups=spec.groups(config.model, num_classes),
+        config=spec.config(config.train),
+        stream=1 if spec.taught else 0,
+        keep=spec.keep,
+    )
+
+
 class StudyInputs:
     """A study's data, and what each row is trained on of them; loaded once."""
 
     def __init__(self, config: StudyConfig):
         self.config = config
-        if config.train.one_pass is not None:
-            raise StudyError(
-                "a click model is trained by `churn-jax study` alone; the values of a "
-                "sweep can be rows of a study"
-            )
-        self.whole = load_inputs(config.data, config.data.train_size)
+        if config.train.one_pass is None:
+            self.whole = load_inputs(config.data, config.data.train_size)
+        else:
+            own, share = config.data, config.data.validation
+            share = None if share is None else float(share)
+            clicks = load_clicks(own.name, train_size=own.train_size, validation=share)
+            self.whole = Inputs(clicks, (0.0,), (1.0,))
         self._rows: dict[tuple, Inputs] = {}
 
     @property
-    def dataset(self) -> Dataset | StreamingDataset:
+    def dataset(self) -> Any:
         """The study's data set."""
         return self.whole.dataset
 
     def described(self) -> StudyConfig:
         """The study with what the data set notes of its source among its own notes."""
-        if isinstance(self.dataset, StreamingDataset):
+        if not isinstance(self.dataset, Dataset):
             return self.config
         new = [n for n in self.dataset.notes if n not in self.config.notes]
         return dataclasses.replace(self.config, notes=(*self.config.notes, *new))
 
     def check(self, specs: Sequence[MethodSpec], what: str) -> None:
         """Refuses data without a validation split, and rows that need more examples."""
-        if len(self.dataset.validation) == 0:
+        # A study of clicks reports the stream, of which nothing need be held out.
+        needed = what == "a sweep" or not isinstance(self.dataset, Clicks)
+        if needed and len(self.dataset.validation) == 0:
             raise StudyError(f"{what} needs a validation split; set --validation")
         for spec in specs:
             if (spec.train_size or 0) > len(self.dataset.train):
@@ -93,6 +111,26 @@ class StudyInputs:
                     f"{spec.name} wants {spec.train_size} training examples; the study "
                     f"has {len(self.dataset.train)}"
                 )
+
+    def run(self, spec: MethodSpec) -> Run:
+        """The run of one row.
+
+        Raises:
+            ValueError: its network cannot be built, or it needs what one pass over
+                clicks does not have.
+        """
+        data, config = self.dataset, self.config
+        if not isinstance(data, Clicks):
+            return row_run(config, spec, data.num_classes)
+        for name in ("models", "train_size", "separate", "classes", "start", "taught"):
+            if getattr(spec, name):
+                raise ValueError(
+                    f"{spec.name}: a row of a study of clicks has no {name}"
+                )
+        model = (spec.model or config.model).click_model(
+            data.sizes, data.train.numeric.shape[1], spec.method
+        )
+        return click_run(spec.name, spec.method, model, spec.config(config.train))
 
     def of(self, spec: MethodSpec) -> Inputs:
         """The inputs of one row.

@@ -27,6 +27,7 @@ from churn_jax.methods.base import METHODS, Method
 from churn_jax.models import MODELS
 from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
 from churn_jax.studies.folder import read_study
+from churn_jax.studies.grid import Program
 from churn_jax.studies.own_data import data_facts, described, own_study
 from churn_jax.studies.progress import StudyDisplay
 from churn_jax.studies.study import run_study
@@ -252,10 +253,10 @@ class StudyResult:
         clock = threading.Timer(60 * (minutes or 0.0), stop.set)
         clock.daemon = True
         silent, quiet = jax.process_index() != 0, not self.show_progress
-        with StudyDisplay(self.config, silent=silent, quiet=quiet) as display:
+        with StudyDisplay(silent=silent, quiet=quiet) as display:
 
-            def start(spec: MethodSpec, finished: bool) -> None:
-                display.start(spec, finished)
+            def start(program: Program, finished: bool) -> None:
+                display.start(program, finished)
                 if minutes is not None and not clock.ident:  # loading is not training
                     clock.start()
 
@@ -268,6 +269,7 @@ class StudyResult:
                     self.config,
                     self.out,
                     command="churn_jax.study",
+                    on_plan=display.plan,
                     on_start=start,
                     on_progress=display.update,
                     on_work=display.work,

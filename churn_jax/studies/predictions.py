@@ -1,5 +1,6 @@
 """Predictions of a trained row, kept in its folder in one file or in shards."""
 
+import dataclasses
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,6 +62,19 @@ class SplitPredictions(NamedTuple):
     agreement: Agreement | None = None  # where the members' logits are too many
     note: str = ""  # why there are no members' logits
 
+    def of_runs(self, runs: range) -> "SplitPredictions":
+        """Of some runs alone."""
+        logits, members, agreement, note = self
+        if members is not None:
+            own = members.logits[runs.start : runs.stop]
+            members = dataclasses.replace(members, logits=own)
+        return SplitPredictions(
+            None if logits is None else logits[runs.start : runs.stop],
+            members,
+            None if agreement is None else agreement.of_runs(runs),
+            note,
+        )
+
 
 def predict_split_of(
     trained: Trained,
@@ -113,45 +127,68 @@ _FILES = {"test": TEST, "validation": VALIDATION}
 
 def keep_split(
     trained: Trained,
-    dataset: Dataset | StreamingDataset,
+    dataset: Any,
     split: str,
-    folder: Path,
+    folders: Mapping[Path, Mapping[str, Any]],
     evaluation: EvaluationConfig,
     *,
     weights: str,
-    meta: Mapping[str, Any],
 ) -> str:
-    """Predicts a split and leaves the predictions in a row's folder.
+    """Predicts a split and leaves the predictions in the folders of rows.
 
-    All processes call it. What was there of the split in the other form is removed
-    first, so that a row never has both; a launch that dies on the way leaves nothing
-    that looks finished.
+    The replicas of rows that were trained together follow each other; every folder has
+    what is recorded with its predictions. All processes call it. What was there of the
+    split in the other form is removed first, so that a row never has both; a launch
+    that dies on the way leaves nothing that looks finished.
     """
-    part, path = getattr(dataset, split), folder / _FILES[split]
-    primary = jax.process_index() == 0
-    runs = trained.run.config.replicas
-    sharded = evaluation.sharded(runs, len(part), dataset.num_classes)
-    predicted = predict_split_of(trained, dataset, split, weights, deployed=not sharded)
-    if primary:
-        _remove(path, sharded)
-        _keep_members(folder, split, predicted)
-    if predicted.logits is None:
-        any_process(
-            False
-        )  # a barrier: what was there is gone before anything is written
-        streamed = isinstance(dataset, StreamingDataset)
-        write_predictions(
-            trained,
-            part,
-            shard_folder(path),
-            weights=weights,
-            meta=meta,
-            reading=dataset.reading if streamed else Reading(),
-        )
-    elif primary:
-        found = Predictions(part.ids, part.labels, predicted.logits, dict(meta))
-        save_predictions(path, found)
-    return predicted.note
+    if trained.scores is not None:
+        _keep_scores(trained, dataset, split, folders)
+        return ""
+    part, primary = getattr(dataset, split), jax.process_index() == 0
+    runs = trained.run.config.replicas // len(folders)
+    # Rows of one program are few runs of small networks, so they are kept in files.
+    sharded = len(folders) == 1 and evaluation.sharded(
+        runs, len(part), dataset.num_classes
+    )
+    every = predict_split_of(trained, dataset, split, weights, deployed=not sharded)
+    for number, (folder, meta) in enumerate(folders.items()):
+        path, first = folder / _FILES[split], number * runs
+        predicted = every.of_runs(range(first, first + runs))
+        if primary:
+            _remove(path, sharded)
+            _keep_members(folder, split, predicted)
+        if predicted.logits is None:
+            any_process(False)  # a barrier: what was there is gone before writing
+            stream = dataset if isinstance(dataset, StreamingDataset) else None
+            write_predictions(
+                trained,
+                part,
+                shard_folder(path),
+                weights=weights,
+                meta=meta,
+                reading=Reading() if stream is None else stream.reading,
+            )
+        elif primary:
+            found = Predictions(part.ids, part.labels, predicted.logits, dict(meta))
+            save_predictions(path, found)
+    return every.note
+
+
+def _keep_scores(
+    trained: Trained, data: Any, split: str, folders: Mapping[Path, Mapping[str, Any]]
+) -> None:
+    """Leaves scores of clicks as logits of two classes, the stream's as the test's."""
+    part, scores = data.validation, trained.scores.held_out
+    if split == "test":
+        first = trained.scores.first
+        part, scores = data.train.take(slice(first, None)), trained.scores.stream
+    if not len(part) or jax.process_index() != 0:
+        return
+    each = scores.reshape(len(folders), -1, len(part))
+    for (folder, meta), found in zip(folders.items(), each, strict=True):
+        logits = np.stack([np.zeros_like(found), found], axis=-1)
+        kept = Predictions(part.keys, part.labels, logits, dict(meta))
+        save_predictions(folder / _FILES[split], kept)
 
 
 def _remove(path: Path, sharded: bool) -> None:

@@ -1,28 +1,44 @@
 """Progress of a study that is trained."""
 
-from churn_jax.configuration.rows import MethodSpec
-from churn_jax.configuration.study import StudyConfig
+from collections.abc import Sequence
+
+from churn_jax.studies.grid import Program
 from churn_jax.training.progress import Display
+from churn_jax.training.run import Progress
 
 
 class StudyDisplay(Display):
-    """The selected methods; time left is counted in epochs of one network."""
+    """The programs of a study; time left is counted in epochs of one network."""
 
-    def __init__(self, config: StudyConfig, only: tuple[str, ...] = (), **shown: bool):
-        """`shown` is given to `Display`."""
+    def __init__(self, **shown: bool):
+        """`shown` is given to `Display`; programs come with the plan."""
         super().__init__(**shown)
-        specs = config.select(only)
-        self._weights = {
-            spec.name: spec.config(config.train).epochs * spec.method.members
-            for spec in specs
-        }
-        self.expect(sum(self._weights.values()), f"all {len(specs)} methods")
+        self._programs: dict[str, Program] = {}
 
-    def start(self, spec: MethodSpec, finished: bool) -> None:
-        """A method begins, or was finished before."""
+    def plan(self, programs: Sequence[Program]) -> None:
+        """Adds planned programs; the two stages of a selection plan in turn."""
+        self._programs |= {program.name: program for program in programs}
+        every = self._programs.values()
+        rows = sum(len(program.rows) for program in every)
+        self.expect(sum(p.work for p in every), f"all {rows} methods")
+
+    def start(self, program: Program, finished: bool) -> None:
+        """A program begins, or was finished before."""
         self.begin(
-            spec.name,
-            spec.label,
-            weight=self._weights[spec.name],
+            program.name,
+            program.label,
+            weight=program.work,
             finished_before=finished,
         )
+
+    def update(self, progress: Progress) -> None:
+        """Shows the last evaluation; of several rows the mean over them."""
+        program = self._programs.get(progress.name)
+        if program is None or len(program.rows) == 1:
+            super().update(progress)
+            return
+        found = f"mean validation accuracy {100 * progress.accuracy:.2f} %"
+        self.evaluated(progress, found)
+        for stopped in progress.stopped:
+            row, run = divmod(stopped.replica, program.replicas)
+            self.note_stopped(program.rows[row].name, "run", run, stopped)

@@ -1,4 +1,4 @@
-"""True if this machine repeats a training: one run in several processes, compared.
+"""Whether this machine repeats a training: one run in several processes, compared.
 
 The everything-fixed cell of the reproducibility paper's Table 6: initialisation, order
 and data are the same, so what differs between launches is the machine. Each launch is a
@@ -28,14 +28,15 @@ from jaxtyping import PyTree
 from churn_compare.array_files import write_file
 from churn_jax import metrics
 from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import Seeds
-from churn_jax.data import Dataset, StreamingDataset
+from churn_jax.data import Dataset
 from churn_jax.metrics import pairwise, summarize_pairs
 from churn_jax.metrics.pair_summaries import PairSummary
 from churn_jax.setting_checks import check_least
 from churn_jax.studies.folder import hardware, versions
-from churn_jax.studies.inputs import Inputs, load_inputs
+from churn_jax.studies.inputs import Inputs, load_inputs, row_run
 from churn_jax.training.partition import fetch
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.run import Run
@@ -84,16 +85,21 @@ class Launch:
     def __post_init__(self):
         """Refuses rows with a teacher, which is another training."""
         check_least("updates", self.updates, 1)
-        spec = self.config.spec(self.row or self.config.baseline)
-        if spec.method.needs_teacher:
+        if self.spec.method.needs_teacher:
             raise ValueError(
-                f"{spec.name} learns from a teacher; launches compare rows without one"
+                f"{self.spec.name} learns from a teacher; launches compare rows "
+                "without one"
             )
+
+    @property
+    def spec(self) -> MethodSpec:
+        """The row."""
+        return self.config.spec(self.row or self.config.baseline)
 
     def run(self, dataset: Dataset) -> Run:
         """The engine's run: one replica, as long as the study's or as `updates`."""
-        spec = self.config.spec(self.row or self.config.baseline)
-        train = spec.config(self.config.train)
+        run = row_run(self.config, self.spec, dataset.num_classes)
+        train = run.config
         per_epoch = max(len(dataset.train) // train.batch_size, 1)
         augment = "off" if train.seeds.augment == "off" else "fixed"
         train = dataclasses.replace(
@@ -103,19 +109,18 @@ class Launch:
             epochs=max(train.epochs, -(-self.updates // per_epoch)),
             seeds=Seeds(train.seeds.base, "fixed", "fixed", augment, "fixed"),
         )
-        groups = spec.groups(self.config.model, dataset.num_classes)
-        return Run(spec.name, spec.method, groups, train)
+        return dataclasses.replace(run, config=train)
 
-    def load(self) -> Dataset:
+    def load(self) -> Inputs:
         """The study's data."""
         source = self.config.data
-        dataset = load_inputs(source, source.train_size).dataset
-        if isinstance(dataset, StreamingDataset):
+        inputs = load_inputs(source, source.train_size)
+        if not isinstance(inputs.dataset, Dataset):
             raise ValueError(
                 f"launches are compared on data that fit in memory; {source.name} is "
                 "streamed"
             )
-        return dataset
+        return inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,26 +153,25 @@ def record(launch: Launch) -> Recording:
     The engine's compiled step is called once per update, from the engine's own initial
     state and inputs: the weights are those of `churn_jax.training.train`.
     """
-    dataset = launch.load()
-    run, moments = launch.run(dataset), Inputs.of(dataset)
+    dataset, mean, std = launch.load()
+    run = launch.run(dataset)
     session = open_session(
-        run, dataset, directory=None, teacher=None, mean=moments.mean, std=moments.std
+        run, dataset, directory=None, teacher=None, mean=mean, std=std
     )
     (part,) = session.parts
-    step, state = make_step(part.program), part.state
+    step, state, inputs = make_step(part.program), part.state, part.inputs(0)
     checksums: list[Any] = [checksum(state.params)]
-    began, inputs = time.perf_counter(), None
+    began = time.perf_counter()
     for done in range(launch.updates):
         epoch, position = divmod(done, session.steps_per_epoch)
-        if position == 0 or inputs is None:
+        if done and position == 0:
             inputs = part.inputs(epoch)
         state = step(state, inputs, (), *session.data)
         checksums.append(checksum(state.params))
-        if done == 0:
-            jax.block_until_ready(state)
-            began = time.perf_counter()
         if done % _IN_FLIGHT == 0:
             jax.block_until_ready(checksums[-1])
+        if done == 0:
+            began = time.perf_counter()
     numbers = np.array(jax.device_get(checksums), np.uint32)
     seconds = time.perf_counter() - began
     if (stopped := int(fetch(state.stopped_step)[0])) >= 0:

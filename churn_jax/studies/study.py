@@ -9,18 +9,19 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.record import SweepRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.studies.clicks import run_click_study
-from churn_jax.studies.finished import row_run
 from churn_jax.studies.folder import (
     StudyFolder,
     importable,
     row_records,
 )
-from churn_jax.studies.inputs import StudyInputs
+from churn_jax.studies.grid import Program, stacked, together
+from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.predictions import keep_examples, keep_split
 from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.teachers import logits_of, row_teachers
@@ -28,29 +29,10 @@ from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import compile_run, train
+from churn_jax.training.partition import fetch
 from churn_jax.training.program import over_cores
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
-
-
-def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
-    """Networks trained, with those of its teachers; old models are deployed already."""
-    own = float(spec.method.members)
-    if spec.teacher is None:
-        return own
-    teacher = config.spec(spec.teacher)
-    cost = _training_cost(config, teacher)
-    if spec.teaching.members:
-        cost *= spec.teaching.members / teacher.method.members
-    return own + cost
-
-
-def _check_starts(selected, runs: dict[str, Run], dataset) -> None:
-    """Refuses rows whose networks are not those of the row that they start from."""
-    example = split_example(dataset.train)
-    for spec in selected:
-        if spec.start:
-            check_start(runs[spec.name], runs[spec.start], example)
 
 
 def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
@@ -86,10 +68,10 @@ _FEW_LOGITS = 10_000_000
 
 @contextlib.contextmanager
 def _compiling_ahead(
-    rows: Sequence[MethodSpec],
-    compile_row: Callable[[MethodSpec], None],
+    programs: Sequence[Program],
+    compile_program: Callable[[Program], None],
     compile_report: Callable[[], None],
-) -> Iterator[Callable[[MethodSpec, int], None]]:
+) -> Iterator[Callable[[Program, int], None]]:
     """While rows train, a thread compiles the next ones that have no teacher.
 
     Once two rows are finished it compiles what their report needs. Yields a function to
@@ -98,16 +80,20 @@ def _compiling_ahead(
     device.
     """
     useful = jax.process_count() == 1 and jax.default_backend() == "cpu"
-    waiting = {r.name: r for r in rows if useful and not r.taught and not r.start}
+    waiting = {
+        program.name: program
+        for program in programs
+        if useful and not (program.rows[0].taught or program.rows[0].start)
+    }
     begun: dict[str, Future] = {}
     report = [compile_report] if useful else []
     thread = ThreadPoolExecutor(1)
 
-    def before(row: MethodSpec, finished: int) -> None:
-        waiting.pop(row.name, None)
-        own = begun.pop(row.name, None)
+    def before(program: Program, finished: int) -> None:
+        waiting.pop(program.name, None)
+        own = begun.pop(program.name, None)
         for name in list(waiting)[: _AHEAD - len(begun)]:
-            begun[name] = thread.submit(compile_row, waiting.pop(name))
+            begun[name] = thread.submit(compile_program, waiting.pop(name))
         if finished >= _ENOUGH_ROWS and report:
             thread.submit(report.pop())  # what it raises the report raises again
         if own is not None and not own.cancel():
@@ -124,9 +110,11 @@ def run_study(
     out: Path,
     *,
     only: tuple[str, ...] = (),
+    sweep: SweepRecord | None = None,
     command: str = "",
     loggers: Sequence[str | Logger] = ("tensorboard",),
-    on_start: Callable[[MethodSpec, bool], None] = lambda spec, finished: None,
+    on_plan: Callable[[Sequence[Program]], None] = lambda programs: None,
+    on_start: Callable[[Program, bool], None] = lambda program, finished: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
@@ -138,11 +126,14 @@ def run_study(
         config: the study.
         out: its folder; the same folder continues where it was left.
         only: names of methods to train, with their teachers; default all.
+        sweep: the grid that the rows are points of; points of one structure are
+            replicas of one program. None trains every row by itself.
         command: recorded in `study.json`.
         loggers: where the metrics of every row go in addition, as for `train`.
-        on_start: called with each method and whether it is finished already.
+        on_plan: called with all programs before the first, each of one row or several.
+        on_start: called with each program and whether it is finished already.
         on_progress: called after every evaluation.
-        on_work: called about once a second with what is finished of a method.
+        on_work: called about once a second with what is finished of a program.
         on_note: called with sentences for the user.
         stop: when set, a checkpoint is written and `Interrupted` raised.
 
@@ -156,65 +147,67 @@ def run_study(
         Interrupted: `stop` was set.
     """
     config, logging = importable(config), as_loggers(loggers)
-    if config.train.one_pass is not None:
-        return run_click_study(
-            config,
-            out,
-            only=only,
-            command=command,
-            loggers=logging,
-            on_start=on_start,
-            on_progress=on_progress,
-            on_work=on_work,
-            on_note=on_note,
-            stop=stop,
-        )
     inputs = StudyInputs(config)
     config = inputs.described()
     dataset, selected = inputs.dataset, config.select(only)
-    inputs.check(selected, "a study")
+    classes = dataset.num_classes
+    inputs.check(selected, "a study" if sweep is None else "a sweep")
     # Networks that cannot be built are said now and not after hours of other rows.
-    runs = {spec.name: row_run(config, spec, dataset.num_classes) for spec in selected}
-    for name, run in runs.items():
-        check_run(run, dataset)
-        runs[name] = over_cores(run)
-    _check_starts(selected, runs, dataset)
+    alike = [[row] for row in selected] if sweep is None else together(config, selected)
+    for row, *_ in alike:
+        run = inputs.run(row)
+        if run.clicks is None:
+            check_run(run, dataset)
+        if row.start:
+            begun = inputs.run(config.spec(row.start))
+            check_start(run, begun, split_example(dataset.train))
     for sentence in (*config.notes, *_equal_starts(config)):
         on_note(sentence)
     for spec in selected:
         if spec.teaching.logits:
             own = inputs.of(spec).dataset
-            logits_of(spec, own, config.train.replicas, dataset.num_classes)
+            logits_of(spec, own, config.train.replicas, classes)
     primary = jax.process_index() == 0
     with lock_folder(out), contextlib.ExitStack() as opened:
         check_shared_folder(out)
-        folder = StudyFolder(out, config, dataset, command)
+        folder = StudyFolder(out, config, dataset, command, sweep)
         folder.select(tuple(spec.name for spec in selected))
-        trained: dict[str, Trained] = {}
-        finished = {spec.name: folder.finished(spec) for spec in selected}
+        programs = {program.name: program for program in folder.plan(selected)}
+        runs = {n: _run(inputs, program, sweep) for n, program in programs.items()}
+        finished = {
+            name: all(map(folder.finished, program.rows))
+            for name, program in programs.items()
+        }
         check_agreement(
             {
                 "config": to_json(config),
                 "only": [spec.name for spec in selected],
+                "sweep": to_json(folder.record.sweep),
                 "data": dataset.fingerprint,
                 "finished": [name for name, done in finished.items() if done],
             }
         )
         if primary:
             folder.write()
+        on_plan([*programs.values()])
+        trained: dict[str, Trained] = {}
 
-        def trained_row(spec: MethodSpec) -> Trained:
+        def trained_program(program: Program) -> Trained:
             """Trains, or restores what was trained before."""
+            spec, count = program.rows[0], len(program.rows)
             own = inputs.of(spec)
+            teacher = row_teachers(config, spec, before, own.dataset, classes)
+            start = before(spec.start) if spec.start else None
+            # All rows have the same teachers, and start from the same weights.
+            if teacher is not None:
+                teacher = dataclasses.replace(teacher, repeats=count)
             launch = functools.partial(
                 train,
-                runs[spec.name],
+                runs[program.name],
                 own.dataset,
-                directory=folder.method_dir(spec.name),
-                teacher=row_teachers(
-                    config, spec, before, own.dataset, dataset.num_classes
-                ),
-                start=before(spec.start) if spec.start else None,
+                directory=folder.directory(program),
+                teacher=teacher,
+                start=_tiled(start, count) if start and count > 1 else start,
                 mean=own.mean,
                 std=own.std,
                 loggers=logging,
@@ -225,23 +218,22 @@ def run_study(
                 stop=stop,
                 show_progress=False,
             )
-            return folder.trained(spec, launch, on_note)
+            return folder.trained(spec, launch, on_note) if count == 1 else launch()
 
         def before(name: str) -> Trained:
             if name not in trained:
-                trained[name] = trained_row(config.spec(name))
+                trained[name] = trained_program(programs[name])
             return trained[name]
 
-        teachers = {
-            n for spec in selected if not finished[spec.name] for n in spec.dependencies
-        }
+        todo = [program for name, program in programs.items() if not finished[name]]
+        teachers = {n for p in todo for spec in p.rows for n in spec.dependencies}
 
-        def compile_row(spec: MethodSpec) -> None:
-            own = inputs.of(spec)
-            compile_run(runs[spec.name], own.dataset, mean=own.mean, std=own.std)
+        def compile_program(program: Program) -> None:
+            own = inputs.of(program.rows[0])
+            compile_run(runs[program.name], own.dataset, mean=own.mean, std=own.std)
 
         def compile_report() -> None:
-            logits = config.train.replicas * len(dataset.test) * dataset.num_classes
+            logits = config.train.replicas * len(dataset.test) * classes
             if logits <= _FEW_LOGITS:
                 # Imports take a while, too, and are of use at the end only.
                 import matplotlib.backends.backend_svg  # noqa: F401
@@ -250,48 +242,82 @@ def run_study(
 
                 collect(out)
 
-        todo = [spec for spec in selected if not finished[spec.name]]
+        ahead = [program for program in todo if runs[program.name].clicks is None]
         compile_ahead = opened.enter_context(
-            _compiling_ahead(todo, compile_row, compile_report)
+            _compiling_ahead(ahead, compile_program, compile_report)
         )
-        for before_it, spec in enumerate(selected):
+        for before_it, (name, program) in enumerate(programs.items()):
             # Several processes agree to stop inside the training loop, at its updates.
             if jax.process_count() == 1 and stop is not None and stop.is_set():
-                raise Interrupted(f"stopped before {spec.name}")
-            on_start(spec, finished[spec.name])
-            if finished[spec.name]:
+                raise Interrupted(f"stopped before {name}")
+            on_start(program, finished[name])
+            if finished[name]:
                 continue
-            compile_ahead(spec, before_it)
-            result = trained.get(spec.name) or trained_row(spec)
-            if spec.name in teachers:
-                trained[spec.name] = result
-            cost = _training_cost(config, spec)
-            rows = row_records(config, spec, result, cost)
+            compile_ahead(program, before_it)
+            result = trained.get(name) or trained_program(program)
+            if name in teachers:
+                trained[name] = result
+            records = row_records(config, program, result)
             # The row itself is written last: it says that everything is there.
-            for row in reversed(rows):
-                own = folder.method_dir(row.name)
-                check_lock(own)
-                for split in ("validation", "test"):
-                    meta = {
-                        "method": row.name,
-                        "study": config.name,
-                        "fingerprint": dataset.fingerprint,
-                        "split": split,
-                        "stopped": to_json(row.stopped),
-                    }
+            for weights in ("ema", "config"):
+                rows = [row for row in records if row.weights == weights]
+                for split in ("validation", "test") if rows else ():
+                    metas = {}
+                    for row in rows:
+                        check_lock(own := folder.method_dir(row.name))
+                        metas[own] = {
+                            "method": row.name,
+                            "study": config.name,
+                            "fingerprint": dataset.fingerprint,
+                            "split": split,
+                            "stopped": to_json(row.stopped),
+                        }
                     note = keep_split(
                         result,
                         dataset,
                         split,
-                        own,
+                        metas,
                         config.evaluation,
-                        weights=row.weights,
-                        meta=meta,
+                        weights=weights,
                     )
                     if note:
-                        on_note(f"{row.name}: {note}")
-                if primary and row.name == config.baseline:
-                    keep_examples(out, own, dataset)
+                        on_note(f"{rows[0].name if len(rows) == 1 else name}: {note}")
             if primary:
-                folder.write(*rows)
+                for row in records:
+                    if row.name == config.baseline and result.scores is None:
+                        keep_examples(out, folder.method_dir(row.name), dataset)
+                folder.write(*records)
         return out
+
+
+def _run(inputs: StudyInputs, program: Program, sweep: SweepRecord | None) -> Run:
+    """The run of a program, with the replicas of all its rows."""
+    run = inputs.run(program.rows[0])
+    if sweep is None:
+        return run if run.clicks else over_cores(run)
+    try:
+        if len(program.rows) > 1:
+            method, train = stacked(inputs.config, program.rows)
+            run = dataclasses.replace(
+                run, name=program.name, method=method, config=train
+            )
+        train = dataclasses.replace(run.config, mesh=sweep.mesh)
+    except ValueError as error:
+        raise StudyError(f"{program.name}: {error}") from error
+    run = dataclasses.replace(run, config=train)
+    return run if run.clicks else over_cores(run)
+
+
+def _tiled(trained: Trained, times: int) -> Trained:
+    """The same replicas so many times, one set after another, on the host."""
+
+    def tile(leaf):
+        leaf = np.asarray(leaf)
+        return np.tile(leaf, (times,) + (1,) * (leaf.ndim - 1))
+
+    params, state = fetch((trained.params, trained.model_state))
+    return dataclasses.replace(
+        trained,
+        params=jax.tree.map(tile, params),
+        model_state=jax.tree.map(tile, state),
+    )

@@ -8,14 +8,14 @@ import pytest
 
 from churn_jax.command.study import read_study
 from churn_jax.configuration.network import ModelConfig, Sharing
-from churn_jax.configuration.record import PointRecord, RowRecord
+from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, OneToOneDistillation
 from churn_jax.models import MIMO, MLP, BatchEnsemble
 from churn_jax.studies.folder import StudyFolder
-from churn_jax.studies.grid import is_baseline, programs
+from churn_jax.studies.grid import is_baseline, together
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.studies.study import run_study
@@ -143,8 +143,7 @@ def test_separate_networks_are_another_row(tmp_path):
     plain, separate = row(ERM()), row(ERM(), separate=True)
     config = dataclasses.replace(config, methods=(plain,), baseline="row")
     assert is_baseline(config, plain) and not is_baseline(config, separate)
-    points = [PointRecord(spec.name, "", None, spec) for spec in (plain, separate)]
-    assert [len(part) for part in programs(config, points)] == [1, 1]
+    assert [len(part) for part in together(config, (plain, separate))] == [1, 1]
     folder = StudyFolder(tmp_path, config, load_inputs(config.data, 32).dataset, "")
     folder.write(RowRecord("row", "Row", plain))
     assert folder.outdated(separate) and not folder.outdated(plain)

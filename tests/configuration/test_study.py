@@ -9,7 +9,7 @@ import pytest
 
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig, Sharing
-from churn_jax.configuration.record import PointRecord, RowRecord
+from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import Seeds, TrainConfig
@@ -25,7 +25,7 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.studies.folder import StudyFolder
-from churn_jax.studies.grid import is_baseline, programs
+from churn_jax.studies.grid import is_baseline, together
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.studies.study import run_study
@@ -366,8 +366,7 @@ def test_a_row_can_have_a_network_of_its_own():
     assert shapes == [(64, 256), (64, 7)]
     # Neither is it the baseline under another name, nor part of its program.
     assert is_baseline(config, BASELINE) and not is_baseline(config, wide)
-    points = [PointRecord(spec.name, "", None, spec) for spec in config.methods]
-    assert [len(part) for part in programs(config, points)] == [1, 1]
+    assert [len(part) for part in together(config, config.methods)] == [1, 1]
 
 
 def test_columns_are_checked_before_anything_is_trained(tmp_path):

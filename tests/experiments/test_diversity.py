@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from churn_jax.methods import ERM, OneToOneDistillation
-from churn_jax.studies.grid import Axis, grid_points, programs
+from churn_jax.studies.grid import Axis, grid_points, together
 from churn_jax.training.optim import make_schedule
 from tests.experiments.presets import STUDIES, study
 
@@ -113,8 +113,8 @@ def test_grids_differ_in_the_temperature_alone():
         assert all(r.method.replace(temperature=4.0) == rows[2].method for r in rows)
     config = study("dm-table6")
     axes = [Axis.parse(f"{row.name}.alpha=0.1,1", config) for row in rows]
-    points = [point for axis in axes for point in grid_points(config, axis)]
-    assert [len(part) for part in programs(config, points)] == [8]  # side by side
+    points = [p for axis in axes for p in grid_points(config, axis).values()]
+    assert [len(part) for part in together(config, points)] == [8]  # side by side
 
 
 def test_other_directions_on_cifar10_are_those_of_the_appendix():

@@ -7,8 +7,7 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning.steps import study_step, taught_by
-from churn_jax.studies.finished import row_run
-from churn_jax.studies.inputs import load_inputs
+from churn_jax.studies.inputs import load_inputs, row_run
 from churn_jax.training.session import open_session
 from tests.experiments.presets import study as preset
 

@@ -14,7 +14,8 @@ from churn_jax import reports
 from churn_jax.configuration.record import (
     AxisRecord,
     PointRecord,
-    ProgramRecord,
+    RowRecord,
+    StudyRecord,
     SweepRecord,
     write_record,
 )
@@ -23,8 +24,10 @@ from churn_jax.methods import Codistillation
 from churn_jax.reports import ReportError
 from churn_jax.reports.sweep import CRITERIA, choose, sweep_figures
 from churn_jax.studies import preset
+from churn_jax.studies.grid import COLUMNS
 from tests.reports.fake_study import csv_table, markdown_table
 
+FILES = {"test": "predictions.npz", "validation": "predictions-validation.npz"}
 LABELS = np.arange(40) % 4
 SEEDS = 4  # `[4, 40, 5]`, so that other files need the same programs
 ALIKE = 4.0 * np.eye(5, dtype=np.float32)[np.zeros((SEEDS, 40), int)]  # one class
@@ -47,7 +50,7 @@ def write_point(folder, name, validation, test=None, stopped=()):
             found[list(stopped)] = np.nan
         meta = {"stopped": list(stopped)}
         predictions = Predictions(np.arange(40), LABELS, found, meta)
-        save_predictions(folder / "points" / name / f"{split}.npz", predictions)
+        save_predictions(folder / "methods" / name / FILES[split], predictions)
 
 
 @pytest.fixture
@@ -57,28 +60,36 @@ def folder(tmp_path):
     Runs are wrong on different examples, so churn is twice the errors over 40.
     """
     errors = {0.0: (4, 4), 0.1: (3, 1), 1.0: (1, 9), 10.0: (2, 1)}
-    points = []
+    points, rows = [], []
     for value, (validation, test) in errors.items():
         name = f"skl.beta={value:g}"
         write_point(tmp_path, name, validation, test)
-        spec = MethodSpec("skl", "S", Codistillation(beta=value))
-        points.append(PointRecord(name, "skl.beta", value, spec))
-    names = tuple(point.name for point in points)
-    record = SweepRecord(
-        config=dataclasses.replace(preset("digits"), title="<Sweep> & more"),
-        seeds=SEEDS,
+        label = f"S <b>: beta = {value:g}" + " (baseline)" * (value == 0)
+        spec = MethodSpec(name, label, Codistillation(beta=value))
+        points.append(PointRecord(name, "skl.beta", value))
+        rows.append(RowRecord(name, label, spec))
+    sweep = SweepRecord(
         criterion="churn",
         baseline="skl.beta=0",
         axes=(AxisRecord("skl.beta", "skl", "S <b>", "beta"),),
         points=tuple(points),
-        programs=(ProgramRecord("skl.beta", names),),
     )
-    write_record(tmp_path / "sweep.json", record)
+    digits = preset("digits")
+    config = dataclasses.replace(
+        digits,
+        title="<Sweep> & more",
+        train=dataclasses.replace(digits.train, replicas=SEEDS),
+        methods=tuple(row.spec for row in rows),
+        baseline="skl.beta=0",
+        columns=COLUMNS,
+    )
+    record = StudyRecord(config, methods=tuple(rows), sweep=sweep)
+    write_record(tmp_path / "study.json", record)
     return tmp_path
 
 
 def change(folder, edit):
-    path = folder / "sweep.json"
+    path = folder / "study.json"
     record = json.loads(path.read_text())
     edit(record)
     path.write_text(json.dumps(record))
@@ -107,7 +118,7 @@ def test_neither_the_baseline_nor_what_trains_as_it_is_a_candidate(folder):
     assert chosen(folder).value == 1.0
 
     def also(record):  # as beta 0 of every axis of a sweep of several
-        record["points"][2]["is_baseline"] = True  # the value 1, the best otherwise
+        record["sweep"]["points"][2]["is_baseline"] = True  # the best otherwise
 
     change(folder, also)
     assert chosen(folder).value == 10.0
@@ -160,7 +171,7 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
 def test_a_sweep_shows_the_columns_of_its_study(folder):
     def columns(record):
         record["config"]["columns"] = ["nll", "accuracy", "prediction_difference"]
-        record["criterion"] = "prediction-difference"
+        record["sweep"]["criterion"] = "prediction-difference"
 
     change(folder, columns)
     result = reports.collect(folder)
@@ -178,7 +189,7 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
 
 def test_nothing_to_choose_is_said(folder):
     for name in ("0.1", "1", "10"):
-        (folder / "points" / f"skl.beta={name}" / "validation.npz").unlink()
+        (folder / "methods" / f"skl.beta={name}" / FILES["validation"]).unlink()
     result = reports.collect(folder)
     assert result.sweep.choices["skl.beta"].point is None
     said = markdown_table(result)
@@ -207,7 +218,7 @@ def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
     assert float(chosen["validation_churn"]) == pytest.approx(0.05)
     base = rows_of(result)["skl.beta=0"].summary.churn.mean
     assert float(chosen["delta_churn"]) == pytest.approx(18 / 40 - base)
-    stored = load_predictions(folder / "points" / chosen["method"] / "test.npz")
+    stored = load_predictions(folder / "methods" / chosen["method"] / FILES["test"])
     accuracy = np.mean(stored.logits.argmax(-1) == stored.labels)
     assert float(chosen["accuracy"]) == pytest.approx(accuracy)
 
@@ -234,6 +245,6 @@ def test_a_point_that_broke_down_is_in_no_figure(folder, undrawn):
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "a"}'])
 def test_a_folder_that_is_no_sweep_is_refused(text, tmp_path):
-    (tmp_path / "sweep.json").write_text(text)
-    with pytest.raises(ReportError, match=r"sweep\.json"):
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(ReportError, match=r"study\.json"):
         reports.collect(tmp_path)

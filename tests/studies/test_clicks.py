@@ -163,8 +163,20 @@ def test_rows_that_one_pass_cannot_train_are_named(study, tmp_path):
         run_study(study_of("ad-table3-adult"), tmp_path / "adult")
     with pytest.raises(ValueError, match="a click model learns in one pass over clic"):
         study.methods[0].groups(study.model, 2)
-    with pytest.raises(StudyError, match="a click model is trained by `churn-jax stu"):
-        run_sweep(study, [Axis(ROWS[1], "strength")], tmp_path)
+
+
+def test_a_grid_of_clicks_is_a_sweep(study, folder, tmp_path):
+    axis, name = Axis(ROWS[1], "strength", (0.02, 0.5)), f"{ROWS[1]}.strength=0.02"
+    options = {"criterion": "prediction-difference", "loggers": ()}
+    found = run_sweep(study, [axis], tmp_path, seeds=3, **options)
+    assert found.sweep.choices[axis.name].value in axis.values
+    assert [len(rows) for rows in found.sweep.record.programs.values()] == [2]
+    both = [
+        load_predictions(at / "methods" / row / "predictions.npz").logits
+        for at, row in ((folder, ROWS[1]), (tmp_path, name))
+    ]
+    # Other programs sum in other orders.
+    np.testing.assert_allclose(*both, atol=1e-4)
 
 
 @pytest.mark.slow

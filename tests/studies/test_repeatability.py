@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from churn_jax.cli import main
-from churn_jax.data import channel_statistics
 from churn_jax.studies import preset, repeatability
 from churn_jax.studies.repeatability import (
     Launch,
@@ -123,26 +122,23 @@ def test_a_launch_that_cannot_be_is_refused(options, words):
 
 def test_every_seed_is_fixed_and_a_longer_run_stretches_the_schedule():
     launch = Launch(TINY, updates=8)
-    config = launch.run(launch.load()).config
+    config = launch.run(launch.load().dataset).config
     assert (config.replicas, config.epochs) == (1, 3)  # 3 updates per epoch
     seeds = config.seeds
     assert (seeds.init, seeds.order, seeds.augment) == ("fixed",) * 3
     whole = Launch(preset("digits"), updates=8)
-    assert whole.run(launch.load()).config.epochs == 80
+    assert whole.run(launch.load().dataset).config.epochs == 80
 
 
 @pytest.mark.slow
 def test_recorded_weights_are_those_of_the_training_loop(tmp_path):
     launch = Launch(TINY, updates=12)
-    dataset = launch.load()
+    dataset, mean, std = launch.load()
     run = launch.run(dataset)
     run = dataclasses.replace(
         run, config=dataclasses.replace(run.config, steps_per_call=1)
     )
-    moments = channel_statistics(dataset.train.images)
-    trained = train(
-        run, dataset, mean=float(moments.mean[0]), std=float(moments.std[0])
-    )
+    trained = train(run, dataset, mean=mean, std=std)
     record(launch).save(tmp_path / "a.npz")
     found, again = Recording.load(tmp_path / "a.npz"), record(launch)
     weights = found.weights.view(np.uint32)

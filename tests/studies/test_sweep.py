@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from churn_compare.store import load_predictions
+from churn_jax import reports
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
 from churn_jax.studies import (
@@ -22,7 +23,7 @@ from churn_jax.studies import (
     run_study,
     run_sweep,
 )
-from churn_jax.studies.grid import baseline_point, grid_points, programs, stacked
+from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
 from churn_jax.training.run import Interrupted
 
 
@@ -59,29 +60,31 @@ def axis_of(text):
 
 
 def logits_of(out, point, split="test"):
-    return load_predictions(out / "points" / point / f"{split}.npz").logits
+    name = {"test": "predictions", "validation": "predictions-validation"}[split]
+    return load_predictions(out / "methods" / point / f"{name}.npz").logits
+
+
+def rows_of(*texts):
+    return [row for t in texts for row in grid_points(SMALL, axis_of(t)).values()]
 
 
 class TestGrid:
     def test_points_of_one_structure_are_one_program(self):
-        axes = [axis_of("skl.beta=0,0.1,1"), axis_of("both.alpha=0.1,0.2")]
-        points = [p for axis in axes for p in grid_points(SMALL, axis)]
-        assert [len(part) for part in programs(SMALL, points)] == [5]
-        assert [len(part) for part in programs(SMALL, points, 2)] == [2, 2, 1]
-        other = grid_points(SMALL, axis_of("entropy.alpha=0.1"))
-        assert [len(part) for part in programs(SMALL, [*points, *other])] == [5, 1]
+        rows = rows_of("skl.beta=0,0.1,1", "both.alpha=0.1,0.2")
+        assert [len(part) for part in together(SMALL, rows)] == [5]
+        assert [len(part) for part in together(SMALL, rows, 2)] == [2, 2, 1]
+        other = rows_of("entropy.alpha=0.1")
+        assert [len(part) for part in together(SMALL, [*rows, *other])] == [5, 1]
 
     def test_stacked_repeats_the_seeds_at_every_point(self):
-        points = grid_points(SMALL, axis_of("skl.beta=0.5,0.1"))
-        method, train = stacked(SMALL, points, (0, 1, 2))
-        np.testing.assert_array_equal(method.beta, np.float32([0.1] * 3 + [0.5] * 3))
-        assert train.seed_numbers == (0, 1, 2) * 2
-        assert train.replicas == 6
+        method, train = stacked(SMALL, rows_of("skl.beta=0.5,0.1"))
+        np.testing.assert_array_equal(method.beta, np.float32([0.1] * 2 + [0.5] * 2))
+        assert train.seed_numbers == (0, 1) * 2 and train.replicas == 4
 
     def test_rates_are_swept_as_replica_leaves(self):
-        points = grid_points(SMALL, axis_of("optimizer.weight_decay=0,0.5"))
-        (part,) = programs(SMALL, points)
-        _, train = stacked(SMALL, part, (0, 1))
+        rows = rows_of("optimizer.weight_decay=0,0.5")
+        assert len(together(SMALL, rows)) == 1
+        _, train = stacked(SMALL, rows)
         assert train.optimizer.weight_decay == (0.0, 0.0, 0.5, 0.5)
         assert train.optimizer.learning_rate == (0.1,) * 4
 
@@ -101,17 +104,15 @@ class TestGrid:
         ],
     )
     def test_zero_is_the_baseline_where_it_trains_as_the_baseline(self, text, name):
-        axis = axis_of(text)
-        found = baseline_point(SMALL, grid_points(SMALL, axis), [axis])
-        assert found.name == name
+        point, row = baseline_point(SMALL, [axis_of(text)])
+        assert point.name == row.name == name
 
     def test_a_row_that_trains_otherwise_is_no_baseline_at_zero(self):
         fixed = (("seeds.init", "fixed"),)
         spec = MethodSpec("slow", "Slow", Codistillation(), train=fixed)
         config = dataclasses.replace(SMALL, methods=(*SMALL.methods, spec))
         axis = Axis("slow", "beta", (0.0, 0.1))
-        points = grid_points(config, axis)
-        assert baseline_point(config, points, [axis]).name == "baseline"
+        assert baseline_point(config, [axis])[0].name == "baseline"
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -134,8 +135,12 @@ class TestGrid:
 
     def test_values_default_to_multiples_of_the_preset(self):
         assert axis_of("skl.beta").values == (0.1, 0.2, 0.4, 0.8, 1.6)
-        (point,) = grid_points(SMALL, axis_of("skl.beta_ramp.steps=7"))
-        assert point.spec.method.beta_ramp.steps == 7.0  # of a part, by dotted path
+        (row,) = rows_of("skl.beta_ramp.steps=7")
+        assert row.method.beta_ramp.steps == 7.0  # of a part, by dotted path
+        assert (row.name, row.label) == (
+            "skl.beta_ramp.steps=7",
+            "SKL: beta_ramp.steps = 7",
+        )
 
 
 @pytest.fixture(scope="module")
@@ -160,18 +165,22 @@ class TestSweep:
     @pytest.mark.slow
     def test_everything_is_recorded(self, swept):
         out, result = swept
-        record = json.loads((out / "sweep.json").read_text())
-        assert record["baseline"] == "skl.beta=0" == result.sweep.record.baseline
-        assert [p["points"] for p in record["programs"]] == [
-            ["skl.beta=0", "skl.beta=0.4"]
-        ]
-        assert record["programs"][0]["replicas"] == 6
-        table = out / "programs" / record["programs"][0]["name"] / "metrics.csv"
+        record = json.loads((out / "study.json").read_text())
+        sweep = record["sweep"]
+        assert sweep["baseline"] == "skl.beta=0" == result.sweep.record.baseline
+        assert sweep["programs"] == {"skl.beta": ["skl.beta=0", "skl.beta=0.4"]}
+        assert record["config"]["train"]["replicas"] == 3
+        table = out / "programs" / "skl.beta" / "metrics.csv"
         assert "validation/accuracy_replica_5" in table.read_text().split("\n")[0]
-        assert [p["is_baseline"] for p in record["points"]] == [True, False]
+        assert [p["is_baseline"] for p in sweep["points"]] == [True, False]
         assert record["launch"]["versions"]["jax"] and record["launch"]["date"]
+        assert [row["name"] for row in record["methods"]] == sweep["programs"][
+            "skl.beta"
+        ]
         assert result.sweep.choices["skl.beta"].value == 0.4
         assert logits_of(out, "skl.beta=0.4", "validation").shape == (3, 40, 10)
+        table = reports.table(out)  # a sweep's, because its record says so
+        assert {row["chosen"] for row in table} == {0, 1}
 
     @pytest.mark.slow
     def test_the_same_folder_keeps_what_is_there_and_takes_more_in(
@@ -182,10 +191,10 @@ class TestSweep:
         stop = threading.Event()
 
         def on_start(program, finished):
-            started.append(([point.value for point in program.points], finished))
+            started.append(([row.name for row in program.rows], finished))
             stop.set()
 
-        with pytest.raises(Interrupted, match=r"before skl\.beta-2"):
+        with pytest.raises(Interrupted, match=r"before skl\.beta=1"):
             run_sweep(
                 SMALL,
                 [axis_of("skl.beta=0.4,1")],
@@ -196,10 +205,13 @@ class TestSweep:
                 on_start=on_start,
                 stop=stop,
             )
-        assert started == [([0.0, 0.4], True)]
-        assert [point.value for point in plans[0][1].points] == [1.0]
-        record = json.loads((out / "sweep.json").read_text())
-        assert [point["value"] for point in record["points"]] == [0.0, 0.4, 1.0]
+        assert started == [(["skl.beta=0", "skl.beta=0.4"], True)]
+        assert [row.name for row in plans[0][1].rows] == ["skl.beta=1"]
+        record = json.loads((out / "study.json").read_text())
+        points = [point["value"] for point in record["sweep"]["points"]]
+        assert points == [0.0, 0.4, 1.0]
+        with pytest.raises(StudyError, match="holds another kind of study"):
+            run_study(dataclasses.replace(SMALL, train=SMALL.train), out)
 
     @pytest.mark.slow
     def test_a_folder_does_not_mix_settings(self, swept):
@@ -210,7 +222,7 @@ class TestSweep:
         config = dataclasses.replace(SMALL, train=longer)
         for options, message in (
             ({"config": config, "seeds": 3}, "train.epochs: 2 there, 3 here"),
-            ({"config": SMALL, "seeds": 2}, "seeds: 3 there, 2 here"),
+            ({"config": SMALL, "seeds": 2}, "train.replicas: 3 there, 2 here"),
         ):
             with pytest.raises(StudyError, match=message):
                 run_sweep(axes=other, out=out, baseline=False, **options)
@@ -248,7 +260,7 @@ class TestSweep:
         options = {"seeds": 3, "on_plan": plans.append, "stop": stop}
         with pytest.raises(Interrupted):
             run_sweep(config, axes, tmp_path / "four", **options)
-        assert [program.replicas for program in plans[0]] == [12]
+        assert [len(program.rows) for program in plans[0]] == [4]
         with pytest.raises(StudyError, match="9 replicas cannot be sharded"):
             run_sweep(config, [axis_of("skl.beta=0,1,2")], tmp_path / "3", **options)
 
@@ -272,6 +284,5 @@ class TestSweep:
         assert second.axis == f"both.alpha,beta={beta:g}"
         assert second.value in (0.1, 0.3)
         assert result.sweep.record.baseline == "skl.beta=0"
-        record = json.loads((tmp_path / "sweep.json").read_text())
-        last = next(p for p in record["points"] if p["axis"] == second.axis)
-        assert last["spec"]["method"]["beta"] == beta
+        record = json.loads((tmp_path / "study.json").read_text())
+        assert record["methods"][-1]["spec"]["method"]["beta"] == beta

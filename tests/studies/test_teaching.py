@@ -283,7 +283,9 @@ def test_a_point_of_a_sweep_is_the_row_of_the_study(out, tmp_path, mapping, offl
     axis = Axis.parse("elodi.alpha=0.3,0.8", config)
     run_sweep(config, (axis,), tmp_path, seeds=2, baseline=False)
     points = [
-        load_predictions(tmp_path / "points" / f"elodi.alpha={a}" / "test.npz").logits
+        load_predictions(
+            tmp_path / "methods" / f"elodi.alpha={a}" / "predictions.npz"
+        ).logits
         for a in (0.3, 0.8)
     ]
     np.testing.assert_allclose(points[1], logits(out, "elodi"), atol=1e-3)
