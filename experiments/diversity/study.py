@@ -76,7 +76,7 @@ class AnalysedStudy:
         self.study, self.options = study, options
         self.dataset: Dataset = study.dataset
         names = options.rows or tuple(
-            spec.name for spec in study.config.methods if study.finished(spec)
+            spec.name for spec in study.config.methods if study.folder.finished(spec)
         )
         self.rows = tuple(study.spec(name) for name in dict.fromkeys(names))
         if not self.rows:
@@ -132,7 +132,7 @@ class AnalysedStudy:
         found = {}
         for spec in self.several():
             teacher = self.teacher_of(spec)
-            if teacher is None or not self.study.finished(teacher):
+            if teacher is None or not self.study.folder.finished(teacher):
                 continue
             if spec.method.members <= teacher.method.members:
                 if spec.name != teacher.name and spec not in self.teachers():
