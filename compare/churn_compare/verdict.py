@@ -247,8 +247,9 @@ def _precision(found: Measured) -> list[str]:
     elif found.detectable == found.detectable:  # not NaN
         said.append(
             f"These {units} detect a change of {what} of "
-            f"{size_text(found.detectable, unit)} in 80 % of cases; a smaller one may "
-            "go unseen."
+            f"{size_text(found.detectable, unit)} in 80 % of cases"
+            f"{' if no more examples flip' if unit == 'points' else ''}; a smaller one "
+            "may go unseen."
         )
     return said
 
