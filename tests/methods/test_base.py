@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from churn_jax import losses
 from churn_jax.ensembles import Outputs, average_logits
@@ -45,6 +47,38 @@ def test_masked_sum_and_mean_equal_those_of_the_filtered_rows(kind):
     np.testing.assert_array_equal(batch.sum(VALUES), [5.0, 10.0])
     np.testing.assert_array_equal(batch.mean(VALUES), [2.5, 5.0])
     np.testing.assert_array_equal(batch.mean(VALUES[0]), 2.5)
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf])
+def test_masked_values_have_zero_gradient_whatever_they_are(junk):
+    batch = batch_of(np.zeros(4), np.array([1, 0, 1, 1]))
+    values = VALUES.copy()
+    values[:, 1] = junk
+    total = jax.jit(jax.value_and_grad(lambda v: jnp.sum(batch.mean(v))))
+    mean, gradient = total(values)
+    np.testing.assert_allclose(mean, 13 / 3 + 19 / 3, rtol=1e-6)
+    expected = np.tile(np.array([1, 0, 1, 1], np.float32) / np.float32(3), (2, 1))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
+
+
+def test_mean_over_shards_is_not_the_mean_of_their_means():
+    values, mask = np.arange(16.0, dtype=np.float32), np.ones(16, np.float32)
+    mask[[0, 1, 5, 15]] = 0
+
+    def local(values, mask):
+        batch = batch_of(jnp.zeros(2), mask, axis_name="data")
+        return batch.mean(values), batch.sum(values)
+
+    mean, total = jax.jit(
+        jax.shard_map(
+            local,
+            mesh=Mesh(np.array(jax.devices()), ("data",)),
+            in_specs=P("data"),
+            out_specs=P(),
+        )
+    )(values, mask)
+    np.testing.assert_allclose(total, np.sum(values * mask))
+    np.testing.assert_allclose(mean, np.sum(values * mask) / 12, rtol=1e-6)
 
 
 @pytest.mark.parametrize("where", ["images", "logits"])

@@ -307,6 +307,16 @@ def test_student_that_equals_the_teacher_is_not_moved(average):
     np.testing.assert_allclose(gradient, np.zeros((1, 4, 5)), atol=2e-6)
 
 
+def test_nothing_flows_into_the_teacher():
+    student, teacher = np.float32(draw(1, 1, 4, 5)), jnp.float32(draw(2, 2, 4, 5))
+
+    def loss(t):
+        method = EnsembleDistillation()
+        return loss_of(method, student, batch_of(np.zeros(4)), teacher=t).loss
+
+    np.testing.assert_array_equal(jax.grad(loss)(teacher), np.zeros((2, 4, 5)))
+
+
 def test_temperature_square_keeps_the_gradient_when_tau_grows():
     """Hinton et al.: as tau grows the gradient tends to (s - t) / C, logits centred."""
     student, teacher = draw(3, 1, 4, 5), draw(4, 1, 4, 5)
