@@ -234,31 +234,35 @@ def test_a_machine_is_never_left_without_a_word(tmp_path, code):
     assert MACHINE not in printed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_study_leaves_no_machine_without_a_word(tmp_path, number):
-    signals = ("study", number, True)
-    ended, words, printed = on_cloud(
-        tmp_path, "tpu_vm.sh", codes=["hang"], signals=signals
-    )
-    assert (ended, words) == (128 + number, ["create", "study"]) and MACHINE in printed
-    ended, words, printed = on_cloud(
-        tmp_path, "tpu_vm.sh", "--delete", codes=["hang"], signals=signals
-    )
-    assert (ended, words) == (128 + number, ["create", "study", "delete"])
+# Which word of the cloud's log the signal waits for, and what the recipe has asked by
+# then.
+WAITING = {"states": ["WAITING_FOR_RESOURCES"], "wait": "30"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_request_killed_while_it_waits_is_not_left_without_a_word(tmp_path, number):
-    states, signals = ["WAITING_FOR_RESOURCES"], ("describe", number, False)
-    ended, words, printed = on_cloud(
-        tmp_path, "tpu_queued.sh", states=states, wait="30", signals=signals
-    )
-    assert (ended, words) == (128 + number, ["create"]) and REQUEST in printed
-    ended, words, printed = on_cloud(
-        tmp_path, "tpu_queued.sh", "--delete", states=states, wait="30", signals=signals
-    )
-    assert (ended, words) == (128 + number, ["create", "delete"])
-    assert REQUEST not in printed
+@pytest.mark.parametrize(
+    ("recipe", "number", "options", "word", "asked", "told"),
+    [
+        *(
+            ("tpu_vm.sh", n, {"codes": ["hang"]}, "study", ["create", "study"], MACHINE)
+            for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        ),
+        *(
+            ("tpu_queued.sh", n, WAITING, "describe", ["create"], REQUEST)
+            for n in (signal.SIGINT, signal.SIGTERM)
+        ),
+    ],
+)
+def test_an_interrupted_recipe_leaves_nothing_without_a_word(
+    tmp_path, recipe, number, options, word, asked, told
+):
+    signals = (word, number, recipe == "tpu_vm.sh")
+    for delete in ((), ("--delete",)):
+        ended, words, printed = on_cloud(
+            tmp_path, recipe, *delete, signals=signals, **options
+        )
+        assert ended == 128 + number
+        assert words == [*asked, *(["delete"] * len(delete))]
+        assert (told in printed) == (not delete)
 
 
 def test_ctrl_c_during_a_queued_study_asks_for_no_other_slice(tmp_path):

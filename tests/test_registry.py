@@ -10,7 +10,6 @@ import optax
 import pytest
 
 from churn_compare.store import Predictions, StoredLogits
-from churn_compare.suggestions import did_you_mean
 from churn_jax import methods, registry
 from churn_jax.cli import main
 from churn_jax.command.options import method_rows
@@ -190,10 +189,6 @@ def test_a_broken_package_is_named_and_left_out(shapes, monkeypatch):
     monkeypatch.setattr(registry, "_entry_points_imported", False)
     with pytest.warns(UserWarning, match=r"mine.churn could not be .*no such file"):
         assert list(shapes) == ["square", "line"]
-
-
-def test_hints_are_left_out_where_no_name_is_close():
-    assert did_you_mean("xyz", ["churn"]) == ""
 
 
 @pytest.mark.parametrize("kind", [METHODS, PENALTIES, PRESETS, QUANTITIES])

@@ -47,13 +47,10 @@ def test_a_split_has_the_documented_dtypes(rng):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: (x[..., 0], y, None), r"\[N, H, W, C\].*\(12, 4, 5\).*None\]"),
         (lambda x, y: (x[0, 0, 0], y, None), r"got shape \(3,\)"),
         (lambda x, y: (x[:, :0], y, None), r"images are empty; .* \(12, 0, 5, 3\)"),
-        (lambda x, y: (x, y[:11], None), "12 images and 11 labels"),
         (lambda x, y: (x, y[:, None], None), r"must be \[N\]; got shape \(12, 1\)"),
         (lambda x, y: (x[:0], y[:0], None), "the split is empty"),
-        (lambda x, y: (x, y.astype(float), None), "must be integers; got float64"),
         (lambda x, y: (x, y - 2, None), "not be negative; got -2 at position 0"),
         (lambda x, y: (_with(np.nan), y, None), "2 of 12 images hold NaN.*position 7"),
         (lambda x, y: (_with(np.inf), y, None), "2 of 12 images hold NaN or values in"),
