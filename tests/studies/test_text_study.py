@@ -21,7 +21,7 @@ from churn_jax.studies.cost import study_costs
 from churn_jax.studies.finished import FinishedStudy
 from experiments.diversity.analyses import run_diversity
 from experiments.diversity.robustness import foreign_images
-from experiments.diversity.spread import student_parts
+from experiments.diversity.spread import students
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 from tests.training.tiny_texts import Bag
 
@@ -78,15 +78,14 @@ def test_texts_are_trained_on_predicted_and_analysed(tmp_path, monkeypatch):
         logits = mean @ kernels[run] + variables["head"]["bias"][run][:, None]
         probs = scipy.special.softmax(logits, axis=-1).mean(0)
         np.testing.assert_allclose(np.exp(found.logits[run]), probs, rtol=1e-4)
-    value, _ = student_parts(opened)[0].compute()
-    accuracy = (found.logits[0].argmax(-1) == found.labels).mean()
-    assert value["test"]["accuracy"] == pytest.approx(accuracy)
+    accuracy = (found.logits.argmax(-1) == found.labels).mean(-1)
+    np.testing.assert_allclose(students(opened)["pair"].accuracy, accuracy, rtol=1e-6)
     foreign = foreign_images(opened)  # cut as the study's own
     assert foreign.shape == test.images.shape and foreign.max() == 19
 
     notes = []
     sections = ("teachers", "jacobians", "matching", "corruptions")
-    run_diversity(out, sections, on_note=notes.append)
+    run_diversity(FinishedStudy(out), sections, on_note=notes.append)
     assert [n.split(":")[0] for n in notes if "ids have none" in n] == list(sections)
 
 
