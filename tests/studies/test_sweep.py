@@ -278,10 +278,10 @@ class TestSweep:
         result = run_selection(
             SMALL, "both", tmp_path, betas=(0.2, 2.0), alphas=(0.1, 0.3), seeds=3
         )
-        first, second = result.sweep.choices.values()
-        assert first.axis == "skl.beta"  # the same method without alpha
+        (one, first), (two, second) = result.sweep.choices.items()
         beta = first.value
-        assert second.axis == f"both.alpha,beta={beta:g}"
+        assert one == "skl.beta"  # the same method without alpha
+        assert two == f"both.alpha,beta={beta:g}"
         assert second.value in (0.1, 0.3)
         assert result.sweep.record.baseline == "skl.beta=0"
         record = json.loads((tmp_path / "study.json").read_text())
