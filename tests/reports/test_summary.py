@@ -192,7 +192,7 @@ def test_a_report_of_large_shards_is_that_of_files(
 
     # What needs all logits at once says so.
     with pytest.raises(store.TooLargeError, match="this needs all logits in memory"):
-        calibrated.calibrated_rows(folder)
+        calibrated.calibrated_records(folder)
     assert displacement.main([str(folder), "--old", "baseline"]) == 2
     said = capsys.readouterr().err
     assert "this needs all logits in memory" in said and "Traceback" not in said

@@ -30,7 +30,7 @@ from churn_jax.reports.updates_report import (
     updates_document,
     updates_sections,
 )
-from experiments.anti_distillation.calibrated import calibrated_rows
+from experiments.anti_distillation.calibrated import calibrated_records
 from tests.reports.conftest import LABELS, classes_with, two_methods
 from tests.reports.fake_study import logits_of, paper_cell, write_study
 
@@ -130,9 +130,9 @@ def test_likelihoods_and_temperatures_are_of_known_classes(tmp_path):
     assert found.accuracy.mean < expected.accuracy.mean  # of all examples
     folder = write_study(tmp_path, {"baseline": half}, LABELS, ids=IDS)
     save_predictions(folder / "methods/baseline" / VALIDATION, predictions)
-    (row,) = calibrated_rows(folder)
-    assert row.temperature.mean == pytest.approx(found.temperature.mean, rel=1e-5)
-    assert row.nll.mean == pytest.approx(found.calibrated_nll.mean, rel=1e-4)
+    (row,) = calibrated_records(folder).rows
+    assert row["temperature"] == pytest.approx(found.temperature.mean, rel=1e-5)
+    assert row["calibrated_nll"] == pytest.approx(found.calibrated_nll.mean, rel=1e-4)
 
 
 def test_a_targeted_update_shows_its_own_pairs_first(written):
