@@ -150,9 +150,9 @@ import sys, time
 from pathlib import Path
 from churn_jax.command.options import AllOfFolder
 from churn_jax.command.run import run_command
-from churn_jax.training.progress import COMPILING, Display, Work
+from churn_jax.training.progress import COMPILING, Work
 
-def train(shown, *, on_work, stop, **told):
+def train(*, on_work, stop, **told):
     on_work(Work("a", COMPILING if sys.argv[1] == "compiling" else sys.argv[1], 0))
     print("begun", flush=True)
     assert stop.wait(30)
@@ -160,8 +160,7 @@ def train(shown, *, on_work, stop, **told):
     time.sleep(300)
 
 run_command(
-    AllOfFolder(Path(sys.argv[2])), "churn-jax study", progress=Display, train=train,
-    show=None,
+    AllOfFolder(Path(sys.argv[2])), "churn-jax study", train=train, show=None
 )
 """
 

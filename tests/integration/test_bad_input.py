@@ -60,7 +60,7 @@ def test_a_wrong_command_is_refused(capsys, argv, words):
     ("options", "words"),
     [
         (["--only", "baselin"], ["'baselin'", "did you mean baseline"]),
-        (["--set", "model.dtype=float16"], ["float32 or bfloat16", "'float16'"]),
+        (["--set", "model.dtype=float16"], ["float32, bfloat16", "'float16'"]),
         (["--set", "model.remat=true"], ["remat"]),
         (["--model", "lenet5"], ["12 x 12", "8, 8"]),
         (["--batch-size", "300"], ["batch_size 300", "examples"]),
