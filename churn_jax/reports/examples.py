@@ -58,13 +58,13 @@ def save_examples(out, ids, images, ambiguity=lambda: None) -> Path | None:
 def _shape(images) -> tuple[int, ...]:
     if hasattr(images, "shape"):
         return tuple(images.shape)
-    return (len(images), *np.shape(images[0]["image"])) if len(images) else (0,)
+    return len(images), *images.image_shape  # of a stream
 
 
 def _take(images, index) -> np.ndarray:
     if hasattr(images, "shape"):
         return images[index]
-    return np.stack([images[int(i)]["image"] for i in index])
+    return np.stack([images.image(int(i)) for i in index])
 
 
 def _thumbnails(images) -> np.ndarray:

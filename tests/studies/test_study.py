@@ -172,7 +172,7 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     ((folder, report),) = tried
     assert folder == out
     assert [row.info.name for row in report.rows][:2] == ["baseline", "entropy"]
-    assert report.rows[1].comparison is not None
+    assert report.rows[1].changes
     (note,) = launch.notes
     assert "entropy is trained again" in note and "its settings changed" in note
     assert str(out / "methods" / "entropy.before") in note
