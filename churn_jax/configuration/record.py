@@ -162,7 +162,7 @@ class SweepRecord:
     """The grid whose points are rows of a study.
 
     Attributes:
-        criterion: what chooses a value, see `churn_jax.reports.sweep.CRITERIA`.
+        criterion: rule that chooses a value, of `churn_jax.reports.sweep.CRITERIA`.
         axes: see `AxisRecord`.
         points: see `PointRecord`.
         baseline: name of the point that the others are compared with, if any.

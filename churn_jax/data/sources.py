@@ -76,7 +76,7 @@ def load(
         data_dir: where TFDS sets are prepared; None for the TFDS default.
         manual_dir: folder with original files. If given, a TFDS set that is not yet
             prepared is prepared from it, as `churn-jax data` does.
-        validation: how many training examples to hold out: a count (int), or a
+        validation: training examples to hold out: a count (int), or a
             fraction (float, below 1). None takes the source's own validation split,
             or 200 for `digits`, or else a tenth. 0 leaves it empty.
         train_size: number of training examples to keep; None for all.
@@ -278,7 +278,7 @@ def named(
             of `DataConfig`.
         test: as for `from_source`.
         num_classes: as for `from_source`.
-        name: what the name begins with; None for `arrays`.
+        name: beginning of the name; None for `arrays`.
 
     Returns:
         `package.module:function` of a function that other processes can import, else a

@@ -67,7 +67,7 @@ class DiversityByConfidenceState(AdditiveState):
         return self.plus(mask, inside, jnp.where(inside, kl[..., None], 0.0))
 
     def compute(self) -> DiversityByConfidence:
-        """All but the quartiles, which are None; nan where there is no example."""
+        """Counts and means of the bins, nan in an empty one; no quartiles."""
         num_bins, kl = self.examples.shape[-1], self.kl.value()
         counts = jnp.asarray(self.examples).astype(jnp.float32)
         return DiversityByConfidence(

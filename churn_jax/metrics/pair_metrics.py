@@ -29,7 +29,7 @@ class PairMetric:
     needs_labels: ClassVar[bool] = False
 
     def of_run(self, logits: Logits, labels: Labels | None) -> Any:
-        """What is needed of a model: any tree of arrays `[..., B, *rest]`.
+        """Statistics of a model: any tree of arrays `[..., B, *rest]`.
 
         It is computed once per model, for all its pairs.
 
@@ -40,7 +40,7 @@ class PairMetric:
         raise TypeError(f"{type(self).__name__} does not define of_run")
 
     def compare(self, old: Any, new: Any) -> Any:
-        """What a pair adds per example: any tree of arrays `[..., B, *rest]`.
+        """Contribution of a pair per example: any tree of arrays `[..., B, *rest]`.
 
         Bools and integers are summed as int32, real numbers in float32, over the valid
         examples and the axes behind them.
@@ -92,7 +92,7 @@ def pair_sums(
     """The sums of a block of examples for every pair of runs, arrays `[R1, R2]`.
 
     Args:
-        metric: what is summed.
+        metric: metric that is summed.
         old: `[R1, B, C]`.
         new: `[R2, B, C]`; where it is `old` itself, `of_run` is computed once.
         labels: `[B]`, or None.
