@@ -30,7 +30,7 @@ from churn_compare.documents import (
 from churn_compare.option_list import read_options
 from churn_jax import analysis
 from churn_jax.data import is_tokens
-from churn_jax.reports.cells import plus_minus
+from churn_jax.reports.cells import estimate_fields, plus_minus
 from churn_jax.reports.estimates import over_runs
 from churn_jax.studies import DataConfig
 from churn_jax.studies.finished import FinishedStudy
@@ -112,8 +112,7 @@ def student_rows(
 
 
 def _over_runs(name: str, values: np.ndarray) -> dict[str, float]:
-    found = over_runs(np.asarray(values, np.float64))
-    return {name: found.mean, f"{name}_std": found.std, f"{name}_stderr": found.stderr}
+    return estimate_fields(name, over_runs(np.asarray(values, np.float64)))
 
 
 def _rocs(cosines: Mapping[str, np.ndarray], scratch: str) -> dict[str, list]:

@@ -162,13 +162,12 @@ def _aimed(s: Setting, name: str, temperature: float, alpha: float) -> Rows:
     constants: dict[str, Any] = {"alpha": alpha, "temperature": temperature}
     fields: dict[str, Any] = {"equation": "[elodi] Table 1"}
     if kind == "kd":
-        method, fields = s.kd(**constants), fields | {"teacher": "old"}
+        method = s.kd(**constants)
+        fields["teacher"] = "old"
     else:
         constants["divergence"] = kind.removeprefix("fd_").replace("lm", "logits")
-        method, fields = (
-            s.fd(**constants),
-            fields | {"teaching": Teaching(old=("old",))},
-        )
+        method = s.fd(**constants)
+        fields["teaching"] = Teaching(old=("old",))
     scale = "" if kind == "fd_lm" else f"tau = {temperature:g}, "
     label = f"{kind.upper().replace('_', '-')}, {scale}alpha = {alpha:g}"
     row = s.row(name, label, method, **fields)
