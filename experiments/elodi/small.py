@@ -42,14 +42,12 @@ from experiments.elodi.rows import (
 
 TRAIN_SIZE = 10_000
 VALIDATION = 5000
-OLD = ModelConfig("mlp", features=(32,))
-MIDDLE = ModelConfig("mlp", features=(64, 64))
+OLD = ModelConfig("mlp", features=(32,))  # of Section 3 and its figures
 NEW = ModelConfig("mlp", features=(128, 128))
-
-DENSE = Setting(old=OLD, new=NEW, top_k=3)
 
 # The headline's: widths, data and recipe; constants of its rivals (tau, alpha).
 WIDTHS = (256, 512)
+MIDDLE = 384
 RECIPE: dict[str, Any] = {
     "data": DataConfig("fashion14.npz", train_size=40_000, validation=VALIDATION),
     "epochs": 20,
@@ -175,33 +173,33 @@ def _aimed(s: Setting, name: str, temperature: float, alpha: float) -> Rows:
 
 
 def fashion_more() -> StudyConfig:
-    """Figure 6 and Tables 10 and 11, and weight interpolation, with dense networks."""
-    rows = joined(
-        curve_rows(DENSE, (1, 2, 4), (0.5, 0.6, 0.7, 0.9, 1.0)),
-        distance_rows(DENSE),
-        interpolation_rows(DENSE),
-    )
+    """Figure 6 and weight interpolation, in the headline's setting."""
+    s = _setting(WIDTHS)
+    curve = curve_rows(s, (1, 2), (0.5, 0.6, 0.7, 0.9, 1.0))
+    rows = joined(curve, interpolation_rows(s))
     title = "What ELODI depends on"
-    return _study("elodi-fashion-more", title, rows, replicas=3)
+    return _study("elodi-fashion-more", title, rows, model=s.new, **RECIPE)
 
 
 def offline() -> StudyConfig:
-    """Table 11, where it makes a difference: images are cropped anew in every epoch."""
-    rows = offline_rows(DENSE)
-    crops = Augmentation(pad_crop=1)
-    title = "Online and offline, cropped images"
-    return _study("elodi-offline", title, rows, replicas=3, augmentation=crops)
+    """Table 11: images are cropped anew in every epoch, so that it can matter."""
+    s = _setting(WIDTHS)
+    title = "Online and offline teachers"
+    return _study("elodi-offline", title, offline_rows(s), model=s.new, **RECIPE)
 
 
 def growth() -> StudyConfig:
     """Table 3: the old models know half the classes, or half of every class."""
-    return _study("elodi-growth", "Growing data", growth_rows(DENSE, 10))
+    s = _setting(WIDTHS)
+    rows = growth_rows(s, 10)
+    return _study("elodi-growth", "Growing data", rows, model=s.new, **RECIPE)
 
 
 def chain() -> StudyConfig:
     """Tables 5 and 7: three versions, with and without an untreated first one."""
-    models = (OLD, MIDDLE, NEW)
-    chain, (legacy, legacies) = chain_rows(DENSE, models), legacy_rows(DENSE, models)
+    s = _setting(WIDTHS)
+    models = (s.old, ModelConfig("mlp", features=(MIDDLE,)), s.new)
+    chain, (legacy, legacies) = chain_rows(s, models), legacy_rows(s, models)
     # The rows called none in Table 7 are those of ELODI in Table 5.
     same = {"none_v2": "elodi_v2", "none_v3": "elodi_v3"}
     kept = tuple(row for row in legacy if row.name not in same)
@@ -211,35 +209,40 @@ def chain() -> StudyConfig:
     )
     rows = joined(chain, (kept, renamed))
     title = "A chain of versions"
-    return _study("elodi-chain", title, rows, baseline="v1")
+    return _study("elodi-chain", title, rows, baseline="v1", model=s.new, **RECIPE)
 
 
 def architectures() -> StudyConfig:
     """Table 6: a dense network is replaced by networks of other families.
 
-    Ensembles of 4, 3 runs, 8 epochs: convolutions take long on a CPU.
+    3 runs of 10,000 images: convolutions take long on a CPU.
     """
+    s = dataclasses.replace(_setting(WIDTHS), of_matching=())
     models = {
         "lenet5": ModelConfig("lenet5"),
         "vgg": ModelConfig("vgg_tiny"),
         "densenet": ModelConfig("densenet_tiny"),
     }
-    rows = architecture_rows(dataclasses.replace(DENSE, members=4), models)
-    title = "Other architectures"
-    return _study(
-        "elodi-architectures", title, rows, replicas=3, baseline="old", epochs=8
-    )
+    rows = architecture_rows(s, models)
+    recipe = RECIPE | {"data": dataclasses.replace(RECIPE["data"], train_size=10_000)}
+    title, name = "Other architectures", "elodi-architectures"
+    fields: dict[str, Any] = {"replicas": 3, "baseline": "old", "model": s.old}
+    return _study(name, title, rows, **fields, **recipe)
 
 
 def guides() -> StudyConfig:
     """Table 8: guided by equal, mixed and all-different networks."""
-    widths = ((24,), (32,), (40,), (48,), (24, 24), (32, 32), (40, 24), (48, 32))
-    weak = [ModelConfig("mlp", features=w) for w in widths]
-    wider = ((128,), (96, 96), (128, 128), (160,), (160, 64), (256,), (128, 64, 32))
-    strong = [ModelConfig("mlp", features=w) for w in (*wider, (192, 128))]
-    second = ModelConfig("mlp", features=(24, 24)), ModelConfig("mlp", features=(256,))
-    rows = guide_rows(DENSE, weak, strong, second)
-    return _study("elodi-guides", "Guiding ensembles", rows, replicas=3)
+    s = _setting(WIDTHS)
+    weak, strong = (
+        [ModelConfig("mlp", features=features) for features in of]
+        for of in (
+            ((192,), (256,), (320,), (160, 160)),
+            ((384,), (512,), (640,), (320, 320)),
+        )
+    )
+    rows = guide_rows(s, weak, strong, (weak[-1], strong[-1]))
+    title = "Guiding ensembles"
+    return _study("elodi-guides", title, rows, model=s.new, **RECIPE)
 
 
 def displacement() -> StudyConfig:
@@ -252,7 +255,7 @@ def displacement() -> StudyConfig:
             ERM(),
             "[elodi] Fig. 5",
             model=NEW,
-            train=DENSE.of_new,
+            train=(("seeds.base", 1),),
         ),
     )
     updates = (Update("dense", "deep"),)
