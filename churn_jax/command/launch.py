@@ -118,7 +118,7 @@ def use_all_cores() -> None:
     # Where others use the cores too, one may come minutes late to where they meet; XLA
     # ends the process after 40 s. Older versions do not know the flag.
     if jax.__version_info__ >= (0, 9) and _PATIENCE not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --{_PATIENCE}=3600".strip()
+        os.environ["XLA_FLAGS"] = f"{flags} --{_PATIENCE}=600".strip()
     if "host_platform_device_count" in flags or known.jax_num_cpu_devices > 0:
         return
     affinity = getattr(os, "sched_getaffinity", None)

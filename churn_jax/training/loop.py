@@ -179,16 +179,18 @@ def compile_run(
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
 ) -> None:
-    """Compiles what `train` calls for a run without a teacher, by one update of a copy.
+    """Compiles the step of a run without a teacher; `train` then finds it compiled.
 
-    A thread can do it while another run trains. Convolutional networks and streams are
-    left to `train`: they compile for long, and compiling cannot be interrupted.
+    A thread can do it while another run trains, since nothing is run: two programs of
+    several devices that are started at once wait for each other without end, if the
+    devices take them in different orders. Convolutional networks and streams are left
+    to `train`: they compile for long, and compiling cannot be interrupted.
     """
     session = open_session(run, dataset, mean=mean, std=std)
     if session.program.convolutional or session.feed is not None:
         return
     with _Loop(session) as loop:
-        loop.rehearse()
+        loop.compile()
 
 
 def seconds_per_update(
@@ -326,10 +328,13 @@ class _Loop:
             self.session.feed.start(whole[0].order, self.done)
         return [split(part, len(chunks)) for part, chunks in zip(whole, self.states)]
 
-    def rehearse(self) -> None:
-        """One update and one evaluation."""
-        self._block(self._begin(0), 1)
-        self.evaluate(1)
+    def compile(self) -> None:
+        """Compiles the steps of all parts, as `_block` calls them."""
+        inputs = self._begin(0)
+        count = self.count(min(self.steps_per_call, self.total))
+        for part, step in enumerate(self.steps):
+            given = inputs[part][0], self.taught[part][0], *self.session.data
+            step.lower(self.states[part][0], *given, *count).compile()
 
     def update_seconds(self) -> float:
         """How long an update takes once it is compiled: the best of a few."""

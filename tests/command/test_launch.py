@@ -117,8 +117,8 @@ def test_an_error_of_the_only_process_is_an_error():
 def test_cores_that_others_use_too_are_waited_for(monkeypatch):
     flag = "xla_cpu_collective_call_terminate_timeout_seconds"
     for before, after in (
-        ("", f"--{flag}=3600"),
-        ("--a=1", f"--a=1 --{flag}=3600"),
+        ("", f"--{flag}=600"),
+        ("--a=1", f"--a=1 --{flag}=600"),
         (f"--{flag}=7", f"--{flag}=7"),
     ):
         monkeypatch.setenv("XLA_FLAGS", before)
