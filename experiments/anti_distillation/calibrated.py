@@ -10,7 +10,7 @@ differences are taken again:
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,13 @@ NUMBERS = (*QUANTITIES, *(f"calibrated_{name}" for name in QUANTITIES))
 Left = Mapping[str, np.ndarray]  # `[R]`, a number without each of the runs
 
 
-def calibrated_records(run_dir) -> Records:
+def calibrated_records(run_dir, base_of: Callable[[str], str] | None = None) -> Records:
     """Every finished method of a study's folder at its own temperatures.
 
     Temperatures and NLL are over runs, on examples whose class the runs know; each of
     `NUMBERS` is of all runs, with its change against the baseline, paired by run, and
     p Holm-adjusted over the methods. There is no change where other runs finished.
+    `base_of` gives every row a baseline of its own.
     """
     study = read_study(run_dir)
     rows: dict[str, dict[str, Any]] = {}
@@ -73,14 +74,18 @@ def calibrated_records(run_dir) -> Records:
             f"no method of {study.folder} has predictions of both splits "
             f"({VALIDATION} and {TEST})"
         )
-    base = study.config.baseline
-    compared = [row for row in rows if row != base and runs[row] == runs.get(base)]
+    base = base_of or (lambda name: study.config.baseline)
+    compared = {
+        name: base(name)
+        for name in rows
+        if base(name) != name and runs[name] == runs.get(base(name))
+    }
     for name in NUMBERS if compared else ():
         changes = [
             paired_leave_one_out_test(
-                rows[row][name], rows[base][name], left[row][name], left[base][name]
+                rows[row][name], rows[to][name], left[row][name], left[to][name]
             )
-            for row in compared
+            for row, to in compared.items()
         ]
         adjusted = holm([change.p for change in changes])
         for row, change, p in zip(compared, changes, adjusted, strict=True):

@@ -315,6 +315,33 @@ def size_14x14() -> StudyConfig:
     return replaced(study, [("name", name), ("title", title)])
 
 
+def length_14x14() -> StudyConfig:
+    """Where the gain of Table 1 ends: the penalty against epochs and width, 5 runs.
+
+    `experiments/anti_distillation/length.py` compares every row with the one without
+    the penalty that is trained as long and as wide.
+    """
+    methods = {"plain": ("No AD", plain_ensemble()), "ad": ("AD", penalised(STRENGTH))}
+    rows = tuple(
+        row(
+            f"{name}_{width}_{epochs}",
+            f"{label}, width {width}, {epochs} epochs",
+            method,
+            "Table 1",
+            model=dense(width),
+            train=(("epochs", epochs), ("eval_every_epochs", epochs)),
+        )
+        for width in (128, 400, 800)
+        for epochs in (3, 5, 10, 30)
+        for name, (label, method) in methods.items()
+    )
+    study = dataclasses.replace(headline_14x14(), methods=rows, baseline=rows[0].name)
+    name = "headline-anti-distillation-length-14x14"
+    title = f"Anti-distillation: {_STRENGTH}, against epochs and width"
+    changes = [("name", name), ("title", title), ("train.replicas", 5)]
+    return replaced(study, changes)
+
+
 def headline() -> StudyConfig:
     """The same on the embedded digits, which is `ad-digits`."""
     return replaced(ad_digits(), [("name", "headline-anti-distillation")])
