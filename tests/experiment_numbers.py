@@ -2,8 +2,28 @@
 
     python -m tests.experiment_numbers [PAGE ...]
 
-prints what is wrong and what is unchecked. What a page says about its numbers stands in
-HTML comments, explained in `experiments/README.md`.
+prints what is wrong and what is unchecked; without a page it takes all of them.
+`results/NAME.csv` next to a page is the `table.csv` (or `updates.csv`) that a study
+wrote, unchanged; `-second` is the same with `--seed 1000`, and `-differences` are rows
+against rows by `experiments/differences.py`. A page says what belongs together in HTML
+comments:
+
+* `table: results/NAME.csv`, directly above a table. A row is found by the text of its
+  first cell, a column by its heading; other headings and rows are named behind
+  semicolons, as in `table: results/NAME.csv; Gain = delta_accuracy; pairing = own`.
+  Every cell must be the file's value, or 100 times it, rounded to the digits shown.
+* `cells: results/A.csv results/B.csv`, directly above a table of several files: every
+  `a ± b` in a cell must be in one of them.
+* `numbers: results/NAME.csv`, for more files of the same section. Decimals in the text
+  must be in one of the section's files: `a ± b` anywhere, a number alone in a column
+  that a table of the page shows or that the comment names, `p = 0.002` in the column of
+  the number before it. A sentence that says "paper" may also have the paper's numbers,
+  from the papers' `published.csv`. Settings stand in code and
+  are not compared, nor are whole numbers in the text.
+* `claims:`, above the table of claims. Decimals under "Here" must be in the files that
+  the row links, and a p of 5 % or more goes with neither *confirmed* nor *refuted*.
+* `unchecked: REASON`, for a section and those below it that have no file. A table of
+  numbers without any of these fails.
 """
 
 import csv
@@ -22,7 +42,6 @@ from churn_jax.reports.updates import RATES
 from tests.experiments.presets import PAPERS
 
 ROOT = Path(__file__).parents[1]
-CLAIMS = ROOT / "experiments" / "README.md"
 PAGES = [
     ROOT / "README.md",
     *(
@@ -121,16 +140,12 @@ def _cells(line: str) -> list[str]:
 
 @functools.cache
 def paper_numbers(folder: str) -> frozenset[float]:
-    """What the papers say, in published tables and in the table of claims."""
+    """What the papers say in their published tables."""
     files = [f"experiments/{paper}/published.csv" for paper in PAPERS]
     files = [file for file in files if folder in file] or files
     tables = [published(place) for file in files for place in published_places(file)]
     cells = [c for t in tables for row in t.rows.values() for c in row.values()]
     numbers = {x for c in cells for x in (c.mean, c.std) if x is not None}
-    for line in CLAIMS.read_text(encoding="utf-8").splitlines():
-        if re.match(r"\| [A-Z]\d+ \|", line):
-            said = _NUMBER.findall(_plain(_cells(line)[1]))
-            numbers |= {float(sign + text.replace(",", "")) for sign, text in said}
     return frozenset(x for x in numbers if math.isfinite(x))
 
 
@@ -148,7 +163,9 @@ class Page:
         self.pending: tuple[str, str] | None = None  # a mark that a table may follow
         self.prose: list[tuple[int, str, Section]] = []
         self.claims = False
-        for number, kind, text in _blocks(page.read_text(encoding="utf-8")):
+        whole = page.read_text(encoding="utf-8")
+        self.links = dict(re.findall(r"^\[([^]]+)\]: (\S+)$", whole, re.M))
+        for number, kind, text in _blocks(whole):
             self._take(number, kind, text)
         for number, text, section in self.prose:  # when all columns are known
             self._check_prose(number, text, section)
@@ -312,7 +329,9 @@ class Page:
                 self._say(number + offset, f"{verdict}, with p of 5 % or more")
             if verdict == "not run" and "±" in here:
                 self._say(number + offset, "not run, with a number")
-            names = re.findall(r"\]\(([^)]*\.csv)\)", " ".join(row))
+            linked = re.findall(r"\]\(([^)]*)\)|\]\[([^]]*)\]", " ".join(row))
+            names = [path or self.links.get(name, "") for path, name in linked]
+            names = [name for name in names if name.endswith(".csv")]
             files = [self.page.parent / name for name in names]
             section = Section(9, None, files=files)
             if not files:

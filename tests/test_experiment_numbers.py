@@ -125,8 +125,10 @@ CLAIMS = """\
 
 | # | Paper | Here | Table | Verdict |
 |:--|:--|:--|:--|:--|
-| R1 | 7.7 | 2.51, −0.75 ± 0.07 points, p < 0.001 | [a](results/a.csv) | *confirmed* |
+| R1 | 7.7 | 2.51, −0.75 ± 0.07 points, p < 0.001 | [a][file] | *confirmed* |
 | R2 | rises by 1.25 | rose by 1.5 | `study old` | *not shown* |
+
+[file]: results/a.csv
 """
 
 

@@ -18,6 +18,9 @@ LINK = re.compile(
     r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\]|!\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)"
 )
 
+REFERENCE = re.compile(r"\[([^\[\]]*)\]\[([^\[\]]+)\]")
+DEFINITION = re.compile(r"^\[([^\[\]]+)\]: (\S+)\n", re.M)
+
 
 @functools.cache
 def shown_files(docs: Path) -> dict[Path, Path]:
@@ -35,6 +38,11 @@ def shown_files(docs: Path) -> dict[Path, Path]:
 def relink(text: str, home: Path, page: Path, shown: dict[Path, Path], repository: str):
     """`text` of the file `home` with links as they must be on `page`."""
     docs = next(p for p in page.parents if p.name == "docs")
+    places = dict(DEFINITION.findall(text))
+    text = DEFINITION.sub("", text)
+    text = REFERENCE.sub(
+        lambda m: f"[{m[1]}]({places[m[2]]})" if m[2] in places else m[0], text
+    )
 
     def link(match):
         label, target = match.groups()
