@@ -29,9 +29,7 @@ def average_probs(logits: Logits) -> Logits:
         [0.7, 0.3]
 
     References:
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Section 2
     """
     check_logits(logits=logits)
     return jax.nn.logsumexp(log_probs(logits), axis=0) - jnp.log(logits.shape[0])
@@ -47,9 +45,7 @@ def average_logits(logits: Logits) -> Logits:
         `[..., C]`.
 
     References:
-        [elodi] Section 3.2 -- Zhao et al., ELODI: Ensemble Logit Difference
-        Inhibition for Positive-Congruent Training, 2022.
-        https://arxiv.org/abs/2205.06265
+        [elodi] Section 3.2
     """
     check_logits(logits=logits)
     return jnp.mean(jnp.asarray(logits).astype(jnp.float32), axis=0)

@@ -79,10 +79,7 @@ def from_nnx(
     def init(key, x):
         del x
         params, state, _ = _parts(construct(nnx.Rngs(key)))
-        return {
-            "params": nnx.to_pure_dict(params),
-            "state": nnx.to_pure_dict(state),
-        }
+        return {"params": nnx.to_pure_dict(params), "state": nnx.to_pure_dict(state)}
 
     def apply(variables, x, *, train=False, key=None, axis_name=None):
         params, state, rngs = _parts(template)

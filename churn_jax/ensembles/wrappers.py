@@ -49,9 +49,7 @@ def with_inputs(
                [4., 5.]], dtype=float32)
 
     References:
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Section 2
     """
     if callable(inputs):
         view: Callable[[jax.Array], jax.Array] = inputs

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
         OneToOneDistillation,
     )
     from churn_jax.methods.erm import ERM, MinimumEntropy
-    from churn_jax.methods.fields import (
-        coefficient,
-        pytree,
-        share,
-        static,
-    )
+    from churn_jax.methods.fields import coefficient, pytree, share, static
     from churn_jax.methods.focal_distillation import FocalDistillation
     from churn_jax.methods.perturbing import Perturbing
     from churn_jax.methods.updating import RACT, BackwardCompatible, old_head_logits

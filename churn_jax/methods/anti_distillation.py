@@ -98,11 +98,8 @@ class AntiDistillation(Method):
         `common_only`. A batch whose intersection is empty has no penalty.
 
     References:
-        [anti-distillation] Eq. 6 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [anti-distillation] Eq. 6
+        [anti-distillation] Section 2
     """
 
     members: int = static(2)

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_jax import ensembles
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.fields import (
-    check_whole,
-    coefficient,
-    pytree,
-    static,
-)
+from churn_jax.methods.fields import check_whole, coefficient, pytree, static
 from churn_jax.registry import Registry
 from churn_jax.setting_checks import check_settings
 
@@ -46,8 +41,7 @@ class Ramp:
         steps: length of the ramp, in optimiser steps.
 
     References:
-        [reproducibility] Appendix C -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Appendix C
     """
 
     kind: str = static("constant")

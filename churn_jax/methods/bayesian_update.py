@@ -37,8 +37,7 @@ class BayesianUpdate(Updating):
         classes: `(O + M) C^2` numbers per replica.
 
     References:
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
 
     alpha: float = share(1.0)

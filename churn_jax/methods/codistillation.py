@@ -11,12 +11,7 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward, teacher_logits
 from churn_jax.methods.erm import REGULARIZERS, regularizer
-from churn_jax.methods.fields import (
-    check_whole,
-    coefficient,
-    pytree,
-    static,
-)
+from churn_jax.methods.fields import check_whole, coefficient, pytree, static
 from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
@@ -110,9 +105,7 @@ class Codistillation(Method):
         either end, and once in joint ones for `skl` and `l1`.
 
     References:
-        [reproducibility] Eqs. 8, 9, 17, 18, 19 -- Bhojanapalli et al., On the
-        Reproducibility of Neural Network Predictions, 2021.
-        https://arxiv.org/abs/2102.03349
+        [reproducibility] Eqs. 8, 9, 17, 18, 19
     """
 
     members: int = static(2)

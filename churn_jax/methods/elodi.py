@@ -38,10 +38,8 @@ class ELODI(Method):
         All members of a row learn from the same teachers; the objective is their sum.
 
     References:
-        [elodi] Sec. 4.2 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Eqs. 6, 9 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition
-        for Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Sec. 4.2
+        [elodi] Eqs. 6, 9
     """
 
     alpha: float = share(0.8)

@@ -37,10 +37,8 @@ class EnsembleDistillation(Perturbing):
         which a member adds by all its logits and not by its confidence.
 
     References:
-        [reproducibility] Table 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [diversity] Eq. 1 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [reproducibility] Table 2
+        [diversity] Eq. 1
     """
 
     temperature: float = coefficient(3.0)
@@ -82,8 +80,7 @@ class OneToOneDistillation(Perturbing):
         member_sample: `shared`, or `split` for a network whose members split the batch.
 
     References:
-        [diversity] Eqs. 5, 2 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eqs. 5, 2
     """
 
     temperature: float = coefficient(4.0)
@@ -136,8 +133,7 @@ class EnsembleDistributionDistillation(Perturbing):
     References:
         [end2] Section 3 -- Malinin et al., Ensemble Distribution Distillation, ICLR
         2020. https://arxiv.org/abs/1905.00076
-        [diversity] Table 5 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Table 5
     """
 
     alpha: float = share(1.0)

@@ -54,11 +54,8 @@ class ERM(Method):
         the whole batch, so a member's step is on average as long as on all examples.
 
     References:
-        [reproducibility] Eq. 2 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+        [reproducibility] Eq. 2
+        [anti-distillation] Section 2
     """
 
     member_sample: str = static("shared")
@@ -109,8 +106,7 @@ class MinimumEntropy(Method):
         Eq. 7 is unbounded below; its gradient in the logits is bounded.
 
     References:
-        [reproducibility] Eqs. 6, 7 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
+        [reproducibility] Eqs. 6, 7
     """
 
     alpha: float = share(0.1)

@@ -37,12 +37,9 @@ class FocalDistillation(Method):
         usual case, it is that model's term.
 
     References:
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Table 5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
-        [elodi] Table 10 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
+        [elodi] Table 5
+        [elodi] Table 10
     """
 
     alpha: float = share(0.9)

@@ -49,8 +49,7 @@ class Perturbing(Method):
             teachers.
 
     References:
-        [diversity] Sec. 3.1 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Sec. 3.1
     """
 
     perturbation: str = static("none")

@@ -71,8 +71,7 @@ class BackwardCompatible(Compatible):
         classifier and does not load its weights, so there it is a random one.
 
     References:
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
 
     term = "old_cross_entropy"
@@ -100,8 +99,7 @@ class RACT(Compatible):
         theirs. Gradients flow into the new classifier from its negatives too.
 
     References:
-        [elodi] Table 1 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
-        Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
+        [elodi] Table 1
     """
 
     term = "ract"

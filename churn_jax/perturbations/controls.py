@@ -32,8 +32,7 @@ def gaussian(
         (True, True)
 
     References:
-        [diversity] Sec. 5.1 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Sec. 5.1
     """
     check_batch(images, keys=keys)
     draw = jax.vmap(lambda key: jax.random.normal(key, images.shape[1:]))
@@ -66,8 +65,7 @@ def adversarial(
         ['0.40', '0.60']
 
     References:
-        [diversity] Appendix A.2 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Appendix A.2
     """
     check_batch(images, labels=labels)
 

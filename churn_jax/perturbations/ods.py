@@ -46,8 +46,7 @@ def unit_directions(gradients: Array) -> Array:
         [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
 
     References:
-        [diversity] Eq. 3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 3
     """
     check_batch(gradients)
     gradients = gradients.astype(jnp.float32)
@@ -77,8 +76,7 @@ def draw_guides(keys: Array, num_classes: int) -> Array:
         (3, 10)
 
     References:
-        [diversity] Eq. 3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 3
     """
     draw = jax.vmap(
         lambda key: jax.random.uniform(key, (num_classes,), minval=-1.0, maxval=1.0)
@@ -117,11 +115,7 @@ def pulled_back(
 
 
 def ods_directions(
-    predict: Predict,
-    images: Array,
-    keys: Array,
-    *,
-    temperature: float | Array = 1.0,
+    predict: Predict, images: Array, keys: Array, *, temperature: float | Array = 1.0
 ) -> Directions:
     r"""Directions in which a network's tempered probabilities follow a random guide.
 
@@ -144,8 +138,7 @@ def ods_directions(
         ((2, 3), (2,))
 
     References:
-        [diversity] Eq. 3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 3
     """
     check_batch(images, keys=keys)
     probs, gradients = pulled_back(
@@ -186,8 +179,7 @@ def step(
         [[0.75, 0.5, 0.5, 0.5]]
 
     References:
-        [diversity] Eq. 4 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 4
     """
     check_batch(images, directions=directions)
     size = step_size * math.sqrt(math.prod(images.shape[1:]))
@@ -232,8 +224,7 @@ def ods(
         ['0.020', '0.020']
 
     References:
-        [diversity] Eq. 4 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 4
     """
     found = ods_directions(predict, images, keys, temperature=temperature)
     return step(images, found.directions, step_size=step_size, pixel_range=pixel_range)
@@ -264,8 +255,7 @@ def conf_ods(
         '0.010'
 
     References:
-        [diversity] Eq. 8 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 8
     """
     found = ods_directions(predict, images, keys, temperature=temperature)
     confidence = found.confidence.reshape(-1, *(1,) * (images.ndim - 1))
@@ -314,8 +304,7 @@ def all_teacher_direction(
         the gradient of that sum as its mean.
 
     References:
-        [diversity] Eq. 7 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Eq. 7
     """
     check_batch(images)
 
