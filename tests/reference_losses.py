@@ -54,12 +54,6 @@ def entropy(logits, top_k=None):
     return -np.sum(p * np.log(p), axis=-1)
 
 
-def renormalized_entropy(logits, top_k):
-    p = largest(softmax(logits), top_k)
-    p = p / p.sum(axis=-1, keepdims=True)
-    return -np.sum(p * np.log(p), axis=-1)
-
-
 def uniform_symmetric_kl(logits, top_k=None):
     """[reproducibility] Eq. 7: KL(f || Unif) + KL(Unif || f), both sums written out."""
     p = softmax(logits)
@@ -68,13 +62,6 @@ def uniform_symmetric_kl(logits, top_k=None):
     forward = np.sum(p * np.log(p / uniform), axis=-1)
     backward = np.sum(uniform * np.log(uniform / p), axis=-1)
     return forward + backward
-
-
-def renormalized_uniform_symmetric_kl(logits, top_k):
-    p = largest(softmax(logits), top_k)
-    p = p / p.sum(axis=-1, keepdims=True)
-    uniform = np.full_like(p, 1.0 / top_k)
-    return kl(p, uniform) + kl(uniform, p)
 
 
 def l1(logits_a, logits_b):

@@ -24,10 +24,6 @@ def error_rate(logits, labels):
     return np.mean(np.argmax(logits, -1) != labels)
 
 
-def error_rates(logits, labels):
-    return np.array([error_rate(run, labels) for run in logits])
-
-
 def negative_log_likelihood(logits, labels):
     probs = softmax(logits)
     return np.mean([-np.log(p[y]) for p, y in zip(probs, labels)])
@@ -255,17 +251,6 @@ def deep_ensemble_equivalent(nll, ensemble_nlls):
 
 def js_prediction_difference(logits):
     return _over_models(logits, lambda p, q, n: np.sum(p * np.log(p / q)))
-
-
-def score_difference(scores, order=1):
-    s = np.asarray(scores, np.float64)
-    s = s.reshape(*s.shape[:2], -1)
-    distances = [
-        np.linalg.norm(s[m, n] - s[:, n].mean(0), order)
-        for m in range(s.shape[0])
-        for n in range(s.shape[1])
-    ]
-    return np.mean(distances)
 
 
 def relative_prediction_difference(logits):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         bayesian_posterior,
         bayesian_update_targets,
         confusion_counts,
-        confusion_matrix,
     )
     from churn_jax.losses.classification import (
         binary_logits,
@@ -51,12 +50,7 @@ if TYPE_CHECKING:
         orthogonalize,
         orthogonalized_correlation_penalty,
     )
-    from churn_jax.losses.regularizers import (
-        entropy,
-        renormalized_entropy,
-        renormalized_uniform_symmetric_kl,
-        uniform_symmetric_kl,
-    )
+    from churn_jax.losses.regularizers import entropy, uniform_symmetric_kl
 
 
 __all__ = [
@@ -66,7 +60,6 @@ __all__ = [
     "bayesian_update_targets",
     "binary_logits",
     "confusion_counts",
-    "confusion_matrix",
     "correlation_penalty",
     "covariance_penalty",
     "cross_entropy",
@@ -88,8 +81,6 @@ __all__ = [
     "orthogonalized_correlation_penalty",
     "ract",
     "released_logit_difference",
-    "renormalized_entropy",
-    "renormalized_uniform_symmetric_kl",
     "residual_correlation_penalty",
     "running_correlation_penalty",
     "squared_error",

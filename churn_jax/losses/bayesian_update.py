@@ -71,54 +71,6 @@ def confusion_counts(
     return jnp.matmul(right.T, predicted, precision=jax.lax.Precision.HIGHEST)
 
 
-def confusion_matrix(
-    predictions: Labels,
-    labels: Labels,
-    num_classes: int,
-    smoothing: ArrayLike = 1.0,
-    mask: Mask | None = None,
-) -> Array:
-    """Shares of a model's predictions given the right class, `P(predicted | true)`.
-
-    `(N_ck + s / C) / (sum_k N_ck + s)` with the counts N of `confusion_counts`.
-
-    Args:
-        predictions: `[B]` class ids, on examples that the model was not fitted to.
-        labels, num_classes, mask: as in `confusion_counts`.
-        smoothing: s, above 0: examples with a uniform prediction added to every row.
-
-    Returns:
-        `[C, C]` float32; rows, by label, sum to 1. A class without examples has a
-        uniform row.
-
-    Raises:
-        ValueError: the shapes do not fit, or the smoothing is not above 0.
-        TypeError: predictions or labels are not integers.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> p, y = jnp.array([0, 1, 1]), jnp.array([0, 0, 0])
-        >>> print(confusion_matrix(p, y, 2, smoothing=1.0))
-        [[0.375 0.625]
-         [0.5   0.5  ]]
-
-    Notes:
-        Without smoothing one unseen confusion would rule a class out for good. The
-        amount is ours.
-
-    References:
-        [bayesian-update] Confusion matrices -- Traeuble et al., Backward-Compatible
-        Prediction Updates: A Probabilistic Approach, NeurIPS 2021.
-        https://arxiv.org/abs/2107.01057
-    """
-    if isinstance(smoothing, (int, float)) and not smoothing > 0:
-        raise ValueError(f"smoothing must be above 0; got {smoothing}")
-    smoothing = jnp.asarray(smoothing, jnp.float32)
-    counts = confusion_counts(predictions, labels, num_classes, mask)
-    rows = jnp.sum(counts, axis=-1, keepdims=True)
-    return (counts + smoothing / num_classes) / (rows + smoothing)
-
-
 def _votes(predictions: Labels, confusions: Array) -> tuple[Array, Array]:
     """The predictions, and the logarithms `[T, C, C]` by prediction, then label."""
     _check_integers(predictions=predictions)

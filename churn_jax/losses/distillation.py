@@ -26,10 +26,7 @@ def _check_scalars(temperature: float | Scalar, **others) -> None:
 
 
 def distillation_kl(
-    *,
-    student_logits: Logits,
-    teacher_logits: Logits,
-    temperature: float | Scalar = 1.0,
+    *, student_logits: Logits, teacher_logits: Logits, temperature: float | Scalar = 1.0
 ) -> PerExample:
     """Tempered divergence of the student from the teacher, in nats.
 

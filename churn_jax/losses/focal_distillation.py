@@ -10,10 +10,7 @@ from churn_jax.typing import Array, Labels, Logits, PerExample, Scalar
 
 
 def focal_weights(
-    old_logits: Logits,
-    labels: Labels,
-    alpha: ArrayLike = 1.0,
-    beta: ArrayLike = 5.0,
+    old_logits: Logits, labels: Labels, alpha: ArrayLike = 1.0, beta: ArrayLike = 5.0
 ) -> PerExample:
     """The weight of an old model's prediction, from whether it is right.
 

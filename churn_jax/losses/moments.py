@@ -84,11 +84,7 @@ def inner_products(a: Array, b: Array, axis_name: AxisName) -> Array:
         everywhere = jax.sharding.PartitionSpec(None, None, None)
         whole = jax.sharding.NamedSharding(sharding.mesh, everywhere)
     local = jnp.einsum(
-        "ibk,jbk->kij",
-        a,
-        b,
-        precision=jax.lax.Precision.HIGHEST,
-        out_sharding=whole,
+        "ibk,jbk->kij", a, b, precision=jax.lax.Precision.HIGHEST, out_sharding=whole
     )
     return sum_over_devices(local, axis_name)
 

@@ -12,25 +12,20 @@ from churn_jax._checks import check_logits
 from churn_jax.typing import Logits, PerExample
 
 
-def _check_top_k(top_k, num_classes: int, smallest: int) -> None:
-    """Refuses a `top_k` that is not an integer from `smallest` to `num_classes`."""
-    if isinstance(top_k, bool) or not isinstance(top_k, int):
-        raise TypeError(
-            f"top_k must be a Python int (it sets a shape); got {type(top_k).__name__}"
-        )
-    if not smallest <= top_k <= num_classes:
-        raise ValueError(
-            f"top_k must be between {smallest} and the number of classes, "
-            f"{num_classes}; got {top_k}"
-        )
-
-
 def _kept_log_probs(logits: Logits, top_k: int | None) -> Logits:
     """Log-probabilities of the `top_k` most likely classes; all of them for None."""
     log_p = divergences.log_probs(logits)
     if top_k is None:
         return log_p
-    _check_top_k(top_k, log_p.shape[-1], 1)
+    if isinstance(top_k, bool) or not isinstance(top_k, int):
+        raise TypeError(
+            f"top_k must be a Python int (it sets a shape); got {type(top_k).__name__}"
+        )
+    classes = log_p.shape[-1]
+    if not 1 <= top_k <= classes:
+        raise ValueError(
+            f"top_k must be between 1 and the number of classes, {classes}; got {top_k}"
+        )
     return jax.lax.top_k(log_p, top_k)[0]
 
 
@@ -59,9 +54,8 @@ def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
 
     Notes:
         The paper says that on ImageNet the regularisers act "only on the top k
-        predictions, with k = 10" and not how: the plain sum is our reading,
-        `renormalized_entropy` the other one. Of tied classes the first are kept.
-        A logit of `-inf` (an impossible class) adds nothing.
+        predictions, with k = 10" and not how: the plain sum is our reading. Of tied
+        classes the first are kept. A logit of `-inf` (impossible) adds nothing.
 
     References:
         [reproducibility] Eq. 6
@@ -71,40 +65,6 @@ def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
         return divergences.entropy(logits)
     log_p = _kept_log_probs(logits, top_k)
     return -jnp.sum(divergences.weighted(log_p, log_p), axis=-1)
-
-
-def renormalized_entropy(logits: Logits, top_k: int) -> PerExample:
-    """Entropy in nats of the `top_k` most likely classes as a distribution.
-
-    `-sum_{j in top} g_j log g_j` with `g_j = f_j / sum_{i in top} f_i`.
-
-    Args:
-        logits: `[..., C]`, floating point.
-        top_k: number of classes to keep, 2 to `C`.
-
-    Returns:
-        `[...]` float32, from 0 to `log top_k`.
-
-    Raises:
-        ValueError: no class axis, or `top_k` outside 2 to `C`.
-        TypeError: logits are not floating point, or `top_k` is not an int.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> logits = jnp.log(jnp.array([0.4, 0.4, 0.2]))
-        >>> f"{renormalized_entropy(logits, top_k=2):.4f}"
-        '0.6931'
-
-    Notes:
-        Unlike `entropy(logits, top_k)` it does not see how much probability the kept
-        classes hold together, so nothing pulls the tail down.
-
-    References:
-        [reproducibility] Eq. 6
-    """
-    check_logits(logits=logits)
-    _check_top_k(top_k, jnp.shape(logits)[-1], 2)
-    return divergences.entropy(_kept_log_probs(logits, top_k))
 
 
 def uniform_symmetric_kl(logits: Logits, top_k: int | None = None) -> PerExample:
@@ -142,31 +102,3 @@ def uniform_symmetric_kl(logits: Logits, top_k: int | None = None) -> PerExample
     log_p = _kept_log_probs(logits, top_k)
     difference = jnp.exp(log_p) - 1.0 / num_classes
     return jnp.sum(difference * (log_p + jnp.log(float(num_classes))), axis=-1)
-
-
-def renormalized_uniform_symmetric_kl(logits: Logits, top_k: int) -> PerExample:
-    """Symmetric KL from uniform of the `top_k` most likely classes.
-
-    `sum_{j in top} (g_j - 1/k) log(k g_j)` with `g_j = f_j / sum_{i in top} f_i`.
-
-    Args:
-        logits, top_k: as in `renormalized_entropy`; errors as there.
-
-    Returns:
-        `[...]` float32, at least 0, unbounded above.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> logits = jnp.log(jnp.array([0.6, 0.2, 0.2]))
-        >>> f"{renormalized_uniform_symmetric_kl(logits, top_k=2):.4f}"
-        '0.2747'
-
-    Notes:
-        The uniform distribution here is over the `k` kept classes, not over all `C`.
-
-    References:
-        [reproducibility] Eq. 7
-    """
-    check_logits(logits=logits)
-    _check_top_k(top_k, jnp.shape(logits)[-1], 2)
-    return uniform_symmetric_kl(_kept_log_probs(logits, top_k))

@@ -6,14 +6,7 @@ batch and shard by shard. `pairwise` computes a metric for all pairs of runs,
 """
 
 from churn_jax.lazy import load_on_use
-from churn_jax.metrics.calibrated import (
-    calibrated_brier_score,
-    calibrated_expected_calibration_error,
-    calibrated_negative_log_likelihood,
-    calibrated_scores,
-    fit_temperature,
-    two_fold_calibrated_scores,
-)
+from churn_jax.metrics.calibrated import calibrated_scores, fit_temperature
 from churn_jax.metrics.calibration import ECEState, expected_calibration_error
 from churn_jax.metrics.churn import (
     ChurnByCorrectnessState,
@@ -86,11 +79,9 @@ from churn_jax.metrics.prediction_difference import (
 from churn_jax.metrics.prediction_divergence import (
     JSPredictionDifferenceState,
     KLPredictionDifferenceState,
-    ScoreDifferenceState,
     js_prediction_difference,
     kl_prediction_difference,
     pairwise_kl,
-    score_difference,
 )
 from churn_jax.metrics.scoring import (
     AccuracyState,
@@ -100,7 +91,6 @@ from churn_jax.metrics.scoring import (
     accuracy,
     brier_score,
     error_rate,
-    error_rates,
     negative_log_likelihood,
 )
 from churn_jax.metrics.state import MeanState, RateState
@@ -139,7 +129,6 @@ __all__ = [
     "PredictionDifferenceState",
     "RateState",
     "RelativePredictionDifferenceState",
-    "ScoreDifferenceState",
     "SurrogateChurnState",
     "WeightedPredictionDifferenceState",
     "accuracy",
@@ -147,9 +136,6 @@ __all__ = [
     "backward_error_compatibility",
     "backward_trust_compatibility",
     "brier_score",
-    "calibrated_brier_score",
-    "calibrated_expected_calibration_error",
-    "calibrated_negative_log_likelihood",
     "calibrated_scores",
     "calibration_ratio",
     "churn",
@@ -162,7 +148,6 @@ __all__ = [
     "diversity_by_confidence",
     "ensemble_reference_curve",
     "error_rate",
-    "error_rates",
     "expected_calibration_error",
     "fit_temperature",
     "flip_rank",
@@ -188,12 +173,10 @@ __all__ = [
     "relative_negative_flip_rate",
     "relative_prediction_difference",
     "roc_auc",
-    "score_difference",
     "summarize_cross",
     "summarize_paired",
     "summarize_pairs",
     "surrogate_churn",
-    "two_fold_calibrated_scores",
     "weighted_prediction_difference",
 ]
 

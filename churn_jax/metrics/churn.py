@@ -149,10 +149,7 @@ def _surrogate(logits_a, logits_b, alpha):
 
 
 def surrogate_churn(
-    logits_a: Logits,
-    logits_b: Logits,
-    alpha: float = 1.0,
-    mask: Mask | None = None,
+    logits_a: Logits, logits_b: Logits, alpha: float = 1.0, mask: Mask | None = None
 ) -> Scalar:
     """Churn with scores in place of the arg max, SChurn_alpha.
 
@@ -189,10 +186,7 @@ class ChurnByCorrectness(NamedTuple):
 
 
 def churn_by_correctness(
-    logits_a: Logits,
-    logits_b: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    logits_a: Logits, logits_b: Logits, labels: Labels, mask: Mask | None = None
 ) -> ChurnByCorrectness:
     """Churn separately where model `a` is right and where it is wrong.
 

@@ -142,10 +142,7 @@ class _ConfidenceBoundSums(PairMetric):
 
 
 def churn_bound_from_errors(
-    logits_a: Logits,
-    logits_b: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    logits_a: Logits, logits_b: Logits, labels: Labels, mask: Mask | None = None
 ) -> Scalar:
     """Upper bound on churn by the two error rates, `P_Err,1 + P_Err,2`.
 

@@ -89,9 +89,7 @@ def deep_ensemble_equivalent(
     size = jnp.where(reached, jnp.maximum(first, 1), curve.shape[0])
     value = size.astype(jnp.float32) + fraction
     return DeepEnsembleEquivalent(
-        jnp.where(known, value, jnp.nan),
-        known & (nll > curve[0]),
-        known & ~reached,
+        jnp.where(known, value, jnp.nan), known & (nll > curve[0]), known & ~reached
     )
 
 

@@ -69,15 +69,11 @@ class _FlipSums(PairMetric):
 
 @struct.dataclass
 class FlipState(AdditiveState):
-    """The 2x2 table of old and new correctness; int32 counts.
+    """Streamed `flip_rates`; int32 counts of examples that a version gets right."""
 
-    `negative`: old right, new wrong. `positive`: old wrong, new right. `both`: both
-    right. `examples`: all; both wrong is the remainder.
-    """
-
-    negative: jax.Array
-    positive: jax.Array
     both: jax.Array
+    old_right: jax.Array
+    new_right: jax.Array
     examples: jax.Array
 
     def update(self, *, old_logits, new_logits, labels, mask=None) -> Self:
@@ -85,21 +81,16 @@ class FlipState(AdditiveState):
         check_logits(old_logits=old_logits, new_logits=new_logits)
         check_labels(labels, old_logits, logits_name="old_logits")
         check_labels(labels, new_logits, logits_name="new_logits")
-        old, new = right(old_logits, labels), right(new_logits, labels)
-        return self.plus(mask, old & ~new, ~old & new, old & new)
+        return self.plus(mask, *_FlipSums().terms(old_logits, new_logits, labels))
 
     def compute(self) -> FlipRates:
         """All rates; nan before the first valid example."""
-        sums = self.both, self.both + self.negative, self.both + self.positive
-        return _FlipSums().finish(sums, self.examples)
+        *sums, examples = jax.tree.leaves(self)
+        return _FlipSums().finish(sums, examples)
 
 
 def flip_rates(
-    *,
-    old_logits: Logits,
-    new_logits: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    *, old_logits: Logits, new_logits: Logits, labels: Labels, mask: Mask | None = None
 ) -> FlipRates:
     """Every rate of an update at once, from one count of flips.
 
@@ -140,11 +131,7 @@ def _rates(old, new, labels, mask) -> FlipRates:
 
 
 def negative_flip_rate(
-    *,
-    old_logits: Logits,
-    new_logits: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    *, old_logits: Logits, new_logits: Logits, labels: Labels, mask: Mask | None = None
 ) -> Scalar:
     """Share of all examples that the old model gets right and the new one wrong.
 
@@ -171,11 +158,7 @@ def negative_flip_rate(
 
 
 def positive_flip_rate(
-    *,
-    old_logits: Logits,
-    new_logits: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    *, old_logits: Logits, new_logits: Logits, labels: Labels, mask: Mask | None = None
 ) -> Scalar:
     """Share of all examples that the old model gets wrong and the new one right.
 
@@ -205,11 +188,7 @@ def positive_flip_rate(
 
 
 def relative_negative_flip_rate(
-    *,
-    old_logits: Logits,
-    new_logits: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    *, old_logits: Logits, new_logits: Logits, labels: Labels, mask: Mask | None = None
 ) -> Scalar:
     """Negative flips against what independent errors would give.
 
@@ -240,11 +219,7 @@ def relative_negative_flip_rate(
 
 
 def backward_trust_compatibility(
-    *,
-    old_logits: Logits,
-    new_logits: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    *, old_logits: Logits, new_logits: Logits, labels: Labels, mask: Mask | None = None
 ) -> Scalar:
     """Share of the old model's successes that the new model keeps.
 
@@ -276,11 +251,7 @@ def backward_trust_compatibility(
 
 
 def backward_error_compatibility(
-    *,
-    old_logits: Logits,
-    new_logits: Logits,
-    labels: Labels,
-    mask: Mask | None = None,
+    *, old_logits: Logits, new_logits: Logits, labels: Labels, mask: Mask | None = None
 ) -> Scalar:
     """Share of the new model's errors that the old model makes too.
 

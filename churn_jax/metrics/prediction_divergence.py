@@ -1,20 +1,18 @@
-"""How far M models spread: divergences of predictions in nats, and raw scores.
+"""How far M models spread: divergences of predictions in nats.
 
 `P_nm` is model m's distribution on example n, `Pbar_n` its mean over the M models.
 """
 
 import jax.numpy as jnp
 
-from churn_jax._checks import check_members
 from churn_jax.divergences import weighted
 from churn_jax.metrics.prediction_difference import (
     from_mean,
     log_mean_probs,
     models_log_probs,
-    norm_over_classes,
 )
 from churn_jax.metrics.state import MeanState, masked_mean
-from churn_jax.typing import Array, Logits, Mask, PerExample, Scalar
+from churn_jax.typing import Logits, Mask, PerExample, Scalar
 
 
 def pairwise_kl(logits: Logits) -> PerExample:
@@ -150,60 +148,9 @@ def js_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar
     return masked_mean(_jensen_shannon(logits), mask)
 
 
-def _score_spread(scores, order):
-    scores = jnp.asarray(scores)
-    check_members(scores, name="scores", axes="[M, N]")
-    if not jnp.issubdtype(scores.dtype, jnp.floating):
-        raise TypeError(f"scores must be floating point; got {scores.dtype}")
-    scores = scores.astype(jnp.float32).reshape(*scores.shape[:2], -1)
-    return jnp.mean(norm_over_classes(from_mean(scores), order), axis=0)
-
-
-def score_difference(
-    scores: Array, order: float = 1, mask: Mask | None = None
-) -> Scalar:
-    """Mean L_p distance of M models' scores from their mean: Delta_p of raw scores.
-
-    `1/N sum_n 1/M sum_m ||s_nm - sbar_n||_p` with `sbar_n = 1/M sum_m s_nm`.
-
-    Args:
-        scores: `[M, N]` or `[M, N, ...]`, M at least 2; the norm is over all axes after
-            the second. Units are the scores' own.
-        order: p, static; at least 1, `float("inf")` for the largest difference.
-        mask: `[N]` valid examples.
-
-    Returns:
-        A float32 scalar, at least 0; nan without a valid example.
-
-    Raises:
-        ValueError: fewer than two models, an order below one, or a mask that is not
-            shaped like the examples.
-        TypeError: the scores are not floating point.
-
-    Notes:
-        For regression, and for logits. Logits of several classes are only fixed up to
-        a constant per example, which this sees and `prediction_difference` does not;
-        for two classes pass the one score `logits[..., 1] - logits[..., 0]`. Two models
-        of one score give half of `mean |s_1 - s_2|`, the form that the paper states for
-        M = 2, where Eq. 1 itself sums over both labels.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(score_difference(jnp.array([[1.0, 3.0], [2.0, 3.0]])))
-        0.25
-
-    References:
-        [anti-distillation] Sec. 3
-    """
-    return masked_mean(_score_spread(scores, order), mask)
-
-
 KLPredictionDifferenceState = MeanState.of(
     "KLPredictionDifferenceState", kl_prediction_difference, pairwise_kl
 )
 JSPredictionDifferenceState = MeanState.of(
     "JSPredictionDifferenceState", js_prediction_difference, _jensen_shannon
-)
-ScoreDifferenceState = MeanState.of(
-    "ScoreDifferenceState", score_difference, _score_spread
 )

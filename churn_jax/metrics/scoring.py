@@ -1,13 +1,12 @@
 """How good one model's predictions are: accuracy, log score, Brier score."""
 
-import jax
 import jax.numpy as jnp
 import optax
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
 from churn_jax.metrics.state import MeanState, RateState, masked_mean
-from churn_jax.typing import Array, Labels, Logits, Mask, PerExample, Scalar
+from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
 def is_correct(logits: Logits, labels: Labels):
@@ -80,46 +79,13 @@ def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scal
 
     References:
         [reproducibility] Lemma 1
+        [elodi] Eq. 10
     """
     return masked_mean(_is_wrong(logits, labels), mask)
 
 
 def _is_wrong(logits, labels):
     return ~is_correct(logits, labels)
-
-
-def error_rates(logits: Logits, labels: Labels, mask: Mask | None = None) -> Array:
-    """The error rate of every run, `[R]`.
-
-    `ER_r = 1/N sum_i [yhat_r,i != l_i]`: of the old runs of an update `ER_old`, of the
-    new ones `ER_new`.
-
-    Args:
-        logits: `[R, N, C]`, the same N examples in the same order for every run.
-        labels: `[N]` class ids.
-        mask: `[N]` valid examples.
-
-    Returns:
-        `[R]` float32 in [0, 1]; nan without a valid example.
-
-    Raises:
-        ValueError: no axis of runs, or labels or mask are not shaped like the examples.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> runs = jnp.array([[[2.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 0.0]]])
-        >>> error_rates(runs, jnp.array([0, 0])).tolist()
-        [0.5, 0.0]
-
-    References:
-        [elodi] Eq. 10
-    """
-    check_logits(logits=logits)
-    if jnp.ndim(logits) != 3:
-        raise ValueError(f"logits must be [R, N, C]; got shape {jnp.shape(logits)}")
-    return jax.vmap(error_rate, in_axes=(0, None, None))(
-        jnp.asarray(logits), labels, mask
-    )
 
 
 def example_nll(logits, labels):

@@ -11,7 +11,6 @@ from churn_jax.losses import (
     bayesian_posterior,
     bayesian_update_targets,
     confusion_counts,
-    confusion_matrix,
 )
 from tests import reference_losses as reference
 
@@ -23,7 +22,6 @@ RULES = ["mb", "mbme", "cr"]
 posterior = jax.jit(bayesian_posterior)
 targets = jax.jit(bayesian_update_targets, static_argnames="rule")
 counts_of = jax.jit(confusion_counts, static_argnums=2)
-matrix_of = jax.jit(confusion_matrix, static_argnums=2)
 
 
 @pytest.fixture
@@ -38,9 +36,6 @@ def test_confusions_by_hand():
     predictions, labels = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 1])
     counts = counts_of(predictions, labels, 3)
     np.testing.assert_array_equal(counts, [[1, 0, 0], [1, 1, 1], [0, 0, 0]])
-    expected = [[2 / 4, 1 / 4, 1 / 4], [1 / 3] * 3, [1 / 3] * 3]
-    shares = matrix_of(predictions, labels, 3, 3.0)
-    np.testing.assert_allclose(shares, expected, rtol=1e-6)
 
 
 def test_masked_counts_are_those_of_the_valid_examples(rng):
@@ -50,8 +45,6 @@ def test_masked_counts_are_those_of_the_valid_examples(rng):
     np.add.at(expected, (labels[mask > 0], predictions[mask > 0]), 1)
     found = counts_of(predictions, labels, 5, mask)
     np.testing.assert_array_equal(found, expected)
-    shares = matrix_of(predictions, labels, 5, 1.0, mask)
-    np.testing.assert_allclose(np.sum(shares, -1), np.ones(5), rtol=1e-6)
 
 
 def test_posterior_by_hand():
@@ -142,5 +135,3 @@ def test_arguments_are_checked(drawn):
         bayesian_posterior(predictions.astype(np.float32), confusions)
     with pytest.raises(ValueError, match=r"\(4,\) and \(3,\)"):
         confusion_counts(np.zeros(4, int), np.zeros(3, int), 2)
-    with pytest.raises(ValueError, match="smoothing must be above 0; got 0"):
-        confusion_matrix(np.array([0]), np.array([0]), 2, smoothing=0)

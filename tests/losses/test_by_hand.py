@@ -203,14 +203,10 @@ ROWS = [
     of("entropy", DYADIC, [1.75 * LOG2], rtol=2e-6),
     of("entropy", DYADIC, [LOG2], rtol=2e-6, top_k=2),
     of("entropy", DYADIC, [0.5 * LOG2], rtol=2e-6, top_k=1),
-    # The two kept classes are (2/3, 1/3): log 3 - 2/3 log 2.
-    of("renormalized_entropy", DYADIC, [LOG3 - 2 / 3 * LOG2], rtol=2e-6, top_k=2),
     # (f - 1/4) log 4f: 1/4 log 2 + 0 + 2 (-1/8)(-log 2) = 1/2 log 2.
     of("uniform_symmetric_kl", DYADIC, [0.5 * LOG2], rtol=2e-6),
     of("uniform_symmetric_kl", DYADIC, [0.25 * LOG2], rtol=2e-6, top_k=2),
     of("uniform_symmetric_kl", DYADIC, [0.375 * LOG2], rtol=2e-6, top_k=3),
-    # (2/3 - 1/2) log 4/3 + (1/3 - 1/2) log 2/3 = 1/6 log 2.
-    of("renormalized_uniform_symmetric_kl", DYADIC, [LOG2 / 6], rtol=2e-6, top_k=2),
     of("correlation_penalty", MEMBERS, 0.5**2 + 1.0**2 + 3.0**2),
     of("correlation_penalty", PADDED, 0.25, {"outputs": OF_PADDED}),
     of("covariance_penalty", MEMBERS, 1.0**2 + 0.5**2 + 2.0**2),

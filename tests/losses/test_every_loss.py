@@ -220,8 +220,8 @@ def test_integers_and_scores_without_classes_are_errors(case):
 def test_the_table_holds_every_public_loss():
     tested = {case.name.split(",")[0] for case in [*CASES, *PENALTIES]}
     elsewhere = {"binary_logits", "MomentState", "orthogonalize", "focal_weights"}
-    elsewhere |= {"confusion_counts", "confusion_matrix"}  # of class ids
-    elsewhere |= {"bayesian_posterior", "bayesian_update_targets"}
+    # Of class ids.
+    elsewhere |= {"confusion_counts", "bayesian_posterior", "bayesian_update_targets"}
     assert tested | elsewhere == set(losses.__all__)
 
 

@@ -69,8 +69,6 @@ def test_binary_logits_are_the_logistic_model():
 REGULARIZERS = {
     "entropy": losses.entropy,
     "skl": losses.uniform_symmetric_kl,
-    "entropy of kept": losses.renormalized_entropy,
-    "skl of kept": losses.renormalized_uniform_symmetric_kl,
 }
 
 
@@ -93,8 +91,6 @@ def test_uniform_is_the_extreme_of_both_and_one_hot_the_other():
     h, skl = (regularizer(name, z)[0] for name in ("entropy", "skl"))
     np.testing.assert_allclose(h[0], np.log(4.0), rtol=1e-6)
     np.testing.assert_allclose(skl[0], 0.0, atol=1e-7)
-    kept = regularizer("entropy of kept", z, 2)[0][0]
-    np.testing.assert_allclose(kept, np.log(2), rtol=1e-6)
     assert 0.0 < h[1] < 2e-3 and not np.any(h[2:])
     # log f = -s for three of four classes: 3/4 (s - log 4) + 3/4 log 4 = 3/4 s.
     np.testing.assert_allclose(skl[2:], [75.0, 7500.0], rtol=1e-5)
@@ -130,9 +126,6 @@ def test_top_k_is_checked(name):
         refuses(ValueError, f"number of classes, 5; got {top_k}", loss, z, top_k=top_k)
     for top_k in (2.0, True):
         refuses(TypeError, r"Python int.*got (float|bool)", loss, z, top_k=top_k)
-    if "kept" in name:
-        message = "between 2 and the number of classes, 5"
-        refuses(ValueError, message, loss, z, top_k=1)
 
 
 # ---- two models

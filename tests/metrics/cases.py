@@ -41,12 +41,12 @@ def make_inputs(kind, seed=0, n=N):
         return {"member_logits": logits, "labels": labels}
     if kind == "labelled models":
         return {"logits": logits, "labels": labels}
-    return {"scores" if kind == "scores of models" else "logits": logits}
+    return {"logits": logits}
 
 
 def is_floating(name):
-    """Logits and scores, as opposed to labels and masks."""
-    return "logits" in name or name == "scores"
+    """Logits, as opposed to labels and masks."""
+    return "logits" in name
 
 
 def has_models(kind):
@@ -179,7 +179,6 @@ DISTANCE = {"distance": True}
 CASES = [
     _case("accuracy", "labelled", metrics.AccuracyState),
     _case("error_rate", "labelled", metrics.ErrorRateState),
-    _case("error_rates", "labelled models", at_least=1),
     _case("negative_log_likelihood", "labelled", metrics.NLLState, **SMOOTH),
     _case("brier_score", "labelled", metrics.BrierState, **SMOOTH),
     _case("expected_calibration_error", "labelled", metrics.ECEState),
@@ -222,15 +221,6 @@ CASES = [
     _spread_case("Positive", "binary models", class_symmetric=False),
     _spread_case("Label", "labelled models"),
     _spread_case("Hamming", differentiable=False),
-    _case(
-        "score_difference",
-        "scores of models",
-        metrics.ScoreDifferenceState,
-        {"order": 2},
-        differentiable=True,
-        shift_invariant=False,
-        distance=True,
-    ),
     _calibrated_case(),
     _diversity_by_confidence_case(),
     _case("member_diversity", "labelled members", metrics.MemberDiversityState),

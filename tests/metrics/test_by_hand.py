@@ -70,7 +70,6 @@ CERTAIN = np.float32(50) * np.eye(3, dtype=np.float32)[:, None]  # of three clas
 # e^-200 and e^-201 of class 1: 0 in float32, yet their ratio is e.
 TINY = np.float32([[[0.0, -200.0]], [[0.0, -201.0]]])
 ONE_TINY = np.float32([[[0.0, -200.0]], [[0.0, 0.0]]])
-TWO_OUTPUTS = np.float32([[[0, 0]], [[6, 8]]])  # differences +-(3, 4) from the mean
 
 PROBS = log([0.5, 0.25, 0.25], [0.125, 0.75, 0.125])
 NEVER = np.float32([[0.0, -INF, -INF]] * 2)
@@ -89,8 +88,7 @@ def of(name, inputs, expected, rtol=1e-6, **settings):
     """A row: the metric with its settings, its inputs, and what is expected."""
     metric = functools.partial(getattr(metrics, name), **settings)
     if not isinstance(inputs, dict):
-        first = "member_logits" if "diversity" in name else "logits"
-        inputs = {first if name != "score_difference" else "scores": np.asarray(inputs)}
+        inputs = {"logits": np.asarray(inputs)}
     label = ",".join([name, *(f"{k}={v}" for k, v in settings.items())])
     return pytest.param(metric, inputs, expected, rtol, id=label)
 
@@ -155,10 +153,6 @@ ROWS = [
         2 * abs(1 - 2 / (1 + np.exp(-1.0))),
         1e-5,
     ),
-    of("score_difference", np.float32([[1.0, 3.0], [3.0, 7.0]]), 1.5),
-    of("score_difference", TWO_OUTPUTS, 7.0),
-    of("score_difference", TWO_OUTPUTS, 5.0, order=2),
-    of("score_difference", TWO_OUTPUTS, 4.0, order=INF),
     # KL((3/4, 1/4) || (1/4, 3/4)) = 1/2 log 3 both ways, and 0 where both are equal.
     of("pairwise_kl", two_class([[0.75, 0.6], [0.25, 0.6]]), [0.5 * LOG3, 0.0]),
     of("kl_prediction_difference", BINARY, 0.5 * LOG3),
@@ -174,7 +168,6 @@ ROWS = [
     of("accuracy", labelled(PROBS, 0, 2), 0.5),
     of("accuracy", labelled(np.zeros((2, 3)), 0, 1), 0.5),  # a tie: the lower class
     of("error_rate", labelled(PROBS, 0, 2), 0.5),
-    of("error_rates", labelled(np.stack([PROBS, NEVER]), 0, 2), [0.5, 0.5]),
     of("negative_log_likelihood", labelled(PROBS, 0, 2), 2 * LOG2),  # (log 2 + log 8)/2
     of("negative_log_likelihood", labelled(PROBS, 0, 3), NAN),
     of("negative_log_likelihood", labelled(NEVER, 1, 2), INF),
@@ -197,6 +190,12 @@ ROWS = [
         labelled(two_class([0.6, 0.7, 0.9]), 0, 1, 0),
         2.2 / 3 - 2 / 3,
         num_bins=1,
+    ),
+    of(  # Open left, closed right: wrong at .5 and right at .75 are in different bins.
+        "expected_calibration_error",
+        labelled(two_class([0.5, 0.75]), 1, 0),
+        (0.5 + 0.25) / 2,
+        num_bins=2,
     ),
     of("roc_auc", CLICKS, 4 / 6),
     of("log_loss", labelled(PROBS, 0, 2), 2 * LOG2),

@@ -1,4 +1,4 @@
-"""The fitted temperature, and scores calibrated with it or by two folds."""
+"""The fitted temperature, and scores calibrated with it."""
 
 import jax
 import numpy as np
@@ -7,15 +7,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from churn_jax import metrics
-from churn_jax.metrics.calibrated import CalibratedScores
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
 
 fit = jax.jit(metrics.fit_temperature)
 scores_of = jax.jit(metrics.calibrated_scores)
-two_fold = jax.jit(
-    metrics.two_fold_calibrated_scores, static_argnames=("repeats", "num_bins")
-)
 
 
 def drawn(temperature, n=500, classes=5):
@@ -86,19 +82,6 @@ def validation(logits, labels):
     return {"validation_logits": logits, "validation_labels": labels}
 
 
-def test_each_score_alone_is_that_of_all_together():
-    (z, y), fixed = split(0), validation(*split(1))
-    names = CalibratedScores._fields[1:]
-    alone = {name: getattr(metrics, f"calibrated_{name}") for name in names}
-    found = jax.jit(lambda: {k: f(z, y, **fixed) for k, f in alone.items()})()
-    together = scores_of(z, y, **fixed)
-    for name, value in found.items():
-        np.testing.assert_allclose(value, getattr(together, name), rtol=1e-6)
-    # They are the plain scores of what the temperature makes of the logits.
-    expected = ref.calibrated_scores(z, y, *split(1))
-    np.testing.assert_allclose(together, expected, rtol=1e-5)
-
-
 def test_every_replica_has_its_own_temperature():
     runs = [(split(seed), split(seed + 10)) for seed in (5, 6, 7)]
     (z, y), (vz, vy) = jax.tree.map(lambda *x: np.stack(x), *runs)
@@ -129,7 +112,7 @@ def test_the_gradient_takes_the_temperature_as_a_constant():
     (z, y), (vz, vy) = split(10, n=6), split(11, n=12)
 
     def nll(z, vz):
-        return metrics.calibrated_negative_log_likelihood(z, y, **validation(vz, vy))
+        return metrics.calibrated_scores(z, y, **validation(vz, vy))[1]
 
     of_logits, of_validation = jax.jit(jax.grad(nll, argnums=(0, 1)))(z, vz)
     temperature = ref.fit_temperature(vz, vy)
@@ -139,61 +122,28 @@ def test_the_gradient_takes_the_temperature_as_a_constant():
     assert not np.any(of_validation)
 
 
-def two_fold_reference(logits, labels, key, repeats):
-    folds = []
-    for one in jax.random.split(key, repeats):
-        order = np.argsort(jax.random.uniform(one, labels.shape))
-        halves = order[: len(order) // 2], order[len(order) // 2 :]
-        for fitted, scored in (halves, halves[::-1]):
-            folds.append(
-                ref.calibrated_scores(
-                    logits[scored], labels[scored], logits[fitted], labels[fitted]
-                )
-            )
-    return np.mean(folds, axis=0)
-
-
-def test_two_folds_by_hand_of_the_only_two_halves():
-    # Whatever is drawn, one example is fitted on and the other is scored: the
-    # temperature is the lower end where it is right and the upper one where it is not.
-    z, labels = np.array([[1.0, 0.0], [3.0, 0.0]], np.float32), np.array([0, 1])
-    low, high = np.exp(-7), np.exp(7)
-    found = two_fold(z, labels, jax.random.key(0), repeats=1)
-    np.testing.assert_allclose(found.temperature, (low + high) / 2, rtol=1e-5)
-    nll = (3 / low + np.log1p(np.exp(-1 / high))) / 2
-    np.testing.assert_allclose(found.negative_log_likelihood, nll, rtol=1e-5)
-
-
-def test_two_folds_equal_the_float64_reference_with_other_halves_for_other_keys():
-    z, y = split(12, n=41)  # odd: one half has one example more
-    found = [two_fold(z, y, jax.random.key(seed), repeats=2) for seed in (1, 1, 0)]
-    expected = two_fold_reference(z, y, jax.random.key(1), 2)
-    np.testing.assert_allclose(found[0], expected, rtol=1e-5)
-    assert found[0] == found[1] and found[0].temperature != found[2].temperature
-
-
-def test_two_folds_halve_the_valid_examples_only():
-    z, y = split(13, n=40)
-    z = np.concatenate([z, np.full_like(z, np.nan)])[::-1]
-    y = np.concatenate([y, np.full_like(y, -1)])[::-1]
-    key, valid = jax.random.key(2), np.arange(80) >= 40
-    found = two_fold(z, y, key, repeats=2, mask=valid)
-    assert np.isfinite(found).all()
-    # Other halves of the same examples: near, not equal.
-    expected = two_fold_reference(z[40:], y[40:], key, 2)
-    np.testing.assert_allclose(found[1:3], expected[1:3], rtol=0.2)
-    one = two_fold(z, y, key, repeats=2, mask=np.arange(80) == 50)
-    assert np.isnan(one).all()
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+def test_an_offset_of_all_logits_costs_no_digits(offset):
+    rng = np.random.default_rng(0)
+    logits = (rng.normal(size=(500, 5)) + offset).astype(np.float32)
+    shifted = logits - np.float32(offset)  # exact
+    y = np.where(rng.random(500) < 0.7, logits.argmax(-1), 0)
+    expected = ref.negative_log_likelihood(shifted.astype(float), y)
+    found = metrics.negative_log_likelihood(logits, y)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    both = [scores_of(z, y, **validation(z, y)) for z in (logits, shifted)]
+    np.testing.assert_allclose(*both, rtol=1e-6)
 
 
 def test_what_does_not_fit_is_refused():
-    (z, y), (vz, vy), key = split(0), split(1), jax.random.key(0)
+    (z, y), (vz, vy) = split(0), split(1)
     with pytest.raises(ValueError, match=r"classes.*\(48, 5\).*\(48, 4\)"):
         metrics.calibrated_scores(z, y, **validation(vz[:, :4], vy))
     with pytest.raises(ValueError, match=r"validation_logits.*\(48,\).*\(47,\)"):
-        metrics.calibrated_brier_score(z, y, **validation(vz, vy[:-1]))
-    with pytest.raises(ValueError, match=r"repeats.*0"):
-        metrics.two_fold_calibrated_scores(z, y, key, repeats=0)
-    for function in (metrics.two_fold_calibrated_scores, metrics.fit_temperature):
-        with pytest.raises(ValueError, match=r"labels.*\(48,\).*\(47,\)"):
-            function(z, y[:-1], key)
+        metrics.calibrated_scores(z, y, **validation(vz, vy[:-1]))
+    with pytest.raises(ValueError, match=r"labels.*\(48,\).*\(47,\)"):
+        metrics.fit_temperature(z, y[:-1])
+    with pytest.raises(ValueError, match=r"num_bins.*0"):
+        metrics.expected_calibration_error(z, y, num_bins=0)
+    with pytest.raises(ValueError, match=r"shape.*\(5,\).*\(4,\)"):
+        metrics.ECEState.empty(5).merge(metrics.ECEState.empty(4))

@@ -108,3 +108,22 @@ def test_variance_share_at_its_ends():
     # All certain of the same class: nothing varies, so no part of it does.
     together = diversity_of(np.repeat(sure[:1, None], 3, axis=0), labels)
     assert together.variance_share == 0.0
+
+
+def test_a_class_that_one_model_alone_rules_out():
+    z = make_inputs("models", 6)["logits"]
+    z[0, 0, 0] = -np.inf
+    assert np.isposinf(metrics.kl_prediction_difference(z))  # beyond all bounds
+    assert 0 < metrics.js_prediction_difference(z) < np.log(M)
+
+
+def test_models_that_do_not_fit_are_refused():
+    logits = make_inputs("models", 0)["logits"]
+    with pytest.raises(ValueError, match=r"at least 1.*0\.5"):
+        metrics.prediction_difference(logits, 0.5)
+    with pytest.raises(ValueError, match=r"at least 1.*0"):
+        metrics.weighted_prediction_difference(logits, 0)
+    with pytest.raises(ValueError, match=r"\[M, N, 2\].*\(4, 48, 5\)"):
+        metrics.positive_prediction_difference(logits)
+    with pytest.raises(ValueError, match=r"\[M, N, C\].*\(48, 5\)"):
+        metrics.prediction_difference(logits[0])
