@@ -19,7 +19,15 @@ from typing import Any
 BEGIN = "<!-- equations:begin -->"
 END = "<!-- equations:end -->"
 
-PACKAGES = ("losses", "metrics", "perturbations", "methods", "analysis")
+PACKAGES = (
+    "losses",
+    "metrics",
+    "perturbations",
+    "methods",
+    "analysis",
+    "models",
+    "ensembles",
+)
 PAPERS = {
     "reproducibility": "Bhojanapalli et al., On the Reproducibility of Neural Network "
     "Predictions, 2021. https://arxiv.org/abs/2102.03349",
@@ -174,7 +182,7 @@ def _order(entry: Equation):
 
 
 def equation_index() -> list[Equation]:
-    """Every reference of every public loss, metric, perturbation and method.
+    """Every reference of every public loss, metric, method, network and so on.
 
     In a clone those of `experiments` are among them.
 

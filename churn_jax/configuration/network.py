@@ -130,6 +130,9 @@ class ModelConfig:
             (of a VGG also of the layer's before it). ELODI's row with 0.2 does not say
             where it drops; the place is our choice. Of a text network also of its
             embeddings, attention weights and branches; 0 keeps the network's own.
+        activation: `relu`, `smelu:0.5` or another name that
+            `churn_jax.models.activation` takes, also of a click model's towers; empty
+            keeps the network's own.
         vocabulary_size: number of token ids of a text network; 0 keeps its own.
         pretrained: local Hugging Face folder whose weights every network starts from,
             see `churn_jax.models.load_pretrained`; replicas then differ in the last
@@ -148,6 +151,7 @@ class ModelConfig:
     vocabulary_size: int = 0
     pretrained: str = ""
     towers: Towers | None = None
+    activation: str = ""
 
     def heads(self, members: int) -> int:
         """How many of a method's members one network yields.
@@ -198,13 +202,17 @@ class ModelConfig:
             "kernel_init": self.init,
             "vocabulary_size": self.vocabulary_size,
             "dropout": self.dropout,
+            "activation": self.activation,
         }
         overrides: dict[str, Any] = {k: v for k, v in given.items() if v}
         # The shapes of a checkpoint do not tell how its weights started, what was
-        # dropped in training, nor how members share them; the name does.
+        # dropped in training, the activation, nor how members share them; the name
+        # does.
         name = f"{self.name}-{self.init}" if self.init else self.name
         if self.dropout:
             name = f"{name}-dropout{self.dropout:g}"
+        if self.activation:
+            name = f"{name}-{self.activation}"
         if self.sharing is not None:
             heads = self.heads(members)
             overrides["layers"] = self.sharing.layers(heads)
@@ -246,6 +254,8 @@ class ModelConfig:
         own: dict[str, Any] = dataclasses.asdict(self.towers or Towers())
         if self.features:
             own["features"] = self.features
+        if self.activation:
+            own["activation"] = self.activation
         gate = method.deploy == "gate"
         return models.ClickModel(
             sizes, numeric, components=method.members, gate=gate, **own

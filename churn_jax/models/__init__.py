@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
+    from churn_jax.models.activations import ACTIVATIONS, activation, smelu
     from churn_jax.models.airbench import Airbench
     from churn_jax.models.batch_ensemble import BatchEnsemble, BatchEnsembleDense
     from churn_jax.models.click import ClickModel
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "ACTIVATIONS",
     "MIMO",
     "MLP",
     "MODELS",
@@ -47,18 +49,21 @@ __all__ = [
     "ResNetV2",
     "Swin",
     "WideResNet",
+    "activation",
     "available",
     "create",
     "from_hugging_face",
     "from_timm",
     "is_family",
     "load_pretrained",
+    "smelu",
     "to_hugging_face",
     "to_timm",
 ]
 
 _FILES = (
     "names",  # which needs no Flax
+    "activations",
     "airbench",
     "batch_ensemble",
     "click",

@@ -90,7 +90,7 @@ def _stage(net: Any, x: Array, train: bool, *, width: int) -> Array:
         if number == 1:
             x = halved(x)
         x = net.norm(x, train, use_scale=False, name=f"norm{number}")
-        x = nn.gelu(x, approximate=False)
+        x = net.activate(x)
     return x
 
 
@@ -136,6 +136,7 @@ class Airbench(ConvolutionalNetwork, nn.Module):
     views: int = 6
     momentum: float = dataclasses.field(default=0.6, kw_only=True)
     epsilon: float = dataclasses.field(default=1e-12, kw_only=True)
+    activation: str = dataclasses.field(default="gelu", kw_only=True)
 
     input_params = ()  # the first layer is fixed
 
@@ -166,7 +167,7 @@ class Airbench(ConvolutionalNetwork, nn.Module):
         views = 1 if train or self.is_initializing() else self.views
         for weight, view in _views(x, views):
             y = _squares(view.astype(self.dtype)) @ kernel
-            y = nn.gelu(y + bias.astype(self.dtype).reshape(1, 1, 1, -1), False)
+            y = self.activate(y + bias.astype(self.dtype).reshape(1, 1, 1, -1))
             for stage in stages:
                 y = stage(y, train)
             features += weight / 9 * jnp.max(y, axis=(1, 2)).astype(jnp.float32)

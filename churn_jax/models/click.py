@@ -14,6 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from churn_jax.models.activations import activation
 from churn_jax.setting_checks import check_settings
 from churn_jax.typing import Array, PRNGKey
 
@@ -42,6 +43,7 @@ class ClickModel:
         gate: a learned gate weights the components, example by example.
         component_fields: the categorical fields that each component sees, by
             position; empty for all. Numeric features reach every component.
+        activation: of the hidden layers, see `churn_jax.models.activation`.
 
     Raises:
         ValueError: a number or a field is out of range.
@@ -65,6 +67,7 @@ class ClickModel:
     wide: bool = False
     gate: bool = False
     component_fields: tuple[tuple[int, ...], ...] = ()
+    activation: str = "relu"
 
     def __post_init__(self):
         """Checks numbers and fields."""
@@ -73,6 +76,7 @@ class ClickModel:
                 "sizes must hold at least one categorical field, each with at least "
                 f"one row; got {self.sizes}"
             )
+        activation(self.activation)
         check_settings(self, numeric=0, embedding_dim=1, components=1)
         if any(width < 1 for width in self.features):
             raise ValueError(f"features must be positive widths; got {self.features}")
@@ -165,7 +169,8 @@ class _Tower(nn.Module):
         embedded = rows[..., : self.model.embedding_dim].reshape(batch, -1)
         x = jnp.concatenate([embedded, numeric], axis=-1)
         for layer, width in enumerate(self.model.features, start=1):
-            x = nn.relu(nn.Dense(width, kernel_init=_KERNEL, name=f"dense{layer}")(x))
+            x = nn.Dense(width, kernel_init=_KERNEL, name=f"dense{layer}")(x)
+            x = activation(self.model.activation)(x)
         deep = nn.Dense(1, kernel_init=_KERNEL, name="head")(x)[:, 0]
         if not self.model.wide:
             return deep, deep, x

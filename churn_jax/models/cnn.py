@@ -21,11 +21,11 @@ from churn_jax.typing import Array
 class LeNet5(ZooNetwork, nn.Module):
     """LeNet5: two 5x5 convolutions (6 and 16), then dense 120, 84 and C.
 
-    ReLU after every hidden layer and average pooling, the subsampling of the original,
-    after both convolutions. The first convolution pads by two pixels, so that 28 x 28
-    images give the classic 400 inputs of the first dense layer; the second does not
-    pad. Images must be at least 12 x 12 (a smaller digit data set takes an `MLP` or a
-    `ResNet`); 32 x 32 gives 576 inputs. 28 x 28 x 1 and ten classes have 61,706
+    The activation after every hidden layer and average pooling, the subsampling of the
+    original, after both convolutions. The first convolution pads by two pixels, so that
+    28 x 28 images give the classic 400 inputs of the first dense layer; the second does
+    not pad. Images must be at least 12 x 12 (a smaller digit data set takes an `MLP` or
+    a `ResNet`); 32 x 32 gives 576 inputs. 28 x 28 x 1 and ten classes have 61,706
     parameters.
 
     Attributes:
@@ -93,10 +93,10 @@ class LeNet5(ZooNetwork, nn.Module):
             )(x)
             # XLA's windows: as a mean over a reshaped array it took four vmapped
             # replicas on a TPU twice the cycles (the compiler's estimate).
-            x = nn.avg_pool(nn.relu(x), (2, 2), (2, 2))
+            x = nn.avg_pool(self.activate(x), (2, 2), (2, 2))
         x = x.reshape(x.shape[0], -1)
         for number, width in ((1, 120), (2, 84)):
             name = f"dense{number}"
             x = layers.dense(width, dtype=self.dtype, kernel_init=he, name=name)(x)
-            x = nn.relu(x)
+            x = self.activate(x)
         return self.classify(x, train, entered)

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from churn_jax.models.activations import activation
 from churn_jax.models.convolution import cpu_convolution
 from churn_jax.setting_checks import check_least, check_share
 from churn_jax.typing import Array
@@ -235,19 +236,22 @@ class ZooNetwork:
             network trains inside `shard_map`, `pmap` or `vmap` over that axis only.
             It changes nothing in networks without batch norm.
         dropout: share of the last dense layer's inputs that are zero in training.
+        activation: see `churn_jax.models.activation`.
     """
 
     dtype: Any = jnp.float32
     axis_name: str | None = None
     dropout: float = 0.0
+    activation: str = "relu"
 
     layers = PLAIN  # a field of networks whose members may share weights
     # Top-level parameters of the layer that sees the input.
     input_params: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
-        """Checks the share."""
+        """Checks the share and the activation."""
         check_share("dropout", self.dropout)
+        activation(self.activation)
         super().__post_init__()  # pyrefly: ignore[missing-attribute]
 
     @property
@@ -263,6 +267,10 @@ class ZooNetwork:
     def check_params(self, params: Mapping[str, Any]) -> None:
         """Refuses parameters in which a layer lacks the members' own weights."""
         self.layers.check(params)
+
+    def activate(self, x: Array) -> Array:
+        """The activation."""
+        return activation(self.activation)(x)
 
     def classify(
         self,
@@ -330,8 +338,8 @@ class ConvolutionalNetwork(ZooNetwork):
         )(x)
 
     def activated(self, x: Array, train: bool, name: str) -> Array:
-        """Batch norm and ReLU."""
-        return nn.relu(self.norm(x, train, name=name))
+        """Batch norm and the activation."""
+        return self.activate(self.norm(x, train, name=name))
 
     def part(self, name: str, function: Callable, *, remat: bool = True, **form: Any):
         """`function(network, x, train, **form)`, recomputed if `remat`."""

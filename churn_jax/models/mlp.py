@@ -17,7 +17,7 @@ INITS = tuple(_KERNELS)
 
 
 class MLP(ZooNetwork, nn.Module):
-    """Dense layers with ReLU between them, then a dense layer of C logits.
+    """Dense layers with an activation between them, then a dense layer of C logits.
 
     Images are flattened in row, column, channel order. Biases start at zero, kernels
     as `kernel_init` says:
@@ -85,7 +85,7 @@ class MLP(ZooNetwork, nn.Module):
         for layer, width in enumerate(self.features, start=1):
             name = f"dense{layer}"
             x = layers.dense(width, dtype=self.dtype, kernel_init=hidden, name=name)(x)
-            x = nn.relu(x)
+            x = self.activate(x)
         return self.classify(x, train, entered, kernel_init=last)
 
 

@@ -47,7 +47,7 @@ def _residual_block(
         y = net.conv(y, channels, size, stride=step, name=f"conv{number}")
         y = net.norm(y, train, name=f"norm{number}")
         if number < len(form):
-            y = nn.relu(y)
+            y = net.activate(y)
     out = y.shape[-1]
     if not projects:  # every second pixel, and channels of zeros
         missing = out - x.shape[-1]
@@ -56,7 +56,7 @@ def _residual_block(
     elif stride != 1 or x.shape[-1] != out:
         x = net.conv(x, out, 1, stride=stride, name="shortcut")
         x = net.norm(x, train, name="shortcut_norm")
-    return nn.relu(y + x)
+    return net.activate(y + x)
 
 
 def _pre_activation_block(

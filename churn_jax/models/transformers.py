@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_jax.models.activations import activation
 from churn_jax.models.layers import (
     Conv,
     ModelOutput,
@@ -64,16 +65,17 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two dense layers with the exact GELU between them."""
+    """Two dense layers with an activation between them."""
 
     hidden: int
+    activation: str = "gelu"
     dtype: Any = jnp.float32
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """`[..., D]` to `[..., D]`."""
         dense = partial(nn.Dense, kernel_init=small_normal, dtype=self.dtype)
-        y = nn.gelu(dense(self.hidden, name="dense1")(x), approximate=False)
+        y = activation(self.activation)(dense(self.hidden, name="dense1")(x))
         return dense(x.shape[-1], name="dense2")(y)
 
 
@@ -98,6 +100,7 @@ class BertLayer(nn.Module):
     hidden: int
     dropout: float = 0.1
     epsilon: float = 1e-12
+    activation: str = "gelu"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -112,7 +115,9 @@ class BertLayer(nn.Module):
             self.heads, self.dropout, dtype=self.dtype, name="attention"
         )
         x = add(x, attention(x, bias, train), "norm1")
-        forward = FeedForward(self.hidden, dtype=self.dtype, name="feed_forward")
+        forward = FeedForward(
+            self.hidden, self.activation, dtype=self.dtype, name="feed_forward"
+        )
         return add(x, forward(x), "norm2")
 
 
@@ -171,6 +176,7 @@ class Bert(ZooNetwork, nn.Module):
     hidden: int = 3072
     pooling: Literal["first", "mean"] = "first"
     dropout: float = dataclasses.field(default=0.1, kw_only=True)
+    activation: str = dataclasses.field(default="gelu", kw_only=True)
     remat: bool = False
     epsilon: float = 1e-12
 
@@ -210,6 +216,7 @@ class Bert(ZooNetwork, nn.Module):
                 self.hidden,
                 dropout=self.dropout,
                 epsilon=self.epsilon,
+                activation=self.activation,
                 dtype=self.dtype,
                 name=f"layer{layer}",
             )(x, bias, train)
@@ -296,6 +303,7 @@ class SwinBlock(nn.Module):
     shifted: bool
     hidden: int
     drop_path: float = 0.0
+    activation: str = "gelu"
     dtype: Any = jnp.float32
 
     @nn.compact
@@ -304,7 +312,9 @@ class SwinBlock(nn.Module):
         skip = partial(nn.Dropout, broadcast_dims=(1, 2, 3), deterministic=not train)
         y = self._attend(_norm(self.dtype, "norm1")(x), train)
         x = x + skip(self.drop_path)(y)
-        forward = FeedForward(self.hidden, dtype=self.dtype, name="feed_forward")
+        forward = FeedForward(
+            self.hidden, self.activation, dtype=self.dtype, name="feed_forward"
+        )
         return x + skip(self.drop_path)(forward(_norm(self.dtype, "norm2")(x)))
 
     def _attend(self, x: Array, train: bool) -> Array:
@@ -400,6 +410,7 @@ class Swin(ZooNetwork, nn.Module):
     expand: int = 4
     drop_path: float = 0.0
     remat: bool = False
+    activation: str = dataclasses.field(default="gelu", kw_only=True)
 
     input_params: ClassVar[tuple[str, ...]] = ("patches",)
 
@@ -458,6 +469,7 @@ class Swin(ZooNetwork, nn.Module):
                     shifted=block % 2 == 0,
                     hidden=self.expand * x.shape[-1],
                     drop_path=self.drop_path * done / last,
+                    activation=self.activation,
                     dtype=self.dtype,
                     name=f"stage{stage}_block{block}",
                 )(x, train)

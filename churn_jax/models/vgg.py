@@ -60,7 +60,7 @@ def _stage(net: Any, x: Array, train: bool, *, convolutions: int, width: int) ->
         x = net.conv(x, width, use_bias=True, name=f"conv{number}")
         if net.batch_norm:
             x = net.norm(x, train, name=f"norm{number}")
-        x = nn.relu(x)
+        x = net.activate(x)
     return halved(x)
 
 
@@ -141,5 +141,5 @@ class VGG(ConvolutionalNetwork, nn.Module):
                 x = drop(x, self.dropout, train)
             name = f"dense{number}"
             x = nn.Dense(self.hidden, kernel_init=he, dtype=self.dtype, name=name)(x)
-            x = nn.relu(x)
+            x = self.activate(x)
         return self.classify(x, train)

@@ -102,9 +102,10 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         name: one of `available()`, or `package.module:Name` of a Linen module of your
             own with a field `num_classes`.
         num_classes: C, at least two.
-        **overrides: fields of the module, for example `dtype`, `dropout`, `remat` (all
-            but `mlp` and `lenet5`), `features` (MLP), and `layers`, a `BatchEnsemble`
-            or a `MIMO` (all but those for 224 pixels and for texts).
+        **overrides: fields of the module, for example `dtype`, `dropout`,
+            `activation`, `remat` (all but `mlp` and `lenet5`), `features` (MLP), and
+            `layers`, a `BatchEnsemble` or a `MIMO` (all but those for 224 pixels and
+            for texts).
 
     Returns:
         A Linen module `(images or tokens, train) -> ModelOutput`.

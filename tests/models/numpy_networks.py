@@ -1,5 +1,7 @@
 """Forward passes in float64 NumPy, written from the layers' definitions."""
 
+import math
+
 import jax
 import numpy as np
 
@@ -27,6 +29,20 @@ def convolution(images, kernel, *, stride=1, padding=0):
             ]
             out[:, h, w] = np.tensordot(window, kernel, axes=3)
     return out
+
+
+def activation(name, x, beta=1.0):
+    """The activations from their definitions; `beta` as after the colon of a name."""
+    erf = np.vectorize(math.erf)
+    if name == "smelu":
+        inside = [x <= -beta, x < beta]
+        return np.select(inside, [0.0 * x, (x + beta) ** 2 / (4 * beta)], x)
+    return {
+        "relu": lambda: np.maximum(x, 0.0),
+        "softplus": lambda: np.log1p(np.exp(beta * x)) / beta,
+        "silu": lambda: x / (1 + np.exp(-beta * x)),
+        "gelu": lambda: x * (1 + erf(beta * x / np.sqrt(2))) / 2,
+    }[name]()
 
 
 def average_pool(x):

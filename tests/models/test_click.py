@@ -5,6 +5,7 @@ import pytest
 
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from tests.models.linen_networks import images
+from tests.models.numpy_networks import activation
 
 NUMERIC = np.array([[0.5, -1.0], [2.0, 0.0], [-0.3, 0.7]], np.float32)
 
@@ -36,7 +37,9 @@ def in_numpy(model, params, rows):
             own = own * np.asarray(seen)[None, :, None]
         embedded = own[..., : model.embedding_dim].reshape(len(own), -1)
         x = np.concatenate([embedded, NUMERIC], axis=1)
-        x = np.maximum(x @ tower["dense1"]["kernel"] + tower["dense1"]["bias"], 0.0)
+        x = x @ tower["dense1"]["kernel"] + tower["dense1"]["bias"]
+        kind, _, beta = model.activation.partition(":")
+        x = activation(kind, x, float(beta or 1.0))
         deep = (x @ tower["head"]["kernel"] + tower["head"]["bias"])[:, 0]
         wide = 0.0
         if model.wide:
@@ -52,8 +55,9 @@ def in_numpy(model, params, rows):
         {},
         {"shared_embeddings": True, "wide": True},
         {"wide": True, "component_fields": ((0,), (1,), (0, 1))},
+        {"activation": "smelu:0.5"},
     ],
-    ids=["own tables", "shared and wide", "fields of their own"],
+    ids=["own tables", "shared and wide", "fields of their own", "smelu"],
 )
 def test_towers_equal_numpy(settings):
     model, network, params, rows = build(**settings)

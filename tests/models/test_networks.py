@@ -162,6 +162,90 @@ def test_every_batch_norm_has_the_settings_of_the_network(name):
     assert all(one == wanted for one in found)
 
 
+@pytest.mark.parametrize("beta", [None, 0.25, 4.0])
+@pytest.mark.parametrize("name", models.ACTIVATIONS)
+def test_activations_equal_numpy_and_have_smooth_gradients(name, beta):
+    if name == "relu" and beta:
+        pytest.skip("takes no number")
+    function = models.activation(f"{name}:{beta}" if beta else name)
+    x = np.concatenate([np.linspace(-6, 6, 49), [-0.25, 0.25, -1.0, 1.0, 30.0, -30.0]])
+    expected = numpy_networks.activation(name, x, beta or 1.0)
+    found = jax.jit(function)(jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert function(jnp.ones(2, jnp.bfloat16)).dtype == jnp.bfloat16
+    slope = jax.vmap(jax.grad(function))(jnp.asarray(x, jnp.float32))
+    if name == "relu":
+        assert function is nn.relu
+        return
+    wide, points = 1e-6, x + 1e-3  # away from SmeLU's seams
+    low, high = (
+        numpy_networks.activation(name, points + s, beta or 1.0) for s in (-wide, wide)
+    )
+    of_points = jax.vmap(jax.grad(function))(jnp.asarray(points, jnp.float32))
+    np.testing.assert_allclose(of_points, (high - low) / (2 * wide), atol=1e-4)
+    np.testing.assert_allclose(of_points, slope, atol=0.01)  # no jump, also at seams
+    assert np.isfinite(jax.grad(function)(jnp.float32(1e30)))
+
+
+def test_smelu_by_hand():
+    # (0 + 2)^2 / 8, (1 + 2)^2 / 8 and (-1 + 2)^2 / 8 between -2 and 2.
+    x = jnp.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 5.0])
+    expected = [0.0, 0.0, 0.125, 0.5, 1.125, 2.0, 5.0]
+    np.testing.assert_array_equal(models.smelu(x, beta=2.0), expected)
+    np.testing.assert_array_equal(models.smelu(x), jax.nn.sparse_plus(x))
+
+
+@every
+def test_every_network_takes_an_activation(name):
+    own = _network(name).activation
+    assert own == ("gelu" if name in ("airbench", "swin", "bert") else "relu")
+
+    def program(activation):
+        apply = _network(name, activation=activation).apply
+        return jax.make_jaxpr(apply)(_variables(name), _inputs(name))
+
+    kinds = {a: str(program(a)) for a in (own, "softplus", "smelu:0.5")}
+    assert len(set(kinds.values())) == 3 and str(_default(name)) == kinds[own]
+    words = {"gelu": "erf", "relu": "relu"}[own]
+    assert words in kinds[own] and "erf" not in kinds["softplus"]
+    with pytest.raises(ValueError, match="activation must be one of relu, smelu"):
+        _network(name, activation="tanh")
+
+
+def _default(name):
+    return jax.make_jaxpr(_network(name).apply)(_variables(name), _inputs(name))
+
+
+@pytest.mark.parametrize(
+    "layers", [models.Layers(), BatchEnsemble(2)], ids=["plain", "batch ensemble"]
+)
+def test_an_mlp_with_smelu_equals_numpy(layers):
+    model = MLP((7, 5), 3, layers=layers, activation="smelu:0.5")
+    x = images(4, 6)
+    variables = drawn_variables(model, x)
+    params = numpy_networks.in_float64(variables["params"])
+    for member in range(layers.members):
+        y = np.asarray(x, np.float64)
+        for layer in ("dense1", "dense2", "head"):
+            part, kernel, bias = params[layer], params[layer]["kernel"], None
+            bias = part["bias"]
+            if layers.members > 1:
+                kernel = part["fast_in"][member][:, None] * kernel
+                kernel, bias = kernel * part["fast_out"][member], bias[member]
+            y = y @ kernel + bias
+            if layer != "head":
+                y = numpy_networks.activation("smelu", y, 0.5)
+        found = model.apply(variables, x).logits
+        found = found[member] if layers.members > 1 else found
+        np.testing.assert_allclose(found, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["relu:2", "smelu:0", "gelu:x", "smelu:inf"])
+def test_a_number_of_an_activation_that_cannot_be_is_refused(name):
+    with pytest.raises(ValueError, match=r"after a colon, such as smelu:0\.5"):
+        models.activation(name)
+
+
 def _loss_and_gradients(model):
     def loss(params, stats, images):
         output, updated = model.apply(
