@@ -25,6 +25,11 @@ if TYPE_CHECKING:
         flip_rank_counts,
         mixed_sides,
     )
+    from churn_jax.analysis.selection import (
+        Selection,
+        cross_fitted_selection,
+        nearest_to_mean,
+    )
     from churn_jax.analysis.significance import (
         Difference,
         jackknife_stderr,
@@ -36,7 +41,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Difference",
     "GoodnessOfFit",
+    "Selection",
     "UpdatesBySize",
+    "cross_fitted_selection",
     "displacement_distribution",
     "ensemble_displacement_norms",
     "er_nfr_by_ensemble_size",
@@ -49,6 +56,7 @@ __all__ = [
     "logit_displacement",
     "mcnemar_exact",
     "mixed_sides",
+    "nearest_to_mean",
     "paired_jackknife_test",
     "paired_leave_one_out_test",
     "paired_t_test",
@@ -60,6 +68,7 @@ __all__ = [
 # Looked through in this order: the first needs no JAX, which takes a second to load.
 _FILES = (
     "significance",
+    "selection",
     "churn_compare.significance",
     "displacement",
     "displacement_fit",

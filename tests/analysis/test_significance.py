@@ -7,7 +7,13 @@ import pytest
 from scipy import stats
 
 from churn_compare.significance import holm, mcnemar_exact
-from churn_jax.analysis import jackknife_stderr, paired_jackknife_test, paired_t_test
+from churn_jax.analysis import (
+    cross_fitted_selection,
+    jackknife_stderr,
+    nearest_to_mean,
+    paired_jackknife_test,
+    paired_t_test,
+)
 from churn_jax.analysis.significance import leave_one_run_out
 
 
@@ -171,3 +177,78 @@ def test_holm_leaves_out_what_could_not_be_tested():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def _runs(rng, spread, examples=400, classes=4):
+    """Runs around one truth, run r away from it by `spread[r]`, and its labels."""
+    truth = rng.normal(size=(examples, classes))
+    noise = rng.normal(size=(len(spread), examples, classes))
+    return truth + np.reshape(spread, (-1, 1, 1)) * noise, truth.argmax(-1)
+
+
+def test_the_nearest_run_equals_the_equation(rng):
+    for _ in range(20):
+        logits, _ = _runs(rng, np.full(5, 0.5), examples=6)
+        p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        mean = p.mean(0)
+        away = [np.sum(mean * np.log(mean / one)) for one in p]
+        assert nearest_to_mean(logits) == np.argmin(away)
+        order = rng.permutation(5)
+        assert order[nearest_to_mean(logits[order])] == np.argmin(away)
+    # By hand: from the mean (2/3, 1/3) the runs are 0.057, 0.010 and 0.200 away.
+    runs = np.log([[[0.5, 0.5]], [[0.6, 0.4]], [[0.9, 0.1]]])
+    assert nearest_to_mean(runs) == 1 and nearest_to_mean(runs[[1, 1, 1]]) == 0
+
+
+def test_selection_ships_the_good_run_of_every_release(rng):
+    logits, labels = _runs(rng, [0.01, 0.01, 2.0, 2.0], examples=2000)
+    found = cross_fitted_selection(logits, labels, 2)
+    # In a third of the partitions the two good runs share a release.
+    assert found.churn < 0.8 * found.churn_of_any
+    assert found.accuracy > found.accuracy_of_any
+    alike = cross_fitted_selection(np.stack([logits[0]] * 4), labels, 2)
+    assert alike.churn == alike.churn_of_any == 0.0
+    right = np.mean(logits[0].argmax(-1) == labels)
+    assert alike.accuracy == pytest.approx(right)
+
+
+def test_selection_is_not_measured_on_what_selected(rng):
+    """Runs that err independently are alike, however lucky one is on few examples."""
+    gains, seeming = [], []
+    for _ in range(300):
+        right = rng.uniform(size=(8, 12)) < 0.75
+        logits = np.stack([3.0 * right, 3.0 * ~right], axis=-1)
+        found = cross_fitted_selection(logits, np.zeros(12, int), 4, repeats=1)
+        churn = found.churn_of_any - found.churn
+        gains.append([churn, found.accuracy - found.accuracy_of_any])
+        accuracy = right[:, :6].mean(-1)
+        seeming.append(accuracy[nearest_to_mean(logits[:, :6])] - accuracy.mean())
+    stderr = np.std(gains, axis=0) / np.sqrt(300)
+    assert np.all(np.abs(np.mean(gains, axis=0)) < 3 * stderr)
+    assert np.mean(seeming) > 10 * np.max(stderr)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_selection_of_one_run_is_any_run(size, rng):
+    logits, labels = _runs(rng, np.full(7, 1.0))
+    found = cross_fitted_selection(logits, labels, size, repeats=5)
+    if size == 1:
+        assert found.churn == pytest.approx(found.churn_of_any)
+        assert found.accuracy == pytest.approx(found.accuracy_of_any)
+        classes = logits.argmax(-1)
+        pairs = itertools.combinations(classes, 2)
+        churn = np.mean([np.mean(a != b) for a, b in pairs])
+        assert found.churn == pytest.approx(churn)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "message"),
+    [
+        ((3, 4), 1, r"\[R, N, C\]; got shape \(3, 4\)"),
+        ((3, 8, 2), 2, "two releases .* got 3 runs in releases of 2"),
+        ((4, 9, 2), 2, r"labels of shape \(8,\)"),
+    ],
+)
+def test_predictions_that_cannot_be_selected_from_are_refused(shape, size, message):
+    with pytest.raises(ValueError, match=message):
+        cross_fitted_selection(np.zeros(shape), np.zeros(8, int), size)
