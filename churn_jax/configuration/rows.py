@@ -26,6 +26,10 @@ class Teaching:
         offline: the teacher's averaged logits are computed once, on the training
             examples as they are stored, instead of in every update on what the
             student sees.
+        neighbours: the offline teacher's logits only say which training examples are
+            near each other, and the labels of the k nearest ones teach, as
+            `churn_jax.methods.neighbour_targets` says; 0 is the logits themselves.
+        uniform: share of the uniform distribution in what neighbours teach.
         calibrated: every member's logits are divided by the temperature that fits it
             best on the validation split, before they are averaged.
         dtype: type that the teacher computes in, `float32` or `bfloat16`; empty is what
@@ -43,13 +47,23 @@ class Teaching:
     old: tuple[str, ...] = ()
     members: int = 0
     offline: bool = False
+    neighbours: int = 0
+    uniform: float = 0.0
     calibrated: bool = False
     dtype: str = ""
     logits: str = ""
 
     def __post_init__(self):
         """Checks what needs no study."""
-        check_settings(self, "teaching.", members=0, dtype=("", *DTYPES))
+        check_settings(self, "teaching.", members=0, neighbours=0, dtype=("", *DTYPES))
+        if (self.neighbours and not self.offline) or (
+            self.uniform and not self.neighbours
+        ):
+            raise ValueError(
+                "teaching.neighbours needs teaching.offline=True, and teaching.uniform "
+                f"needs neighbours; got {self.neighbours}, {self.offline} and "
+                f"{self.uniform}"
+            )
         if len(set(self.old)) != len(self.old):
             raise ValueError(f"teaching.old names a row twice: {', '.join(self.old)}")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         with_state,
     )
     from churn_jax.methods.bayesian_update import BayesianUpdate
+    from churn_jax.methods.churn_constraint import ChurnConstraint
     from churn_jax.methods.codistillation import Codistillation
     from churn_jax.methods.elodi import ELODI
     from churn_jax.methods.ensemble_distillation import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from churn_jax.methods.erm import ERM, MinimumEntropy
     from churn_jax.methods.fields import coefficient, pytree, share, static
     from churn_jax.methods.focal_distillation import FocalDistillation
+    from churn_jax.methods.neighbours import neighbour_targets
     from churn_jax.methods.perturbing import Perturbing
     from churn_jax.methods.updating import RACT, BackwardCompatible, old_head_logits
     from churn_jax.setting_checks import check_settings
@@ -46,6 +48,7 @@ __all__ = [
     "BackwardCompatible",
     "Batch",
     "BayesianUpdate",
+    "ChurnConstraint",
     "Codistillation",
     "EnsembleDistillation",
     "EnsembleDistributionDistillation",
@@ -64,6 +67,7 @@ __all__ = [
     "forward",
     "forward_outputs",
     "known_classes",
+    "neighbour_targets",
     "old_head_logits",
     "old_logits",
     "pytree",
@@ -78,12 +82,14 @@ _FILES = (
     "base",
     "batch",
     "bayesian_update",
+    "churn_constraint",
     "codistillation",
     "elodi",
     "ensemble_distillation",
     "erm",
     "fields",
     "focal_distillation",
+    "neighbours",
     "perturbing",
     "updating",
     "churn_compare.class_sets",

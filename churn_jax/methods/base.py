@@ -326,6 +326,7 @@ _MODULES = {
     "AntiDistillation": "anti_distillation",
     "BackwardCompatible": "updating",
     "BayesianUpdate": "bayesian_update",
+    "ChurnConstraint": "churn_constraint",
     "Codistillation": "codistillation",
     "EnsembleDistillation": "ensemble_distillation",
     "EnsembleDistributionDistillation": "ensemble_distillation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from churn_compare.class_sets import known_classes
 from churn_jax import ensembles, losses
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
@@ -23,6 +24,11 @@ class FocalDistillation(Method):
     of its logits, as one model. An ensemble of the student's own kind alone is the
     paper's "Ensemble w/ FD"; several old versions are its "fully connected" chain.
 
+    With a `margin` the logits of classes that no old model knows are raised by it in
+    `L(w)` alone: a new class must win by that much in training, so that it takes fewer
+    examples from the old classes (MPT, which follows the old model and an independent
+    new one, the row's teacher).
+
     Attributes:
         alpha: weight of the old models (public code: 0.9).
         temperature: tau of `kl` (public code: 100).
@@ -30,16 +36,20 @@ class FocalDistillation(Method):
         focal_beta: added weight where the followed model is right (public code: 5); 0
             is plain distillation.
         divergence: `kl` or `logits`.
+        margin: added to the logits of new classes (public code of MPT: 4).
 
     Notes:
         Every followed model has its own weights `w_ij`. Classes that it does not know
         are left out of its term. The mean over models is ours: with one old model, the
-        usual case, it is that model's term.
+        usual case, it is that model's term. MPT was read in its abstract and in the
+        authors' code, which adds the terms without alpha, at temperature 5.
 
     References:
         [elodi] Table 1
         [elodi] Table 5
         [elodi] Table 10
+        [mpt] Margin-calibrated loss -- Ricci et al., Mitigating Negative Flips via
+        Margin Preserving Training, AAAI 2026. https://arxiv.org/abs/2511.08322
     """
 
     alpha: float = share(0.9)
@@ -47,6 +57,7 @@ class FocalDistillation(Method):
     focal_base: float = coefficient(1.0)
     focal_beta: float = coefficient(5.0)
     divergence: str = static("kl")
+    margin: float = coefficient(0.0)
 
     needs_teacher = True
     old_models = "allowed"
@@ -63,8 +74,11 @@ class FocalDistillation(Method):
             raise ValueError("FocalDistillation needs an old model or a teacher")
         logits, labels, model_state = forward(apply, variables, batch)
         followed = []
+        raised = logits
         if teacher.olds:
             followed.append(old_logits(teacher, batch))
+            new = ~jnp.any(known_classes(followed[0]), axis=0)
+            raised = logits + jnp.where(new, self.margin, 0.0)[None]
         if teacher.size:
             answers = teacher_logits(teacher, batch)
             followed.append(ensembles.average_logits(answers)[None])
@@ -82,7 +96,7 @@ class FocalDistillation(Method):
         else:
             each = losses.focal_logit_matching(**roles)
         focal = batch.total(jnp.mean(each, axis=0))
-        cross_entropy = batch.total(losses.cross_entropy(logits, labels))
+        cross_entropy = batch.total(losses.cross_entropy(raised, labels))
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * focal
         terms = {"cross_entropy": cross_entropy, f"focal_{self.divergence}": focal}
         return LossOutput(loss, terms, model_state)

@@ -14,9 +14,12 @@ from churn_jax import metrics
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.ensembles import Group, Network, average_logits
+from churn_jax.methods import neighbour_targets
 from churn_jax.studies.predictions import split_logits
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teachers
+
+_LEAST_SHARE = 1e-30  # of a class without neighbours: logits that teach are finite
 
 
 def row_teachers(
@@ -62,9 +65,22 @@ def row_teachers(
     if temperatures is not None:
         cooled = members / temperatures[:, :, None, None]
         members = np.where(known_classes(members), cooled, members)
+    labels, targets = jnp.asarray(dataset.train.labels), ""
     average = jax.jit(average_logits)
-    cached = np.stack([np.asarray(average(jnp.asarray(run)))[None] for run in members])
-    return dataclasses.replace(teachers, cached=cached)
+
+    def answers(run):
+        logits = average(jnp.asarray(run))
+        if not teaching.neighbours:
+            return np.asarray(logits)[None]
+        near = neighbour_targets(
+            logits, labels, teaching.neighbours, uniform=teaching.uniform
+        )
+        return np.log(np.maximum(near, _LEAST_SHARE))[None]
+
+    cached = np.stack([answers(run) for run in members])
+    if teaching.neighbours:
+        targets = f"{teaching.neighbours} neighbours, uniform {teaching.uniform:g}"
+    return dataclasses.replace(teachers, cached=cached, targets=targets)
 
 
 def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.ndarray:

@@ -36,6 +36,7 @@ class Teachers:
         cached: `[R, 1, N, C]` the members' averaged logits on the N training examples
             (offline); the teacher is not run then, and may be unknown. None runs it in
             every update.
+        targets: what the cached logits are if not the members' own, for the identity.
         repeats: how often the R replicas are repeated, one set after another: every
             point of a sweep has the same teachers.
     """
@@ -46,6 +47,7 @@ class Teachers:
     groups: tuple[Group, ...] = ()
     temperatures: np.ndarray | None = None
     cached: np.ndarray | None = None
+    targets: str = ""
     repeats: int = 1
 
     def __post_init__(self):
@@ -137,7 +139,7 @@ class Teachers:
         if self.cached is not None:
             raw = np.ascontiguousarray(self.cached).data
             digest = hashlib.sha256(raw).hexdigest()
-            found["offline"] = "True" if self.teacher else digest
+            found["offline"] = self.targets or ("True" if self.teacher else digest)
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found

@@ -17,6 +17,7 @@ from churn_jax.methods import (
     BackwardCompatible,
     Batch,
     BayesianUpdate,
+    ChurnConstraint,
     Codistillation,
     EnsembleDistillation,
     EnsembleDistributionDistillation,
@@ -250,6 +251,19 @@ CASES = [
         "ract",
         sweep={"weight": 0.7},
     ),
+    *(
+        case(
+            ChurnConstraint,
+            reference.churn_constraint,
+            LABELS,
+            "divergence",
+            "multiplier",
+            sweep={"start": 0.7, "rate": 0.5, "limit": 0.2},
+            examples=examples,
+            members=members,
+        )
+        for examples, members in (("all", 2), ("right", 1))
+    ),
     case(
         BayesianUpdate,
         partial(reference.bayesian_update, counts=COUNTS),
@@ -299,6 +313,8 @@ def loss_of(method, logits, batch, *, step=0, teacher=None):
         teach = KnownTeachers(answers)
     if isinstance(method, BayesianUpdate) and isinstance(batch.memory, tuple):
         batch = batch.replace(memory=jnp.asarray(COUNTS))
+    if isinstance(method, ChurnConstraint) and isinstance(batch.memory, tuple):
+        batch = batch.replace(memory=jnp.full(method.members, 0.3))
     return method.loss(
         known_logits,
         {"params": jnp.asarray(logits)},

@@ -190,6 +190,21 @@ def elodi(logits, labels, fixed=None, *, alpha, mix, margin, top_k, teacher, old
     )
 
 
+def churn_constraint(
+    logits, labels, fixed=None, *, start, rate, limit, teacher, moved=0.3, examples
+):
+    """Cross-entropy and the multiplier times the KL from the teacher's mean."""
+    del rate, limit, fixed  # of the next update
+    target = np.mean([one.softmax(np.asarray(t, np.float64)) for t in teacher], axis=0)
+    weight = (target.argmax(-1) == labels) if examples == "right" else 1.0
+    by = max(start + moved, 0.0)
+    total = 0.0
+    for z in logits:
+        away = np.sum(target * (np.log(target) - np.log(one.softmax(z))), axis=-1)
+        total = total + (one.cross_entropy(z, labels) + by * weight * away) / (1 + by)
+    return total
+
+
 def focal_distillation(
     logits,
     labels,

@@ -42,7 +42,7 @@ from tests.methods.cases import (
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 # One per way of reducing over members, pairs and teachers: compiling takes the time.
-FEW = [CASES[i] for i in (2, 6, 10, 11, 18, 19, 23)]
+FEW = [CASES[i] for i in (2, 6, 10, 11, 18, 19, 25)]
 
 
 def some_fast(cases, fast):
@@ -281,8 +281,16 @@ def _gain(p):
             KnownTeachers(THREE, 1),
             0.5 * np.log1p(np.exp(-3) + np.exp(-4)) + 0.5 * (0.25 * 8 + 0.75 * 4),
         ),
+        # (log 2 + l KL((0.7, 0.3) || (1/2, 1/2))) / (1 + l) at l = 0.7 + 0.3.
+        (
+            methods.ChurnConstraint(start=0.7),
+            UNIFORM,
+            [0],
+            TAUGHT_BY,
+            0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
+        ),
     ],
-    ids="erm entropy uniform codistillation tau-1 tau-2 tempered elodi".split(),
+    ids="erm entropy uniform codistillation tau-1 tau-2 tempered elodi limit".split(),
 )
 def test_losses_worked_out_by_hand(method, logits, labels, teacher, loss):
     if isinstance(teacher, KnownTeachers):
@@ -361,6 +369,7 @@ INDEPENDENT = {"update": "independent"}
         (methods.EnsembleDistillation, {"average": "votes"}, "probs, logits"),
         (methods.MinimumEntropy, {"kind": "gini"}, "entropy, uniform_skl"),
         (methods.FocalDistillation, {"divergence": "l1"}, "kl, logits; got 'l1'"),
+        (methods.ChurnConstraint, {"examples": "old"}, "all, right; got 'old'"),
         (methods.BayesianUpdate, {"rule": "map"}, "mb, mbme, cr; got 'map'"),
         (methods.BayesianUpdate, {"olds": 0}, "olds must be at least 1; got 0"),
         (methods.ELODI, {"form": "code"}, "one of paper, release; got 'code'"),

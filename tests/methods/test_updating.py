@@ -19,6 +19,7 @@ from churn_jax.methods import (
     RACT,
     BackwardCompatible,
     BayesianUpdate,
+    ChurnConstraint,
     EnsembleDistillation,
     FocalDistillation,
 )
@@ -100,6 +101,85 @@ def test_equal_weights_are_plain_distillation():
     np.testing.assert_allclose(outcome(equal, TEACHER, 0).loss, expected, rtol=1e-6)
     weighted = dataclasses.replace(equal, focal_beta=5.0)
     assert outcome(weighted, TEACHER, 0).loss > 1.1 * expected
+
+
+def test_a_margin_raises_the_logits_of_new_classes_alone():
+    old = OLD[:1].copy()
+    old[..., -2:] = UNKNOWN_LOGIT
+    method = FocalDistillation(alpha=0.3, temperature=2.0, margin=1.5)
+    plain = outcome(dataclasses.replace(method, margin=0.0), old, 1)
+    found = outcome(method, old, 1)
+    raised = LOGITS[0] + 1.5 * np.array([0, 0, 0, 1, 1])
+    expected = reference.cross_entropy(raised, LABELS)[MASK > 0].mean()
+    np.testing.assert_allclose(found.terms["cross_entropy"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.terms["focal_kl"], plain.terms["focal_kl"])
+    # Nothing is new to an old model of all classes, nor without an old model.
+    known = outcome(method, OLD[:1], 1)
+    without = outcome(dataclasses.replace(method, margin=0.0), OLD[:1], 1)
+    np.testing.assert_array_equal(known.loss, without.loss)
+    # By hand: log(1 + e^(1 - 3 + 2)) = log 2 for an old class, and for a new one
+    # log(1 + e^(3 - 1 - 2)): two classes, logits 3 and 1, margin 2.
+    two, batch = np.float32([[[3.0, 1.0]]]), batch_of([0])
+    teacher = KnownTeachers(jnp.float32([[[0.0, UNKNOWN_LOGIT]]]), 1)
+    method = FocalDistillation(alpha=0.0, margin=2.0)
+    for label in (0, 1):
+        out = method.loss(
+            known_logits,
+            {"params": jnp.asarray(two)},
+            batch.replace(labels=jnp.array([label])),
+            teacher=teacher,
+            step=0,
+            key=None,
+        )
+        np.testing.assert_allclose(out.loss, np.log(2), rtol=1e-6)
+
+
+def test_a_fixed_multiplier_is_churn_distillation():
+    method = ChurnConstraint(start=1.5, rate=0.0, members=1)
+    plain = EnsembleDistillation(alpha=0.6, temperature=1.0)
+    found = outcome(method, TEACHER, 0, memory=np.zeros(1, np.float32))
+    np.testing.assert_allclose(found.loss, outcome(plain, TEACHER, 0).loss, rtol=1e-6)
+    np.testing.assert_array_equal(found.memory, 0.0)
+
+
+def test_the_multiplier_follows_the_limit_and_never_falls_below_zero():
+    start = np.zeros(1, np.float32)
+    method = ChurnConstraint(start=1.0, rate=0.5, limit=0.2)
+    found = outcome(method, TEACHER, 0, memory=start)
+    away = float(found.terms["divergence"])
+    np.testing.assert_allclose(found.memory, 0.5 * (away - 0.2), rtol=1e-5)
+    loose = dataclasses.replace(method, limit=away + 10.0)
+    np.testing.assert_array_equal(outcome(loose, TEACHER, 0, memory=start).memory, -1.0)
+    alone = outcome(loose, TEACHER, 0, memory=np.float32([-1.0]))
+    np.testing.assert_array_equal(alone.loss, alone.terms["cross_entropy"])
+
+
+def test_a_limit_is_reached():
+    """Dual ascent on free logits: the divergence ends at the limit, or below it."""
+    labels, teacher = LABELS, TEACHER[:1]
+    for limit, bound in ((0.05, True), (50.0, False)):
+        method = ChurnConstraint(limit=limit, rate=1.0, start=0.0)
+
+        def step(state, _, method=method):
+            logits, memory = state
+
+            def objective(z):
+                out = outcome(method, teacher, 0, labels, z, memory)
+                return out.loss, out
+
+            gradient, out = jax.grad(objective, has_aux=True)(logits)
+            return (logits - 2.0 * gradient, out.memory), out.terms["divergence"]
+
+        start = (jnp.asarray(LOGITS), jnp.zeros(1))
+        (_, memory), away = jax.lax.scan(step, start, length=1500)
+        if bound:
+            np.testing.assert_allclose(np.mean(away[-100:]), limit, rtol=0.05)
+        assert (memory[0] > 0) == bound
+
+
+def test_a_limit_needs_memory():
+    with pytest.raises(ValueError, match="keeps the method's memory"):
+        outcome(ChurnConstraint(), TEACHER, 0)
 
 
 @pytest.mark.parametrize("build", [BackwardCompatible, RACT])

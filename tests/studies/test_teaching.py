@@ -26,6 +26,7 @@ from churn_jax.studies.cost import study_costs
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.teachers import row_teachers
+from tests.methods.test_neighbours import in_numpy
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
 from tests.training.test_loggers import Recorder
 
@@ -156,6 +157,22 @@ def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):
     cooled = first / made.temperatures[:, :, None, None]
     np.testing.assert_allclose(made.cached, cooled, rtol=1e-5)
     assert made.own_groups() == ()
+
+
+def test_neighbours_in_the_teachers_logits_teach_by_their_labels(opened):
+    teaching = Teaching(offline=True, neighbours=7, uniform=0.1)
+    spec = dataclasses.replace(row("elodi"), teaching=teaching)
+    pair = opened.restore(row("pair"))
+    made = row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    train = opened.dataset.train
+    means = pair.predict(train.images, every_member=True).mean(axis=1)
+    assert made.cached.shape == (2, 1, len(train), 10)
+    for cached, mean in zip(made.cached[:, 0], means, strict=True):
+        expected = in_numpy(mean, train.labels, 7, 0.1)
+        np.testing.assert_allclose(np.exp(cached), expected, atol=0.15)
+        same = np.abs(np.exp(cached) - expected).max(-1) < 1e-5
+        assert same.mean() > 0.99  # the last of seven may be another by rounding
+    assert made.identity()["offline"] == "7 neighbours, uniform 0.1"
 
 
 def test_a_teacher_in_bfloat16_is_another_network_with_the_same_weights(opened):

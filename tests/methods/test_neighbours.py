@@ -1,0 +1,83 @@
+"""Targets from neighbours: against NumPy, by hand, in bounded memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from churn_jax.configuration.rows import Teaching
+from churn_jax.methods import neighbour_targets, neighbours
+from churn_jax.training.teachers import Teachers
+
+
+def in_numpy(logits, labels, k, uniform):
+    """Every distance in float64, the nearest in the order of examples."""
+    logits = np.asarray(logits, np.float64)
+    classes, targets = np.eye(logits.shape[1]), []
+    for one in logits:
+        near = np.argsort(((one - logits) ** 2).sum(-1), kind="stable")[:k]
+        targets.append(classes[labels[near]].mean(0))
+    return uniform / logits.shape[1] + (1 - uniform) * np.array(targets)
+
+
+@pytest.mark.parametrize("k", [1, 4, 20, 37])
+@pytest.mark.parametrize("at_once", [neighbours._AT_ONCE, 200])
+def test_targets_equal_numpy(k, at_once, rng, monkeypatch):
+    monkeypatch.setattr(neighbours, "_AT_ONCE", at_once)  # 200: blocks of five, and two
+    logits = rng.normal(size=(37, 3)).astype(np.float32)
+    labels = rng.integers(0, 3, 37)
+    found = neighbour_targets(logits, labels, k, uniform=0.2)
+    np.testing.assert_allclose(found, in_numpy(logits, labels, k, 0.2), atol=1e-6)
+    np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-6)
+
+
+def test_targets_by_hand():
+    # Of 0, 1, 3 and 7 the nearest two are (0, 1), (1, 0), (3, 1) and (7, 3).
+    logits = jnp.array([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [7.0, 0.0]])
+    found = neighbour_targets(logits, jnp.array([0, 1, 1, 0]), 2, uniform=0.5)
+    half, one = [0.5, 0.5], [0.25, 0.75]
+    np.testing.assert_array_equal(found, [half, half, one, half])
+    # An example is its own neighbour; the first of equal ones count.
+    labels = jnp.array([1, 0, 0])
+    alone = neighbour_targets(jnp.eye(3), labels, 1)
+    np.testing.assert_array_equal(alone, jax.nn.one_hot(labels, 3))
+    equal = neighbour_targets(jnp.zeros((3, 2)), labels, 2)
+    np.testing.assert_array_equal(equal, np.full((3, 2), 0.5))
+
+
+def test_distances_are_never_all_in_memory(monkeypatch):
+    monkeypatch.setattr(neighbours, "_AT_ONCE", 2**14)
+    size = 4096
+    args = jnp.zeros((size, 4)), jnp.zeros(size, jnp.int32)
+    run = jax.jit(lambda z, y: neighbours._shares(z, y, 5))
+    used = run.lower(*args).compile().memory_analysis().temp_size_in_bytes
+    assert used < 0.1 * 4 * size**2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((np.zeros((2, 3, 4), "f4"), np.zeros((2, 3), int), 1), r"logits \[N, C\]"),
+        ((np.zeros((3, 4), "f4"), np.zeros(3, int), 4), "got .*, 4 and 0.0"),
+        ((np.zeros((3, 4), "f4"), np.zeros(3, int), 0), "at least 1; got 0"),
+        ((np.zeros((3, 4), "f4"), np.zeros(2, int), 1), r"\(3,\); got \(2,\)"),
+    ],
+)
+def test_what_has_no_neighbours_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        neighbour_targets(*given)
+
+
+def test_a_row_without_an_offline_teacher_has_no_neighbours():
+    for options in ({"neighbours": 3}, {"offline": True, "uniform": 0.1}):
+        with pytest.raises(ValueError, match=r"neighbours needs teaching\.offline"):
+            Teaching(**options)
+
+
+def test_the_targets_are_part_of_a_checkpoints_identity():
+    cached = np.zeros((1, 1, 2, 3), np.float32)
+    one, two = (
+        Teachers(None, cached=cached, targets=t).identity()
+        for t in ("", "5 neighbours")
+    )
+    assert one != two and two["offline"] == "5 neighbours"
