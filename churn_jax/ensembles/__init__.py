@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from churn_jax.ensembles.aggregate import (
         average_logits,
         average_probs,
+        average_weights,
+        diagonal_fisher,
         gate,
         interpolate_weights,
     )
@@ -40,6 +42,8 @@ __all__ = [
     "as_network",
     "average_logits",
     "average_probs",
+    "average_weights",
+    "diagonal_fisher",
     "from_function",
     "from_linen",
     "from_nnx",

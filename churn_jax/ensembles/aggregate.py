@@ -1,4 +1,6 @@
-"""One prediction of several members' logits, and one model of two models' weights."""
+"""One prediction of several members' logits, and one model of several's weights."""
+
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ from jaxtyping import PyTree
 
 from churn_jax._checks import check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.typing import Logits
+from churn_jax.typing import Array, Logits
 
 
 def average_probs(logits: Logits) -> Logits:
@@ -123,3 +125,110 @@ def interpolate_weights(new: PyTree, old: PyTree, share: ArrayLike) -> PyTree:
         return (share * b + (1.0 - share) * a).astype(jnp.result_type(a))
 
     return jax.tree.map(mix, new, old)
+
+
+def average_weights(
+    weights: Sequence[PyTree], importance: Sequence[PyTree] | None = None
+) -> PyTree:
+    """One model with the mean weights of several that were trained from one start.
+
+    `1/K sum_k w_k` (a soup), or `sum_k f_k w_k / sum_k f_k`, leaf by leaf and weight by
+    weight, where every model counts by its importance, such as its `diagonal_fisher`.
+
+    Args:
+        weights: the K models' variables, trees alike; dtypes of the first are kept.
+        importance: one tree `f` for each, of the same shapes, none negative; a number
+            times a Fisher weighs a whole model. Where all K are 0 the plain mean is
+            taken. None weighs all alike.
+
+    Returns:
+        The tree of means. Leaves that are not floating point are the first model's.
+
+    Raises:
+        ValueError: there is no model, or trees or shapes differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old, new = {"w": jnp.zeros(2)}, {"w": jnp.ones(2)}
+        >>> average_weights([old, new])["w"].tolist()
+        [0.5, 0.5]
+        >>> known = {"w": jnp.array([3.0, 0.0])}, {"w": jnp.array([1.0, 0.0])}
+        >>> average_weights([old, new], known)["w"].tolist()
+        [0.25, 0.5]
+
+    Notes:
+        Averaging several new models and weighing old and new by Fisher information are
+        named in the abstract of BCWI; the formulas are those of soups and of Fisher
+        merging.
+
+    References:
+        [bcwi] Soup and Fisher -- Schumann et al., Backward Compatibility During Data
+        Updates by Weight Interpolation, EACL 2024. https://arxiv.org/abs/2301.10546
+    """
+    trees, count = [*weights, *(importance or ())], len(weights)
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in trees]
+    wanted = count if importance is None else 2 * count
+    if not count or len(trees) != wanted or any(s != shapes[0] for s in shapes):
+        raise ValueError(
+            "average_weights needs models, and as many importances if any, with equal "
+            f"trees and shapes; got {count} and {len(trees) - count}"
+        )
+
+    def mean(first, *others):
+        if not jnp.issubdtype(jnp.result_type(first), jnp.floating):
+            return first
+        leaves = jnp.stack([jnp.asarray(x, jnp.float32) for x in (first, *others)])
+        w, f = leaves[:count], leaves[count:]
+        plain = jnp.mean(w, axis=0)
+        if importance is not None:
+            total = jnp.sum(f, axis=0)
+            weighed = jnp.sum(f * w, axis=0) / jnp.where(total > 0, total, 1.0)
+            plain = jnp.where(total > 0, weighed, plain)
+        return plain.astype(jnp.result_type(first))
+
+    return jax.tree.map(mean, *trees)
+
+
+def diagonal_fisher(
+    apply: Callable[[PyTree, Array], Logits], params: PyTree, inputs: Array
+) -> PyTree:
+    """The diagonal of the Fisher information of a classifier's weights.
+
+    `1/N sum_i sum_c p_c(x_i) (d log p_c(x_i) / d w)^2`, with the expectation over the
+    classes that the model predicts, not over labels. One example at a time, so memory
+    is that of C gradients.
+
+    Args:
+        apply: `(params, inputs [B, ...]) -> logits [B, C]`, in evaluation mode.
+        params: weights of one network.
+        inputs: `[N, ...]`.
+
+    Returns:
+        A tree like `params`, float32, none negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> apply = lambda w, x: jnp.stack([x * w, jnp.zeros_like(x)], axis=-1)
+        >>> print(diagonal_fisher(apply, jnp.float32(0.0), jnp.array([2.0])))  # x^2 p q
+        1.0
+
+    References:
+        [fisher-merging] Diagonal Fisher -- Matena and Raffel, Merging Models with
+        Fisher-Weighted Averaging, NeurIPS 2022. https://arxiv.org/abs/2111.09832
+    """
+
+    def add(total, one):
+        def scores(w):
+            log_p = log_probs(apply(w, one[None]))[0]
+            return log_p, jnp.exp(log_p)
+
+        slopes, p = jax.jacrev(scores, has_aux=True)(params)
+        seen = jax.tree.map(
+            lambda s: jnp.einsum("c,c...->...", p, jnp.square(s), precision="highest"),
+            slopes,
+        )
+        return jax.tree.map(jnp.add, total, seen), None
+
+    zeros = jax.tree.map(lambda w: jnp.zeros(jnp.shape(w), jnp.float32), params)
+    total, _ = jax.lax.scan(add, zeros, inputs)
+    return jax.tree.map(lambda t: t / len(inputs), total)

@@ -12,6 +12,8 @@ from churn_jax.ensembles import (
     Group,
     Outputs,
     apply_committee,
+    average_weights,
+    diagonal_fisher,
     from_function,
     from_linen,
     interpolate_weights,
@@ -181,3 +183,85 @@ class TestInterpolation:
             interpolate_weights({"a": 1.0}, {"b": 1.0}, 0.5)
         with pytest.raises(ValueError, match=r"differ in shape: \(2,\), \(3,\)"):
             interpolate_weights({"a": np.ones(3)}, {"a": np.ones(2)}, 0.5)
+
+
+class TestAverages:
+    def test_a_soup_is_the_mean_and_equal_importance_changes_nothing(self):
+        expected = interpolate_weights(NEW, OLD, 0.5)
+        soup = average_weights([NEW, OLD])
+        jax.tree.map(np.testing.assert_array_equal, soup, expected)
+        assert soup["h"].dtype == jnp.bfloat16 and soup["n"] == 7
+        alike = jax.tree.map(lambda w: np.full(np.shape(w), 2.5), NEW)
+        even = average_weights([NEW, OLD], [alike, alike])
+        jax.tree.map(np.testing.assert_array_equal, even, expected)
+        one = average_weights([NEW])
+        jax.tree.map(np.testing.assert_array_equal, one, NEW)
+
+    def test_importance_weighs_every_weight_by_itself(self, rng):
+        w, f = rng.normal(size=(2, 3, 4, 5)), rng.uniform(size=(2, 3, 4, 5))[1]
+        f[:, 0] = 0.0  # nobody knows these: the plain mean
+        total = np.where(f.sum(0) > 0, f.sum(0), 1.0)
+        weighed = (f * w[0]).sum(0) / total
+        expected = np.where(f.sum(0) > 0, weighed, w[0].mean(0))
+        trees, known = ([{"a": x} for x in part] for part in (np.float32(w[0]), f))
+        found = jax.jit(average_weights)(trees, known)
+        np.testing.assert_allclose(found["a"], expected, rtol=1e-5, atol=1e-6)
+        # By hand: (3 * 1 + 1 * 5) / 4 and (1 * 3 + 3 * -1) / 4.
+        shares = ({"w": np.float32([3, 1])}, {"w": np.float32([1, 3])})
+        by_hand = average_weights([{"w": NEW["w"]}, {"w": OLD["w"]}], shares)
+        np.testing.assert_array_equal(by_hand["w"], [2.0, 0.0])
+        # Interpolation by Fisher information: shares times importances.
+        part = [jax.tree.map(lambda s, c=c: c * s, s) for c, s in zip((3, 1), shares)]
+        mixed = average_weights([{"w": NEW["w"]}, {"w": OLD["w"]}], part)
+        np.testing.assert_allclose(mixed["w"], [14 / 10, 1.0], rtol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("weights", "importance"),
+        [
+            ([], None),
+            ([{"a": np.ones(2)}, {"a": np.ones(3)}], None),
+            ([{"a": np.ones(2)}, {"b": np.ones(2)}], None),
+            ([{"a": np.ones(2)}] * 2, [{"a": np.ones(2)}]),
+            ([{"a": np.ones(2)}], [{"a": np.ones(1)}]),
+        ],
+    )
+    def test_models_that_cannot_be_averaged_are_refused(self, weights, importance):
+        with pytest.raises(ValueError, match="equal trees and shapes"):
+            average_weights(weights, importance)
+
+
+def test_the_fisher_diagonal_equals_a_float64_sum():
+    def logits(params, x):
+        return np.tanh(x @ params[0]) @ params[1] + params[2]
+
+    def log_p(params, x):
+        z = logits(params, x)
+        return z - np.log(np.exp(z).sum(-1, keepdims=True))
+
+    start = [np.float64(PARAMS["hidden"]), *map(np.float64, PARAMS["head"].values())]
+    expected = [np.zeros_like(part) for part in start]
+    for part, into in zip(start, expected, strict=True):
+        for index in np.ndindex(part.shape):
+            kept, ends = part[index], []
+            for sign in (1, -1):
+                part[index] = kept + sign * 1e-5
+                ends.append(log_p(start, np.float64(X)))
+            part[index] = kept
+            slope = (ends[0] - ends[1]) / 2e-5
+            into[index] = np.mean(np.sum(np.exp(log_p(start, X)) * slope**2, -1))
+
+    def apply(params, x):
+        return _apply(params, x).logits
+
+    found = jax.jit(diagonal_fisher, static_argnums=0)(apply, PARAMS, X)
+    leaves = [found["hidden"], found["head"]["kernel"], found["head"]["bias"]]
+    for leaf, into in zip(leaves, expected, strict=True):
+        np.testing.assert_allclose(leaf, into, rtol=1e-4, atol=1e-7)
+    # By hand: a logistic model has x^2 p q, here 4 / 4 and 4 * 3 / 16.
+    for w, value in ((0.0, 1.0), (np.log(3) / 2, 0.75)):
+        one = diagonal_fisher(
+            lambda w, x: jnp.stack([x * w, jnp.zeros_like(x)], -1),
+            jnp.float32(w),
+            jnp.array([2.0, -2.0]),
+        )
+        np.testing.assert_allclose(one, value, rtol=1e-6)
