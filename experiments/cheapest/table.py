@@ -1,0 +1,231 @@
+"""What the studies here found, with costs: one CSV, and a figure of the Pareto front.
+
+    python experiments/cheapest/table.py out.csv runs/cheapest-retrain-fashion ...
+    python experiments/cheapest/table.py --choose runs/cheapest-retrain-choice-fashion
+
+Costs are in trainings and forward passes of one network: of a release, what is trained
+for it, with its teachers and not with the old model; of serving, the networks of a
+prediction. A row counts where accuracy is not lower than that of no treatment by more
+than two standard errors of the difference. With `--choose` the five settings of each
+method are compared on the validation split instead.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from churn_jax.analysis import cross_fitted_selection
+from churn_jax.configuration.study import StudyConfig
+from churn_jax.reports import predictions
+from churn_jax.reports.artefacts import read_study
+
+Line = dict[str, Any]
+FIELDS = ("study", "row", "label", "training", "serving")
+MEASURED = ("churn", "error", "delta_churn", "delta_error")
+RELEASE = 5  # runs of which one is shipped
+# Rows whose validation accuracy is lower than without treatment by more are not chosen.
+TOLERANCE = 0.003
+
+
+def training(config: StudyConfig, name: str, deployed: str = "") -> float:
+    """Networks trained for a release of a row, its teachers' included.
+
+    Args:
+        config: the study.
+        name: the row.
+        deployed: the old model's row, which is there already.
+    """
+    spec = config.spec(name)
+    of = set(spec.dependencies) - {deployed}
+    own = float(spec.method.members)
+    return own + sum(training(config, other, deployed) for other in of)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _number(text: str) -> float:
+    return float(text) if text else np.nan
+
+
+def lines_of(folder: Path) -> list[Line]:
+    """The rows of a study: its updates where it has some, else its retrained rows."""
+    config = read_study(folder).config
+    updates = folder / "updates.csv"
+    old = "old" if updates.exists() else ""
+    found = []
+    for row in _rows(updates if old else folder / "table.csv"):
+        name = row["new"] if old else row["method"]
+        spec = config.spec(name.removesuffix("_ema"))
+        line: Line = {"study": config.name, "row": name, "label": row["label"]}
+        line["training"] = training(config, spec.name, old)
+        line["serving"] = spec.method.inference_cost
+        # Updates are measured in negative flips, retraining in churn.
+        rate, error = (
+            ("negative_flip_rate", "new_error") if old else ("churn", "accuracy")
+        )
+        for out, source in (("churn", rate), ("error", error)):
+            for part in ("", "_stderr"):
+                line[f"{out}{part}"] = _number(row[f"{source}{part}"])
+                of = row.get(f"delta_{source}{part}", "")
+                line[f"delta_{out}{part}"] = _number(of)
+        if not old:
+            line["error"], line["delta_error"] = 1 - line["error"], -line["delta_error"]
+            line["ece"] = _number(row["ece"])
+        found.append(line)
+    return found if old else [*found, selection_line(folder, config)]
+
+
+def selection_line(folder: Path, config: StudyConfig) -> Line:
+    """Of `RELEASE` runs of the baseline the one nearest to their mean is shipped."""
+    stored = predictions(folder)
+    logits = stored[config.baseline]
+    found = cross_fitted_selection(
+        logits, stored.labels, min(RELEASE, len(logits) // 2)
+    )
+    return {
+        "study": config.name,
+        "row": "selection",
+        "label": f"Nearest of {min(RELEASE, len(logits) // 2)}",
+        "training": float(min(RELEASE, len(logits) // 2)),
+        "serving": 1.0,
+        "churn": found.churn,
+        "error": 1 - found.accuracy,
+        "delta_churn": found.churn - found.churn_of_any,
+        "delta_error": found.accuracy_of_any - found.accuracy,
+    }
+
+
+def comparable(line: Line) -> bool:
+    """True for a row that is not less accurate than no treatment, within its error."""
+    delta, stderr = line.get("delta_error", np.nan), line.get("delta_error_stderr", 0.0)
+    return not delta > 2 * np.nan_to_num(stderr)
+
+
+def front(lines: Sequence[Line]) -> list[Line]:
+    """The comparable rows that no other one beats in training, serving and churn."""
+    able = [line for line in lines if comparable(line)]
+
+    def costs(line: Line) -> np.ndarray:
+        return np.array([line["training"], line["serving"], line["churn"]])
+
+    def beaten(line: Line) -> bool:
+        own = costs(line)
+        others = (costs(other) for other in able)
+        return any(np.all(c <= own) and np.any(c < own) for c in others)
+
+    return [line for line in able if not beaten(line)]
+
+
+def choices(folder: Path) -> list[tuple[str, str, float, float]]:
+    """Row, old row, churn and accuracy of every row on the validation split.
+
+    Churn is that between runs, or in a study of updates the rate of negative flips.
+    """
+    config = read_study(folder).config
+    stored = predictions(folder, "validation")
+    labels = stored.labels
+    classes = {name: np.argmax(stored[name], axis=-1) for name in stored}
+    right = {name: found == labels for name, found in classes.items()}
+    found = []
+    for update in config.updates:
+        pairs = [
+            np.mean(a & ~b)
+            for i, a in enumerate(right[update.old])
+            for j, b in enumerate(right[update.new])
+            if i == j or not update.targeted
+        ]
+        row = (update.new, update.old, np.mean(pairs), np.mean(right[update.new]))
+        found.append(row)
+    if not config.updates:
+        for name, runs in classes.items():
+            pairs = [np.mean(a != b) for i, a in enumerate(runs) for b in runs[i + 1 :]]
+            found.append((name, "", np.mean(pairs), np.mean(right[name])))
+    return found
+
+
+def chosen(folder: Path) -> dict[str, tuple[str, int]]:
+    """The row with the least churn of every method, and its place among its rows."""
+    found = choices(folder)
+    untreated = read_study(folder).config.baseline
+    least = next(accuracy for name, _, _, accuracy in found if name == untreated)
+    kinds: dict[str, list[tuple[str, float, float]]] = {}
+    for name, _, churn, accuracy in found:
+        words = name.removesuffix("_ema").split("_")
+        kind = "_".join(w for w in words if not w[0].isdigit())
+        if kind != name and (kind != "ema" or name.endswith("_ema")):
+            kinds.setdefault(kind, []).append((name, churn, accuracy))
+    best = {}
+    for kind, rows in kinds.items():
+        able = [row for row in rows if row[2] >= least - TOLERANCE]
+        row = min(able, key=lambda r: r[1]) if able else max(rows, key=lambda r: r[2])
+        best[kind] = (row[0], rows.index(row))
+    return best
+
+
+def draw(lines: Sequence[Line], path: Path) -> None:
+    """Churn against the cost of training, the front as a line, serving as a size."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    best = front(lines)
+    for line in lines:
+        style = "o" if line in best else "." if comparable(line) else "x"
+        size = 30 * line["serving"]
+        axes.scatter(
+            line["training"], 100 * line["churn"], s=size, marker=style, c="C0"
+        )
+        axes.annotate(
+            line["label"], (line["training"], 100 * line["churn"]), fontsize=6
+        )
+    single = sorted((b for b in best if b["serving"] == 1), key=lambda b: b["training"])
+    xs, ys = ([line[k] for line in single] for k in ("training", "churn"))
+    axes.step(xs, 100 * np.array(ys), where="post", lw=1)
+    axes.set(xlabel="networks trained for a release", ylabel="churn, or NFR, %")
+    axes.set_xscale("log", base=2)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def write(lines: Iterable[Line], path: Path) -> None:
+    """The lines as a CSV; those of the front are marked."""
+    lines = list(lines)
+    studies = dict.fromkeys(line["study"] for line in lines)
+    best = [b for s in studies for b in front([x for x in lines if x["study"] == s])]
+    measured = [name + part for name in MEASURED for part in ("", "_stderr")]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        fields = [*FIELDS, *measured, "ece", "comparable", "front"]
+        writer = csv.DictWriter(file, fields, restval="")
+        writer.writeheader()
+        for line in lines:
+            marks = {"comparable": int(comparable(line)), "front": int(line in best)}
+            writer.writerow({**line, **marks})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--choose", action="store_true", help="settings of the studies")
+    parser.add_argument("paths", nargs="+", type=Path, help="the CSV, and folders")
+    options = parser.parse_args()
+    if options.choose:
+        for folder in options.paths:
+            for kind, (name, place) in chosen(folder).items():
+                print(f"{folder.name}: {kind!r}: {place},  # {name}")
+        return
+    out, *folders = options.paths
+    every = [lines_of(folder) for folder in folders]
+    write((line for lines in every for line in lines), out)
+    for folder, lines in zip(folders, every, strict=True):
+        draw(lines, out.with_name(f"{folder.name}.svg"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The table of costs: who is trained for a release, the front, the settings chosen."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from churn_jax.configuration.codec import replaced
+from churn_jax.studies import run_study
+from churn_jax.studies.presets import preset
+from experiments.cheapest import presets, table
+
+
+@pytest.mark.parametrize(
+    ("study", "row", "networks"),
+    [
+        (presets.retrain_choice_fashion, "baseline", 1),
+        (presets.retrain_choice_fashion, "codistill_1", 2),
+        (presets.retrain_choice_fashion, "distil_0_9_1", 3),
+        (presets.retrain_choice_fashion, "neighbours_0_5_10", 2),
+        # The old network is there already.
+        (presets.update_choice_news, "churn_kd_0_5", 1),
+        (presets.update_choice_news, "bcwi_0_25", 1),
+        (presets.update_choice_news, "elodi_0_8", 5),
+        (presets.growth_fashion, "mpt_4", 2),
+    ],
+)
+def test_a_release_costs_its_networks_and_those_of_its_teachers(study, row, networks):
+    assert table.training(study(), row, "old") == networks
+
+
+def test_five_settings_of_every_method_and_one_that_is_chosen():
+    for grid in (presets.RETRAINING, presets.UPDATING):
+        assert {len(five) for five in grid.values()} == {5}
+        for task in (presets.FASHION, presets.NEWS):
+            assert {len(one) for one in presets.chosen(task, grid).values()} == {1}
+    assert {len(five) for five in presets.ACTIVATIONS.values()} == {5}
+
+
+def _line(training, serving, churn, delta=0.0, stderr=0.001):
+    return {
+        "training": training,
+        "serving": serving,
+        "churn": churn,
+        "delta_error": delta,
+        "delta_error_stderr": stderr,
+    }
+
+
+def test_the_front_by_hand():
+    plain, pair, twice = _line(1, 1, 0.10), _line(2, 2, 0.05), _line(2, 1, 0.07)
+    worse, wrong = _line(3, 1, 0.08), _line(1, 1, 0.01, delta=0.003)
+    near = _line(1, 1, 0.11, delta=0.001)
+    lines = [plain, pair, twice, worse, wrong, near]
+    assert table.front(lines) == [plain, pair, twice]
+    assert [table.comparable(line) for line in lines] == [1, 1, 1, 1, 0, 1]
+    assert table.comparable({"delta_error": np.nan})  # no treatment itself
+
+
+def _tiny(name, *rows):
+    config = preset(f"experiments/cheapest/presets.py:{name}:tiny")
+    kept = [*config.select(rows)]
+    updates = tuple(u for u in config.updates if u.new in rows)
+    changes = [("methods", tuple(kept)), ("updates", updates)]
+    changes += [
+        ("train.replicas", 3),
+        ("data.name", "digits"),
+        ("data.train_size", 192),
+    ]
+    return replaced(config, [*changes, ("data.validation", 600)])
+
+
+@pytest.mark.slow
+def test_a_table_and_choices_of_trained_studies(tmp_path):
+    retrained = _tiny(
+        *("retrain_choice_fashion", "baseline", "entropy_0_1", "entropy_0_5"),
+        *("neighbours_0_5_10", "ema_0_9"),
+    )
+    updated = _tiny("update_choice_fashion", "old", "none", "bcwi_0_5", "limit_0_05")
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for config, folder in zip((retrained, updated), folders, strict=True):
+        run_study(config, folder)
+    lines = [line for folder in folders for line in table.lines_of(folder)]
+    table.write(lines, tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open() as file:
+        rows = {row["row"]: row for row in csv.DictReader(file)}
+    assert {"baseline", "ema_0_9_ema", "selection", "none", "bcwi_0_5"} <= set(rows)
+    assert rows["neighbours_0_5_10"]["training"] == "2.0"
+    assert rows["limit_0_05"]["training"] == "1.0"
+    assert all(0 < float(row["error"]) < 1 for row in rows.values())
+    assert sum(int(row["front"]) for row in rows.values()) >= 2
+    table.draw(lines[:4], tmp_path / "front.svg")
+    assert (tmp_path / "front.svg").stat().st_size > 5000
+    found = table.chosen(folders[0])
+    assert set(found) == {"entropy", "neighbours", "ema"}
+    assert found["entropy"][0] == f"entropy_{('0_1', '0_5')[found['entropy'][1]]}"
+    churn = {name: value for name, _, value, _ in table.choices(folders[1])}
+    assert set(table.chosen(folders[1])) == {"bcwi", "limit"} and "none" in churn
