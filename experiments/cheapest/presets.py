@@ -146,7 +146,7 @@ RETRAINING: dict[str, tuple[tuple[float, ...], ...]] = {
         (0.7, 2.0),
         (0.9, 4.0),
     ),  # alpha, tau
-    "neighbours": ((0.2, 10), (0.5, 10), (0.8, 10), (0.5, 100), (0.8, 100)),  # a, k
+    "neighbours": ((0.2, 10), (0.5, 10), (0.8, 10), (0.5, 50), (0.8, 50)),  # a, k
     "ema": ((0.9,), (0.98,), (0.99,), (0.995,), (0.999,)),  # decay
 }
 UPDATING: dict[str, tuple[tuple[float, ...], ...]] = {
