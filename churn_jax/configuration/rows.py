@@ -26,10 +26,6 @@ class Teaching:
         offline: the teacher's averaged logits are computed once, on the training
             examples as they are stored, instead of in every update on what the
             student sees.
-        neighbours: the offline teacher's logits only say which training examples are
-            near each other, and the labels of the k nearest ones teach, as
-            `churn_jax.methods.neighbour_targets` says; 0 is the logits themselves.
-        uniform: share of the uniform distribution in what neighbours teach.
         calibrated: every member's logits are divided by the temperature that fits it
             best on the validation split, before they are averaged.
         dtype: type that the teacher computes in, `float32` or `bfloat16`; empty is what
@@ -38,6 +34,10 @@ class Teaching:
             their shards, of one run or of as many as the study has, that teaches
             instead of a row: a network of any framework. Its examples are found by
             their ids.
+        neighbours: the offline teacher's logits only say which training examples are
+            near each other, and the labels of the k nearest ones teach, as
+            `churn_jax.methods.neighbour_targets` says; 0 is the logits themselves.
+        uniform: share of the uniform distribution in what neighbours teach.
 
     References:
         [elodi] Sec. 5.5 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
@@ -47,11 +47,11 @@ class Teaching:
     old: tuple[str, ...] = ()
     members: int = 0
     offline: bool = False
-    neighbours: int = 0
-    uniform: float = 0.0
     calibrated: bool = False
     dtype: str = ""
     logits: str = ""
+    neighbours: int = 0
+    uniform: float = 0.0
 
     def __post_init__(self):
         """Checks what needs no study."""

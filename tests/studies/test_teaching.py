@@ -258,7 +258,7 @@ def test_other_networks_cannot_start_from_a_rows_weights(out):
 
 def test_a_configuration_with_everything_is_read_back():
     assert from_json(StudyConfig, to_json(STUDY)) == STUDY
-    every = Teaching(("half", "few"), 2, True, True, "bfloat16")
+    every = Teaching(("half", "few"), 2, True, True, "bfloat16", "", 3, 0.5)
     spec = dataclasses.replace(row("elodi"), teaching=every, start="half", keep=0.5)
     config = with_rows(STUDY, spec)
     assert from_json(StudyConfig, json.loads(json.dumps(to_json(config)))) == config
