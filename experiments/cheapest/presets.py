@@ -370,6 +370,28 @@ def update_news() -> StudyConfig:
     return _update(NEWS)
 
 
+def _soup(task: Task) -> StudyConfig:
+    """One old network, whose further trainings differ by the order of the batches."""
+    s = Setting(task.model, task.model)
+    same = tuple((f"seeds.{seed}", "fixed") for seed in ("init", "order", "augment"))
+    rows = (
+        s.old_row("old", "Old, half the data", ERM(), class_share=0.5, train=same),
+        s.row("tuned", "Fine-tuned", ERM(), start="old"),
+    )
+    updates = (Update("old", "tuned", "Fine-tuned", targeted=True),)
+    return task.study("soup", "Soups", (rows, updates), baseline="tuned")
+
+
+def soup_fashion() -> StudyConfig:
+    """For `weights.py`: new runs from one old network, to be averaged."""
+    return _soup(FASHION)
+
+
+def soup_news() -> StudyConfig:
+    """The same on texts."""
+    return _soup(NEWS)
+
+
 def growth_fashion() -> StudyConfig:
     """Five new classes next to five old ones: a margin, with and without distillation.
 

@@ -61,6 +61,8 @@ def lines_of(folder: Path) -> list[Line]:
     old = "old" if updates.exists() else ""
     found = []
     for row in _rows(updates if old else folder / "table.csv"):
+        if old and (row["first"], row["examples"]) != ("1", "all"):
+            continue  # other pairs of runs, or the examples of old classes alone
         name = row["new"] if old else row["method"]
         spec = config.spec(name.removesuffix("_ema"))
         line: Line = {"study": config.name, "row": name, "label": row["label"]}
