@@ -223,6 +223,7 @@ def main() -> None:
                 print(f"{folder.name}: {kind!r}: {place},  # {name}")
         return
     out, *folders = options.paths
+    out.parent.mkdir(parents=True, exist_ok=True)
     every = [lines_of(folder) for folder in folders]
     write((line for lines in every for line in lines), out)
     for folder, lines in zip(folders, every, strict=True):

@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the CSV")
     options = parser.parse_args()
     found = lines(FinishedStudy(options.folder))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     with options.out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, found[0])
         writer.writeheader()

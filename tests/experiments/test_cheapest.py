@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from churn_jax.configuration.codec import replaced
+from churn_jax.reports import write
 from churn_jax.studies import run_study
+from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.presets import preset
-from experiments.cheapest import presets, table
+from experiments.cheapest import presets, table, weights
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,7 @@ def test_a_table_and_choices_of_trained_studies(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     for config, folder in zip((retrained, updated), folders, strict=True):
         run_study(config, folder)
+        write(folder)
     lines = [line for folder in folders for line in table.lines_of(folder)]
     table.write(lines, tmp_path / "table.csv")
     with (tmp_path / "table.csv").open() as file:
@@ -96,3 +99,23 @@ def test_a_table_and_choices_of_trained_studies(tmp_path):
     assert found["entropy"][0] == f"entropy_{('0_1', '0_5')[found['entropy'][1]]}"
     churn = {name: value for name, _, value, _ in table.choices(folders[1])}
     assert set(table.chosen(folders[1])) == {"bcwi", "limit"} and "none" in churn
+
+
+@pytest.mark.slow
+def test_weights_between_one_old_network_and_its_successors(tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "EXAMPLES", 20)
+    monkeypatch.setattr(weights, "SOUPS", (2,))
+    run_study(_tiny("soup_fashion", "old", "tuned"), tmp_path)
+    study = FinishedStudy(tmp_path)
+    old, new = (study.restore(study.spec(name)) for name in ("old", "tuned"))
+    images = study.dataset.test.images
+    first = old.predict(images)
+    np.testing.assert_allclose(first, first[[0, 0, 0]], atol=1e-4)  # one old network
+    found = {line["row"]: line for line in weights.lines(study)}
+    right, labels = first.argmax(-1) == study.dataset.test.labels, new.predict(images)
+    labels = labels.argmax(-1) == study.dataset.test.labels
+    np.testing.assert_allclose(found["tuned"]["nfr"], np.mean(right & ~labels))
+    assert found["tuned"]["runs"] == 3 and found["soup_2"]["runs"] == 1
+    # The more of the old weights, the fewer flips; all of them would be none.
+    flips = [found[f"bcwi_{share:g}"]["nfr"] for share in weights.SHARES]
+    assert flips[-1] <= flips[0] and found["fisher_0.9"]["nfr"] <= flips[0]
