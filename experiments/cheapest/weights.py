@@ -85,13 +85,14 @@ def lines(study: FinishedStudy) -> list[dict[str, Any]]:
         k: old.predict(s.images).argmax(-1) == s.labels for k, s in splits.items()
     }
     for name, (weights, rows) in mixtures(study).items():
-        config = dataclasses.replace(new.run.config, replicas=len(rows))
-        run = dataclasses.replace(new.run, config=config)
-        state = jax.tree.map(lambda leaf, r=rows: leaf[r], new.model_state)
-        mixed = dataclasses.replace(new, run=run, params=(weights,), model_state=state)
+        # As many as there were runs, so that the program is the same.
+        every = np.resize(np.arange(len(rows)), new.run.config.replicas)
+        padded = jax.tree.map(lambda leaf, r=every: leaf[r], weights)
+        mixed = dataclasses.replace(new, params=(padded,))
         line: dict[str, Any] = {"row": name, "runs": len(rows)}
         for kind, split in splits.items():
             right = mixed.predict(split.images).argmax(-1) == split.labels
+            right = right[: len(rows)]
             flips = np.mean(before[kind][rows] & ~right, axis=-1)
             for of, values in (("nfr", flips), ("error", 1 - right.mean(-1))):
                 line[kind + of] = values.mean()
