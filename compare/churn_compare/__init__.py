@@ -1,9 +1,9 @@
 """Comparison of two versions of a model by their predictions, of any framework.
 
 `compare` runs the whole comparison. Its parts are `read_side` and `join` (files to one
-pair), `scan` (one pass over the scores), `intervals` (numbers with intervals), `judge`
-(gates) and the reports of `CompareResult`. `compare_outcomes` is the same for scores,
-texts, values, sets and rankings.
+pair), `scan` (one pass over the scores), `judge` (gates) and the reports of
+`CompareResult`. `compare_outcomes` is the same for scores, texts, values, sets and
+rankings.
 """
 
 import importlib
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     __version__: str
     from churn_compare.comparison import compare, compare_pair
     from churn_compare.display import CompareResult, VersionsResult
-    from churn_compare.example_numbers import intervals
     from churn_compare.gate_outcomes import judge
     from churn_compare.gates import Gate, GateError, read_gates, read_waivers
-    from churn_compare.noise import noise_test
     from churn_compare.outcomes import compare_outcomes
     from churn_compare.quantities import QUANTITIES, Quantity
     from churn_compare.queue import label_queue
@@ -49,11 +47,9 @@ __all__ = [
     "compare_pair",
     "compare_suite",
     "compare_versions",
-    "intervals",
     "join",
     "judge",
     "label_queue",
-    "noise_test",
     "read_gates",
     "read_side",
     "read_suite",
@@ -66,10 +62,8 @@ __all__ = [
 _HOMES = {
     "comparison": "compare compare_pair",
     "display": "CompareResult VersionsResult",
-    "example_numbers": "intervals",
     "gate_outcomes": "judge",
     "gates": "Gate GateError read_gates read_waivers",
-    "noise": "noise_test",
     "outcomes": "OutcomesResult compare_outcomes",
     "quantities": "QUANTITIES Quantity",
     "queue": "Queue label_queue",

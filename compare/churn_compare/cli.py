@@ -162,7 +162,6 @@ class Certainty(_Level):
     noise: Annotated[Names, _shown("FILES")] = _Several()  # runs of one version
     equivalent: Limit = None  # margin that the change is tested to stay within
     pool: Name = None  # column of benchmarks, each with the same weight
-    any_time: Flag = False  # intervals that hold after every further label
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +184,6 @@ class LabelArguments(_Reading, _Sides):
 
     out: File = None  # CSV to fill: label, or better (old, new, neither, both)
     budget: Annotated[int, _shown("N")] = 0  # examples to label; all that change
-    by: Name = None  # column whose values have equally many each
     blind: Flag = False  # answers as A and B, with the key in a file of its own
     seed: Annotated[int, _shown("N")] = 0  # seed of the order
 
@@ -241,13 +239,14 @@ Four trainings each of two scikit-learn models were compared on 897 digits.
 Next, compare the predictions of your own two models, with a limit that must hold:
   {program} old.csv new.csv --max-nfr 1% --html report.html
 {program} -h lists the files and columns that are read."""
-_PYTHON = ("old-kind", "new-kind", "top", "ids", "resamples", "seed", "regressions")
+_OUTPUT = ("html", "json", "junit", "markdown", "full", "out")
+_LIMITED = ("max_", "min_")  # names of limits begin so
 _SUMMARY = "GITHUB_STEP_SUMMARY"  # path of a file, set by GitHub's runners
 
 _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
-_OF_TWO = ("labels", "any_time", "strip", "slices", "by", "pool", "equivalent")
+_OF_TWO = ("labels", "strip", "slices", "by", "pool", "equivalent")
 _OF_TWO += ("lower_is_better", "errors")
 # What is compared, options that would have no effect, and the reason.
 _REFUSED = (
@@ -255,7 +254,6 @@ _REFUSED = (
     ("outcomes", _CLASSES, "is for predicted classes; here are outcomes"),
     ("classes", _OUTCOMES, "is for outcomes; here are predicted classes"),
     ("classes", ("order",), "is for a folder of versions; here are OLD and NEW"),
-    ("folder", ("any_time",), "is for OLD and NEW, not for a folder"),
     ("folder", ("by",), "is for OLD and NEW; a folder takes --slices FILE"),
     ("folder", ("score_column", *_OUTCOMES), "is for OLD and NEW, not for a folder"),
 )
@@ -313,7 +311,8 @@ def _shown_and_saved(
     full = given.get("full", True)
     documents.print_document(result.terminal(full=full))
     if not full:
-        print(f"\n{_left_out(result.document(), given['html'])}")
+        page = "" if given["html"] else "; --html FILE writes the page"
+        print(f"\n--full prints every table{page}.")
     written = []
     if given["html"]:
         written.append(result.save_html(given["html"], command=command))
@@ -340,9 +339,8 @@ def _label(given: dict[str, Any], program: str) -> int:
     """Writes a queue of changed examples to label."""
     from churn_compare.queue import label_queue
 
-    old, new, out = (given.pop(name) for name in ("old", "new", "out"))
-    budget = given.pop("budget") or None
-    queue = label_queue(old, new, budget=budget, **given)
+    old, new, out = (given[name] for name in ("old", "new", "out"))
+    queue = label_queue(**_settings(given | {"budget": given["budget"] or None}))
     written = queue.save(out)
     print(
         f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
@@ -359,38 +357,39 @@ def _repair(given: dict[str, Any], program: str) -> Any:
     """Chooses and tests a rule that serves both versions."""
     if len(given["validation"]) != 2:
         raise ValueError(f"{program} takes --validation OLD_V NEW_V, two files")
-    from churn_compare import gates, serving
+    from churn_compare.serving import repair
 
-    given["gates"] = _gates(given)
-    given["loss"] = gates.limit_of(given["loss"] or "0", "--loss")
     given["validation"] = tuple(map(Path, given["validation"]))
-    names = _names(_Sides, _Reading, _Truth, _Level)
-    names += ["by", "gates", "validation", "loss"]
-    return serving.repair(**{name: given[name] for name in names})
+    return repair(**_settings(given))
 
 
 def _size(given: dict[str, Any], program: str) -> Any:
     """Estimates how many examples and runs are needed."""
-    from churn_compare import gates, sizing
+    from churn_compare.sizing import size
 
-    given["gates"], change = _gates(given), given["change"]
-    if change is not None:
-        given["change"] = gates.limit_of(change, "--change")
-    names = [*_names(_Sides, _Reading, _Truth, _Level), "gates", "change", "power"]
-    return sizing.size(**{name: given[name] for name in names})
+    return size(**_settings(given))
 
 
 def _suite(given: dict[str, Any], program: str) -> Any:
     """Compares the benchmarks of a release."""
-    from churn_compare import suite
+    from churn_compare.suite import compare_suite
 
-    names = ("old", "new", "level", "confirm", "on_missing")
-    rules = given["suite"] or suite.Suite()
-    return suite.compare_suite(**{name: given[name] for name in names}, suite=rules)
+    return compare_suite(**_settings(given))
 
 
-def _names(*kinds: Any) -> list[str]:
-    return [field.name for kind in kinds for field in dataclasses.fields(kind)]
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a function of the package: what is given, but for its output."""
+    from churn_compare import gates
+
+    found = {
+        name: value
+        for name, value in given.items()
+        if value is not None and name not in _OUTPUT and name[:4] not in _LIMITED
+    }
+    for name in ("loss", "change"):
+        if name in found:
+            found[name] = gates.limit_of(found[name], f"--{name}")
+    return found | ({"gates": _gates(given)} if "gates" in given else {})
 
 
 def _gates(given: Mapping[str, Any]) -> Any:
@@ -400,7 +399,7 @@ def _gates(given: Mapping[str, Any]) -> Any:
     limits = {
         f"--{name.replace('_', '-')}": limit
         for name, limit in given.items()
-        if name.startswith(("max_", "min_"))
+        if name.startswith(_LIMITED)
     }
     file = given["gates"]
     read = gates.read_gates(file) if file else ()
@@ -408,39 +407,27 @@ def _gates(given: Mapping[str, Any]) -> Any:
 
 
 def _check_moved(argv: Sequence[str]) -> None:
-    """Raises for limits and settings without an option; says where they can be set."""
+    """Raises for limits and settings of gate files that are given as options."""
     known = {option.word for option in options_of(Arguments).values()}
     for word in argv:
         name = word.partition("=")[0].replace("_", "-")
-        if not name.startswith("--") or name in known:
+        if name in known or not name.startswith(("--max-", "--min-", "--on")):
             continue
         from churn_compare import gates
 
-        key, table = name.removeprefix("--"), ""
-        if found := re.fullmatch(r"(max|min)-(slice|class)(-.+)", key):
-            key = f"{found[1]}{found[3]}"
-            table = " under [slices]" if found[2] == "slice" else " under [classes]"
-        if key in _PYTHON:
-            raise ValueError(f"{name} can be set in Python only")
-        if key not in ("on", "min-examples"):
-            try:
+        parts = re.match("--(max|min)-(slice|class)(?=-)", name)
+        key = (f"{parts[1]}{name[parts.end() :]}" if parts else name).strip("-")
+        try:
+            if key not in ("on", "min-examples"):
                 gates.bound_and_quantity(key)
-            except gates.GateError:
-                continue
+        except gates.GateError:
+            continue
+        table = {"slice": " under [slices]", "class": " under [classes]"}
+        where = table[parts[2]] if parts else ""
         raise ValueError(
-            f"{name} is set in a gate file: write {key} = ...{table} into the file of "
+            f"{name} is set in a gate file: write {key} = ...{where} into the file of "
             "--gates"
         )
-
-
-def _left_out(document: Any, html: Path | None) -> str:
-    """A sentence on the parts left out in the terminal and the options for them."""
-    shown = [block for block in document.blocks if block.blocks]
-    titles = " ".join(section.title for section in shown).lower()
-    kinds = ("classes", "slices", "regressions", "largest falls", "largest rises")
-    *first, last = [kind for kind in kinds if kind in titles] or ["every table"]
-    said = " and ".join(filter(None, (", ".join(first), last)))
-    return f"--full prints {said}{'' if html else '; --html FILE writes the page'}."
 
 
 def _check_outputs(given: Mapping[str, Any]) -> None:
@@ -514,7 +501,6 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
         names += ("label_column", "prediction_column", "equivalent")
         shared |= judged | {name: given[name] for name in names}
         if what == "classes":
-            shared["any_time"] = given["any_time"]
             return compare_classes(old, new, **shared, by=given["by"])
         return compare_versions(old, **shared, order=given["order"] or None)
     tolerance, margin = given["tolerance"] or "0", given["equivalent"]
@@ -529,7 +515,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     if what == "noise":
         return noise_floor(*given["noise"], **shared)
     names = ("slices", "by", "pool", "lower_is_better", "on_missing", "strip")
-    names += ("labels", "any_time", "errors")
+    names += ("labels", "errors")
     margin = None if margin is None else gates.limit_of(margin, "--equivalent")
     shared |= judged | {name: given[name] for name in names}
     return compare_outcomes(old, new, **shared, equivalent=margin)

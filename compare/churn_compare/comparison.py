@@ -1,27 +1,26 @@
 """Two versions of a model, compared by their predictions alone."""
 
 import dataclasses
-import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult, OutcomesResult
-from churn_compare.estimates import all_examples
+from churn_compare.estimates import Groups, all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
 from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.findings import (
     class_flow,
+    largest_changes,
     largest_regressions,
     reliability_curve,
 )
-from churn_compare.gate_outcomes import judge
+from churn_compare.gate_outcomes import judge, judge_measures
 from churn_compare.gates import (
-    ALL_SLICES,
-    EQUIVALENT,
     EXCESS,
     Gate,
     GateError,
@@ -41,12 +40,12 @@ from churn_compare.labelling import (
     sampled_flips,
     sampled_groups,
 )
-from churn_compare.measures import Measure, Normalization
+from churn_compare.measures import Normalization
 from churn_compare.noise import noise_of
-from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
+from churn_compare.pair import Drawn, Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
-from churn_compare.reading.join import Errors, join
+from churn_compare.reading.join import Errors, join, read_pair
 from churn_compare.reading.labels import (
     read_clusters,
     read_labels,
@@ -54,9 +53,9 @@ from churn_compare.reading.labels import (
     without_clusters,
 )
 from churn_compare.reading.outcome_measures import directions
-from churn_compare.reading.outcomes import read_outcomes
+from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side, same_file, side_names
-from churn_compare.result import Change, GateOutcome, MeasureFindings, Version, Waiver
+from churn_compare.result import Interval, MeasureFindings, Version, Waiver
 from churn_compare.scanning.scan import scan
 
 
@@ -87,7 +86,6 @@ def compare(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-    any_time: bool = False,
 ) -> CompareResult:
     """Compares the predictions of the versions `old` and `new` of a classifier.
 
@@ -130,8 +128,6 @@ def compare(
         level: confidence level of the intervals.
         resamples: number of bootstrap samples.
         seed: seed of the bootstrap.
-        any_time: whether intervals hold at every number of labels, for those who look
-            after each; where a part of the changed examples has labels.
 
     Returns:
         The `CompareResult`; `result.passed` says whether all gates hold.
@@ -159,15 +155,20 @@ def compare(
         if slices is not None:
             raise ValueError("slices are given, so `by` has nothing to choose from")
         slices = read_slices(old, id_column, only=by)
-    read = functools.partial(
-        _side, used, ids=ids, prediction_column=prediction_column, **columns
-    )
-    if labels is not None:  # whose column may be called otherwise
-        read = functools.partial(read, label_column=None)
-    names = side_names(old, new)
+    # The column of separate labels may be called otherwise.
+    own = columns | ({} if labels is None else {"label_column": None})
+    own |= {"ids": ids, "prediction_column": prediction_column}
+    sides = [
+        given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
+        for given, name, of in zip(
+            (old, new),
+            side_names(old, new),
+            (old_kind or kind, new_kind or kind),
+            strict=True,
+        )
+    ]
     pair = join(
-        read(old, names[0], kind=old_kind or kind),
-        read(new, names[1], kind=new_kind or kind),
+        *sides,
         labels=labels,
         slices=slices,
         clusters=clusters,
@@ -177,9 +178,8 @@ def compare(
         strip=strip,
         **columns,
     )
-    pair = dataclasses.replace(pair, notes=(*pair.notes, *same))
     return compare_pair(
-        pair,
+        dataclasses.replace(pair, notes=(*pair.notes, *same)),
         gates=wanted,
         equivalent=equivalent,
         waivers=(*waivers, *waivers_of(gates)),
@@ -189,7 +189,7 @@ def compare(
         resamples=resamples,
         seed=seed,
         confirm=confirm,
-        any_time=any_time,
+        used=used,
     )
 
 
@@ -206,7 +206,7 @@ def compare_pair(
     seed: int = 0,
     scanned: Scanned | None = None,
     confirm: Sequence[str] = (),
-    any_time: bool = False,
+    used: Mapping[str, str] | None = None,
 ) -> CompareResult:
     """Compares two sides that are already joined.
 
@@ -214,6 +214,7 @@ def compare_pair(
         pair: from `join`.
         gates: conditions; all other arguments are as in `compare`.
         scanned: what `scan` found of this pair; None to scan it.
+        used: columns that an option reads, with what for.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}")
@@ -237,9 +238,8 @@ def compare_pair(
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
     every = all_examples(pair.examples, pair.clusters, level)
-    sampled, flips, sampling = None, {}, None
     labels = pair.some_labels if pair.partial else pair.labels
-    numbers = class_numbers(scanned, labels)
+    numbers, sampling = class_numbers(scanned, labels), None
     worse = None if labels is None else numbers.worse.mean
     if pair.partial:
         known = known_flips(pair.drawn, numbers)
@@ -250,12 +250,10 @@ def compare_pair(
                     "waivers, pool, equivalent and clusters need a label for every "
                     "example that changes"
                 )
-            sampling = pair.drawn, known, level, any_time
-            sampled, flips = sampled_flips(*sampling)
+            sampling = pair.drawn, known
             numbers = class_numbers(scanned, None)
     numbers.all_labelled = not pair.partial
     found = class_estimates(scanned, numbers, every, resamples=resamples, seed=seed)
-    found = in_order(found | flips)
     noise = noise_of(numbers, every)
     if noise is not None:
         found[EXCESS] = noise.excess
@@ -263,50 +261,59 @@ def compare_pair(
     if pair.labels is not None:
         classes, group = np.unique(pair.labels, return_inverse=True)
         groupings["class"] = [pair.class_name(of) for of in classes.tolist()], group
-    groupings |= {column: coded(values) for column, values in pair.slices.items()}
-    fields, said = parts_of(
-        numbers, every, groupings, pair.ids, waivers, pool, pair.cluster_column
+    measured, said = _measured(
+        numbers, found, every, pair, waivers, pool, sampling, groupings
     )
-    if sampling is not None:
-        fields["groups"] = sampled_groups(fields["groups"], groupings, *sampling)
     some = dataclasses.replace(pair, labels=labels)
     listed, total = largest_regressions(some, scanned, worse, regressions)
-    result = CompareResult(
-        old=_version(pair.old),
-        new=_version(pair.new),
-        examples=pair.examples,
-        level=level,
-        quantities=found,
-        **fields,
-        sampled=sampled,
-        flow=class_flow(pair if sampled else some, scanned),
-        noise=noise,
-        regressions=listed,
-        regressions_total=total,
-        curves={
+    curves = None
+    if pair.labels is not None and pair.scored:
+        curves = {
             "old": reliability_curve(scanned.old, pair.labels),
             "new": reliability_curve(scanned.new, pair.labels),
         }
-        if pair.labels is not None and pair.scored
-        else None,
-        notes=(
-            *pair.old.notes,
-            *pair.new.notes,
-            *pair.notes,
-            *confirmed,
-            *_ties(pair, scanned),
-            *_pairing(pair, scanned),
-            *said,
-        ),
-        runs=(len(scanned.old.predicted), len(scanned.new.predicted)),
-        paired=scanned.paired,
+    sides, notes = (pair.old, pair.new), (*pair.notes, *confirmed)
+    result = CompareResult(
+        *(Version(s.name, s.kind, len(s.runs), s.classes, s.examples) for s in sides),
+        examples=pair.examples,
+        **measured,
+        flow=class_flow(pair if sampling else some, scanned),
+        noise=noise,
+        regressions=listed,
+        regressions_total=total,
+        curves=curves,
+        notes=(*pair.old.notes, *pair.new.notes, *notes, *_notes(pair, scanned), *said),
         equivalent=margin,
-        read=(
-            *account_lines([(s.name, s.account) for s in (pair.old, pair.new)]),
-            *_decided(pair, scanned),
-        ),
+        read=(*_read(sides, used or {}), *_decided(pair, scanned)),
     )
     return dataclasses.replace(result, gates=judge(gates, result))
+
+
+def _measured(
+    numbers: Numbers,
+    found: Mapping[str, Interval],
+    every: Groups,
+    pair: Pair,
+    waivers: Sequence[Waiver],
+    pool: str | None,
+    sampling: tuple[Drawn, Flips] | None,
+    groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of `Measured`, and notes on waivers."""
+    by_slice = {column: coded(values) for column, values in pair.slices.items()}
+    groupings, ids, column = {**groupings, **by_slice}, pair.ids, pair.cluster_column
+    fields, said = parts_of(numbers, every, groupings, ids, waivers, pool, column)
+    if sampling is not None:  # flips by the labels of some of the changed examples
+        fields["sampled"], flips = sampled_flips(*sampling, every.level)
+        of_groups = fields["groups"], groupings, *sampling, every.level
+        fields["groups"], found = sampled_groups(*of_groups), {**found, **flips}
+    fields |= {"level": every.level, "quantities": in_order(found)}
+    return fields | {"runs": numbers.runs, "paired": numbers.paired}, said
+
+
+def _read(sides: Sequence[Table], used: Mapping[str, str]) -> tuple[str, ...]:
+    """Lines on what was read of both sides; an option has read the columns `used`."""
+    return account_lines([(s.name, s.account and s.account.using(used)) for s in sides])
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:
@@ -315,11 +322,10 @@ def _decided(pair: Pair, scanned: Scanned) -> list[str]:
     for side, of in ((pair.old, scanned.old), (pair.new, scanned.new)):
         differ = of.predicted != of.of_scores
         if differ.any():
-            where = f"{int(differ.sum()):,} of {differ.shape[1]:,} examples"
-            if len(differ) > 1:
-                where = f"{int(differ.sum()):,} of {differ.size:,} examples of all runs"
+            runs = " of all runs" if len(differ) > 1 else ""
             said.append(
-                f"{side.name}: the decision of {where} is not the most probable class."
+                f"{side.name}: the decision of {int(differ.sum()):,} of "
+                f"{differ.size:,} examples{runs} is not the most probable class."
             )
     if said:
         said.append(
@@ -329,36 +335,23 @@ def _decided(pair: Pair, scanned: Scanned) -> list[str]:
     return said
 
 
-def _ties(pair: Pair, scanned: Scanned) -> list[str]:
+def _notes(pair: Pair, scanned: Scanned) -> Iterator[str]:
+    """Sentences on ties and on runs that are compared one by one."""
     by = "number" if pair.class_names is None else "name"
-    return [
-        f"{side.name}: several classes have the highest score in {found.ties:,} of "
-        f"{found.predicted.size:,} rows; the first by {by} is the prediction."
-        for side, found in ((pair.old, scanned.old), (pair.new, scanned.new))
-        if found.ties
-    ]
-
-
-def _pairing(pair: Pair, scanned: Scanned) -> list[str]:
-    if not scanned.paired:
-        return []
-    names = [str(run) for run in pair.old.runs]
-    some = ", ".join(names if len(names) < 7 else [*names[:3], "...", names[-1]])
-    return [
-        f"Runs {some} are each compared only with the run of the same name: the two "
-        "differ less than half as much as either does from any other run."
-    ]
-
-
-def _side(used: Mapping[str, str], given: Any, name: str, **reading: Any) -> Table:
-    side = given if isinstance(given, Table) else read_side(given, name, **reading)
-    if side.account is None or not used:
-        return side
-    return dataclasses.replace(side, account=side.account.using(used))
-
-
-def _version(side: Table) -> Version:
-    return Version(side.name, side.kind, len(side.runs), side.classes, side.examples)
+    for side, of in ((pair.old, scanned.old), (pair.new, scanned.new)):
+        if of.ties:
+            yield (
+                f"{side.name}: several classes have the highest score in {of.ties:,} "
+                f"of {of.predicted.size:,} rows; the first by {by} is the prediction."
+            )
+    if scanned.paired:
+        names = [str(run) for run in pair.old.runs]
+        some = names if len(names) < 7 else [*names[:3], "...", names[-1]]
+        yield (
+            f"Runs {', '.join(some)} are each compared only with the run of the same "
+            "name: the two differ less than half as much as either does from any other "
+            "run."
+        )
 
 
 def compare_outcomes(
@@ -387,7 +380,6 @@ def compare_outcomes(
     regressions: int = 20,
     level: float = 0.95,
     labels: Any = None,
-    any_time: bool = False,
     errors: Errors | None = None,
 ) -> OutcomesResult:
     """Compares the outcomes of examples of the versions `old` and `new`.
@@ -472,29 +464,34 @@ def compare_outcomes(
         if not flips:
             raise GateError("waivers are about what gets worse; nothing says what does")
         useless = waived_rows(waivers, joined.ids, np.max(flips, axis=0))[2]
-    measures = tuple(
-        _findings(of, joined, equivalent, regressions, pool, waivers, level)
-        for of in numbers
-    )
+    every = all_examples(len(joined.ids), joined.clusters, level)
+    samplings: list = [None] * len(numbers)
     if labels is not None:
-        measures = (
-            _preferred(measures[0], numbers[0], joined, labels, any_time),
-            *measures[1:],
+        samplings[0] = _preferred(numbers[0], joined, labels)
+    measures = []
+    for of, sampling in zip(numbers, samplings, strict=True):
+        found = {name: each.of(0) for name, each in of.intervals(every).items()}
+        changes, total = largest_changes(of.of, joined.ids, regressions)
+        measures.append(
+            MeasureFindings(
+                name=of.of.name,
+                kind=of.of.kind,
+                **_measured(of, found, every, joined, waivers, pool, sampling, {})[0],
+                equivalent=equivalent,
+                lower_is_better=of.of.lower_is_better,
+                changes=changes,
+                changes_total=total,
+            )
         )
     return OutcomesResult(
         old=sides[0].name,
         new=sides[1].name,
         examples=len(joined.ids),
         level=level,
-        measures=measures,
+        measures=tuple(measures),
         gates=judge_measures(wanted, measures),
         notes=(*joined.notes, *same, *useless),
-        read=(
-            *account_lines(
-                [(of.name, of.account and of.account.using(used)) for of in sides]
-            ),
-            *directions(joined.measures),
-        ),
+        read=(*_read(sides, used), *directions(joined.measures)),
     )
 
 
@@ -506,156 +503,54 @@ def outcome_sides(old: Any, new: Any, **columns: Any) -> list[Table]:
     ]
 
 
-def _findings(
-    numbers: Numbers,
-    joined: Pair,
-    equivalent: float | None,
-    listed: int,
-    pool: str | None,
-    waivers: Sequence[Waiver],
-    level: float,
-) -> MeasureFindings:
-    measure = numbers.of
-    every = all_examples(measure.examples, joined.clusters, level)
-    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
-    changes, total = _changes(measure, joined.ids, listed)
-    slices = {column: coded(values) for column, values in joined.slices.items()}
-    fields, _ = parts_of(
-        numbers, every, slices, joined.ids, waivers, pool, joined.cluster_column
-    )
-    return MeasureFindings(
-        name=measure.name,
-        kind=measure.kind,
-        runs=numbers.runs,
-        level=level,
-        quantities=in_order(found),
-        equivalent=equivalent,
-        lower_is_better=measure.lower_is_better,
-        changes=changes,
-        changes_total=total,
-        **fields,
-    )
+def are_outcomes(given: Any) -> bool:
+    """Return True if a file or a mapping has outcomes and no predicted classes."""
+    if isinstance(given, str | os.PathLike):
+        return has_outcomes(Path(given))
+    try:
+        return bool(read_outcomes(given).measures)
+    except PredictionsError:
+        return False
 
 
-def _preferred(
-    found: MeasureFindings,
-    numbers: Numbers,
-    joined: Pair,
-    labels: Any,
-    any_time: bool,
-) -> MeasureFindings:
-    """The measure with flips by which answer is better, of some that change."""
-    if found.judged:
-        raise PredictionsError(f"{found.name} is judged already; no queue is needed")
+def read_either(
+    old: Any,
+    new: Any,
+    *,
+    score_columns: Sequence[str] = (),
+    lower_is_better: Sequence[str] = (),
+    grades: Mapping[str, float] | None = None,
+    **reading: Any,
+) -> tuple[Pair, Numbers]:
+    """Two versions, joined, and what each example adds to their first measure."""
+    reading = {name: given for name, given in reading.items() if given}
+    classes = {"kind", "prediction_column"} & reading.keys()
+    if not classes and (score_columns or are_outcomes(old)):
+        columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
+        columns |= {"lower_is_better": lower_is_better}
+        columns |= {"target_column": reading.pop("label_column", None)}
+        columns |= {"id_column": reading.get("id_column")}
+        pair = join(*outcome_sides(old, new, **columns), **reading)
+        return pair, Numbers(pair.measures[0])
+    pair = read_pair(old, new, **reading)
+    scanned = scan(dataclasses.replace(pair, slices={}))
+    if pair.old.runs == pair.new.runs:
+        scanned = run_by_run(scanned)
+    return pair, class_numbers(scanned, pair.labels)
+
+
+def _preferred(numbers: Numbers, joined: Pair, labels: Any) -> tuple[Drawn, Flips]:
+    """Flips by which answer is better, of some that change."""
+    if numbers.judged:
+        name = numbers.of.name
+        raise PredictionsError(f"{name} is judged already; no queue is needed")
     separate = read_labels(labels)
     rows = rows_of(joined.ids, np.arange(0) if separate.ids is None else separate.ids)
     drawn = read_drawn(labels, separate.others, rows)
     if drawn is None:
         raise PredictionsError("labels of outcomes are a queue with the column better")
-    known = drawn.better != ""
     worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
-    flips = Flips(numbers.changed.mean > 0, known, worse, better, True)
+    known, changed = drawn.better != "", numbers.changed.mean > 0
+    flips = Flips(changed, known, worse, better, True)
     check_labelled(joined.ids, drawn, flips)
-    sampling = drawn, flips, found.level, any_time
-    sampled, more = sampled_flips(*sampling)
-    quantities = in_order({**found.quantities, **more})
-    slices = {column: coded(values) for column, values in joined.slices.items()}
-    groups = sampled_groups(found.groups, slices, *sampling)
-    return dataclasses.replace(
-        found, quantities=quantities, groups=groups, sampled=sampled
-    )
-
-
-def _changes(
-    measure: Measure, ids: np.ndarray, listed: int
-) -> tuple[tuple[Change, ...], int]:
-    """The examples that fall most, or lie farthest apart."""
-    if measure.judged:
-        before, after = (
-            np.mean([measure.worth(run) for run in runs], axis=0)
-            for runs in (measure.old, measure.new)
-        )
-        fall = before - after
-    else:
-        fall = measure.distance(measure.old[0], measure.new[0])
-    beyond = measure.beyond(fall, measure.old[0], measure.new[0])
-    found = np.flatnonzero(beyond)
-    worst = found[np.argsort(-fall[found], kind="stable")][:listed]
-    best = lowest = np.zeros(len(ids), int)  # of several runs, those that fall most
-    if measure.judged and measure.things is not None:
-        best = np.argmax([measure.worth(run) for run in measure.old], axis=0)
-        lowest = np.argmin([measure.worth(run) for run in measure.new], axis=0)
-    rows = tuple(
-        Change(
-            str(ids[i]),
-            measure.text("old", i, best[i]),
-            measure.text("new", i, lowest[i]),
-            "" if measure.target is None else measure.text("target", i),
-            float(fall[i]),
-        )
-        for i in worst
-    )
-    return rows, len(found)
-
-
-def judge_measures(
-    gates: Sequence[Gate], measures: Sequence[MeasureFindings]
-) -> tuple[GateOutcome, ...]:
-    """Every gate on every measure that has its number."""
-    outcomes = []
-    for gate in gates:
-        of = "slices" if gate.grouping else "number"
-        about = [m for m in measures if _has(m, gate)]
-        if not about:
-            _check_direction(gate, measures)
-            raise GateError(
-                f"the gate {gate.text!r} cannot be judged: no such {of} here"
-                + "; --by makes slices of columns" * bool(gate.grouping)
-            )
-        for measure in about:
-            (outcome,) = judge([gate], measure)
-            if len(measures) > 1:
-                text = f"{gate.text} of {measure.name}"
-                where = f"{measure.name} {outcome.where}".strip()
-                line = outcome.line.replace(gate.text, text, 1)
-                outcome = dataclasses.replace(outcome, where=where, line=line)
-            outcomes.append(outcome)
-    return tuple(outcomes)
-
-
-_OF_SCORES = ("score_old", "score_new", "score_change")
-
-
-def _bound(measure: MeasureFindings) -> Literal["max", "min"]:
-    """The kind of limit that a worse score violates."""
-    return "max" if measure.lower_is_better else "min"
-
-
-def _check_direction(gate: Gate, measures: Sequence[MeasureFindings]) -> None:
-    """Refuses a limit on the good end of a score."""
-    if gate.quantity not in _OF_SCORES:
-        return
-    other = [m for m in measures if _has(m, dataclasses.replace(gate, bound=_bound(m)))]
-    if not other:
-        return
-    less = other[0].lower_is_better
-    key = f"{_bound(other[0])}-{gate.quantity}".replace("_", "-")
-    raise GateError(
-        f"the gate {gate.text!r} does not stop a worse score: "
-        f"{'less' if less else 'more'} is better in {other[0].name}; write {key}"
-        + ", or --lower-is-better if less is better"
-        * (not less)
-    )
-
-
-def _has(measure: MeasureFindings, gate: Gate) -> bool:
-    if gate.quantity == EQUIVALENT:
-        return measure.decided and measure.within is not None
-    if gate.quantity in _OF_SCORES and gate.bound != _bound(measure):
-        return False
-    if not gate.grouping:
-        return gate.quantity in measure.quantities
-    return any(
-        gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
-        for of in measure.groups
-    )
+    return drawn, flips

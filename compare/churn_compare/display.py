@@ -179,6 +179,10 @@ class CompareResult(Display, Measured):
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
 
+    def each(self) -> dict[str, Measured]:
+        """Measures by name; here one without a name."""
+        return {"": self}
+
     @property
     def labelled(self) -> bool:
         """True if there were labels."""
@@ -225,13 +229,16 @@ class OutcomesResult(Display):
     notes: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
 
+    def each(self) -> dict[str, MeasureFindings]:
+        """Measures by name."""
+        return {measure.name: measure for measure in self.measures}
+
     def __getitem__(self, name: str) -> MeasureFindings:
         """The measure called `name`."""
-        for measure in self.measures:
-            if measure.name == name:
-                return measure
-        known = ", ".join(measure.name for measure in self.measures)
-        raise KeyError(f"no measure {name!r} in this comparison; it has {known}")
+        if name not in (found := self.each()):
+            known = ", ".join(found)
+            raise KeyError(f"no measure {name!r} in this comparison; it has {known}")
+        return found[name]
 
     @property
     def title(self) -> str:
@@ -323,19 +330,7 @@ class VersionsResult(Display):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
-        matrices = ("churn", "negative_flip_rate", "relative_negative_flip_rate")
-        return {
-            "format": FORMAT,
-            "versions": list(self.names),
-            "examples": self.examples,
-            "level": self.level,
-            "passed": self.passed,
-            "state": self.state,
-            "accuracy": plain_values(self.accuracy),
-            "ambiguity": self.ambiguity,
-            "discrepancy": self.discrepancy,
-            **{name: plain_values(getattr(self, name)) for name in matrices},
-            "steps": [step.to_dict() for step in self.steps],
-            "first_to_last": self.whole.to_dict(),
-            "notes": list(self.notes),
-        }
+        found = super().to_dict() | {"versions": list(self.names)}
+        del found["whole"]
+        steps = {"steps": [step.to_dict() for step in self.steps]}
+        return found | steps | {"first_to_last": self.whole.to_dict()}

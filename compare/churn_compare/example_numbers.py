@@ -13,7 +13,6 @@ from churn_compare.estimates import (
     Intervals,
     PerExample,
     Weighted,
-    all_examples,
 )
 from churn_compare.measures import Measure
 from churn_compare.pair import Scanned
@@ -276,14 +275,7 @@ class BetweenRuns(NamedTuple):
 
 
 def between_runs(differ: Differ, A: int, R: int, across: PerExample) -> BetweenRuns:
-    """How often runs of one version differ, and those of both beyond it.
-
-    Args:
-        differ: where two of the R runs do, `[N]`; the first A are of the old version.
-        A: runs of the old version.
-        R: of both.
-        across: how often an old and a new run differ.
-    """
+    """How often runs of one version differ, and those of both beyond it."""
     # A run's effect on a mean over pairs within its side is twice that of its row. The
     # row leaves the run out, so that differences between rows are too small by (S - 2)
     # / (S - 1), which is mended for churn within a side. Two runs have one row: the
@@ -334,10 +326,7 @@ def permuted_variance(
     N: int,
     clusters: np.ndarray | None,
 ) -> np.ndarray:
-    """Variance of each example's or cluster's excess if its runs are permuted.
-
-    `differ` says where two runs do, `[N]`.
-    """
+    """Variance of each example's or cluster's excess if its runs are permuted."""
     B = R - A
     units = N if clusters is None else int(clusters.max()) + 1
     kind = np.int32 if clusters is None else np.int64
@@ -368,16 +357,15 @@ def spread(A: int, B: int) -> float:
     return 1 / (A * B) + 1 / (2 * A * (A - 1)) + 1 / (2 * B * (B - 1))
 
 
-def intervals(
+def class_estimates(
     scanned: Scanned,
-    labels: np.ndarray | None,
+    numbers: Numbers,
+    every: Groups,
     *,
-    clusters: np.ndarray | None = None,
-    level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """All numbers that these predictions allow, each with a confidence interval.
+    """All numbers that predicted classes allow, each with a confidence interval.
 
     A number is the mean over all pairs of an old and a new run. Its variance is
 
@@ -398,24 +386,10 @@ def intervals(
       number, which its bias may keep out where it is the ECE.
 
     With clusters, V_examples is G / (G - 1) times the sum over the G clusters of the
-    squares of what each contributes. It has G - 1 degrees of freedom, or fewer where
-    few clusters contribute most of it. The bootstrap draws clusters. Wilson's interval
-    of no event has as many examples as there are clusters, and where one or two have
-    all events, the variance is drawn towards that (`Uncertainty.widened`).
-
-    Args:
-        scanned: both versions after the pass.
-        labels: `[N]` classes of the pair, or None.
-        clusters: `[N]` from 0 to G - 1: examples of one document, user or conversation;
-            None where examples are independent.
-        level: level of the intervals.
-        resamples: resamples of the bootstrap.
-        seed: seed of the bootstrap, and of assigning more than 4096 examples (or
-            clusters) to groups in ratios and in numbers of scores.
-
-    Returns:
-        Name to `Interval`, in the order of `QUANTITIES`. Ends are NaN where a number is
-        undefined or infinite.
+    squares of what each contributes, with G - 1 degrees of freedom, or fewer where few
+    clusters contribute most of it. The bootstrap draws clusters. Wilson's interval of
+    no event has as many examples as there are clusters, and where one or two have all
+    events, the variance is drawn towards that (`Uncertainty.widened`).
 
     Notes:
         In simulations (`benchmarks/compare_coverage.py`) 95 % intervals hold the truth
@@ -423,20 +397,10 @@ def intervals(
         flips on, and mostly so with 2 to 10 runs. The exceptions are ratios of few
         examples, with two or three runs a side (up to 99), and two runs that differ by
         more than the examples explain (about 92). Where runs differ by far more than
-        that, up to ten runs do not show how skewed churn is between them, and 88 to 96
-        of 100 hold; `Noise.of_runs` and the verdict show it. Means of heavy-tailed
-        scores need more: with 200 examples of which 4 differ, 90 for surrogate churn.
-        The calibration error of few examples is too large, and so are its intervals.
-
-    Example:
-        >>> from churn_compare.pair import ScannedSide
-        >>> old = ScannedSide(np.array([[0, 1, 1, 0]]))
-        >>> new = ScannedSide(np.array([[0, 1, 0, 0]]))
-        >>> found = intervals(Scanned(old, new), None)
-        >>> list(found), found["churn"].value
-        (['churn', 'kappa'], 0.25)
-        >>> round(found["churn"].low, 3), round(found["churn"].high, 3)  # 1 of 4
-        (0.046, 0.699)
+        that, 88 to 96 of 100 hold; `Noise.of_runs` and the verdict show it. Means of
+        heavy-tailed scores need more: with 200 examples of which 4 differ, 90 for
+        surrogate churn. The calibration error of few examples is too large, and so are
+        its intervals.
 
     References:
         [bootstrap] Eqs. 2.3, 6.6 -- Efron, Better Bootstrap Confidence Intervals, JASA
@@ -450,16 +414,8 @@ def intervals(
         Estimates of Variance Components, Biometrics Bulletin 1946.
         https://doi.org/10.2307/3002019
     """
-    every = all_examples(scanned.old.predicted.shape[1], clusters, level)
-    numbers = class_numbers(scanned, labels)
-    return class_estimates(scanned, numbers, every, resamples=resamples, seed=seed)
-
-
-def class_estimates(
-    scanned: Scanned, numbers: Numbers, every: Groups, *, resamples: int, seed: int
-) -> dict[str, Interval]:
-    """`intervals`, of what every example adds."""
     labels = numbers.of.target if numbers.all_labelled else None
+    # The seed is also that of assigning many examples or clusters to groups.
     grouping, drawing = np.random.default_rng(seed).spawn(2)
     runs = int(np.prod(scanned.shape))
     parts = partition(scanned.old.predicted.shape[1], runs, grouping, every.clusters)

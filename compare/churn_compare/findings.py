@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from churn_compare.measures import Measure
 from churn_compare.pair import Pair, Scanned, ScannedSide
-from churn_compare.result import Curve, Flow, Regression
+from churn_compare.result import Change, Curve, Flow, Regression
 from churn_compare.sums import BINS, bins_of
 
 LARGEST = 2000  # entries kept in a flow
@@ -58,8 +59,8 @@ def largest_regressions(
 
     `flips` `[N]` are shares of the pairs of runs; None without labels.
     """
-    # Sorted by pairs of runs, by the fall of the label's probability, by displacement,
-    # and by the order of the examples.
+    # Sorted by pairs of runs, by the fall of the label's probability, and by the order
+    # of the examples.
     if count < 0:
         raise ValueError(f"regressions must be at least 0; got {count}")
     if pair.labels is None or flips is None:
@@ -69,8 +70,7 @@ def largest_regressions(
     if drop is not None:
         new = _mean_label_prob(scanned.new, flipped)
         drop = None if new is None else drop - new
-    moved = None if scanned.displacement is None else scanned.displacement[flipped]
-    keys = [key for key in (flips[flipped], drop, moved) if key is not None]
+    keys = [flips[flipped]] if drop is None else [flips[flipped], drop]
     listed = _largest(keys, min(count, len(flipped)))
     rows = flipped[listed]
     old, new = _most_frequent(scanned.old, rows), _most_frequent(scanned.new, rows)
@@ -85,7 +85,6 @@ def largest_regressions(
             old_confidence=float(before[i]),
             new_confidence=float(now[i]),
             label_drop=float("nan") if drop is None else float(drop[listed[i]]),
-            displacement=float("nan") if moved is None else float(moved[listed[i]]),
             share=float(flips[row]),
         )
         for i, row in enumerate(rows.tolist())
@@ -134,6 +133,38 @@ def _largest(keys: Sequence[np.ndarray], count: int) -> np.ndarray:
             break
     order = np.lexsort([-key[among] for key in reversed(keys)])
     return among[order[:count]]
+
+
+def largest_changes(
+    measure: Measure, ids: np.ndarray, listed: int
+) -> tuple[tuple[Change, ...], int]:
+    """The examples that fall most, or lie farthest apart."""
+    if measure.judged:
+        before, after = (
+            np.mean([measure.worth(run) for run in runs], axis=0)
+            for runs in (measure.old, measure.new)
+        )
+        fall = before - after
+    else:
+        fall = measure.distance(measure.old[0], measure.new[0])
+    beyond = measure.beyond(fall, measure.old[0], measure.new[0])
+    found = np.flatnonzero(beyond)
+    worst = found[np.argsort(-fall[found], kind="stable")][:listed]
+    best = lowest = np.zeros(len(ids), int)  # of several runs, those that fall most
+    if measure.judged and measure.things is not None:
+        best = np.argmax([measure.worth(run) for run in measure.old], axis=0)
+        lowest = np.argmin([measure.worth(run) for run in measure.new], axis=0)
+    rows = tuple(
+        Change(
+            str(ids[i]),
+            measure.text("old", i, best[i]),
+            measure.text("new", i, lowest[i]),
+            "" if measure.target is None else measure.text("target", i),
+            float(fall[i]),
+        )
+        for i in worst
+    )
+    return rows, len(found)
 
 
 def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:

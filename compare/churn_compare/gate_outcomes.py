@@ -20,6 +20,7 @@ from churn_compare.result import (
     Group,
     Interval,
     Measured,
+    MeasureFindings,
     Sampled,
     State,
     state_of,
@@ -28,6 +29,9 @@ from churn_compare.result import (
 # Rounding errors of sums and differences of shares fail no gate.
 _ROUNDING = 1e-9
 _NAMED = 3  # groups named in a line
+_OF_SCORES = ("score_old", "score_new", "score_change")
+
+Judged = tuple[Interval, State, str]  # the number, the state and a text
 
 
 def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
@@ -52,40 +56,91 @@ def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
         PASS  churn at most 5 %: 4.2 % (95 % interval 3.9 to 4.5 %)
         FAIL  upper end of churn at most 4 %: 4.2 % (95 % interval 3.9 to 4.5 %)
     """
-    quantities, groups = found.quantities, found.groups
     if found.waived is not None:
-        worse = found.worse
-        quantities = {**quantities, worse: found.waived.rate}
-        groups = [
-            dataclasses.replace(of, quantities={**of.quantities, worse: of.waived_rate})
-            for of in groups
+        groups = tuple(
+            dataclasses.replace(
+                of, quantities={**of.quantities, found.worse: of.waived_rate}
+            )
+            for of in found.groups
             if of.waived_rate is not None
-        ]
+        )
+        quantities = {**found.quantities, found.worse: found.waived.rate}
+        found = dataclasses.replace(found, quantities=quantities, groups=groups)
     return tuple(
-        _judge_groups(gate, gates, groups, found.level)
+        _judge_groups(gate, gates, found)
         if gate.grouping
-        else _judge_whole(gate, found, quantities)
+        else _outcome(gate, "", *_judge_all(gate, found))
         for gate in gates
     )
 
 
-def _judge_whole(
-    gate: Gate, found: Measured, quantities: Mapping[str, Interval]
-) -> GateOutcome:
-    within, sampled = found.within, found.sampled
+def judge_measures(
+    gates: Sequence[Gate], measures: Sequence[MeasureFindings]
+) -> tuple[GateOutcome, ...]:
+    """Every gate on every measure that has its number."""
+    outcomes = []
+    for gate in gates:
+        about = [m for m in measures if _has(m, gate)]
+        if not about:
+            raise GateError(_why_not(gate, measures))
+        for measure in about:
+            (outcome,) = judge([gate], measure)
+            if len(measures) > 1:
+                text = f"{gate.text} of {measure.name}"
+                where = f"{measure.name} {outcome.where}".strip()
+                line = outcome.line.replace(gate.text, text, 1)
+                outcome = dataclasses.replace(outcome, where=where, line=line)
+            outcomes.append(outcome)
+    return tuple(outcomes)
+
+
+def _has(measure: MeasureFindings, gate: Gate) -> bool:
+    if gate.quantity == EQUIVALENT:
+        return measure.decided and measure.within is not None
+    # A limit on the good end of a score would not stop a worse one.
+    bound = "max" if measure.lower_is_better else "min"
+    if gate.quantity in _OF_SCORES and gate.bound != bound:
+        return False
+    if not gate.grouping:
+        return gate.quantity in measure.quantities
+    return any(
+        gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
+        for of in measure.groups
+    )
+
+
+def _why_not(gate: Gate, measures: Sequence[MeasureFindings]) -> str:
+    bound = {"max": "min", "min": "max"}[gate.bound]
+    if gate.quantity in _OF_SCORES and (
+        other := [
+            m for m in measures if _has(m, dataclasses.replace(gate, bound=bound))
+        ]
+    ):
+        less = other[0].lower_is_better
+        return (
+            f"the gate {gate.text!r} does not stop a worse score: "
+            f"{'less' if less else 'more'} is better in {other[0].name}; write {bound}-"
+            f"{gate.quantity.replace('_', '-')}"
+            + ", or --lower-is-better if less is better"
+            * (not less)
+        )
+    what = (
+        "slices here; --by makes slices of columns" if gate.grouping else "number here"
+    )
+    return f"the gate {gate.text!r} cannot be judged: no such {what}"
+
+
+def _judge_all(gate: Gate, found: Measured) -> Judged:
+    within = found.within
     if gate.quantity == EQUIVALENT and within is not None:
         # The interval of two one-sided tests has to lie within the margin.
         size = max(-within.low, within.high)  # NaN without an interval
-        touching = within.low <= gate.limit and within.high >= -gate.limit
-        state: State = "inconclusive" if gate.on == "interval" and touching else "fail"
-        state = "pass" if size < gate.limit else state
+        sizes = Interval(size, max(within.low, -within.high, 0.0), size)
         line = with_range(within, gate.unit, 2 * found.level - 1)
-        outcome = _outcome(gate, "", within, state, line)
-        return dataclasses.replace(outcome, measured=size)
-    if gate.quantity not in quantities:
+        return sizes, _state(gate, sizes), line
+    if gate.quantity not in found.quantities:
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
-    interval, state, line = _judged(gate, quantities, sampled, found.level)
-    return _outcome(gate, "", interval, state, line)
+    return _judged(gate, found.quantities, found.sampled, found.level)
 
 
 def _judged(
@@ -93,8 +148,8 @@ def _judged(
     quantities: Mapping[str, Interval],
     sampled: Sampled | None,
     level: float,
-) -> tuple[Interval, State, str]:
-    """The number, the state of the gate, and a text, of all examples or a group."""
+) -> Judged:
+    """What the gate finds of all examples or of a group."""
     if sampled is None or gate.on != "estimate" or gate.quantity not in sampled.these:
         interval = quantities.get(gate.quantity, NONE)
         return interval, _state(gate, interval), _measured_text(gate, interval, level)
@@ -109,37 +164,37 @@ def _judged(
     return interval, state, line
 
 
-def _judge_groups(
-    gate: Gate, gates: Sequence[Gate], groups: Sequence[Group], level: float
-) -> GateOutcome:
-    covered = [g for g in groups if _covers(gate, g)]
+def _judge_groups(gate: Gate, gates: Sequence[Gate], found: Measured) -> GateOutcome:
+    covered = [g for g in found.groups if _covers(gate, g)]
     about = [g for g in covered if not _overridden(gate, gates, g)]
     if covered and not about:
         return _outcome(gate, "", NONE, "pass", "each has a gate of its own")
-    judged = [g for g in about if gate.group or g.examples >= gate.min_examples]
-    note = ""
-    if small := len(about) - len(judged):
+    groups = [g for g in about if gate.group or g.examples >= gate.min_examples]
+    note, count = "", count_text(len(groups))
+    if small := len(about) - len(groups):
         note = (
             f"; {count_text(small)} of {count_text(len(about))} not judged, fewer than "
             f"{count_text(gate.min_examples)} examples"
         )
-    if not judged:
+    if not groups:
         return _outcome(gate, "", NONE, "fail", f"no group to judge{note}")
-    found = [(g, *_judged(gate, g.quantities, g.sampled, level)) for g in judged]
-    found.sort(key=lambda of: _margin(gate, of[1]))
-    state = state_of(of[2] for of in found)
+    judged = [
+        (f"{g.grouping} {g.name}", *_judged(gate, g.quantities, g.sampled, found.level))
+        for g in groups
+    ]
+    judged.sort(key=lambda of: _margin(gate, of[1]))
+    state = state_of(of[2] for of in judged)
     # The groups that fail or are inconclusive are named.
-    failing = [of for of in found if of[2] == state != "pass"]
-    worst, interval, _, line = (failing or found)[0]
-    where = _name(worst) if failing or gate.group else ""
-    if not failing and not gate.group:
-        line = f"at worst {line}, in {_name(worst)}{note}"
-    elif not gate.group:
-        named = [f"{_name(of[0])} {of[3]}" for of in failing]
-        line = (
-            f"{'not' if state == 'fail' else 'open'} in {count_text(len(failing))} of "
-            f"{count_text(len(judged))}: {listed(named, _NAMED)}{note}"
-        )
+    failing = [of for of in judged if of[2] == state != "pass"]
+    name, interval, _, line = (failing or judged)[0]
+    if not gate.group:
+        if failing:
+            word = "not" if state == "fail" else "open"
+            named = listed([f"{of[0]} {of[3]}" for of in failing], _NAMED)
+            line = f"{word} in {count_text(len(failing))} of {count}: {named}{note}"
+        else:
+            line = f"at worst {line}, in {name}{note}"
+    where = name if failing or gate.group else ""
     return _outcome(gate, where, interval, state, line)
 
 
@@ -171,12 +226,15 @@ def _compared(gate: Gate, interval: Interval) -> float:
     return interval.high if gate.bound == "max" else interval.low
 
 
+def _left(gate: Gate, number: float) -> float:
+    """Distance of a number from the limit, below 0 if it violates the limit."""
+    return gate.limit - number if gate.bound == "max" else number - gate.limit
+
+
 def _margin(gate: Gate, interval: Interval) -> float:
-    """Distance of the number from the limit; undefined numbers are the worst."""
+    """Distance from the limit; undefined numbers are the worst."""
     compared = _compared(gate, interval)
-    if math.isnan(compared):
-        return -math.inf
-    return gate.limit - compared if gate.bound == "max" else compared - gate.limit
+    return -math.inf if math.isnan(compared) else _left(gate, compared)
 
 
 def _state(gate: Gate, interval: Interval) -> State:
@@ -184,10 +242,8 @@ def _state(gate: Gate, interval: Interval) -> State:
     if _margin(gate, interval) >= -_ROUNDING:
         return "pass"
     best = interval.low if gate.bound == "max" else interval.high
-    beyond = best - gate.limit if gate.bound == "max" else gate.limit - best
-    if gate.on == "interval" and beyond <= _ROUNDING and not math.isnan(interval.value):
-        return "inconclusive"
-    return "fail"
+    open_ = gate.on == "interval" and not math.isnan(interval.value)
+    return "inconclusive" if open_ and _left(gate, best) >= -_ROUNDING else "fail"
 
 
 def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
@@ -205,10 +261,6 @@ def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
         if shown == limit:
             said += f", exactly {limit_text(compared, gate.unit)}"
     return said
-
-
-def _name(group: Group) -> str:
-    return f"{group.grouping} {group.name}"
 
 
 def _outcome(

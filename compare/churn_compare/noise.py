@@ -13,16 +13,11 @@ from scipy import special
 from churn_compare.display import OutcomesResult
 from churn_compare.estimates import Groups, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
-from churn_compare.example_numbers import (
-    Numbers,
-    class_numbers,
-    permuted_variance,
-    spread,
-)
+from churn_compare.example_numbers import Numbers, spread
 from churn_compare.flip_counts import count_flips
 from churn_compare.groups import cluster_effect
 from churn_compare.measures import Measure, Normalization
-from churn_compare.pair import Pair, Scanned, Table, class_order
+from churn_compare.pair import Pair, Table, class_order
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.join import Rows, equal, join
 from churn_compare.reading.labels import NO_CLUSTER, read_clusters
@@ -43,12 +38,7 @@ _HALVINGS = 40
 _ROWS = 2**16  # of scores at once
 
 
-def noise_test(
-    scanned: Scanned,
-    *,
-    clusters: np.ndarray | None = None,
-    level: float = 0.95,
-) -> Noise | None:
+def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
     """Is the churn between two versions more than retraining either would give?
 
     With `x_rs` the churn of two runs, the excess is its mean over pairs of an old and a
@@ -72,14 +62,7 @@ def noise_test(
     with quantiles of a gamma distribution, as skewed as the excess under permutation,
     and Student's with (A + B - 3) / 2 degrees of freedom. With one run on a side its
     effect does not cancel: V_runs is the variance of one more draw from the effects of
-    the other side's runs, and z is normal.
-
-    With clusters, runs are permuted in whole clusters: `e` is that of every cluster.
-
-    Args:
-        scanned: both versions.
-        clusters: `[N]` as in `intervals`.
-        level: level of the intervals.
+    the other side's runs, and z is normal. Clusters are permuted as wholes.
 
     Returns:
         None where both sides have one run. `within_old` or `within_new` is NaN for a
@@ -89,40 +72,23 @@ def noise_test(
         that are paired are not tested: they are not two samples.
 
     Notes:
-        With several runs on both sides p is one-sided. In expectation the excess is
-        half the squared distance between the versions' distributions of predictions,
-        mean over examples, so it is never negative. One run can be closer to the others
-        than they are to each other: there p is two-sided.
+        With several runs on both sides p is one-sided: in expectation the excess is
+        half the squared distance between the versions' distributions of predictions.
+        One run can be closer to the others than they are to each other: there p is
+        two-sided. With two against two runs there is no p: they can be divided in three
+        ways only.
 
-        The factor 1.2 and the degrees of freedom are chosen by simulation, for versions
-        whose runs differ by noise alone and for versions whose runs shift all examples
-        at once, which has a skewed effect on churn. Equal versions are found to differ
-        at the 5 % level in 3 to 7 % of simulations, with few exceptions
-        (`benchmarks/README.md`). Its far tail is too light where runs have effects or a
-        few are outliers: equal versions have a p below 0.001 in up to 1 % of
-        simulations, and in 4 % with one run on a side, which may be an outlier itself.
-        With two against two runs there is no p: they can be divided in three ways only,
-        and no test holds its level for any effects of runs.
+        The factor 1.2 and the degrees of freedom are chosen by simulation. Equal
+        versions are found to differ at the 5 % level in 3 to 7 % of simulations, with
+        few exceptions (`benchmarks/README.md`). The far tail is too light where runs
+        have effects or a few are outliers: equal versions have a p below 0.001 in up to
+        1 % of simulations, and in 4 % with one run on a side.
 
         The intervals are for new examples and new runs (`uncertainty`). That of
         the excess adds the variances over examples and runs and is not narrower than
         that of equal versions. It does not answer the same question as `p`, which uses
         that all runs are alike where nothing changed; it can hold 0 where `p` is small.
-
-    Example:
-        >>> from churn_compare.pair import ScannedSide
-        >>> runs = np.array([[0, 0, 0, 1], [0, 0, 1, 0]])
-        >>> side = ScannedSide(runs)
-        >>> found = noise_test(Scanned(side, side))
-        >>> found.within_old.value, found.excess.value
-        (0.5, -0.25)
     """
-    every = all_examples(scanned.old.predicted.shape[1], clusters, level)
-    return noise_of(class_numbers(scanned, None), every)
-
-
-def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
-    """`noise_test`, of what every example adds."""
     if not numbers.within:
         return None
     p, one_run, least, of_units = np.nan, False, 0.0, numbers.equal(every)
@@ -130,8 +96,8 @@ def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
         runs, A = np.stack(numbers.rows), numbers.runs[0]
         x = count_flips(runs, runs).changed / runs.shape[1]
         equal = _equal_versions(x, A, of_units.sum() / runs.shape[1] ** 2)
-        least = float(equal.total if min(A, len(runs) - A) > 1 else equal.examples)
-        p, one_run = retraining_p(runs, x, A, every.clusters, of_units)
+        least = float(equal.total if min(A, len(x) - A) > 1 else equal.examples)
+        p, one_run = _p(runs, x, A, equal, of_units, every)
     within = {side: every.share(of).of(0) for side, of in numbers.within.items()}
     return Noise(
         within_old=within.get("old", NONE),
@@ -150,34 +116,24 @@ def least_p(old: int, new: int) -> float:
     return 0.05 if min(old, new) == 1 else 0.01
 
 
-def retraining_p(
+def _p(
     runs: np.ndarray,
     x: np.ndarray,
     A: int,
-    clusters: np.ndarray | None = None,
-    of_examples: np.ndarray | None = None,
+    equal: Uncertainty,
+    of_units: np.ndarray,
+    every: Groups,
 ) -> tuple[float, bool]:
-    """The p-value of `noise_test`, and whether one run would decide it."""
-    R, N = runs.shape
-    if of_examples is None:
-        of_examples = permuted_variance(
-            lambda r, s: runs[r] != runs[s], R, A, N, clusters
-        )
-    squares = np.sum(np.square(of_examples))
-    bearing = of_examples.sum() ** 2 / squares if squares > 0 else 0.0
+    """The p-value, and whether one run would decide it."""
+    R, squares = len(x), np.sum(np.square(of_units))
+    bearing = of_units.sum() ** 2 / squares if squares > 0 else 0.0
     if R < TESTED_RUNS or bearing < _EXAMPLES:
         return np.nan, False
-    one_sided = min(A, R - A) > 1
-    excess = _excess(x, A)
-    equal = _equal_versions(x, A, of_examples.sum() / N**2)
+    one_sided, excess = min(A, R - A) > 1, _excess(x, A)
     of_runs = equal.total - equal.examples
     skewness = 0.0
     if one_sided and excess > 0:
-        bearing = of_examples > 0
-        if clusters is not None:
-            bearing = bearing[clusters]
-            clusters = np.unique(clusters[bearing], return_inverse=True)[1]
-        skewness = _skewness(runs[:, bearing], A, of_examples.sum(), clusters)
+        skewness = _skewness(runs, A, of_units, every.clusters)
     low, high = 0.0, 0.5
     for _ in range(_HALVINGS):
         tail = (low + high) / 2
@@ -219,19 +175,18 @@ def _skewed(tail: float, skewness: float) -> float:
     return (special.chdtri(freedom, tail) - freedom) / np.sqrt(2 * freedom)
 
 
-def _skewness(runs: np.ndarray, A: int, variance: float, clusters=None) -> float:
+def _skewness(
+    runs: np.ndarray, A: int, of_units: np.ndarray, clusters: np.ndarray | None
+) -> float:
     """Skewness of the excess if every unit's predictions are permuted."""
-    R, M = runs.shape
-    units = M if clusters is None else int(clusters.max()) + 1
-    if units > _SKEWED:
+    R, bearing = len(runs), of_units > 0
+    if (count := np.count_nonzero(bearing)) > _SKEWED:
         return 0.0
+    units = np.arange(runs.shape[1]) if clusters is None else clusters
+    some = np.flatnonzero(bearing[units])
+    unit, runs = (np.cumsum(bearing) - 1)[units[some]], runs[:, some]
     pairs = np.array(list(itertools.combinations(range(R), 2)))
-    if clusters is None:
-        differ = runs[pairs[:, 0]] != runs[pairs[:, 1]]
-    else:
-        differ = np.array(
-            [np.bincount(clusters, runs[r] != runs[s], units) for r, s in pairs]
-        )
+    differ = np.array([np.bincount(unit, runs[r] != runs[s], count) for r, s in pairs])
     every = itertools.combinations(range(R), A)
     divisions = list(itertools.islice(every, _DIVISIONS + 1))
     if len(divisions) > _DIVISIONS:
@@ -243,7 +198,7 @@ def _skewness(runs: np.ndarray, A: int, variance: float, clusters=None) -> float
     inside = np.where(first, A * (A - 1), (R - A) * (R - A - 1))
     weights = np.where(first != second, 1 / (A * (R - A)), -1 / inside)
     cubes = np.mean((weights @ differ) ** 3, axis=0).sum()
-    return float(max(cubes, 0.0) / variance**1.5)
+    return float(max(cubes, 0.0) / of_units.sum() ** 1.5)
 
 
 def _equal_versions(x: np.ndarray, A: int, of_examples: float) -> Uncertainty:
@@ -320,13 +275,18 @@ def noise_floor(
     for side in sides[1:]:
         whole, said = _with_runs(whole, side, normalize, confirm)
         notes += said
-    joining: dict[str, Any] = {"clusters": clusters, "confirm": confirm}
-    joining |= {"tolerance": tolerance, "relative": relative, "normalize": normalize}
-    joined = join(whole, whole, on_missing="intersect", **joining)
+    joined = join(
+        whole,
+        whole,
+        clusters=clusters,
+        confirm=confirm,
+        tolerance=tolerance,
+        relative=relative,
+        normalize=normalize,
+        on_missing="intersect",
+    )
     groups = all_examples(len(joined.ids), joined.clusters, level)
-    measures = [
-        _findings(measure, groups, joined, regressions) for measure in joined.measures
-    ]
+    measures = [_findings(of, groups, joined, regressions) for of in joined.measures]
     used = {clusters: "clusters"} if isinstance(clusters, str) else {}
     return OutcomesResult(
         old=whole.name,
@@ -458,18 +418,12 @@ def _findings(
     apart = [measure.differ(a, b) for a, b in itertools.combinations(runs, 2)]
     differ = np.mean(apart, axis=0)
     agree = ~np.logical_or.reduce(apart[: len(runs) - 1])  # with the first run
-    of_runs = PerExample(differ)
-    found = {
-        "runs_differ": groups.share(of_runs).of(0),
-        "runs_agree": groups.share(PerExample(agree)).of(0),
-    }
     means = []
     if measure.judged:
         means = [measure.sign * float(measure.worth(run).mean()) for run in runs]
     unstable = np.flatnonzero(differ)
-    worst = unstable[np.argsort(-differ[unstable], kind="stable")][:listed]
     rows = []
-    for i in worst:
+    for i in unstable[np.argsort(-differ[unstable], kind="stable")][:listed]:
         other = next(b for b in range(1, len(runs)) if runs[b, i] != runs[0, i])
         before, after = (
             f"{runs[r, i]:.4g}" if measure.things is None else measure.text("old", i, r)
@@ -478,12 +432,15 @@ def _findings(
         target = "" if measure.target is None else measure.text("target", i)
         rows.append(Change(str(joined.ids[i]), before, after, target, float(differ[i])))
     return MeasureFindings(
-        clusters=cluster_effect(of_runs, groups, joined.cluster_column),
+        clusters=cluster_effect(PerExample(differ), groups, joined.cluster_column),
         name=measure.name,
         kind=measure.kind,
         runs=(len(runs), len(runs)),
         level=groups.level,
-        quantities=found,
+        quantities={
+            "runs_differ": groups.share(PerExample(differ)).of(0),
+            "runs_agree": groups.share(PerExample(agree)).of(0),
+        },
         of_runs=tuple(means),
         changes=tuple(rows),
         changes_total=len(unstable),

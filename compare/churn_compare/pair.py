@@ -105,21 +105,15 @@ def class_order(names: Iterable[str]) -> np.ndarray:
 class Drawn:
     """Changed examples that were drawn to be labelled."""
 
-    place: np.ndarray  # `[N]` place in the queue, from 0; -1 if it is not there
-    stratum: np.ndarray  # `[N]` codes of the strata
-    names: tuple[str, ...]  # names of the strata, "" for a single one
-    changed: np.ndarray  # number of examples that change in each stratum
+    changed: int  # number of examples that change
+    there: np.ndarray  # `[N]` True for those in the queue
     # `[N]` version with the better answer: "old", "new", "same", or "".
     better: np.ndarray
 
     def at(self, places: np.ndarray) -> "Drawn":
         """The drawn examples at some places."""
-        return dataclasses.replace(
-            self,
-            place=self.place[places],
-            stratum=self.stratum[places],
-            better=self.better[places],
-        )
+        there, better = self.there[places], self.better[places]
+        return dataclasses.replace(self, there=there, better=better)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -239,13 +233,6 @@ class Scanned:
     # `[*shape, N]` float32 KL(old || new) in nats; None unless both sides have scores
     # and the new side knows all classes of the old one.
     kl: np.ndarray | None = None
-    # `[N]` float32, mean over pairs of runs of the Euclidean norm of the change in
-    # logits, each side's logits centred over the classes that both know; probabilities
-    # are replaced by their logarithms, at least -30. None unless both sides have
-    # scores.
-    displacement: np.ndarray | None = None
-    # The same over pairs of run r with run r; None if the numbers of runs differ.
-    own_displacement: np.ndarray | None = None
     paired: bool = False  # True if run r is compared with run r only
 
     @property
@@ -286,6 +273,4 @@ def run_by_run(scanned: Scanned) -> Scanned:
         name: None if of is None else of[same, same][:, None]
         for name, of in of_pairs.items()
     }
-    return dataclasses.replace(
-        scanned, **own, displacement=scanned.own_displacement, paired=True
-    )
+    return dataclasses.replace(scanned, **own, paired=True)

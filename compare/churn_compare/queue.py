@@ -9,17 +9,13 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.array_files import write_file
-from churn_compare.comparison import outcome_sides
+from churn_compare.comparison import read_either
 from churn_compare.documents import Records, csv_text
 from churn_compare.example_ids import PredictionsError
-from churn_compare.example_numbers import Numbers, class_numbers
-from churn_compare.groups import coded
-from churn_compare.labelling import BETTER, STRATUM, key_of
+from churn_compare.labelling import BETTER, key_of
 from churn_compare.pair import Kind
-from churn_compare.reading.join import join, read_pair
 from churn_compare.reading.labels import DRAWN_FROM, as_text
-from churn_compare.reading.outcomes import INPUT, has_outcomes, read_outcomes
-from churn_compare.scanning.scan import scan
+from churn_compare.reading.outcomes import INPUT
 
 _INPUTS = (*INPUT, "text", "sentence", "content")
 
@@ -55,7 +51,6 @@ def label_queue(
     new: Any,
     *,
     budget: int | None = None,
-    by: str | None = None,
     blind: bool = False,
     seed: int = 0,
     kind: Kind | None = None,
@@ -77,7 +72,6 @@ def label_queue(
         old: predictions of the version in use, as in `compare`.
         new: those of the version that is to replace it.
         budget: number of examples to draw; None for all that change.
-        by: a column whose values have as many examples each as the budget allows.
         blind: whether the two answers are called A and B, in random order.
         seed: seed of the order.
         kind: as in `compare`, like all that follow.
@@ -90,20 +84,30 @@ def label_queue(
         >>> [(row["id"], row["old"], row["new"]) for row in queue.rows]
         [('1', 'b', 'c')]
     """
-    shared: dict[str, Any] = {"on_missing": on_missing, "confirm": confirm}
-    shared |= {"strip": strip, "id_column": id_column, "by": [by] if by else []}
-    if kind is None and prediction_column is None and are_outcomes(old):
-        ids, changed, texts, slices, inputs = _of_outcomes(old, new, shared)
+    pair, numbers = read_either(
+        old,
+        new,
+        kind=kind,
+        class_map=class_map,
+        on_missing=on_missing,
+        confirm=confirm,
+        strip=strip,
+        id_column=id_column,
+        prediction_column=prediction_column,
+    )
+    changed, of, inputs = numbers.changed.mean > 0, numbers.of, {}
+    if pair.measures:
+        texts = [
+            [of.text(side, i) for i in range(of.examples)] for side in ("old", "new")
+        ]
+        if pair.old.inputs is not None and pair.old.ids is not None:
+            of_id = dict(zip(pair.old.ids.tolist(), pair.old.inputs.to_pylist()))
+            inputs["input"] = np.array([of_id.get(i) or "" for i in pair.ids.tolist()])
     else:
-        shared |= {"kind": kind, "prediction_column": prediction_column}
-        pair = read_pair(old, new, class_map=class_map, **shared)
-        ids, slices = pair.ids, pair.slices
-        scanned = scan(dataclasses.replace(pair, labels=None))
-        changed = class_numbers(scanned, None).changed.mean > 0
         number = np.array([pair.class_name(c) for c in range(pair.classes)])
         texts = [
-            [", ".join(dict.fromkeys(column)) for column in number[of.predicted].T]
-            for of in (scanned.old, scanned.new)
+            [", ".join(dict.fromkeys(column)) for column in number[runs].T]
+            for runs in (of.old, of.new)
         ]
         rows = np.arange(pair.examples) if pair.old_rows is None else pair.old_rows
         others = pair.old.others() if pair.old.values.shape[0] == 1 else {}
@@ -116,24 +120,10 @@ def label_queue(
     rows = rng.permutation(np.flatnonzero(changed))
     if not len(rows):
         raise PredictionsError("no prediction changes, so there is nothing to label")
-    budget = len(rows) if budget is None else min(budget, len(rows))
-    names, strata = [""], np.zeros(len(changed), np.int64)
-    if by:
-        names, strata = coded(slices[by])
-    sizes = np.bincount(strata[rows], minlength=len(names))
-    if budget < np.count_nonzero(sizes):
-        raise PredictionsError(
-            f"a budget of {budget} is less than one example of each {by}"
-        )
-    # The place of each in its stratum, so that all strata have as many of the first.
-    order = np.argsort(strata[rows], kind="stable")
-    place = np.empty(len(rows), np.int64)
-    starts = np.cumsum(sizes) - sizes
-    place[order] = np.arange(len(rows)) - starts[strata[rows][order]]
-    rows = rows[np.argsort(place, kind="stable")][:budget]
+    count, rows = len(rows), rows[:budget]
     out, key = [], {}
     for row, swapped in zip(rows.tolist(), rng.random(len(rows)) < 0.5, strict=True):
-        name = str(ids[row])
+        name = str(pair.ids[row])
         line = {"id": name}
         line |= {column: str(of[row]) for column, of in inputs.items()}
         sides = {"old": texts[0][row], "new": texts[1][row]}
@@ -141,33 +131,6 @@ def label_queue(
             first, second = ("new", "old") if swapped else ("old", "new")
             key[name] = first
             sides = {"A": sides[first], "B": sides[second]}
-        line |= sides | {"label": "", BETTER: ""}
-        line |= {STRATUM: names[strata[row]], DRAWN_FROM: str(sizes[strata[row]])}
+        line |= sides | {"label": "", BETTER: "", DRAWN_FROM: str(count)}
         out.append(line)
     return Queue(tuple(out), key, int(changed.sum()), len(changed))
-
-
-def are_outcomes(given: Any) -> bool:
-    """Return True if a file or a mapping has outcomes and no predicted classes."""
-    if isinstance(given, str | os.PathLike):
-        return has_outcomes(Path(given))
-    try:
-        return bool(read_outcomes(given).measures)
-    except PredictionsError:
-        return False
-
-
-def _of_outcomes(old: Any, new: Any, shared: dict[str, Any]):
-    """Ids, what changes, both answers, slices and inputs."""
-    sides = outcome_sides(old, new, id_column=shared["id_column"])
-    joined = join(*sides, **shared)
-    measure, inputs = joined.measures[0], {}
-    texts = [
-        [measure.text(side, i) for i in range(measure.examples)]
-        for side in ("old", "new")
-    ]
-    if sides[0].inputs is not None and sides[0].ids is not None:
-        of_id = dict(zip(sides[0].ids.tolist(), sides[0].inputs.to_pylist()))
-        inputs["input"] = np.array([of_id.get(i) or "" for i in joined.ids.tolist()])
-    changed = Numbers(measure).changed.mean > 0
-    return joined.ids, changed, texts, joined.slices, inputs

@@ -348,11 +348,6 @@ def terms(measured: Sequence[Measured]) -> list[Term]:
         found["Expected from retraining alone"] = (
             "Mean churn between two runs of the same version."
         )
-    if isinstance(first, CompareResult) and first.scored:
-        found["Displacement"] = (
-            "Euclidean distance between the old and the new logits of an example, each "
-            "centred; without logits, between log-probabilities."
-        )
     if isinstance(first, CompareResult) and first.curves is not None:
         found["Reliability"] = (
             "Accuracy of the predictions made with about the same confidence."

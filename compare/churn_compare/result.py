@@ -65,7 +65,7 @@ class Noise:
     # interval is for that run.
     excess: Interval
     # p-value of "retraining explains all churn", one-sided if both sides have several
-    # runs, see `noise_test`; NaN with too few runs or examples. It is at least 0.01,
+    # runs, see `noise_of`; NaN with too few runs or examples. It is at least 0.01,
     # or 0.05 with one run on a side, because so few runs do not support a smaller one.
     p: float
     # Share of the variance of churn that is due to runs.
@@ -74,42 +74,23 @@ class Noise:
 
 
 @dataclasses.dataclass(frozen=True)
-class Stratum:
-    """Changed examples of which some are labelled."""
+class Sampled:
+    """Flips estimated from the labels of a part of the changed examples."""
 
-    name: str  # value of the slice; "" where all are one stratum
-    changed: int  # number of changed examples
-    labelled: int  # number of these with a label
+    examples: int  # N, changed or not
+    changed: int  # number of examples that change
+    labelled: int  # number of changed examples that have a label
     # Share of the labelled that get worse, mean over pairs of runs; NaN without any.
     worse: float
     better: float  # share of the labelled that get better
     # Mean squares of what gets worse, of what gets better, and of the difference.
     squares: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-    """Flips estimated from the labels of a part of the changed examples."""
-
-    examples: int  # N, changed or not
-    strata: tuple[Stratum, ...]  # strata that were sampled separately
     level: float  # confidence level of the intervals
-    any_time: bool = False  # True if the intervals hold at every number of labels
     # True if some examples have a preferred answer instead of a label.
     preferred: bool = False
     # NFR, PFR and gain of these examples; `Measured.quantities` has intervals for the
     # population that they come from.
     these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
-
-    @property
-    def changed(self) -> int:
-        """Number of examples that change."""
-        return sum(stratum.changed for stratum in self.strata)
-
-    @property
-    def labelled(self) -> int:
-        """Number of changed examples that have a label."""
-        return sum(stratum.labelled for stratum in self.strata)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +139,6 @@ class Regression:
             prediction is not the most probable class.
         new_confidence: top probability now.
         label_drop: fall of the label's probability; NaN without scores.
-        displacement: displacement of the logits; NaN without scores.
         share: share of the pairs of runs in which it is a negative flip.
     """
 
@@ -169,7 +149,6 @@ class Regression:
     old_confidence: float
     new_confidence: float
     label_drop: float
-    displacement: float
     share: float
 
 

@@ -1,6 +1,7 @@
 """Rules that serve an old and a new version together with fewer negative flips."""
 
 import dataclasses
+import itertools
 import json
 import os
 import tempfile
@@ -66,20 +67,15 @@ class Rule:
     @property
     def text(self) -> str:
         """The rule as a part of a sentence."""
-        if self.kind == "blend":
-            share = f"{100 * self.weight:.0f} % old and {100 - 100 * self.weight:.0f} %"
-            return f"{share} new log-probabilities"
-        if self.kind == "surer":
-            return f"the new version where it is surer by {self.margin:.3g}, else old"
-        if self.kind == "keep":
-            of = f"{self.column} " if self.column else "predicted class "
-            return f"the old version on {of}{', '.join(self.groups)}, else new"
-        return "the new version alone"
-
-    @property
-    def runs_both(self) -> bool:
-        """True if every example needs the predictions of both versions."""
-        return self.kind in ("blend", "surer")
+        old, new = 100 * self.weight, 100 - 100 * self.weight
+        surer = f"where it is surer by {self.margin:.3g}"
+        where = f"{self.column or 'predicted class'} {', '.join(self.groups)}"
+        return {
+            "blend": f"{old:.0f} % old and {new:.0f} % new log-probabilities",
+            "surer": f"the new version {surer}, else old",
+            "keep": f"the old version on {where}, else new",
+            "new": "the new version alone",
+        }[self.kind]
 
     def to_json(self) -> str:
         """The rule as JSON text, which `load` reads from a file."""
@@ -247,22 +243,18 @@ class RepairResult(Display):
     def document(self, command: str = "") -> Document:
         """The report, with the command under its title."""
         names = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_gain")
+        both = ("The new version alone", self.shipped), ("As served", self.served)
         rows = [
             (heading, *(number_cell(of[name], QUANTITIES[name].unit) for name in names))
-            for heading, of in (
-                ("The new version alone", self.shipped),
-                ("As served", self.served),
-            )
+            for heading, of in both
         ]
         heads = ("On the test examples", "Churn", "NFR", "PFR")
         test = Table((*heads, "Accuracy change, points"), rows, kind="compare")
         front = [
-            (
-                of.rule.text,
-                *map(share_text, (of.churn, of.negative_flip_rate, of.accuracy)),
-            )
-            for of in frontier(self.candidates)
+            (c, c.churn, c.negative_flip_rate, c.accuracy)
+            for c in frontier(self.candidates)
         ]
+        front = [(of.rule.text, *map(share_text, shares)) for of, *shares in front]
         tried = Table(("Served", "Churn", "NFR", "Accuracy"), front, kind="compare")
         what = "No other rule that was tried has fewer flips at the same accuracy."
         parts = [
@@ -315,18 +307,24 @@ def repair(
         GateError: if a gate is invalid.
     """
     wanted = as_gates(gates)
-    chosen_on = _checked(read_pair(*validation, by=by, **reading))
-    test = _checked(read_pair(old, new, by=by, **reading))
-    _check_apart(chosen_on, test)
-    if chosen_on.scored and (
-        chosen_on.classes != test.classes or chosen_on.class_names != test.class_names
-    ):
+    chosen_on, test = (
+        _checked(read_pair(*sides, by=by, **reading))
+        for sides in (validation, (old, new))
+    )
+    if chosen_on.old.ids is not None and test.old.ids is not None:
+        if len(shared := np.intersect1d(chosen_on.ids, test.ids)):
+            raise PredictionsError(
+                f"{len(shared)} examples are in the validation and in the test files, "
+                f"for example {shared[0]}; a rule must be tested on other examples"
+            )
+    classes = [(of.classes, of.class_names) for of in (chosen_on, test)]
+    if chosen_on.scored and classes[0] != classes[1]:
         raise PredictionsError(
             "the validation and the test predictions have different classes"
         )
     rule, candidates = _choose(chosen_on, loss)
-    shared = {"gates": wanted, "waivers": waivers_of(gates), "level": level}
-    shared["confirm"] = reading.get("confirm", ())
+    shared: dict[str, Any] = {"gates": wanted, "waivers": waivers_of(gates)}
+    shared |= {"level": level, "confirm": reading.get("confirm", ())}
     before = scan(test)
     shipped = compare_pair(test, scanned=before, **shared)
     with tempfile.TemporaryFile() as file:
@@ -339,7 +337,7 @@ def repair(
     gain, better, worse = (
         of.without(was_wrong) for of in (numbers.gain, numbers.better, numbers.worse)
     )
-    both = float(rule.runs_both)
+    both = float(rule.kind in ("blend", "surer"))
     if rule.kind == "keep" and not rule.column:
         both = float(np.mean(_kept(rule, before.new.predicted[0], None)))
     return RepairResult(
@@ -356,38 +354,26 @@ def repair(
 
 def _checked(pair: Pair) -> Pair:
     """The pair, if rules can be chosen or applied there."""
+    sides, why = (pair.old, pair.new), ""
     if pair.labels is None:
-        raise PredictionsError(
-            "repair chooses by right and wrong predictions, but there are no labels"
-        )
-    for side in (pair.old, pair.new):
-        if len(side.runs) > 1:
-            raise PredictionsError(
-                f"{side.name}: {len(side.runs)} runs; give the one run that is served"
-            )
-    if pair.scored and any(s.decisions is not None for s in (pair.old, pair.new)):
-        raise PredictionsError(
+        why = "repair chooses by right and wrong predictions, but there are no labels"
+    elif runs := [side for side in sides if len(side.runs) > 1]:
+        why = f"{runs[0].name}: {len(runs[0].runs)} runs; give the one that is served"
+    elif pair.scored and any(side.decisions is not None for side in sides):
+        why = (
             "the files have decisions next to scores, which a blend does not give; "
             "compare them with --kind classes"
         )
-    if pair.scored and (pair.old_columns is not None or pair.new_columns is not None):
-        raise PredictionsError(
+    elif pair.scored and any(
+        of is not None for of in (pair.old_columns, pair.new_columns)
+    ):
+        why = (
             "blends need the same classes in the same order in both versions; with "
             "--kind classes the old version can still be kept on some groups"
         )
+    if why:
+        raise PredictionsError(why)
     return pair
-
-
-def _check_apart(validation: Pair, test: Pair) -> None:
-    """Raises if the validation and the test examples overlap."""
-    named = validation.old.ids is not None and test.old.ids is not None
-    shared = np.intersect1d(validation.ids, test.ids) if named else np.array([])
-    if len(shared):
-        raise PredictionsError(
-            f"{len(shared)} examples are in the validation and in the test files, for "
-            f"example {shared[0]}; a rule must be tested on other examples than those "
-            "it was chosen on"
-        )
 
 
 def _rows(pair: Pair, side: Side, start: int, stop: int) -> np.ndarray:
@@ -423,17 +409,16 @@ def _temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
 def _choose(pair: Pair, loss: float) -> tuple[Rule, tuple[Candidate, ...]]:
     """The rule with the fewest negative flips at the accuracy of the new version."""
-    assert pair.labels is not None
     found = scan(pair)
     old, new, labels = found.old.predicted[0], found.new.predicted[0], pair.labels
-    was = old == labels
 
     def candidate(rule: Rule, served: np.ndarray) -> Candidate:
         right = served == labels
-        numbers = (served != old).mean(), right.mean(), (was & ~right).mean()
+        lost = (old == labels) & ~right
         net = right.astype(int) - (new == labels)
         least = net.mean() - net.std() / np.sqrt(len(net))
-        return Candidate(rule, *map(float, (*numbers, least)))
+        numbers = (served != old).mean(), right.mean(), lost.mean(), least
+        return Candidate(rule, *map(float, numbers))
 
     names = tuple(pair.class_names or ())
     alone = candidate(Rule(class_names=names), new)
@@ -446,22 +431,19 @@ def _choose(pair: Pair, loss: float) -> tuple[Rule, tuple[Candidate, ...]]:
     # The best of many rules that are equally accurate on these examples would be less
     # accurate on others; the standard error corrects for the choice.
     allowed = [c for c in tried if c is alone or c.least_change >= -loss - 1e-12]
-    best = min(allowed, key=lambda c: (c.negative_flip_rate, -c.accuracy))
-    return best.rule, tuple(tried)
+    return frontier(allowed)[0].rule, tuple(tried)
 
 
 def _of_scores(pair: Pair, names: tuple[str, ...]) -> Iterator[tuple[Rule, np.ndarray]]:
     """Rules that blend or compare scores, with the classes that they serve."""
     rows = np.linspace(0, pair.examples - 1, min(pair.examples, _FITTED)).astype(int)
     some = pair.at(np.unique(rows))
-    assert some.labels is not None
     a, b = (
         _temperature(_rows(some, side, 0, some.examples), some.labels)
         for side in (some.old, some.new)
     )
-    blends = [
-        Rule("blend", weight=w, temperatures=(a, b), class_names=names) for w in WEIGHTS
-    ]
+    start = Rule(temperatures=(a, b), class_names=names)
+    blends = [dataclasses.replace(start, kind="blend", weight=w) for w in WEIGHTS]
     served = np.empty((len(blends), pair.examples), np.int32)
     tops = np.empty((2, pair.examples), np.float32)
     classes = np.empty((2, pair.examples), np.int32)
@@ -478,8 +460,7 @@ def _of_scores(pair: Pair, names: tuple[str, ...]) -> Iterator[tuple[Rule, np.nd
         return
     lead = tops[1] - tops[0]
     for margin in np.unique(np.quantile(lead[changed], np.arange(1, 20) / 20)):
-        rule = Rule("surer", margin=float(margin), temperatures=(a, b))
-        rule = dataclasses.replace(rule, class_names=names)
+        rule = dataclasses.replace(start, kind="surer", margin=float(margin))
         yield rule, np.where(lead < margin, *classes)
 
 
@@ -505,11 +486,9 @@ def _served(pair: Pair, scanned: Scanned, rule: Rule, file: Any) -> Pair:
     groups = pair.slices.get(rule.column)
     if pair.scored:
         shape = (1, pair.examples, pair.classes)
-        served: Any
-        if np.prod(shape) * 4 > _IN_MEMORY:
-            served = np.memmap(file, np.float32, "w+", shape=shape)
-        else:
-            served = np.empty(shape, np.float32)
+        large = np.prod(shape) * 4 > _IN_MEMORY
+        served = np.memmap(file, np.float32, "w+", shape=shape) if large else None
+        served = np.empty(shape, np.float32) if served is None else served
         for at, old, new in _blocks(pair):
             of_rows = None if groups is None else groups[at]
             served[0, at] = apply(rule, old, new, of_rows)
@@ -526,8 +505,5 @@ def _served(pair: Pair, scanned: Scanned, rule: Rule, file: Any) -> Pair:
 def frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Candidates that no other beats in flips and accuracy, fewest flips first."""
     order = sorted(candidates, key=lambda c: (c.negative_flip_rate, -c.accuracy))
-    kept: list[Candidate] = []
-    for of in order:
-        if not kept or of.accuracy > kept[-1].accuracy:
-            kept.append(of)
-    return kept
+    best = itertools.accumulate((of.accuracy for of in order), max, initial=-1.0)
+    return [of for of, before in zip(order, best) if of.accuracy > before]

@@ -8,20 +8,16 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from churn_compare.comparison import outcome_sides
+from churn_compare.comparison import read_either
 from churn_compare.display import Display
 from churn_compare.documents import Document, Section, Table
 from churn_compare.estimates import PerExample, all_examples
 from churn_compare.example_ids import PredictionsError
-from churn_compare.example_numbers import Numbers, class_numbers
+from churn_compare.example_numbers import Numbers
 from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
 from churn_compare.number_text import count_text, remark, share_text, size_text
-from churn_compare.pair import run_by_run
 from churn_compare.quantities import QUANTITIES
-from churn_compare.queue import are_outcomes
-from churn_compare.reading.join import join, read_pair
 from churn_compare.report import composed
-from churn_compare.scanning.scan import scan
 from churn_compare.uncertainty import Uncertainty, uncertainty
 
 _MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
@@ -367,7 +363,9 @@ def size(
     if len(wanted) > 1 or (wanted and wanted[0].grouping):
         raise GateError("a size is found for one limit, on all examples")
     gate = wanted[0] if wanted else None
-    names, numbers, notes = _read(old, new, reading)
+    pair, numbers = read_either(old, new, **reading)
+    if pair.partial:
+        raise PredictionsError("a size needs labels of all examples, or of none")
     known = events(numbers)
     changes = [name for name in known if QUANTITIES[name].is_change]
     name = gate.quantity if gate else "".join(changes)
@@ -389,29 +387,11 @@ def size(
     design = Design(parts, expected, limit, name not in changes, level, power)
     options = design.options(numbers.of.examples, *numbers.shape)
     return SizeResult(
-        *names, name, mean, limit, gate, power, level, parts, options, notes
+        pair.old.name,
+        pair.new.name,
+        *(name, mean, limit, gate, power, level, parts, options),
+        notes=(*pair.old.notes, *pair.new.notes, *pair.notes),
     )
-
-
-def _read(
-    old: Any, new: Any, reading: dict[str, Any]
-) -> tuple[tuple[str, str], Numbers, tuple[str, ...]]:
-    """Names of both sides, per-example numbers and notes."""
-    classes = reading.get("kind") or reading.get("prediction_column")
-    if not classes and (reading.get("score_columns") or are_outcomes(old)):
-        own = ("score_columns", "lower_is_better", "grades", "id_column")
-        columns = {k: reading.pop(k) for k in own if reading.get(k)}
-        columns["target_column"] = reading.pop("label_column", None)
-        sides = outcome_sides(old, new, **columns)
-        joined = join(*sides, **{k: v for k, v in reading.items() if v})
-        return (sides[0].name, sides[1].name), Numbers(joined.measures[0]), joined.notes
-    pair = read_pair(old, new, **reading)
-    if pair.partial:
-        raise PredictionsError("a size needs labels of all examples, or of none")
-    scanned = scan(dataclasses.replace(pair, slices={}))
-    scanned = run_by_run(scanned) if pair.old.runs == pair.new.runs else scanned
-    notes = (*pair.old.notes, *pair.new.notes, *pair.notes)
-    return (pair.old.name, pair.new.name), class_numbers(scanned, pair.labels), notes
 
 
 def events(numbers: Numbers) -> dict[str, Callable[..., np.ndarray]]:

@@ -5,20 +5,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from churn_compare.array_files import ArrayFileError
-from churn_compare.comparison import (
-    compare,
-    compare_outcomes,
-    judge_measures,
-    outcome_sides,
-)
+from churn_compare.comparison import compare, compare_outcomes, outcome_sides
 from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
 from churn_compare.example_ids import PredictionsError
+from churn_compare.gate_outcomes import judge_measures
 from churn_compare.gates import Gate, GateError, closest, gates_of, read_toml
 from churn_compare.number_text import (
     NOTHING,
@@ -39,7 +35,7 @@ from churn_compare.significance import holm
 from churn_compare.tables import number_cell
 
 Tier = Literal["required", "advisory"]
-_KEYS = ("tier", "file", "score", "lower-is-better", "gates")
+_KEYS = {"tier": str, "file": str, "score": str, "lower-is-better": bool, "gates": dict}
 _DEPTH = 5  # most levels of the folders of evaluation tools
 # samples_mmlu_2026-01-31T12-30-00.123.jsonl, details_mmlu|0_2026-...parquet
 _NAME = re.compile(r"^(?:samples_|details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?$")
@@ -62,15 +58,10 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """The rules of a release for its benchmarks.
+    """The rules of a release for its benchmarks."""
 
-    Attributes:
-        rules: rules of named benchmarks, by name.
-        others: rules of all other benchmarks.
-    """
-
-    rules: Mapping[str, Rules] = dataclasses.field(default_factory=dict)
-    others: Rules = Rules()
+    rules: Mapping[str, Rules] = dataclasses.field(default_factory=dict)  # by name
+    others: Rules = Rules()  # rules of benchmarks without a name here
 
     def of(self, name: str) -> Rules:
         """The rules for a benchmark."""
@@ -118,22 +109,20 @@ def read_suite(path: str | os.PathLike) -> Suite:
 def _rules(table: Any, place: str, start: Rules) -> Rules:
     if not isinstance(table, Mapping):
         raise GateError(f"{place}a benchmark is a table")
-    for key in table:
+    for key, value in table.items():
         if key not in _KEYS:
             hint = closest(key, _KEYS) or f"keys are {', '.join(_KEYS)}"
             raise GateError(f"{place}unknown key {key!r}; {hint}")
-    kinds = {"tier": str, "file": str, "score": str, "lower-is-better": bool}
-    for key, kind in kinds.items():
-        if key in table and type(table[key]) is not kind:
-            raise GateError(f"{place}{key} must be a {kind.__name__}")
-    if table.get("tier", "required") not in ("required", "advisory"):
-        raise GateError(f'{place}tier must be "required" or "advisory"')
-    fields = {k.replace("-", "_"): v for k, v in table.items() if k != "gates"}
-    if "gates" in table:
-        if not isinstance(table["gates"], Mapping):
+        if key == "gates" and not isinstance(value, Mapping):
             raise GateError(f"{place}gates are a table, such as {{max-nfr = 0.01}}")
+        if key != "gates" and type(value) is not _KEYS[key]:
+            raise GateError(f"{place}{key} must be a {_KEYS[key].__name__}")
+    if table.get("tier", "required") not in get_args(Tier):
+        raise GateError(f'{place}tier must be "required" or "advisory"')
+    fields = {key.replace("-", "_"): value for key, value in table.items()}
+    if "gates" in fields:
         try:
-            fields["gates"] = gates_of(table["gates"])
+            fields["gates"] = gates_of(fields["gates"])
         except GateError as error:
             raise GateError(f"{place}{error}") from None
     return dataclasses.replace(start, **fields)
@@ -154,15 +143,13 @@ class Benchmark:
     gates: tuple[GateOutcome, ...] = ()
 
     @property
-    def measures(self) -> tuple[tuple[str, Measured], ...]:
+    def measures(self) -> dict[str, Measured]:
         """Measures by name; a single measure has the name of the benchmark."""
-        if isinstance(self.result, CompareResult):
-            return ((self.name, self.result),)
-        found = self.result.measures if self.result else ()
+        found = self.result.each() if self.result else {}
         alone = len(found) == 1
-        return tuple(
-            (self.name if alone else f"{self.name}: {m.name}", m) for m in found
-        )
+        return {
+            self.name if alone else f"{self.name}: {n}": m for n, m in found.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -221,17 +208,16 @@ class SuiteResult(Display):
                 continue
             notes |= dict.fromkeys(f"{of.name}: {line}" for line in of.result.read)
             notes |= dict.fromkeys(remark(f"{of.name}: {n}") for n in of.result.notes)
-            for (name, m), p in zip(of.measures, of.adjusted_p, strict=True):
-                cells = [NOTHING] * 3
-                if m.change:
-                    names = (f"{m.mean}_old", f"{m.mean}_new", m.change)
-                    cells = [
-                        number_cell(m.quantities.get(k), QUANTITIES[k].unit)
-                        for k in names
-                    ]
-                head = Cell(name, below=of.rules.tier)
+            for (name, m), p in zip(of.measures.items(), of.adjusted_p, strict=True):
+                names = (f"{m.mean}_old", f"{m.mean}_new", m.change)
+                cells = [
+                    number_cell(m.quantities.get(k), QUANTITIES[k].unit)
+                    if m.change
+                    else NOTHING
+                    for k in names
+                ]
                 row = (count_text(of.result.examples), *cells, p_text(p), mark)
-                rows.append((head, *row))
+                rows.append((Cell(name, below=of.rules.tier), *row))
                 parts.append(Section(name, _inside(m), detail="full"))
         count = Column("Examples", from_width=100)
         heads = ("Benchmark", count, "Old", "New", "Change", "p (Holm)", "")
@@ -283,16 +269,13 @@ def compare_suite(
         before, now = (of.get(name) for of in found)
         sides = ((old, before), (new, now))
         lacking = [Path(folder).name for folder, path in sides if path is None]
-        if lacking:
-            missing = f"it is missing in {' and in '.join(lacking)}"
-            compared.append(Benchmark(name, rules, None, missing))
-            continue
-        try:
-            compared.append(
-                Benchmark(name, rules, _compared(before, now, rules, shared))
-            )
-        except (PredictionsError, ArrayFileError, GateError) as error:
-            compared.append(Benchmark(name, rules, None, f"{error}"))
+        result, missing = None, f"it is missing in {' and in '.join(lacking)}"
+        if not lacking:
+            try:
+                result, missing = _compared(before, now, rules, shared), ""
+            except (PredictionsError, ArrayFileError, GateError) as error:
+                missing = f"{error}"
+        compared.append(Benchmark(name, rules, result, missing))
     return SuiteResult(
         Path(old).name, Path(new).name, level, tuple(_decided(compared, level))
     )
@@ -308,9 +291,8 @@ def _files(folder: Path) -> dict[str, Path]:
         lower = path.name.lower()
         endings = [end for end in (*ENDINGS, ".eval") if lower.endswith(end)]
         hidden = any(part.startswith(".") for part in inside) or len(inside) > _DEPTH
-        if hidden or not path.is_file() or not endings:
-            continue
-        if lower.startswith(_SKIPPED):
+        skipped = hidden or not endings or lower.startswith(_SKIPPED)
+        if skipped or not path.is_file():
             continue
         stem = path.name[: -max(map(len, endings))]
         name = _NAME.fullmatch(stem)[1]  # type: ignore[index]
@@ -335,7 +317,6 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
         return compare_outcomes(old, new, gates=rules.gates, **shared)
     settle(same_file(old, new), shared["confirm"])
     less = [score] * bool(rules.lower_is_better)
-
     try:
         sides = outcome_sides(old, new, lower_is_better=less)
     except PredictionsError:
@@ -353,7 +334,8 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
 
 def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]:
     """Benchmarks with adjusted p-values and the outcomes of all conditions."""
-    adjusted = iter(holm([m.p for of in compared for _, m in of.measures]).tolist())
+    every = [m.p for of in compared for m in of.measures.values()]
+    adjusted = iter(holm(every).tolist())
     each = [(of, tuple(next(adjusted) for _ in of.measures)) for of in compared]
     for of, p in sorted(each, key=lambda of: of[0].rules.tier != "required"):
         if of.result is None:
@@ -367,7 +349,7 @@ def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]
             )
             for gate in of.result.gates
         )
-        for (name, m), adjusted_p in zip(of.measures, p, strict=True):
+        for (name, m), adjusted_p in zip(of.measures.items(), p, strict=True):
             if m.change:
                 gates += (_falls(name, m, adjusted_p, level),)
         yield dataclasses.replace(of, adjusted_p=p, gates=gates)
@@ -387,9 +369,6 @@ def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
 
 def _inside(found: Measured) -> list[Block]:
     """Blocks of one measure, with the titles of its sections as lines."""
-    blocks: list[Block] = []
-    for section in sections("", found):
-        if section.blocks:
-            blocks += [Text(section.title, "soft")] * bool(section.title)
-            blocks += section.blocks
-    return blocks
+    shown = [section for section in sections("", found) if section.blocks]
+    titles = [[Text(s.title, "soft")] if s.title else [] for s in shown]
+    return [b for t, s in zip(titles, shown, strict=True) for b in (*t, *s.blocks)]

@@ -111,7 +111,7 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
     scored = result.scored
     runs = result.run_pairs > 1
     heads = ("Example", "Label", "Predicted before", "Predicted now")
-    more = ["Fall of the label's probability", "Displacement"] * scored
+    more = ["Fall of the label's probability"] * scored
     more += ["Of pairs of runs"] * runs
     columns = [Column(heading, "left", first="ascending") for heading in heads]
     columns += [Column(heading, detail="full") for heading in more]
@@ -125,8 +125,8 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
             known = "" if math.isnan(confidence) else share_text(confidence)
             row.append(Cell(name, below=known))
         if scored:
-            moved = found.label_drop, found.displacement
-            row += [Cell(NOTHING if math.isnan(x) else f"{x:.3g}", x) for x in moved]
+            drop = found.label_drop
+            row.append(Cell(NOTHING if math.isnan(drop) else f"{drop:.3g}", drop))
         if runs:
             row.append(Cell(share_text(found.share), found.share))
         rows.append(row)

@@ -113,7 +113,8 @@ def compare_versions(
     slices = None if slices is None else read_slices(slices, id_column)
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
-    options |= {"confirm": confirm}
+    used = {} if clusters is None else {clusters.column: "clusters"}
+    options |= {"confirm": confirm, "used": used}
     judged = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
     with tempfile.TemporaryDirectory() as spare:
         read = functools.partial(
@@ -125,12 +126,6 @@ def compare_versions(
             prediction_column=prediction_column,
         )
         sides = _read(files, read, Path(spare))
-        if clusters is not None:
-            used = {clusters.column: "clusters"}
-            sides = [
-                dataclasses.replace(s, account=s.account and s.account.using(used))
-                for s in sides
-            ]
         joined = functools.partial(
             join,
             labels=_labels_of_one(sides) if labels is None else labels,

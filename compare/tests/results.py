@@ -7,9 +7,10 @@ import numpy as np
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult
 from churn_compare.estimates import Groups, all_examples
-from churn_compare.example_numbers import Numbers, class_numbers
+from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.gates import Gate
 from churn_compare.groups import parts_of
+from churn_compare.noise import noise_of
 from churn_compare.pair import Pair, Scanned, Table
 from churn_compare.result import Interval, Measured
 from churn_compare.scanning.scan import scan
@@ -36,6 +37,18 @@ def groups_of(scanned, labels, group, count, clusters=None):
     groups = Groups(np.asarray(group), count, clusters)
     numbers = class_numbers(scanned, labels)
     return numbers.intervals(groups), numbers.p(groups)
+
+
+def intervals(scanned, labels, clusters=None, **options):
+    """All numbers of all examples, with their intervals."""
+    every = all_examples(scanned.old.predicted.shape[1], clusters, 0.95)
+    return class_estimates(scanned, class_numbers(scanned, labels), every, **options)
+
+
+def noise(scanned, clusters=None):
+    """What runs of one version change, and what is beyond it."""
+    every = all_examples(scanned.old.predicted.shape[1], clusters, 0.95)
+    return noise_of(class_numbers(scanned, None), every)
 
 
 def p_of(scanned, labels, clusters=None):

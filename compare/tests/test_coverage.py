@@ -11,11 +11,10 @@ import pytest
 from scipy import optimize, special, stats
 
 from churn_compare import compare
-from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sums import bca_ends, partition
 from churn_compare.uncertainty import difference_ends, run_part, share_ends, uncertainty
-from tests.results import groups_of
+from tests.results import groups_of, noise
 
 Z = special.ndtri(0.975)
 NORMAL = NormalDist()
@@ -144,7 +143,7 @@ def test_equal_versions_are_seldom_told_apart_and_others_are():
     for difference, found, draws in ((0.0, equal, 60), (1.5, other, 15)):
         for _ in range(draws):
             scanned, _, _ = versions(rng, 1, 400, (4, 4), 0.1, difference)
-            found.append(noise_test(scanned).p < 0.05)
+            found.append(noise(scanned).p < 0.05)
     assert np.mean(equal) <= 0.13  # 5 % and three standard errors
     assert np.mean(other) > 0.8
 

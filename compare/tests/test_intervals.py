@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare.example_numbers import intervals
-from churn_compare.noise import noise_test
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.scanning.scan import scan
-from tests.results import p_of, pair_of, random_logits
+from tests.results import intervals, noise, p_of, pair_of, random_logits
 
 
 def classes(old, new):
@@ -234,7 +232,7 @@ def test_tiny_comparisons_have_ends_in_order_or_none(rng):
             rng.random((A, N), dtype=np.float32),
         )
         scanned = Scanned(side, ScannedSide(new))
-        noise_test(scanned)
+        noise(scanned)
         for name, interval in intervals(scanned, labels, resamples=100).items():
             assert np.isnan(interval.low) == np.isnan(interval.high), name
             if not np.isnan(interval.low):

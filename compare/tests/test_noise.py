@@ -11,13 +11,13 @@ from churn_compare import (
     compare,
     compare_outcomes,
     judge,
-    noise_test,
 )
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import class_numbers
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.uncertainty import share_ends, uncertainty
 from churn_compare.verdict import sentences
+from tests.results import noise
 
 
 def sides(seed, old_runs, new_runs, moved=0.0, of_runs=0.0):
@@ -91,7 +91,7 @@ def test_p_with_runs_on_both_sides_solves_its_equation(old, new, of_runs, moved)
     fitted = inverse @ design.T @ y
     left = y - design @ fitted
     of_runs = left @ left / (len(y) - R - 1) * inverse[-1, -1]
-    found = noise_test(scanned)
+    found = noise(scanned)
     assert found.excess.value == pytest.approx(fitted[-1])
     assert found.excess.value > 0
     of_examples, skewness = permuted(runs, old)
@@ -110,7 +110,7 @@ def test_with_one_new_run_p_is_that_of_one_more_draw(of_runs):
     y = np.array([x[pair] for pair in pairs])
     effects = np.linalg.lstsq(design, y, rcond=None)[0][1:]  # up to their mean
     of_runs = np.var(effects, ddof=1) * (1 + 1 / 4)
-    found = noise_test(scanned)
+    found = noise(scanned)
     assert found.excess.value == pytest.approx(excess(x, 4))
     of_examples, _ = permuted(runs, 4)
     normal = stats.norm.isf(found.p / 2)
@@ -126,16 +126,16 @@ def test_equal_versions_of_few_counts_are_not_told_apart():
         for _ in range(40):
             runs = (rng.random((6, examples)) < wrong).astype(np.int32)
             scanned = Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:]))
-            found.append(noise_test(scanned).p)
+            found.append(noise(scanned).p)
         # There are three ways to deal four runs: no test of 5 % exists.
         two = Scanned(ScannedSide(runs[:2]), ScannedSide(runs[3:5]))
-        assert np.isnan(noise_test(two).p)
+        assert np.isnan(noise(two).p)
     assert np.mean(np.array(found) < 0.05) <= 0.11  # 5 % and three standard errors
 
 
 @pytest.mark.parametrize(("runs", "least"), [((2, 3), 0.01), ((5, 1), 0.05)])
 def test_no_p_is_smaller_than_so_few_runs_support(runs, least):
-    found = noise_test(sides(0, *runs, 3.0))
+    found = noise(sides(0, *runs, 3.0))
     assert found.p == least and not found.one_run
 
 
@@ -146,13 +146,13 @@ def test_where_one_run_decides_there_is_no_p(seed, outlier):
     scores = rng.normal(size=300) + rng.normal(size=(6, 300))
     runs = (scores + rng.choice([0, 0, 0, 1.5], 6)[:, None] > 1.5).astype(np.int32)
     assert runs.mean(axis=1).argmax() == outlier
-    found = noise_test(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
+    found = noise(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
     assert np.isnan(found.p) and found.one_run
     left = [
         side[np.arange(3) + s * 3 != outlier]
         for s, side in enumerate((runs[:3], runs[3:]))
     ]
-    assert noise_test(Scanned(*map(ScannedSide, left))).p > 0.05
+    assert noise(Scanned(*map(ScannedSide, left))).p > 0.05
 
 
 def test_churn_within_a_side_has_the_interval_of_the_jackknife():
@@ -169,34 +169,35 @@ def test_churn_within_a_side_has_the_interval_of_the_jackknife():
 
     x = churn(runs)
     moved = [((run[:, None] != run) - x) / N for run in runs.T]  # by each example
-    noise = np.sum([pseudo_values(of).var(ddof=1) for of in moved]) / R
+    of_examples = np.sum([pseudo_values(of).var(ddof=1) for of in moved]) / R
     examples = np.sum(np.square([within(of) for of in moved]))
-    known = uncertainty(examples, (pseudo_values(x).var(ddof=1) / R, noise, R - 1))
+    part = pseudo_values(x).var(ddof=1) / R, of_examples, R - 1
+    known = uncertainty(examples, part)
     ends = share_ends(within(x), known.total, known.quantile(0.95), N)
-    found = noise_test(scanned).within_old
+    found = noise(scanned).within_old
     assert found.value == pytest.approx(within(x))
     np.testing.assert_allclose((found.low, found.high), ends)
 
 
 def test_identical_versions_are_not_said_to_differ():
     scanned = sides(0, 3, 3)
-    found = noise_test(Scanned(scanned.old, scanned.old))
+    found = noise(Scanned(scanned.old, scanned.old))
     assert found.excess.value < 0 and found.p > 0.5
 
 
 def test_too_few_examples_or_runs_have_no_p():
     runs = np.zeros((6, 1000), np.int32)
     runs[[0, 1, 3], :3] = 1
-    few = noise_test(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
+    few = noise(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
     assert np.isnan(few.p) and np.isfinite(few.excess.value)
     scanned = sides(0, 3, 1, 2.0)
-    assert np.isnan(noise_test(scanned).p)
+    assert np.isnan(noise(scanned).p)
 
 
 def test_noise_by_hand():
     old = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1]])
     new = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
-    found = noise_test(Scanned(ScannedSide(old), ScannedSide(new)))
+    found = noise(Scanned(ScannedSide(old), ScannedSide(new)))
     assert found.within_old.value == pytest.approx((1 + 2 + 1) / 3 / 4)
     assert found.within_new.value == pytest.approx(2 / 4)
     assert found.expected.value == pytest.approx((1 / 3 + 1 / 2) / 2)
@@ -247,13 +248,13 @@ def test_a_slice_that_an_update_breaks_stands_out_from_retraining(
 def test_noise_needs_several_runs():
     one, three = np.zeros((1, 6), int), np.eye(3, 6, dtype=int)
     one, three = ScannedSide(one), ScannedSide(three)
-    assert noise_test(Scanned(one, one)) is None
-    found = noise_test(Scanned(three, one))
+    assert noise(Scanned(one, one)) is None
+    found = noise(Scanned(three, one))
     assert np.isnan(found.within_new.value) and np.isnan(found.p)
     assert found.expected == found.within_old
-    few = noise_test(Scanned(ScannedSide(three.predicted[:2]), one))
+    few = noise(Scanned(ScannedSide(three.predicted[:2]), one))
     assert np.isnan(few.p) and np.isfinite(few.excess.value)
-    same = noise_test(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
+    same = noise(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
     assert same.excess.value == 0.0
     assert same.excess.low < 0 < same.excess.high
 

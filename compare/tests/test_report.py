@@ -97,7 +97,7 @@ def test_a_thousand_classes_are_listed_in_a_small_page():
     labels = np.arange(12_000) % 1000
     old, new = (np.where(draw.random(12_000) < 0.8, labels, 7) for _ in range(2))
     result = compare_pair(pair_of(old[None], new[None], labels)[0], resamples=100)
-    listed = Regression("x" * 300, "a" * 300, "b", "c", 0.5, 0.5, 0.1, 1.0, 1.0)
+    listed = Regression("x" * 300, "a" * 300, "b", "c", 0.5, 0.5, 0.1, 1.0)
     result = dataclasses.replace(result, regressions=(listed,) * 500)
     text = html_page(result.document())
     assert len(text.encode()) < 2_000_000

@@ -76,10 +76,10 @@ def test_a_release_with_one_worse_and_one_missing(tmp_path, capsys):
     assert [of.name for of in found.benchmarks][-1] == "latency"  # advisory ones last
     assert found.state == "fail" and len(found.gates) == 5
     alone = compare_suite(old, new).benchmarks
-    p = {name: m.p for of in alone for name, m in of.measures if m.change}
+    p = {name: m.p for of in alone for name, m in of.measures.items() if m.change}
     assert p["mmlu: acc"] < 0.001 and p["digits"] == 1
     (latency,) = (of for of in found.benchmarks if of.name == "latency")
-    assert latency.measures[0][1].lower_is_better
+    assert next(iter(latency.measures.values())).lower_is_better
     text = str(found)
     assert "arc: it is missing in new" in text
     assert "Advisory, not counted: latency: score change" in text.replace("\n", " ")

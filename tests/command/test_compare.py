@@ -82,7 +82,7 @@ def test_numbers_of_two_files_are_printed_and_written(files, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        ("", 0, "--full prints classes and regressions; --html FILE writes the page."),
+        ("", 0, "--full prints every table; --html FILE writes the page."),
         ("--max-churn 20%", 0, "PASS churn at most 20 %: 20"),
         ("--max-churn 0.19", 1, "FAIL churn at most 19 %: 20"),
         ("--gates 'on = \"bound\" max-churn = 0.2'", 1, "FAIL upper end of churn at"),
@@ -173,7 +173,6 @@ def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsy
         ("--max-class-churn 1%", "write max-churn = ... under [classes] into the file"),
         ("--max-ece-new=1%", "--max-ece-new is set in a gate file: write max-ece-new"),
         ("--on bound", "--on is set in a gate file: write on = ... into the file of"),
-        ("--resamples 10", "--resamples can be set in Python only"),
         ("--demo", "--demo brings its own files; leave OLD and NEW out"),
         ("--max-slice-nfr 1%", "there are no slices"),
         ("--max-excess-churn 1%", "both versions have one run"),

@@ -15,7 +15,6 @@ from churn_compare.scanning.score_block import (
     Classes,
     Part,
     check_faults,
-    displacement,
     kl_divergence,
     read_scores,
     sum_tolerance,
@@ -128,10 +127,6 @@ class PairPass:
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
         self._surrogate = np.empty((runs, new_runs, examples), np.float32)
         self._kl = np.empty((runs, new_runs, examples), np.float32)
-        self._displacement = np.empty(examples, np.float32)
-        self._own_displacement = (
-            np.empty(examples, np.float32) if runs == new_runs else None
-        )
         self._kinds = old.side.kind, new.side.kind
         self._old, self._new, self.shared = _split(old, new)
         self._lost = self.shared < old.side.classes
@@ -144,7 +139,6 @@ class PairPass:
         work = work[: len(old[0].top)]
         before = [Part(block, *self._old, self._kinds[0]) for block in old]
         after = [Part(block, *self._new, self._kinds[1]) for block in new]
-        moved = own = 0.0
         for i, a in enumerate(before):
             for j, b in enumerate(after):
                 # The last use of a new run's numbers may overwrite them.
@@ -152,23 +146,14 @@ class PairPass:
                 self._surrogate[i, j, rows] = surrogate_churn(
                     a.ratios, b.ratios, b.ratios if last else work, a.alone + b.alone
                 )
-                tops = (a.top, b.top) if a.unknown or b.unknown else None
                 over = last and b.scores.dtype == work.dtype
-                change = b.scores if over else work
-                of_pair = displacement(a.scores, b.scores, change, tops)
-                self._kl[i, j, rows] = np.nan if tops else kl_divergence(a, b, change)
-                moved = moved + of_pair
-                if i == j:
-                    own = own + of_pair
-        self._displacement[rows] = moved / (len(old) * len(new))
-        if self._own_displacement is not None:
-            self._own_displacement[rows] = own / len(old)
+                self._kl[i, j, rows] = kl_divergence(a, b, b.scores if over else work)
 
     def done(self) -> tuple[np.ndarray | None, ...]:
         """Numbers of the pairs of runs, as in `Scanned`."""
         # KL is infinite if the new side does not know a class of the old one.
         kl = None if self._lost or np.isnan(self._kl).any() else self._kl
-        return self._surrogate, kl, self._displacement, self._own_displacement
+        return self._surrogate, kl
 
 
 def _split(

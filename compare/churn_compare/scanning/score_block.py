@@ -85,8 +85,7 @@ def _sentence(side: Table, codes: np.ndarray, code: int, ids: np.ndarray) -> str
     )
 
 
-_LOG_FLOOR = -30.0  # least log-probability, so that displacements are finite
-_CANCELS = 30  # float32 sums are exact to about 3e-7, differences to 30 times that
+_LOG_FLOOR = -30.0  # least log-probability, so that KL is finite
 # Smaller ratios are raised to e^-43, 2e-19, which does not change sums: their squares
 # would be subnormal numbers, which are slow.
 _LEAST_LOG_RATIO = np.float32(-43)
@@ -206,49 +205,16 @@ class Part:
             np.log(scores, out=scores)
             top = np.log(top)
         self.total, self.log_sum = block.total, top + np.log(block.total)
-        self.top, self.unknown = block.top, block.unknown
+        self.unknown = block.unknown
         self.ratios, self.scores = block.ratios[:, shared], scores[:, shared]
         self.alone = block.ratios[:, alone].sum(axis=1, dtype=np.float64)
 
 
-def displacement(
-    old: np.ndarray,
-    new: np.ndarray,
-    work: np.ndarray,
-    tops: tuple[np.ndarray, np.ndarray] | None,
-) -> np.ndarray:
-    """Euclidean norm of the change in centred logits of each row, `[n]` float64."""
-    # d_c = z'_c - z_c over the classes that both know; || d - mean d ||.
-    if tops is None:
-        np.subtract(new, old, out=work, casting="same_kind")
-        return _deviation(work)
-    unknown = old - tops[0][:, None] <= _UNKNOWN
-    unknown |= new - tops[1][:, None] <= _UNKNOWN
-    np.subtract(new, old, out=work, casting="same_kind")
-    work[unknown] = 0
-    mean = _sums(work) / np.maximum((~unknown).sum(axis=1), 1)
-    work -= mean.astype(work.dtype)[:, None]
-    work[unknown] = 0
-    return np.sqrt(np.vecdot(work, work).astype(np.float64))
-
-
-def kl_divergence(old: Part, new: Part, change: np.ndarray) -> np.ndarray:
-    """`KL(old || new)` of each row in nats, `[n]` float64; `change` is new - old."""
+def kl_divergence(old: Part, new: Part, work: np.ndarray) -> np.ndarray:
+    """`KL(old || new)` of each row in nats, `[n]` float64; NaN for unknown classes."""
     # sum_c p_c (z_c - z'_c) - log sum exp z + log sum exp z'
-    moved = np.vecdot(old.ratios, change).astype(np.float64) / old.total
+    if old.unknown or new.unknown:
+        return np.full(len(old.total), np.nan)
+    np.subtract(new.scores, old.scores, out=work, casting="same_kind")
+    moved = np.vecdot(old.ratios, work).astype(np.float64) / old.total
     return np.maximum(new.log_sum - old.log_sum - moved, 0.0)
-
-
-def _deviation(numbers: np.ndarray) -> np.ndarray:
-    """`|| d - mean d ||` of each row, `[n]` float64."""
-    # sqrt(sum d^2 - (sum d)^2 / S) needs no centring; only rows with cancellation are
-    # centred.
-    count = max(numbers.shape[1], 1)
-    squares = np.vecdot(numbers, numbers).astype(np.float64)
-    sums = _sums(numbers)
-    left = squares - sums**2 / count
-    near = np.flatnonzero(~(left > squares / _CANCELS))
-    if len(near):
-        centred = numbers[near] - (sums[near, None] / count)
-        left[near] = np.vecdot(centred, centred)
-    return np.sqrt(left)

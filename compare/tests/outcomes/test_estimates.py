@@ -7,11 +7,10 @@ import pytest
 from scipy import optimize, stats
 
 from churn_compare import compare
-from churn_compare.example_numbers import intervals
 from churn_compare.measures import Measure
 from churn_compare.outcomes import compare_outcomes
 from churn_compare.pair import Scanned, ScannedSide
-from tests.results import estimate, p_of
+from tests.results import estimate, intervals, p_of
 
 
 def scores(examples=60, runs=(1, 1), seed=0):

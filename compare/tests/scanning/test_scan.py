@@ -59,21 +59,6 @@ def reference_side(values, kind, labels):
     }
 
 
-def reference_displacement(old, new, kinds):
-    moved = []
-    for a in old:
-        for b in new:
-            a_logs, b_logs = (
-                np.asarray(v, np.float64)
-                if kind == "logits"
-                else np.maximum(log_probs(v, kind), -30)
-                for v, kind in zip((a, b), kinds)
-            )
-            d = b_logs - a_logs
-            moved.append(np.linalg.norm(d - d.mean(-1, keepdims=True), axis=-1))
-    return np.mean(moved, 0)
-
-
 def assert_close(a, b, rtol=1e-5):
     np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-7)
 
@@ -92,7 +77,6 @@ def test_numbers_are_those_of_float64(kinds, dtype):
     ratios = [np.exp(v - v.max(-1, keepdims=True)) for v in (p, q)]
     apart = np.abs(ratios[0] - ratios[1]).sum(-1) / 2
     assert_close(found.surrogate, apart)
-    assert_close(found.displacement, reference_displacement(old, new, kinds))
     kl = np.sum(np.exp(p) * (p - np.maximum(q, -30)), axis=-1)  # 0 is e^-30
     np.testing.assert_allclose(found.kl, kl, rtol=1e-4, atol=1e-5)
 
@@ -108,8 +92,8 @@ def test_a_case_worked_out_by_hand():
     assert_close(found.new.brier, [[0.8**2 + 0.6**2 + 0.2**2]])
     # 1/2 (|1 - 1/3| + |1/2 - 1| + |1/2 - 1/3|)
     assert_close(found.surrogate, [[[2 / 3]]])
-    d = np.array([-log(2), log(3), 0.0])
-    assert_close(found.displacement, [np.linalg.norm(d - d.mean())])
+    kl = log(2.5) / 2 + log(5 / 12) / 4 + log(5 / 4) / 4
+    assert_close(found.kl, [[[kl]]])
 
 
 def test_near_certainty_nothing_cancels():
@@ -194,17 +178,14 @@ def test_rows_and_classes_are_taken_where_the_pair_says():
             assert_close(getattr(side, name), value)
     ratios = [np.exp(v - v.max(-1, keepdims=True)) for v in wide]
     assert_close(found.surrogate[0], np.abs(ratios[0] - ratios[1]).sum(-1) / 2)
-    shared = [v[..., [0, 2, 5]] for v in wide]
-    assert_close(found.displacement, reference_displacement(*shared, ("logits",) * 2))
 
 
-def test_a_new_class_counts_in_the_surrogate_and_not_in_the_displacement():
+def test_a_new_class_counts_in_the_surrogate():
     old, new = [[[0.0, 0.0]]], [[[1.0, 1.0, 3.0]]]
     _, found = pair_of(old, new, labels=np.array([2]))
     e = np.exp(-2.0)
     assert_close(found.surrogate, [[[(2 * (1 - e) + 1) / 2]]])
     assert found.kl is not None  # of a class that only the new side has
-    assert_close(found.displacement, [0.0])
     assert found.old.label_log_prob[0, 0] == -np.inf
     assert_close(found.old.brier, [[1.5]])
 
@@ -216,17 +197,16 @@ def test_classes_that_a_row_excludes_are_unknown_there(nothing):
     _, found = pair_of(old, new, labels=np.array([2, 2]))
     assert found.old.label_log_prob[0, 1] == -np.inf
     assert np.isfinite(found.old.label_log_prob[0, 0])
-    d = np.array([1.0, -1.0, 3.0])
-    both = [np.linalg.norm(d - d.mean()), np.sqrt(2)]
-    assert_close(found.displacement, both)
+    assert found.kl is None  # of a class that the old side excludes
 
 
-def test_probabilities_of_zero_move_from_the_floor():
+def test_probabilities_of_zero_have_a_floor():
     old = np.array([[[1.0, 0.0]]])
     new = np.array([[[0.5, 0.5]]])
     _, found = pair_of(old, new, kinds=("probabilities",) * 2, labels=np.array([1]))
     assert found.old.label_log_prob[0, 0] == -np.inf
-    assert_close(found.displacement, [30 / np.sqrt(2)])
+    kl = np.log(2)  # as log(1 / 0.5)
+    assert_close(found.kl, [[[kl]]])
     assert_close(found.surrogate, [[[0.5]]])
 
 
@@ -246,7 +226,7 @@ def test_predicted_classes_next_to_scores():
     )
     assert np.array_equal(found.old.predicted, classes[:, ::-1] + 1)
     assert found.old.confidence is None and found.new.confidence is not None
-    assert found.surrogate is None and found.displacement is None
+    assert found.surrogate is None and found.kl is None
 
 
 @pytest.mark.parametrize(
@@ -346,7 +326,7 @@ def test_the_order_of_reading_changes_nothing(case, rng):
         picked[name] = dataclasses.replace(side, values=values, ids=pair.ids)
     plain = dataclasses.replace(pair, **picked, old_rows=None, new_rows=None)
     got, want = scan(pair), scan(plain)
-    for name in ("surrogate", "kl", "displacement"):
+    for name in ("surrogate", "kl"):
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
     for side in ("old", "new"):
         for name in ("predicted", "confidence", "label_log_prob", "brier"):
@@ -366,7 +346,7 @@ def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
     _, a = pair_of(old[None], new[None], old_rows=rows)
     _, b = pair_of(*(side[None] for side in mapped), old_rows=rows)
     assert np.array_equal(a.old.predicted, b.old.predicted)
-    assert np.array_equal(a.displacement, b.displacement)
+    assert np.array_equal(a.kl, b.kl)
     assert np.array_equal(mapped[0], old)
 
 
