@@ -10,7 +10,8 @@ from churn_compare import compare, compare_outcomes, label_queue
 from churn_compare.cli import main
 from churn_compare.documents import plain_text
 from churn_compare.example_ids import PredictionsError
-from churn_compare.labelling import ends_of, more_labels
+from churn_compare.labelling import Flips, ends_of, more_labels, sampled_flips
+from churn_compare.pair import Drawn
 from churn_compare.result import Sampled
 
 FLIPS = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
@@ -71,37 +72,37 @@ def test_labels_of_all_that_changes_tell_as_much_as_labels_of_all(runs, tmp_path
     assert compare(old, new, labels=path, **shared).quantities == whole.quantities
 
 
-def test_a_part_holds_the_numbers_of_all_and_of_every_slice(tmp_path):
-    labels, old, new, old["half"] = versions()
-    truth = compare(old, new, labels=labels, resamples=100)
-    held, of_slices, trials = np.zeros(3), np.zeros(3), 50
-    for seed in range(trials):
-        queue = label_queue(old, new, seed=seed)
-        path = filled(queue, labels, 30, tmp_path / "q.csv")
-        found = compare(old, new, labels=path, by=["half"], resamples=100)
-        for k, name in enumerate(FLIPS):
-            these = found.sampled.these[name]
-            held[k] += these.low <= truth[name].value <= these.high
-            assert found[name].value == these.value
-            assert found[name].low <= these.low < these.high < found[name].high
-        for group in found.groups:
-            inside = old["half"] == group.name
-            truths, these = flips_of(labels, old, new, inside), group.sampled.these
-            assert group.sampled.examples == inside.sum() == group.examples
-            for k, name in enumerate(FLIPS):
-                low, high = these[name].low, these[name].high
-                of_slices[k] += low - 1e-12 <= truths[k] <= high + 1e-12
-                assert group[name].low <= low and high <= group[name].high
-    assert np.all(held >= 43)  # of 50 with 95 %: below in 0.5 %
-    assert np.all(of_slices >= 88)  # of 100: below in 0.4 %
-    assert found.sampled.labelled == 30 and found.sampled.changed == queue.changed
-
-
 def flips_of(labels, old, new, inside):
     """NFR, PFR and gain of some examples, by hand."""
     was, now = (side["predictions"][0][inside] == labels[inside] for side in (old, new))
     lost, gained = np.mean(was & ~now), np.mean(now & ~was)
     return lost, gained, gained - lost
+
+
+def test_a_part_holds_the_numbers_of_all_and_of_every_slice():
+    labels, old, new, half = versions()
+    was, now = (side["predictions"][0] for side in (old, new))
+    changed, rng, trials = was != now, np.random.default_rng(0), 60
+    worse, better = ((of == labels) & changed for of in (was, now))
+    insides = None, half == "a", half == "b"
+    held = np.zeros((3, 3))
+    for _ in range(trials):
+        known = np.zeros(N, bool)
+        known[rng.permutation(np.flatnonzero(changed))[:30]] = True
+        flips = Flips(changed, known, 1.0 * worse, 1.0 * better, False)
+        drawn = Drawn(int(changed.sum()), known, np.full(N, ""))
+        for at, inside in zip(held, insides, strict=True):
+            sampled, found = sampled_flips(drawn, flips, 0.95, inside)
+            some = np.ones(N, bool) if inside is None else inside
+            assert sampled.examples == some.sum()
+            assert sampled.labelled == (known & some).sum()
+            truth = flips_of(labels, old, new, some)
+            for k, name in enumerate(FLIPS):
+                these, wide = sampled.these[name], found[name]
+                at[k] += these.low - 1e-12 <= truth[k] <= these.high + 1e-12
+                assert wide.value == these.value
+                assert wide.low <= these.low < these.high <= wide.high
+    assert np.all(held >= 52)  # of 60 with 95 %: below in 0.4 %
 
 
 def test_slices_with_all_labels_are_exact_and_those_without_any_are_open(tmp_path):
