@@ -26,14 +26,7 @@ BELOW = {
     "perturbations": ("lazy", "divergences"),
     "models": ("_jax", "lazy", "typing", "_checks", "setting_checks", "registry"),
     # log_probs of averaged members
-    "ensembles": (
-        "lazy",
-        "typing",
-        "_checks",
-        "setting_checks",
-        "_jax",
-        "divergences",
-    ),
+    "ensembles": ("lazy", "typing", "_checks", "setting_checks", "_jax", "divergences"),
     "data": (
         "lazy",
         "typing",
@@ -43,20 +36,8 @@ BELOW = {
     ),  # augmentation runs in the jitted step, see JAX_FREE
     "methods": ("lazy", "registry", "losses", "perturbations", "ensembles"),
     # studies as data: what the trainer is told, and what the reports read
-    "configuration": (
-        "methods",
-        "ensembles",
-        "models",
-        "data",
-    ),
-    "training": (
-        "configuration",
-        "methods",
-        "ensembles",
-        "metrics",
-        "models",
-        "data",
-    ),
+    "configuration": ("methods", "ensembles", "models", "data"),
+    "training": ("configuration", "methods", "ensembles", "metrics", "models", "data"),
     "analysis": (
         "lazy",
         "setting_checks",
@@ -64,13 +45,7 @@ BELOW = {
         "perturbations",  # of Jacobians
     ),
     # tests of significance
-    "reports": (
-        "configuration",
-        "lazy",
-        "registry",
-        "metrics",
-        "analysis",
-    ),
+    "reports": ("configuration", "lazy", "registry", "metrics", "analysis"),
     "studies": (
         "configuration",
         "registry",
@@ -82,11 +57,7 @@ BELOW = {
         "data",
     ),
     "planning": ("studies", "training", "models", "data", "ensembles"),
-    "command": (
-        "studies",
-        "planning",
-        "equations",
-    ),  # the parts of the command line
+    "command": ("studies", "planning", "equations"),  # the parts of the command line
     "cli": ("command",),
     "__main__": ("cli",),
     # three lazily
@@ -108,12 +79,7 @@ HEAVY = {
 }
 
 # Files that read and order data are NumPy only, so that loader processes stay light.
-JAX_FREE = (
-    "data/",
-    "registry.py",
-    "setting_checks.py",
-    "equations.py",
-)
+JAX_FREE = ("data/", "registry.py", "setting_checks.py", "equations.py")
 EXCEPT = ("data/augment.py",)
 
 

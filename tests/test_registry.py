@@ -19,12 +19,7 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods import METHODS, PENALTIES, AntiDistillation, Method, pytree
 from churn_jax.models import MLP, MODELS, create
 from churn_jax.registry import Registry, dotted_name
-from churn_jax.reports import (
-    QUANTITIES,
-    collect,
-    column,
-    summarize,
-)
+from churn_jax.reports import QUANTITIES, collect, column, summarize
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable

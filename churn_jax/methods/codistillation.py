@@ -41,11 +41,10 @@ def disagreement(kind: str, logits: Logits) -> PerExample:
 
 
 def stale_disagreement(kind: str, logits: Logits, stale: Logits) -> PerExample:
-    """`sum_m sum_{l != m} D(stop(g_l), f_m)` of members f and stale copies g, `[B]`."""
+    """`sum_m sum_{l != m} D(g_l, f_m)` of members f and stale copies g, `[B]`."""
+    # The copies of Eqs. 17 and 18 are not optimised: `teacher_logits` has stopped them.
     rows, columns = np.nonzero(~np.eye(logits.shape[0], dtype=bool))
-    # The copies of Eqs. 17 and 18 are not optimised.
-    target = jax.lax.stop_gradient(stale)[columns]
-    return jnp.sum(_distance(kind, target, logits[rows]), axis=0)
+    return jnp.sum(_distance(kind, stale[columns], logits[rows]), axis=0)
 
 
 def _distance(kind: str, target: Logits, logits: Logits) -> PerExample:

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from churn_jax.data.crop import (
-    Crop,
-    centre_crop,
-    decode_crop,
-    random_crop,
-    resize_crop,
-)
+from churn_jax.data.crop import Crop, centre_crop, decode_crop, random_crop, resize_crop
 from tests.data.jpegs import encode, picture
 
 

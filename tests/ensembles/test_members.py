@@ -53,10 +53,7 @@ def test_vmap_unroll_and_a_list_of_trees_agree(x, train):
         DROPPED.apply, unstack(variables, MEMBERS), x, **options
     )
     assert vmapped.logits.shape == (MEMBERS, EXAMPLES, CLASSES)
-    for outputs, state in (
-        (unrolled, unroll_state),
-        (listed, stack(list_state)),
-    ):
+    for outputs, state in ((unrolled, unroll_state), (listed, stack(list_state))):
         np.testing.assert_allclose(outputs.logits, vmapped.logits, atol=2e-6)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), state, vmap_state

@@ -96,12 +96,7 @@ NETWORKS = {
     "linen keywords": lambda: from_linen(Forwarding()),
     **{
         f"nnx {kind.__name__}": lambda kind=kind: from_nnx(kind)
-        for kind in (
-            NnxTrain,
-            NnxArgument,
-            NnxAttribute,
-            NnxRemat,
-        )
+        for kind in (NnxTrain, NnxArgument, NnxAttribute, NnxRemat)
     },
     "function": function,
 }

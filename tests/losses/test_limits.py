@@ -66,10 +66,7 @@ def test_binary_logits_are_the_logistic_model():
     refuses(TypeError, "log-odds; got int32", losses.binary_logits, np.zeros(3, int))
 
 
-REGULARIZERS = {
-    "entropy": losses.entropy,
-    "skl": losses.uniform_symmetric_kl,
-}
+REGULARIZERS = {"entropy": losses.entropy, "skl": losses.uniform_symmetric_kl}
 
 
 def regularizer(name, z, top_k=None):
@@ -519,12 +516,7 @@ def test_a_large_common_offset_costs_covariance_no_digits():
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "correlation",
-        "covariance",
-        "residual_correlation",
-        "orthogonalized_correlation",
-    ],
+    ["correlation", "covariance", "residual_correlation", "orthogonalized_correlation"],
 )
 def test_too_large_outputs_give_inf_and_nan_is_seen(name):
     z = normal(9, 3, 16, 2)

@@ -162,6 +162,9 @@ CASES = [
     codistillation(
         "skl", "entropy", sweep=BOTH, divergence="skl", update="independent", members=3
     ),
+    codistillation(
+        "kl", "entropy", sweep=PULLED, divergence="kl", update="independent"
+    ),
     distillation(average="probs"),
     distillation(average="logits", members=2),
     distillation(average="tempered_probs"),
@@ -235,6 +238,15 @@ CASES = [
         "focal_kl",
         sweep={"alpha": 0.7, "temperature": 3.0, "focal_base": 0.5, "focal_beta": 2.0},
         members=2,
+    ),
+    case(
+        FocalDistillation,
+        reference.focal_distillation,
+        LABELS,
+        "focal_logits",
+        sweep={"alpha": 0.7, "focal_base": 0.5, "focal_beta": 2.0},
+        steepest=1e6,
+        divergence="logits",
     ),
     case(
         BackwardCompatible,
@@ -326,25 +338,26 @@ def loss_of(method, logits, batch, *, step=0, teacher=None):
 
 
 @jax.jit
-def value_and_gradient(method, logits, labels, mask, step, teacher):
-    """`(loss, terms), gradient in the logits`; compiled once per structure."""
+def value_and_gradients(method, logits, labels, mask, teacher):
+    """`(loss, terms), gradients in logits and teachers`; compiled per structure."""
 
-    def objective(logits):
-        batch = batch_of(labels, mask)
-        out = loss_of(method, logits, batch, step=step, teacher=teacher)
+    def objective(logits, teacher):
+        out = loss_of(method, logits, batch_of(labels, mask), teacher=teacher)
         return out.loss, dict(out.terms)
 
-    return jax.value_and_grad(objective, has_aux=True)(logits)
+    return jax.value_and_grad(objective, (0, 1), has_aux=True)(logits, teacher)
 
 
-def evaluate(case, logits, labels, mask=None, *, step=0, method=None, teacher=None):
-    """`value_and_gradient` with plain arguments."""
+def evaluate(case, logits, labels, mask=None, *, teacher=None):
+    """`(loss, terms), gradient in the logits`; none reaches the teachers."""
     mask = np.ones(EXAMPLES, np.float32) if mask is None else mask
-    method = jax.tree.map(jnp.float32, case.method if method is None else method)
-    labels = jnp.asarray(labels, jnp.int32)
-    step = jnp.int32(step)
-    teacher = teacher_of(method) if teacher is None else teacher
-    return value_and_gradient(method, logits, labels, mask, step, jnp.asarray(teacher))
+    method = jax.tree.map(jnp.float32, case.method)
+    teacher = jnp.asarray(teacher_of(method) if teacher is None else teacher)
+    value, (gradient, theirs) = value_and_gradients(
+        method, logits, jnp.asarray(labels, jnp.int32), mask, teacher
+    )
+    assert not np.any(theirs)
+    return value, gradient
 
 
 def expected(case, logits, labels, *, rows=slice(None), fixed=None, **coefficients):

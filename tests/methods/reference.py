@@ -145,15 +145,7 @@ def one_to_one_distillation(
 
 
 def ensemble_distribution_distillation(
-    logits,
-    labels,
-    fixed=None,
-    *,
-    alpha,
-    temperature,
-    smoothing,
-    teacher,
-    students=None,
+    logits, labels, fixed=None, *, alpha, temperature, smoothing, teacher, students=None
 ):
     """END^2: the teachers' likelihood under each student's Dirichlet, times tau^2."""
     students = logits if students is None else students
@@ -270,10 +262,7 @@ def bayesian_update(
     total = 0.0
     for z, f, own in zip(logits, fixed, confusions[olds:], strict=True):
         target = one.bayesian_update_targets(
-            np.argmax([*old, f], axis=-1),
-            [*confusions[:olds], own],
-            rule,
-            cost_ratio,
+            np.argmax([*old, f], axis=-1), [*confusions[:olds], own], rule, cost_ratio
         )
         total = total + (1 - alpha) * one.cross_entropy(z, labels)
         total = total + alpha * one.cross_entropy(z, target)

@@ -24,12 +24,7 @@ def compiled_loss(method, params, batch):
         return Outputs(**variables["params"]), {}
 
     return method.loss(
-        known,
-        {"params": params},
-        batch,
-        teacher=None,
-        step=jnp.int32(0),
-        key=None,
+        known, {"params": params}, batch, teacher=None, step=jnp.int32(0), key=None
     )
 
 

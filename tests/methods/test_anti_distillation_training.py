@@ -72,10 +72,7 @@ METHODS = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "gate and part",
-        pytest.param("memory and samples", marks=pytest.mark.slow),
-    ],
+    ["gate and part", pytest.param("memory and samples", marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
 def test_a_mesh_computes_what_one_device_computes(name):

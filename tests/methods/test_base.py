@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import losses
@@ -29,6 +28,7 @@ from churn_jax.methods import (
     teacher_logits,
 )
 from tests import reference_losses as reference
+from tests.devices import over_devices
 from tests.methods.cases import (
     OLD,
     TEACHER,
@@ -69,14 +69,7 @@ def test_mean_over_shards_is_not_the_mean_of_their_means():
         batch = batch_of(jnp.zeros(2), mask, axis_name="data")
         return batch.mean(values), batch.sum(values)
 
-    mean, total = jax.jit(
-        jax.shard_map(
-            local,
-            mesh=Mesh(np.array(jax.devices()), ("data",)),
-            in_specs=P("data"),
-            out_specs=P(),
-        )
-    )(values, mask)
+    mean, total = over_devices(local, P("data"), P("data"))(values, mask)
     np.testing.assert_allclose(total, np.sum(values * mask))
     np.testing.assert_allclose(mean, np.sum(values * mask) / 12, rtol=1e-6)
 

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.methods import ERM, Codistillation
 from tests import reference_losses as reference
+from tests.devices import over_devices
 from tests.methods import reference as objectives
 from tests.methods.cases import batch_of, draw, labels_of, loss_of
 
@@ -88,15 +88,9 @@ def test_the_mean_is_over_the_examples_of_all_shards():
         return shard.replace(member_weights=counts).member_mean(values)
 
     members = P(None, "data")
-    mean = jax.jit(
-        jax.shard_map(
-            local,
-            mesh=Mesh(np.array(jax.devices()[:4]), ("data",)),
-            in_specs=(members, members, P("data")),
-            out_specs=P(),
-            check_vma=True,
-        )
-    )(values, COUNTS, mask)
+    mean = over_devices(local, members, members, P("data"), devices=4)(
+        values, COUNTS, mask
+    )
     np.testing.assert_allclose(
         mean, np.nansum(values * COUNTS * mask, 1) / 6, rtol=1e-6
     )

@@ -74,12 +74,7 @@ def evaluate(method, students, teachers):
             apply,
             {"params": students, "running": jnp.asarray(RUNNING)},
             Batch(
-                images,
-                jnp.asarray(LABELS),
-                mask,
-                KEYS,
-                pixel_mean=MEAN,
-                pixel_std=STD,
+                images, jnp.asarray(LABELS), mask, KEYS, pixel_mean=MEAN, pixel_std=STD
             ),
             teacher=teacher,
             step=jnp.int32(0),

@@ -20,10 +20,7 @@ from churn_jax.models import (
     ResNet,
     WideResNet,
 )
-from churn_jax.models.batch_ensemble import (
-    BatchEnsembleConv,
-    check_fast_weights,
-)
+from churn_jax.models.batch_ensemble import BatchEnsembleConv, check_fast_weights
 from churn_jax.models.convolution import banded_convolution
 from churn_jax.models.layers import PLAIN, compiling_for, xla_convolution
 from churn_jax.training.run import Run
@@ -87,9 +84,7 @@ def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
     params = drawn_variables(layer, x)["params"]
     stride, padding = options.get("stride", 1), options.get("padding", 1)
     y = reference.batch_ensemble(
-        params,
-        x,
-        partial(numpy_networks.convolution, stride=stride, padding=padding),
+        params, x, partial(numpy_networks.convolution, stride=stride, padding=padding)
     )
     outer = rng.normal(size=y.shape).astype(np.float32)
 

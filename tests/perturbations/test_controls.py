@@ -91,11 +91,7 @@ def test_a_two_sided_step_raises_teachers_over_students_disagreement():
         return disagreement(TEACHERS, x, 2.0) - disagreement(STUDENTS, x, 2.0)
 
     moved = quick_two_sided(
-        networks(TEACHERS),
-        networks(STUDENTS),
-        images,
-        step_size=0.01,
-        temperature=2.0,
+        networks(TEACHERS), networks(STUDENTS), images, step_size=0.01, temperature=2.0
     )
     assert np.all(apart(moved) > apart(images))
     np.testing.assert_allclose(

@@ -8,13 +8,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import perturbations
-from churn_jax.perturbations import (
-    conf_ods,
-    ods,
-    ods_directions,
-    step,
-    unit_directions,
-)
+from churn_jax.perturbations import conf_ods, ods, ods_directions, step, unit_directions
 from tests.perturbations.networks import (
     CLASSES,
     gradient,
@@ -61,9 +55,7 @@ def test_directions_equal_central_differences_in_float64(temperature):
     # A float32 gradient of differences of probabilities, divided by its norm.
     np.testing.assert_allclose(found.directions, expected, atol=5e-6)
     np.testing.assert_allclose(
-        found.confidence,
-        probabilities(WEIGHTS, images, temperature).max(-1),
-        rtol=2e-6,
+        found.confidence, probabilities(WEIGHTS, images, temperature).max(-1), rtol=2e-6
     )
     np.testing.assert_allclose(norms(found.directions), np.ones(BATCH), rtol=1e-6)
 
