@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
 from churn_jax.data.augment import Augmentation, augment, normalize
+from tests.devices import over_devices, spread
 
 ALL = Augmentation(pad_crop=1, shift=2, flip=True)
 SEEDS = np.arange(24)
@@ -106,14 +107,10 @@ def test_vmap_and_sharded_agree(rng):
     stacked = jax.jit(jax.vmap(one))(images.reshape(4, 6, 6, 7, 3), SEEDS.reshape(4, 6))
     np.testing.assert_array_equal(np.asarray(stacked).reshape(whole.shape), whole)
 
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    over = PartitionSpec("data")
-    args = jax.device_put((images, SEEDS), NamedSharding(mesh, over))
+    args, data = spread((images, SEEDS)), PartitionSpec("data")
     np.testing.assert_array_equal(augmented(*args, ALL)[0], whole)
-    manual = jax.shard_map(
-        one, mesh=mesh, in_specs=over, out_specs=over, check_vma=True
-    )
-    np.testing.assert_array_equal(jax.jit(manual)(*args), whole)
+    manual = over_devices(one, data, data, out=data)
+    np.testing.assert_array_equal(manual(*args), whole)
 
 
 def test_normalize_uint8_and_float_agree_with_numpy(rng):

@@ -1,3 +1,4 @@
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,9 +56,7 @@ def test_vmap_unroll_and_a_list_of_trees_agree(x, train):
     assert vmapped.logits.shape == (MEMBERS, EXAMPLES, CLASSES)
     for outputs, state in ((unrolled, unroll_state), (listed, stack(list_state))):
         np.testing.assert_allclose(outputs.logits, vmapped.logits, atol=2e-6)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), state, vmap_state
-        )
+        chex.assert_trees_all_close(state, vmap_state, atol=2e-6)
 
 
 @pytest.mark.parametrize("mapping", ["vmap", "unroll"])

@@ -1,15 +1,16 @@
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
 from flax import nnx
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, NetworkError, as_network, from_linen, from_nnx
 from churn_jax.ensembles.wrappers import with_inputs
 from churn_jax.models import create
+from tests.devices import over_devices
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, NnxNet, affine
 
 INPUTS = 4
@@ -108,17 +109,15 @@ class NnxDrops(NnxNet):
 def trained_on(devices, network, x):
     """Logits in training, where so many devices share the batch."""
     variables = network.init(KEY, x)
-    mesh = Mesh(np.array(jax.devices()[:devices]), ("data",))
 
     def logits(variables, x):
         options = {"train": True, "key": KEY, "axis_name": "data"}
         out = network.apply(variables, x, **options)[0].logits
         return out if out.ndim == 3 else out[None]
 
-    mapped = jax.shard_map(
-        logits, mesh=mesh, in_specs=(P(), P("data")), out_specs=P(None, "data")
-    )
-    return np.asarray(jax.jit(mapped)(variables, x))
+    specs = {"out": P(None, "data"), "devices": devices}
+    mapped = over_devices(logits, P(), P("data"), **specs)
+    return np.asarray(mapped(variables, x))
 
 
 @pytest.mark.parametrize(
@@ -216,13 +215,9 @@ def test_batch_norm_sees_the_global_batch(kind, x, nnx_network):
     def local(variables, x, axis_name="data"):
         return network.apply(variables, x, train=True, key=KEY, axis_name=axis_name)[1]
 
-    mesh = Mesh(np.array(jax.devices()), ("data",))
-    specs = {"in_specs": (P(), P("data")), "out_specs": P()}
-    sharded = jax.jit(jax.shard_map(local, mesh=mesh, **specs))(variables, x)
+    sharded = over_devices(local, P(), P("data"))(variables, x)
     whole = local(variables, x, axis_name=None)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), sharded, whole
-    )
+    chex.assert_trees_all_close(sharded, whole, atol=1e-6)
 
 
 @pytest.mark.parametrize(

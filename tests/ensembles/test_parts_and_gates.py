@@ -2,15 +2,16 @@
 
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Group, apply_committee, from_function, from_linen
 from churn_jax.models import Gate
+from tests.devices import over_devices
 from tests.ensembles.networks import CLASSES, PLAIN, affine, parted
 
 EXAMPLES, INPUTS = 6, 4
@@ -120,16 +121,12 @@ def test_everything_is_gathered_over_a_sharded_member_axis():
             train=False,
         )[0]
 
-    mesh = Mesh(np.array(jax.devices()[:2]), ("member",))
-    sharded = jax.jit(
-        jax.shard_map(local, mesh=mesh, in_specs=(P("member"),), out_specs=P())
-    )(trees)
+    mapped = over_devices(local, P("member"), devices=2, axis="member")
+    sharded = mapped(trees)
     whole = jax.jit(lambda trees: local(trees, None))(trees)
     assert sharded.part.shape == sharded.features.shape == (6, EXAMPLES, CLASSES)
     assert sharded.gate.shape == (6, EXAMPLES)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), sharded, whole
-    )
+    chex.assert_trees_all_close(sharded, whole, rtol=1e-6)
 
 
 @pytest.mark.parametrize("features", [(), (5,)])

@@ -28,7 +28,7 @@ class Case:
     reference: Callable
     pair: bool = False
     symmetric: bool = False
-    labelled: bool = False
+    unlabelled: bool = True
     scale: float = 1.0  # what multiplies a divergence of order 1, and its rounding
     shifts: bool = True  # unchanged by a shift of all logits of an example
     bounded: bool = True  # by the size of the logits
@@ -56,7 +56,7 @@ def single(name, labelled=False, **options):
         _label(name, options),
         lambda a, b: _call(losses, *fixed, a),
         lambda a, b: _call(reference, *fixed, a),
-        labelled=labelled,
+        unlabelled=not labelled,
     )
 
 
@@ -68,7 +68,7 @@ def roles(name, first, second, labelled=False, case=None, **options):
         lambda a, b: _call(losses, *fixed, **{first: a, second: b}),
         lambda a, b: _call(reference, *fixed, **{first: a, second: b}),
         pair=True,
-        labelled=labelled,
+        unlabelled=not labelled,
         **(case or {}),
     )
 

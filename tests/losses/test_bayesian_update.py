@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.losses import (
@@ -13,6 +12,7 @@ from churn_jax.losses import (
     confusion_counts,
 )
 from tests import reference_losses as reference
+from tests.devices import over_devices
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
@@ -112,13 +112,8 @@ def test_transforms_agree(drawn):
     np.testing.assert_array_equal(more.reshape(-1), expected)
     mapped = jax.vmap(targets, in_axes=(1, None))
     np.testing.assert_array_equal(mapped(predictions, confusions), expected)
-    sharded = jax.shard_map(
-        bayesian_update_targets,
-        mesh=Mesh(np.array(jax.devices()), ("data",)),
-        in_specs=(P(None, "data"), P()),
-        out_specs=P("data"),
-    )
-    np.testing.assert_array_equal(jax.jit(sharded)(predictions, confusions), expected)
+    sharded = over_devices(bayesian_update_targets, P(None, "data"), P(), out=P("data"))
+    np.testing.assert_array_equal(sharded(predictions, confusions), expected)
 
 
 def test_arguments_are_checked(drawn):

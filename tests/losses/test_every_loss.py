@@ -9,18 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import losses
+from tests.devices import over_devices, spread
 from tests.losses.cases import CASES, CLASSES, PENALTIES
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-pairs = pytest.mark.parametrize(
-    "case", [c for c in CASES if c.pair], ids=lambda c: c.name
-)
+
+
+def cases_that(flag):
+    chosen = [case for case in CASES if getattr(case, flag)]
+    return pytest.mark.parametrize("case", chosen, ids=lambda c: c.name)
 
 
 def draw(seed, shape=(16, CLASSES), scale=2.0):
@@ -100,7 +102,7 @@ def test_value_and_gradient_are_finite_at_huge_logits(case, size):
         assert np.max(np.abs(value)) <= 8 * max(2 * size, np.log(CLASSES))
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.shifts], ids=lambda c: c.name)
+@cases_that("shifts")
 def test_is_unchanged_by_a_shift_of_all_logits(case):
     a, b = draw(7)
     shifted, _ = evaluate(case, a + np.float32(64), b - np.float32(32))
@@ -111,9 +113,7 @@ def test_is_unchanged_by_a_shift_of_all_logits(case):
         np.testing.assert_allclose(np.sum(g, -1), np.zeros(16), atol=3e-6)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if not c.labelled], ids=lambda c: c.name
-)
+@cases_that("unlabelled")
 def test_is_unchanged_by_a_permutation_of_classes(case, rng):
     a, b = draw(9)
     order = rng.permutation(CLASSES)
@@ -122,9 +122,7 @@ def test_is_unchanged_by_a_permutation_of_classes(case, rng):
     np.testing.assert_allclose(permuted, plain, rtol=3e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c.symmetric], ids=lambda c: c.name
-)
+@cases_that("symmetric")
 def test_exchange_of_the_models_changes_nothing(case):
     a, b = draw(11)
     np.testing.assert_array_equal(evaluate(case, a, b)[0], evaluate(case, b, a)[0])
@@ -133,23 +131,16 @@ def test_exchange_of_the_models_changes_nothing(case):
 def _sharded(a, b):
     """Also with one leading axis more."""
     a, b = (x.reshape(2, 8, CLASSES) for x in (a, b))
-    sharding = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P(None, "data"))
-    found = jax.jit(values)(*jax.device_put((a, b), sharding))
+    found = jax.jit(values)(*spread((a, b), P(None, "data")))
     assert all(len(out.sharding.device_set) == 8 for out in found.values())
     return {name: out.reshape(16) for name, out in found.items()}
-
-
-def _shard_map(a, b):
-    mesh = Mesh(np.array(jax.devices()), ("data",))
-    shards = {"mesh": mesh, "in_specs": P("data"), "out_specs": P("data")}
-    return jax.jit(jax.shard_map(values, **shards))(a, b)
 
 
 # Examples in docstrings run without jit.
 TRANSFORMS = {
     "vmap": jax.jit(jax.vmap(values)),  # of one example, which has no leading axis
     "sharded": _sharded,
-    "shard_map": _shard_map,
+    "shard_map": over_devices(values, P("data"), P("data"), out=P("data")),
 }
 
 
@@ -202,7 +193,7 @@ def test_half_precision_in_float32_out(case, dtype):
     np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-6 * case.scale)
 
 
-@pairs
+@cases_that("pair")
 def test_different_shapes_are_an_error_that_names_both(case):
     a, b = draw(15)
     with pytest.raises(ValueError, match=r"\(16, 12\).*\(15, 12\)"):

@@ -12,6 +12,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.devices import over_devices
 from tests.losses.cases import BATCH, MEMBERS, OUTPUTS, PENALTIES
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
@@ -124,16 +125,6 @@ def sharded(*arguments):
         return jax.jit(everything_of_weights)(*placed)
 
 
-def shard_map(weights, features, mask):
-    step = jax.shard_map(
-        functools.partial(everything_of_weights, axis_name="data"),
-        mesh=Mesh(np.array(jax.devices()), ("data",)),
-        in_specs=(P(), P("data"), P("data")),
-        out_specs=P(),
-    )
-    return jax.jit(step)(weights, features, mask)
-
-
 def per_device(mapped):
     """`pmap` and `vmap`: value and gradient inside, gradients averaged over devices."""
 
@@ -153,7 +144,12 @@ def per_device(mapped):
 
 TRANSFORMS = {
     "sharded": sharded,
-    "shard_map": shard_map,
+    "shard_map": over_devices(
+        functools.partial(everything_of_weights, axis_name="data"),
+        P(),
+        P("data"),
+        P("data"),
+    ),
     "vmap": per_device(lambda f, axis_name: jax.jit(jax.vmap(f, axis_name=axis_name))),
     "pmap": per_device(jax.pmap),
 }

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import losses
 from tests import reference_losses as reference
+from tests.devices import over_devices
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
@@ -154,12 +154,8 @@ def test_the_state_over_devices_is_that_of_the_global_batch():
         state = EMPTY.update(first, 0.9, mask, "data")
         return losses.running_correlation_penalty(second, state, 0.9, mask, "data")
 
-    mesh = Mesh(np.array(jax.devices()), ("data",))
     data = P(None, "data")
-    mapped = jax.shard_map(
-        step, mesh=mesh, in_specs=(data, data, P("data")), out_specs=P()
-    )
-    penalty, state = jax.jit(mapped)(*batches, mask)
+    penalty, state = over_devices(step, data, data, P("data"))(*batches, mask)
     valid = [z[:, mask > 0] for z in batches]
     expected = reference.running_correlation_penalty(valid, 0.9)
     np.testing.assert_allclose(penalty, expected, rtol=1e-5)

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import losses
+from tests.devices import over_devices
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
@@ -65,10 +65,10 @@ def test_padding_and_devices():
     expected = np.zeros_like(z)
     expected[:, mask] = orthogonalize(z[:, mask])
     padded = np.where(mask[None, :, None], z, np.float32(np.nan))
-    step = jax.shard_map(
+    step = over_devices(
         lambda z, mask: losses.orthogonalize(z, mask, "data"),
-        mesh=Mesh(np.array(jax.devices()), ("data",)),
-        in_specs=(P(None, "data"), P("data")),
-        out_specs=P(None, "data"),
+        P(None, "data"),
+        P("data"),
+        out=P(None, "data"),
     )
-    np.testing.assert_allclose(jax.jit(step)(padded, mask), expected, atol=2e-6)
+    np.testing.assert_allclose(step(padded, mask), expected, atol=2e-6)

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import from_linen
@@ -15,6 +14,7 @@ from churn_jax.methods import OneToOneDistillation
 from churn_jax.models import MIMO, MLP, LeNet5, ResNet
 from churn_jax.models.layers import ModelOutput
 from churn_jax.models.mimo import draw_orders
+from tests.devices import over_devices
 from tests.models.linen_networks import drawn_variables, images
 from tests.training import tiny
 
@@ -69,14 +69,11 @@ def test_on_a_mesh_a_device_shuffles_its_own_share_of_the_batch():
     """Answers stay in place; next to image b are images of its device alone."""
     devices, share = 4, B // 4
     members = P(None, "data")
-    output = jax.jit(
-        jax.shard_map(
-            lambda x: shuffled(Copy(MIMO(K)), {}, x, seed=3),
-            mesh=Mesh(np.array(jax.devices()[:devices]), ("data",)),
-            in_specs=P("data"),
-            out_specs=ModelOutput(members, members),
-            check_vma=True,
-        )
+    output = over_devices(
+        lambda x: shuffled(Copy(MIMO(K)), {}, x, seed=3),
+        P("data"),
+        out=ModelOutput(members, members),
+        devices=devices,
     )(NUMBERED)
     np.testing.assert_array_equal(output.logits, np.broadcast_to(NUMBERS, (K, B, 2)))
     seen = np.asarray(output.features).reshape(K, B, K, 2)[..., 0]

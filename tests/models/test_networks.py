@@ -30,6 +30,7 @@ from churn_jax.models import (
 )
 from churn_jax.studies import ModelConfig
 from churn_jax.training.identity import difference, identity
+from tests.devices import over_devices
 from tests.models import numpy_networks
 from tests.models.linen_networks import drawn_variables, equations, images, products
 from tests.training import tiny
@@ -268,15 +269,14 @@ def test_axis_name_and_remat_give_whole_batch_statistics_and_equal_gradients():
     params, stats = variables["params"], variables["batch_stats"]
     whole = jax.jit(_loss_and_gradients(_network("resnet")))
     (loss, (logits, moved)), gradients = whole(params, stats, x)
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    together = jax.shard_map(
+    together = over_devices(
         _loss_and_gradients(_network("resnet", axis_name="data", remat=True)),
-        mesh=mesh,
-        in_specs=(P(), P(), P("data")),
-        out_specs=((P(), (P("data"), P())), P()),
-        check_vma=True,
+        P(),
+        P(),
+        P("data"),
+        out=((P(), (P("data"), P())), P()),
     )
-    (loss_8, (logits_8, moved_8)), gradients_8 = jax.jit(together)(params, stats, x)
+    (loss_8, (logits_8, moved_8)), gradients_8 = together(params, stats, x)
     np.testing.assert_allclose(loss_8, loss, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(logits_8, logits, rtol=1e-4, atol=1e-5)
     # Sums over 1,024 pixels in another order, then seven batch norms.

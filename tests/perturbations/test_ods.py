@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import perturbations
 from churn_jax.perturbations import conf_ods, ods, ods_directions, step, unit_directions
+from tests.devices import over_devices, spread
 from tests.perturbations.networks import (
     CLASSES,
     gradient,
@@ -184,15 +184,10 @@ def test_transforms_agree():
             sizes(images, keys, jnp.array([0.01, 0.02])),
         )
     )(images, keys)
-    mesh = Mesh(np.array(jax.devices()), ("data",))
-    spread = NamedSharding(mesh, P("data"))
-    sharded = jax.jit(moved)(*jax.device_put((images, keys), spread))
+    sharded = jax.jit(moved)(*spread((images, keys)))
     assert len(sharded.sharding.device_set) == 8
-    by_device = jax.jit(
-        jax.shard_map(
-            moved, mesh=mesh, in_specs=(P("data"), P("data")), out_specs=P("data")
-        )
-    )(images, keys)
+    data = P("data")
+    by_device = over_devices(moved, data, data, out=data)(images, keys)
     for found in (one_by_one, swept[0], sharded, by_device):
         np.testing.assert_allclose(found, whole, atol=1e-6)
     clean = np.asarray(images)[:, None]
