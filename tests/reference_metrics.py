@@ -343,14 +343,6 @@ def summarize_cross(matrix):
     return matrix.mean(), matrix.std(), stderr
 
 
-def on_union(logits, classes, union):
-    """Columns moved to where their class is in `union`; others are impossible."""
-    out = np.full((*np.shape(logits)[:-1], len(union)), -np.inf)
-    for column, c in enumerate(classes):
-        out[..., list(union).index(c)] = np.asarray(logits)[..., column]
-    return out
-
-
 def flip_rates(old_logits, new_logits, labels):
     rates = (
         negative_flip_rate,

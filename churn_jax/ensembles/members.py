@@ -123,15 +123,6 @@ def _flatten_heads(outputs: Outputs) -> Outputs:
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
 
 
-def _check_heads(network: Network, count: int, shape: tuple[int, ...]) -> None:
-    if len(shape) != 3 or shape[0] != count * network.heads:
-        rows = f"{shape[0] // count} members" if len(shape) == 3 else "another form"
-        raise ValueError(
-            f"{network.name} has heads={network.heads}, so {count} of them must give "
-            f"logits [{count * network.heads}, B, C]; got {shape}, {rows} each"
-        )
-
-
 def apply_committee(
     groups: Sequence[Group],
     variables: Sequence[PyTree],
@@ -178,8 +169,13 @@ def apply_committee(
             group_key = jax.random.fold_in(own, position)
             keys = jax.vmap(jax.random.fold_in, (None, 0))(group_key, slot)
         result = apply_members(group.network.apply, v, x, keys=keys, **kwargs)
-        if not group.gate:
-            _check_heads(group.network, count, result[0].logits.shape)
+        shape, heads = result[0].logits.shape, group.network.heads
+        if not group.gate and (len(shape) != 3 or shape[0] != count * heads):
+            rows = f"{shape[0] // count} members" if len(shape) == 3 else "another form"
+            raise ValueError(
+                f"{group.network.name} has heads={heads}, so {count} of them must give "
+                f"logits [{count * heads}, B, C]; got {shape}, {rows} each"
+            )
         results.append(result)
 
     def gather(leaf):

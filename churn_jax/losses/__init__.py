@@ -6,6 +6,7 @@ a batch, so they take the mask and return one float32 scalar over the global bat
 Nothing heavier than JAX and optax is imported.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from churn_jax.lazy import load_on_use
@@ -88,19 +89,6 @@ __all__ = [
     "uniform_symmetric_kl",
 ]
 
-_FILES = (
-    "bayesian_update",
-    "classification",
-    "codistillation",
-    "compatibility",
-    "decorrelation",
-    "differences",
-    "distillation",
-    "focal_distillation",
-    "logit_difference",
-    "moments",
-    "orthogonalization",
-    "regularizers",
-)
+_FILES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

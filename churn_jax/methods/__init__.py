@@ -1,5 +1,6 @@
 """Training methods: members plus losses plus, for some, a teacher. All pure."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import load_on_use
@@ -77,25 +78,9 @@ __all__ = [
     "with_state",
 ]
 
-_FILES = (
-    "anti_distillation",
-    "base",
-    "batch",
-    "bayesian_update",
-    "churn_constraint",
-    "codistillation",
-    "elodi",
-    "ensemble_distillation",
-    "erm",
-    "fields",
-    "focal_distillation",
-    "neighbours",
-    "perturbing",
-    "updating",
-    "churn_compare.class_sets",
-)
+_FILES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
 
-_find, __dir__ = load_on_use(__name__, __all__, _FILES)
+_find, __dir__ = load_on_use(__name__, __all__, [*_FILES, "churn_compare.class_sets"])
 
 
 def __getattr__(name: str) -> Any:

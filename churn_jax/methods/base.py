@@ -154,17 +154,16 @@ class Method:
                 f"deploy={self.deploy!r}"
             )
         fields = {field.name for field in dataclasses.fields(self)}
-        if self.member_sample == "subset" and "member_share" not in fields:
+        subset = self.member_sample == "subset"
+        if subset and "member_share" not in fields:
             raise ValueError(
                 f"{name} has no member_share, so its member_sample cannot be subset"
             )
-        if self.member_sample != "subset" and share != 1.0:
+        if not 0.0 < share <= 1.0 or (share != 1.0 and not subset):
             raise ValueError(
-                f"member_share is of member_sample='subset'; got {share} with "
-                f"{self.member_sample!r}"
+                "member_share must be above 0 and at most 1, and is of "
+                f"member_sample='subset'; got {share} with {self.member_sample!r}"
             )
-        if not 0.0 < share <= 1.0:
-            raise ValueError(f"member_share must be above 0 and at most 1; got {share}")
 
     def check_inputs(self, images: Any) -> None:
         """Refuses inputs that the method cannot take."""

@@ -33,41 +33,29 @@ class MemberDiversity(NamedTuple):
     ensemble_accuracy: Scalar
 
 
-class _Sums(NamedTuple):
-    """The terms of `MemberDiversity`, per example or summed."""
-
-    kl: Array
-    disagreement: Array
-    between: Array
-    within: Array
-    member_nll: Array
-    ensemble_nll: Array
-    member_correct: Array
-    ensemble_correct: Array
-
-
-def _of_examples(member_logits, labels) -> _Sums:
+def _of_examples(member_logits, labels) -> tuple[MemberDiversity, Array]:
+    """The terms per example; the share is of the variance that is returned too."""
     member_logits, labels = jnp.asarray(member_logits), jnp.asarray(labels)
     check_logits(member_logits=member_logits)
     check_members(member_logits, name="member_logits")
     check_labels(labels, member_logits[0], logits_name="logits of one member")
     log_p = log_probs(member_logits)
-    mean = log_mean_probs(log_p)[0]
-    p = jnp.exp(log_p)
+    mean, p = log_mean_probs(log_p)[0], jnp.exp(log_p)
     of_members = jnp.broadcast_to(labels[None], log_p.shape[:-1])
+    right = is_correct(log_p, of_members)
+    between = jnp.mean(jnp.sum(jnp.square(from_mean(p)), axis=-1), axis=0)
     # -expm1(log p) is 1 - p with all its digits where p is nearly 1.
-    return _Sums(
-        kl=pairwise_kl(member_logits),
+    within = jnp.mean(jnp.sum(p * -jnp.expm1(log_p), axis=-1), axis=0)
+    terms = MemberDiversity(
+        mean_kl=pairwise_kl(member_logits),
         disagreement=ambiguity(member_logits),
-        between=jnp.mean(jnp.sum(jnp.square(from_mean(p)), axis=-1), axis=0),
-        within=jnp.mean(jnp.sum(p * -jnp.expm1(log_p), axis=-1), axis=0),
-        member_nll=jnp.mean(example_nll(log_p, of_members), axis=0),
+        variance_share=between,
+        mean_member_nll=jnp.mean(example_nll(log_p, of_members), axis=0),
         ensemble_nll=example_nll(mean, labels),
-        member_correct=jnp.mean(
-            is_correct(log_p, of_members), axis=0, dtype=jnp.float32
-        ),
-        ensemble_correct=is_correct(mean, labels).astype(jnp.float32),
+        mean_member_accuracy=jnp.mean(right, axis=0, dtype=jnp.float32),
+        ensemble_accuracy=is_correct(mean, labels).astype(jnp.float32),
     )
+    return terms, between + within
 
 
 @struct.dataclass
@@ -80,28 +68,21 @@ class MemberDiversityState(AdditiveState):
     @classmethod
     def empty(cls) -> Self:
         """No examples yet."""
-        return cls(LongSum.zeros((len(_Sums._fields),)), jnp.zeros((), jnp.int32))
+        size = len(MemberDiversity._fields) + 1
+        return cls(LongSum.zeros((size,)), jnp.zeros((), jnp.int32))
 
     def update(self, member_logits, labels, mask=None) -> Self:
         """Adds a batch `[M, B, C]` with labels `[B]`."""
-        return self.plus(mask, jnp.stack(_of_examples(member_logits, labels), axis=-1))
+        terms, variance = _of_examples(member_logits, labels)
+        return self.plus(mask, jnp.stack([*terms, variance], axis=-1))
 
     def compute(self) -> MemberDiversity:
         """The numbers, float32; nan before the first valid example."""
-        means = _Sums(*(self.sums.value() / self.examples.astype(jnp.float32)))
-        total = means.between + means.within
+        *means, total = self.sums.value() / self.examples.astype(jnp.float32)
+        found = MemberDiversity(*means)
         certain = total == 0.0  # every member sure of the same class: nothing varies
-        return MemberDiversity(
-            mean_kl=means.kl,
-            disagreement=means.disagreement,
-            variance_share=jnp.where(
-                certain, 0.0, means.between / jnp.where(certain, 1.0, total)
-            ),
-            mean_member_nll=means.member_nll,
-            ensemble_nll=means.ensemble_nll,
-            mean_member_accuracy=means.member_correct,
-            ensemble_accuracy=means.ensemble_correct,
-        )
+        share = found.variance_share / jnp.where(certain, 1.0, total)
+        return found._replace(variance_share=jnp.where(certain, 0.0, share))
 
 
 def member_diversity(

@@ -1,17 +1,15 @@
 """A metric for every pair of runs in bounded memory: of one set, or of old and new.
 
 One old and one new model are one draw of each; retraining either changes every number
-that compares them. So an update is measured over all pairs of an old and a new run. The
-two versions may know different classes.
+that compares them. So an update is measured over all pairs of an old and a new run.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax._checks import check_labels, check_logits, check_mask
@@ -70,7 +68,7 @@ def pairwise(
         [reproducibility] Table 2
     """
     runs = (_runs("logits", logits),)
-    return _all_pairs(metric, runs, labels, mask, _Classes(), block_bytes)
+    return _all_pairs(metric, runs, labels, mask, False, block_bytes)
 
 
 def cross_pairs(
@@ -80,8 +78,6 @@ def cross_pairs(
     labels: Labels | None = None,
     mask: Mask | None = None,
     *,
-    old_classes: Sequence[int] | None = None,
-    new_classes: Sequence[int] | None = None,
     examples: str = "all",
     block_bytes: int = 4 * 2**20,
 ) -> Array:
@@ -95,9 +91,6 @@ def cross_pairs(
             examples in the same order.
         labels: `[N]` class ids, for metrics that need them and for "known".
         mask: `[N]` valid examples.
-        old_classes: `[C1]` class ids of the columns of `old`, known when the program is
-            compiled; 0, 1, ... by default.
-        new_classes: `[C2]`, the same for `new`.
         examples: "all", or "known": those whose class every old run knows. A class is
             known that has a column above `UNKNOWN_LOGIT`.
         block_bytes: memory for the scores of one block of both sides, in bytes.
@@ -106,13 +99,13 @@ def cross_pairs(
         `[R1, R2]` float32, or the metric's tuple of such matrices.
 
     Raises:
-        ValueError: shapes do not fit, class ids repeat or are not as many as columns,
-            labels are missing, or the metric returns one value per example.
+        ValueError: shapes do not fit, labels are missing, or the metric returns one
+            value per example.
 
     Notes:
-        Where class sets differ, both sides are read on their union, ordered by id; a
-        class without a column has `UNKNOWN_LOGIT`, hence probability zero. A label
-        that is in neither set is always wrong.
+        Class ids agree. Where one side has fewer columns, its missing last classes have
+        `UNKNOWN_LOGIT`, hence probability zero, as have others that it does not know. A
+        label that neither side has is always wrong.
 
     Example:
         >>> import jax.numpy as jnp
@@ -136,12 +129,7 @@ def cross_pairs(
         raise ValueError(f"examples must be one of 'all', 'known'; got {examples!r}")
     if examples == "known" and labels is None:
         raise ValueError("which examples are known depends on their labels [N]")
-    ids = (
-        _ids("old_classes", old_classes, runs[0].shape[2]),
-        _ids("new_classes", new_classes, runs[1].shape[2]),
-    )
-    classes = _union(ids, known=examples == "known")
-    return _all_pairs(metric, runs, labels, mask, classes, block_bytes)
+    return _all_pairs(metric, runs, labels, mask, examples == "known", block_bytes)
 
 
 def _runs(name, logits):
@@ -152,77 +140,25 @@ def _runs(name, logits):
     return jnp.asarray(logits)
 
 
-class _Classes(NamedTuple):
-    """The class sets of both sides on one axis; hashable, so programs are reused."""
-
-    # Column of every class of the union on that side, or -1; empty where equal.
-    old: tuple[int, ...] = ()
-    new: tuple[int, ...] = ()
-    ids: tuple[int, ...] = ()  # of the union, ascending; empty for 0, 1, ...
-    known: bool = False  # only examples count whose class every old run knows
-
-
-def _ids(name, given, width):
-    if given is None:
-        return np.arange(width)
-    ids = np.asarray(given)
-    if ids.shape != (width,) or not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(
-            f"{name} must be one class id per column, {width} integers; got "
-            f"{ids.dtype} of shape {ids.shape}"
-        )
-    if len(set(ids.tolist())) != width or ids.min() < 0:
-        raise ValueError(
-            f"{name} must be different ids, none negative; got {ids.tolist()}"
-        )
-    return ids
-
-
-def _union(sides, known) -> _Classes:
-    """Where the columns of both sides are on the union of their class sets."""
-    union = np.union1d(*sides).tolist()
-
-    def columns(ids):
-        column = {c: i for i, c in enumerate(ids.tolist())}
-        return () if ids.tolist() == union else tuple(column.get(c, -1) for c in union)
-
-    plain = union == list(range(len(union)))
-    old, new = map(columns, sides)
-    return _Classes(old, new, () if plain else tuple(union), known)
-
-
-def _on_union(logits, columns):
-    """Logits `[..., U]` on the union; `UNKNOWN_LOGIT` where there is no column."""
-    if not columns:
+def _widened(logits, width):
+    """Logits `[..., width]`; `UNKNOWN_LOGIT` where there is no column."""
+    missing = width - logits.shape[-1]
+    if not missing:
         return logits
-    index = np.array(columns, np.int32)
-    there = jnp.asarray(index >= 0).reshape((1,) * (logits.ndim - 1) + (-1,))
-    taken = jnp.take(logits, np.maximum(index, 0), axis=-1)
-    return jnp.where(there, taken, jnp.asarray(UNKNOWN_LOGIT, logits.dtype))
+    pads = [(0, 0)] * (logits.ndim - 1) + [(0, missing)]
+    return jnp.pad(logits, pads, constant_values=UNKNOWN_LOGIT)
 
 
-def _on_union_labels(labels, ids):
-    """The place of every label in the union; -1 for a class of neither side."""
-    if labels is None or not ids:
-        return labels
-    order = jnp.asarray(ids, jnp.int32)
-    place = jnp.minimum(jnp.searchsorted(order, labels), len(ids) - 1)
-    return jnp.where(order[place] == labels, place.astype(jnp.int32), -1)
-
-
-def _is_known(old, columns, labels):
+def _is_known(old, labels):
     """Examples whose class every old run knows, `[B]`; `old [R1, B, C1]`."""
-    inside, column = labels >= 0, labels
-    if columns:
-        inside = inside & (labels < len(columns))
-        column = jnp.asarray(columns, jnp.int32)[jnp.clip(labels, 0, len(columns) - 1)]
-    inside = inside & (column >= 0) & (column < old.shape[-1])
-    column = jnp.clip(column, 0, old.shape[-1] - 1)[None, :, None]
+    last = old.shape[-1] - 1
+    column = jnp.clip(labels, 0, last)[None, :, None]
     at_label = jnp.take_along_axis(old, column, axis=-1)[..., 0]
-    return jnp.all(known_classes(at_label), axis=0) & inside
+    known = jnp.all(known_classes(at_label), axis=0)
+    return known & (labels >= 0) & (labels <= last)
 
 
-def _all_pairs(metric, runs, labels, mask, classes, block_bytes):
+def _all_pairs(metric, runs, labels, mask, known, block_bytes):
     """The matrix of one set of runs, or of an old and a new one."""
     examples = runs[0].shape[1]
     check_mask(mask, (examples,))
@@ -233,45 +169,46 @@ def _all_pairs(metric, runs, labels, mask, classes, block_bytes):
         labels = jnp.asarray(labels).astype(jnp.int32)
     sums = streaming(metric)
     if sums is None:
-        return _one_by_one(metric, classes, runs, labels, mask)
+        return _one_by_one(metric, known, runs, labels, mask)
     if sums.needs_labels and labels is None:
         raise ValueError(f"{metric} needs labels [N]; pass labels=")
-    width = max(len(classes.old), len(classes.new), *(x.shape[2] for x in runs))
-    size = block_bytes // (4 * sum(map(len, runs)) * width)
-    return _stream(sums, max(1, min(examples, size)), classes, runs, labels, mask)
+    size = block_bytes // (4 * sum(map(len, runs)) * _width(runs))
+    return _stream(sums, max(1, min(examples, size)), known, runs, labels, mask)
+
+
+def _width(runs):
+    return max(x.shape[2] for x in runs)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _stream(metric, size, classes, runs, labels, mask):
+def _stream(metric, size, known, runs, labels, mask):
     """Adds up what blocks of `size` examples contribute to every pair."""
-    labels = _on_union_labels(labels, classes.ids)
 
     def block(cut, valid):
         old, new = cut(runs[0], 1), cut(runs[-1], 1) if len(runs) > 1 else None
         there = None if labels is None else cut(labels, 0)
-        if classes.known:
-            valid = valid & _is_known(old, classes.old, there)
-        old = _on_union(old, classes.old)
-        new = old if new is None else _on_union(new, classes.new)
+        if known:
+            valid = valid & _is_known(old, there)
+        old = _widened(old, _width(runs))
+        new = old if new is None else _widened(new, _width(runs))
         return pair_sums(metric, old, new, there, valid), valid
 
     return metric.finish(*sum_blocks(block, size, runs[0].shape[1], mask))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _one_by_one(metric, classes, runs, labels, mask):
+def _one_by_one(metric, known, runs, labels, mask):
     """Any function of two models, one pair at a time."""
     old, new = runs[0], runs[-1]
-    labels = _on_union_labels(labels, classes.ids)
-    if classes.known:
-        known = _is_known(old, classes.old, labels)
-        mask = known if mask is None else known & mask
+    if known:
+        counted = _is_known(old, labels)
+        mask = counted if mask is None else counted & mask
     extra = () if labels is None else (labels,)
     masked = {} if mask is None else {"mask": mask}
 
     def one(pair):
-        a = _on_union(old[pair // len(new)], classes.old)
-        b = _on_union(new[pair % len(new)], classes.new)
+        a = _widened(old[pair // len(new)], _width(runs))
+        b = _widened(new[pair % len(new)], _width(runs))
         value = metric(a, b, *extra, **masked)
         for leaf in jax.tree.leaves(value):
             if jnp.ndim(leaf):

@@ -193,17 +193,12 @@ class AdditiveState:
 
     def merge(self, other: Self) -> Self:
         """The state of both sets of examples; both need equal settings and shapes."""
-        if jax.tree.structure(self) != jax.tree.structure(other):
+        ours, theirs = (jax.tree.map(jnp.shape, state) for state in (self, other))
+        if ours != theirs:
             raise ValueError(
-                f"only states of one kind and setting add up; got {self!r} and "
-                f"{other!r}"
+                "only states of one kind, setting and shape add up; got the shapes "
+                f"{ours} and {theirs}"
             )
-        for a, b in zip(jax.tree.leaves(self), jax.tree.leaves(other)):
-            if jnp.shape(a) != jnp.shape(b):
-                raise ValueError(
-                    f"only states of one shape add up; got {jnp.shape(a)} and "
-                    f"{jnp.shape(b)} in {type(self).__name__}"
-                )
         return jax.tree.map(
             lambda a, b: a.merge(b) if isinstance(a, LongSum) else a + b,
             self,
