@@ -63,7 +63,7 @@ def from_nnx(
             f"makes one; got {described(construct)} (from_linen takes a Linen module)"
         )
     if isinstance(construct, type):
-        construct = functools.partial(_keyword, construct)
+        construct = functools.partial(lambda kind, rngs: kind(rngs=rngs), construct)
     template = construct(nnx.Rngs(0))
     if not isinstance(template, nnx.Module):
         raise NetworkError(
@@ -142,10 +142,6 @@ def _placed_in(axis_name: str) -> type:
             )
 
     return Placed
-
-
-def _keyword(module: type, rngs: nnx.Rngs) -> Any:
-    return module(rngs=rngs)
 
 
 def _parts(module: nnx.Module):

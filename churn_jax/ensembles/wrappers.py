@@ -110,12 +110,8 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
         [[1.0, -10000.0, 1.0]]
     """
     ids = np.asarray(list(classes), np.int64)
-    if (
-        len(ids) < 2
-        or np.any(np.diff(ids) <= 0)
-        or ids[0] < 0
-        or ids[-1] >= num_classes
-    ):
+    inside = len(ids) > 1 and ids[0] >= 0 and ids[-1] < num_classes
+    if not inside or np.any(np.diff(ids) <= 0):
         raise ValueError(
             f"classes must be at least two increasing ids below {num_classes}; got "
             f"{ids.tolist()[:8]}"

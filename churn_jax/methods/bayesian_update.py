@@ -87,20 +87,12 @@ class BayesianUpdate(Updating):
         updated = batch.total(losses.cross_entropy(logits, targets))
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * updated
         terms = {"cross_entropy": cross_entropy, "updated_cross_entropy": updated}
-        seen = self._seen(jnp.concatenate([old, own]), batch)
-        return LossOutput(loss, terms, model_state, counts + seen)
-
-    def _seen(self, predictions, batch):
-        """Confusion counts of the *global* batch, `[O + M, C, C]`."""
-        num_classes = batch.memory.shape[-1]
 
         def count(prediction):
-            return losses.confusion_counts(
-                prediction, batch.labels, num_classes, batch.mask
-            )
+            right, classes = batch.labels, counts.shape[-1]
+            return losses.confusion_counts(prediction, right, classes, batch.mask)
 
-        counts = jax.vmap(count)(predictions)
-        # `Batch.sum` would need a count per example.
-        if batch.axis_name is None:
-            return counts
-        return jax.lax.psum(counts, batch.axis_name)
+        seen = jax.vmap(count)(jnp.concatenate([old, own]))
+        if batch.axis_name is not None:  # `Batch.sum` would need a count per example
+            seen = jax.lax.psum(seen, batch.axis_name)
+        return LossOutput(loss, terms, model_state, counts + seen)

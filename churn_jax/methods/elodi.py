@@ -93,18 +93,10 @@ class ELODI(Method):
         return LossOutput(loss, terms, model_state)
 
     def _difference(self, student, teacher, labels):
+        roles = {"student_logits": student, "teacher_logits": teacher}
+        roles["margin"] = self.margin
         if self.form == "release":
-            return losses.released_logit_difference(
-                student_logits=student,
-                teacher_logits=teacher,
-                labels=labels,
-                margin=self.margin,
-            )
+            return losses.released_logit_difference(**roles, labels=labels)
         return losses.logit_difference_inhibition(
-            student_logits=student,
-            teacher_logits=teacher,
-            top_k=self.top_k,
-            order=self.order,
-            rank_by=self.rank_by,
-            margin=self.margin,
+            **roles, top_k=self.top_k, order=self.order, rank_by=self.rank_by
         )

@@ -89,15 +89,7 @@ def _total(term, valid, first):
 def pair_sums(
     metric: PairMetric, old: Logits, new: Logits, labels: Labels | None, valid: Mask
 ) -> Any:
-    """The sums of a block of examples for every pair of runs, arrays `[R1, R2]`.
-
-    Args:
-        metric: metric that is summed.
-        old: `[R1, B, C]`.
-        new: `[R2, B, C]`; where it is `old` itself, `of_run` is computed once.
-        labels: `[B]`, or None.
-        valid: `[B]` bool; other examples add nothing.
-    """
+    """The sums over `[R1, B, C]` and `[R2, B, C]` for every pair, arrays `[R1, R2]`."""
     of_old = metric.of_run(old, labels)
     of_new = of_old if new is old else metric.of_run(new, labels)
 

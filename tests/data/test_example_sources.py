@@ -122,10 +122,7 @@ def broken():
     ("source", "message"),
     [
         (batched(), r"single examples; got images of shape \(10, 6, 6, 3\)"),
-        (
-            [(x[:, 0, 0], y) for x, y in batched()],
-            r"single .*\(10, 3\).*\(10,\): leave",
-        ),
+        ([(x[:, 0, 0], y) for x, y in batched()], r"single .*\(10, 3\).*\(10,\): leav"),
         (grain_source().batch(5), "single examples"),
         (grain_source().repeat(), "GiB, more than this machine's memory"),
         ([("a film", 1)], r"image holds texts: tokenize .*columns=\('input_ids'"),

@@ -250,10 +250,7 @@ def test_images_with_channels_first_are_refused(tmp_path, shape, dtype):
         ({"validation": True}, "a count or a fraction; got True"),
         ({"train_size": 0}, "train_size must be a positive count; got 0"),
         ({"train_size": 0.5}, "train_size must be a positive count; got 0.5"),
-        (
-            {"train_size": 46},
-            "train_size=46 is more than the 45 .* validation=5 leaves",
-        ),
+        ({"train_size": 46}, "train_size=46 is more than the 45 .* validation=5 leave"),
     ],
 )
 def test_bad_sizes_are_named(two_splits, arguments, message):

@@ -7,7 +7,6 @@ from churn_jax import data
 from churn_jax.data import DataError, Reading, is_streaming, load_streaming, stream
 from churn_jax.data.crop import centre_crop, decode_crop, random_crop
 from churn_jax.data.pipeline import read_ahead
-from churn_jax.data.records import EncodedImages
 from tests.data.jpegs import CLASSES, ChurnJpegs, example
 
 SIZE = 16
@@ -198,8 +197,3 @@ class _Draw:
 
     def __call__(self, i):
         return self.split.image(i, (9, i))
-
-
-def test_an_encoded_source_says_what_it_is():
-    source = EncodedImages([{"image": example(0)}], 8)
-    assert (source.shape, source.dtype, source.draws) == ((8, 8, 3), np.uint8, True)

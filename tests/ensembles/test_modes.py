@@ -202,27 +202,15 @@ def attention(**options):
 @pytest.mark.parametrize(
     ("module", "train", "message"),
     [
-        (
-            Fixed(nn.Dropout(0.5, deterministic=True)),
-            True,
-            "layer .*Dropout.*none of tr",
-        ),
+        (Fixed(nn.Dropout(0.5, deterministic=True)), True, "layer .*Dropout.*none of"),
         (Fixed(nn.Dropout(0.5, deterministic=False)), False, "Dropout.* as if trained"),
         (Fixed(nn.BatchNorm(use_running_average=True)), True, "BatchNorm.*as if eval"),
         (Fixed(attention(deterministic=True)), True, "DotProductAttention.*none of"),
         (Deaf(), True, r"Deaf: the layer drop \(Dropout\).*network's train switch it"),
         (Wrapped(), True, "Wrapped: the layer norm .*network's train switch it"),
         (Sown(), True, "Sown: its collection losses has another form"),
-        (
-            Noisy(always=True),
-            False,
-            'Noisy draws random numbers.*needs PRNG for "noise"',
-        ),
-        (
-            NnxStuck,
-            True,
-            r"NnxStuck: the layer drop \(Dropout\) behaves as if evaluated",
-        ),
+        (Noisy(always=True), False, 'Noisy draws random numbers.*needs PRNG for "nois'),
+        (NnxStuck, True, r"NnxStuck: the layer drop \(Dropout\) behaves as if evaluat"),
         (NnxAlways, False, r"NnxAlways: the layer itself .* as if trained"),
     ],
 )

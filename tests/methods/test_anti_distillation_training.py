@@ -12,7 +12,6 @@ from churn_jax.ensembles import Group, Outputs, from_function, from_linen
 from churn_jax.methods import AntiDistillation
 from churn_jax.models import Gate
 from churn_jax.training.predictions import make_predict, predict_split
-from churn_jax.training.run import stopped_replicas
 from tests.training import tiny
 
 ADAGRAD = OptimizerConfig(name="adagrad", learning_rate=0.05, weight_decay=0.0)
@@ -94,27 +93,6 @@ def test_a_mesh_computes_what_one_device_computes(name):
     # Everything moves: both parts of the networks and the gate.
     moved = jax.tree.map(lambda a, b: np.max(np.abs(a - b)), start, ends[1][2])
     assert min(jax.tree.leaves(moved)) > 1e-4
-
-
-@pytest.mark.slow
-def test_a_replica_that_diverges_names_the_penalty_and_leaves_the_others():
-    """Momentum SGD: the penalty's gradient grows with the third power of the logits."""
-    momentum = OptimizerConfig(learning_rate=0.1, momentum=0.9, weight_decay=0.0)
-
-    def trained(strengths):
-        method = AntiDistillation(strength=np.asarray(strengths, np.float32))
-        run = run_of(method, optimizer=momentum, epochs=8)
-        stepper = tiny.stepper(run)
-        return stepper.session.terms, stepper.advance(4 * tiny.STEPS_PER_EPOCH)
-
-    terms, state = trained([0.001, 50.0, 0.001, 0.001])
-    (stopped,) = stopped_replicas(state, terms)
-    assert stopped.replica == 1 and stopped.term == "correlation"
-    assert np.all(np.isfinite(state.params[0]["deep"]))  # as before the bad update
-    _, calm = trained([0.001, 0.001, 0.001, 0.001])
-    for r in (0, 2, 3):
-        ours, theirs = (tiny.replica(s.params, r) for s in (state, calm))
-        assert tiny.largest_difference(ours, theirs) == 0.0
 
 
 def test_the_gate_is_no_member_and_needs_a_method_that_trains_it():

@@ -144,17 +144,6 @@ def test_eight_shards_with_uneven_padding_give_the_global_objective(case):
     np.testing.assert_array_equal(gradient[:, mask == 0], 0.0)
 
 
-@pytest.mark.slow
-@few_cases
-def test_bfloat16_logits_give_a_float32_loss(case):
-    logits = jnp.asarray(logits_of(case, 9), jnp.bfloat16)
-    labels = labels_of(9)
-    out = loss_of(case.method, logits, batch_of(labels))
-    assert out.loss.dtype == jnp.float32
-    wide = np.asarray(logits.astype(jnp.float32))
-    np.testing.assert_allclose(out.loss, expected(case, wide, labels), rtol=3e-6)
-
-
 @every_case
 def test_leaves_are_the_coefficients_and_nothing_else(case):
     marked = jax.tree.map(lambda _: "coefficient", case.method)

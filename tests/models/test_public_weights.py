@@ -87,10 +87,7 @@ def test_layers_of_a_vgg_are_counted_with_those_that_have_no_weights(name, place
         (lambda w: w.pop("norm.weight"), "the weights lack norm.weight$"),
         (lambda w: w.clear(), "lack head.fc.bias, .*, norm.bias and 51 more"),
         (lambda w: w.update(fc=0), "the network has no place for fc$"),
-        (
-            lambda w: w.update({"norm.bias": np.zeros(3)}),
-            r"norm.bias must have shape \(32,\) for this network; got \(3,\)",
-        ),
+        (lambda w: w.update({"norm.bias": np.zeros(3)}), r"norm.bias must have shape"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(change, message):

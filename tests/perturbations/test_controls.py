@@ -17,7 +17,7 @@ from tests.perturbations.networks import (
     unit,
     weights,
 )
-from tests.perturbations.test_ods import BATCH, PREDICT, WEIGHTS, draw, norms
+from tests.perturbations.test_ods import BATCH, PREDICT, WEIGHTS, draw
 
 TEACHERS = [weights(seed) for seed in (1, 2, 3)]
 STUDENTS = [weights(seed) for seed in (4, 5)]
@@ -109,27 +109,6 @@ def test_saturated_and_equal_networks_do_not_move_images_to_nan():
     np.testing.assert_array_equal(stays, images)
     apart = networks([weights(1, 1e4), weights(2, 1e4)])
     assert jnp.all(jnp.isfinite(quick_two_sided(apart, same, images)))
-
-
-@pytest.mark.slow
-def test_eight_devices_agree_with_one():
-    images, keys = draw()
-    labels = jnp.arange(BATCH) % CLASSES
-    moves = {
-        "gaussian": lambda x, k, y: gaussian(x, k),
-        "adversarial": lambda x, k, y: adversarial(PREDICT, x, y),
-        "two_sided": lambda x, k, y: two_sided(
-            networks(TEACHERS), networks(STUDENTS), x
-        ),
-    }
-
-    def all_moves(*batch):
-        return jnp.stack([move(*batch) for move in moves.values()], axis=1)
-
-    whole = jax.jit(all_moves)(images, keys, labels)
-    mapped = jax.pmap(all_moves)(images[:, None], keys[:, None], labels[:, None])[:, 0]
-    np.testing.assert_allclose(mapped, whole, atol=1e-6)
-    assert norms(whole[:, 1] - images).min() > 0.9 * np.sqrt(6) / 255
 
 
 def test_errors_name_what_does_not_fit():
