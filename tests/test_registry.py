@@ -5,11 +5,9 @@ from importlib import metadata
 from pathlib import Path
 
 import flax.linen as nn
-import numpy as np
 import optax
 import pytest
 
-from churn_compare.store import Predictions, StoredLogits
 from churn_jax import methods, registry
 from churn_jax.cli import main
 from churn_jax.command.options import method_rows
@@ -19,12 +17,10 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods import METHODS, PENALTIES, AntiDistillation, Method, pytree
 from churn_jax.models import MLP, MODELS, create
 from churn_jax.registry import Registry, dotted_name
-from churn_jax.reports import QUANTITIES, collect, column, summarize
-from churn_jax.reports.own_columns import with_columns
+from churn_jax.reports import QUANTITIES, column
 from churn_jax.studies import PRESETS, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import parted
-from tests.reports.fake_study import csv_table, markdown_table, write_study
 
 
 @pytree
@@ -305,35 +301,3 @@ def test_methods_are_added_by_their_names():
     with pytest.raises(ValueError, match=r"unknown method 'Main'; .*did you mean Mi"):
         METHODS.register("Mine")(Mine)
         method_rows(["Main"])
-
-
-def test_a_column_is_measured_run_by_run(tmp_path):
-    labels = np.array([0, 1, 1])
-    logits = np.arange(18.0, dtype=np.float32).reshape(2, 3, 3)
-    columns = ["accuracy", f"{__name__}:largest"]
-    folder = write_study(
-        tmp_path, {"baseline": logits}, labels, config={"columns": columns}
-    )
-    report = collect(folder)
-    assert [quantity.heading for quantity in report.columns][1] == "Largest logit"
-    summary = report.rows[0].summary
-    assert summary.largest.mean == 12.5 and summary.run_values["largest"].tolist() == [
-        8,
-        17,
-    ]
-    assert "largest,largest_std,largest_stderr" in csv_table(report)
-    assert "Largest logit" in markdown_table(report)
-    assert not hasattr(summary, "smallest")
-    plain = collect(write_study(tmp_path / "plain", {"baseline": logits}, labels))
-    assert "largest" not in csv_table(plain)
-    assert np.isnan(plain.rows[0].summary.largest.mean)
-
-
-def test_sharded_predictions_have_the_column_too():
-    logits = np.arange(18.0, dtype=np.float32).reshape(2, 3, 3)
-    labels = np.array([0, 1, 1])
-    whole = Predictions(np.arange(3), labels, logits)
-    mapped = Predictions(whole.ids, labels, StoredLogits([logits]))
-    summary = summarize(whole)
-    found = [with_columns(summary, p, ["largest", "nll"])[0] for p in (whole, mapped)]
-    assert found[0].largest == found[1].largest and found[0].largest.mean == 12.5

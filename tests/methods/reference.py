@@ -9,7 +9,6 @@ leaves `fixed` where it was.
 import itertools
 
 import numpy as np
-from scipy.special import gammaln
 
 from tests import reference_losses as one
 
@@ -34,41 +33,35 @@ def minimum_entropy(logits, labels, fixed=None, *, alpha, kind="entropy", top_k=
     )
 
 
+def _distance(kind, target, z):
+    """D of Eqs. 8, 9, 17 and 18; the mean is under the target."""
+    if kind == "l1":
+        return one.l1(target, z)
+    if kind == "skl":
+        return one.symmetric_kl(target, z)
+    if kind == "kl":
+        return one.distillation_kl(student_logits=z, teacher_logits=target)
+    return one.cross_entropy_between(target_logits=target, logits=z)
+
+
 def disagreement(logits, fixed, divergence):
     """D of Eqs. 8 and 9, or both lines of Eq. 18, summed over unordered pairs."""
     total = 0.0
+    fixed = logits if divergence == "joint_cross_entropy" else fixed
     for i, j in itertools.combinations(range(len(logits)), 2):
-        a, b = logits[i], logits[j]
-        if divergence == "l1":
-            total = total + one.l1(a, b)
-        elif divergence == "skl":
-            total = total + one.symmetric_kl(a, b)
-        elif divergence == "kl":
-            total = total + one.kl(one.softmax(fixed[j]), one.softmax(a))
-            total = total + one.kl(one.softmax(fixed[i]), one.softmax(b))
-        elif divergence == "cross_entropy":
-            total = total + one.cross_entropy_between(target_logits=fixed[j], logits=a)
-            total = total + one.cross_entropy_between(target_logits=fixed[i], logits=b)
+        if divergence in ("l1", "skl"):
+            total = total + _distance(divergence, logits[i], logits[j])
         else:
-            total = total + one.cross_entropy_between(target_logits=b, logits=a)
-            total = total + one.cross_entropy_between(target_logits=a, logits=b)
+            total = total + _distance(divergence, fixed[j], logits[i])
+            total = total + _distance(divergence, fixed[i], logits[j])
     return total
 
 
 def stale_disagreement(logits, stale, divergence):
     """The coupling of Eqs. 17 and 18, or D of Eqs. 8 and 9, summed over all members."""
-    total = 0.0
-    for m, l in itertools.permutations(range(len(logits)), 2):
-        f, g = logits[m], np.asarray(stale[l], np.float64)
-        if divergence == "l1":
-            total = total + one.l1(g, f)
-        elif divergence == "skl":
-            total = total + one.symmetric_kl(g, f)
-        elif divergence == "kl":
-            total = total + one.kl(one.softmax(g), one.softmax(f))
-        else:
-            total = total + one.cross_entropy_between(target_logits=g, logits=f)
-    return total
+    pairs = itertools.permutations(range(len(logits)), 2)
+    stale = np.asarray(stale, np.float64)
+    return sum(_distance(divergence, stale[j], logits[i]) for i, j in pairs)
 
 
 def codistillation(
@@ -129,19 +122,12 @@ def one_to_one_distillation(
 ):
     """[diversity] Eq. 5, the mean over members; `students` are those of the KL."""
     students = logits if students is None else students
-    return np.mean(
-        [
-            (1 - alpha) * one.cross_entropy(z, labels)
-            + alpha
-            * temperature**2
-            * one.kl(
-                one.softmax(np.asarray(t, np.float64) / temperature),
-                one.softmax(np.asarray(s, np.float64) / temperature),
-            )
-            for z, s, t in zip(logits, students, teacher, strict=True)
-        ],
-        axis=0,
-    )
+    total = 0.0
+    for z, s, t in zip(logits, students, teacher, strict=True):
+        roles = {"student_logits": s, "teacher_logits": t}
+        followed = one.distillation_kl(**roles, temperature=temperature)
+        total = total + (1 - alpha) * one.cross_entropy(z, labels) + alpha * followed
+    return total / len(logits)
 
 
 def ensemble_distribution_distillation(
@@ -149,17 +135,9 @@ def ensemble_distribution_distillation(
 ):
     """END^2: the teachers' likelihood under each student's Dirichlet, times tau^2."""
     students = logits if students is None else students
-    classes = logits.shape[-1]
     total = 0.0
     for z, s in zip(logits, students, strict=True):
-        a = np.exp(np.asarray(s, np.float64) / temperature)
-        scale = gammaln(a.sum(-1)) - gammaln(a).sum(-1)
-        densities = []
-        for t in teacher:
-            p = one.softmax(np.asarray(t, np.float64) / temperature)
-            p = (1 - smoothing) * p + smoothing / classes
-            densities.append(scale + ((a - 1) * np.log(p)).sum(-1))
-        likelihood = -np.mean(densities, axis=0)
+        likelihood = one.dirichlet_nll(s, teacher, temperature, smoothing)
         total = total + (1 - alpha) * one.cross_entropy(z, labels)
         total = total + alpha * temperature**2 * likelihood
     return total

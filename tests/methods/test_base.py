@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from churn_jax import losses
-from churn_jax.ensembles import Outputs, average_logits
+from churn_jax.ensembles import Outputs
 from churn_jax.methods import (
-    ELODI,
     ERM,
     Codistillation,
     EnsembleDistillation,
-    LossOutput,
     Method,
     MinimumEntropy,
     Ramp,
@@ -23,20 +20,11 @@ from churn_jax.methods import (
     deploy,
     forward,
     old_logits,
-    pytree,
-    share,
     teacher_logits,
 )
 from tests import reference_losses as reference
 from tests.devices import over_devices
-from tests.methods.cases import (
-    OLD,
-    TEACHER,
-    KnownTeachers,
-    batch_of,
-    draw,
-    known_logits,
-)
+from tests.methods.cases import batch_of, draw, known_logits
 
 VALUES = np.array([[1.0, 2.0, 4.0, 8.0], [3.0, 5.0, 7.0, 9.0]], np.float32)
 
@@ -167,59 +155,6 @@ def test_several_networks_serve_their_mean_unless_the_method_is_of_peers(
     np.testing.assert_array_equal(deploy(method, logits), deploy(said, logits))
     assert method.inference_cost == (1.0 if served == "member" else 3.0)
     assert method.deploys_a_mean is (served != "member")
-
-
-@pytree
-class Own(Method):
-    """ELODI's objective, with the names that `churn_jax.methods` gives everyone."""
-
-    alpha: float = share(0.5)
-    needs_teacher = True
-    old_models = "allowed"
-
-    def loss(self, apply, variables, batch, *, teacher, step, key):
-        """As Eq. 9 has it, with lambda 0.5."""
-        del step, key
-        logits, labels, model_state = forward(apply, variables, batch)
-
-        def inhibition(target):
-            return losses.logit_difference_inhibition(
-                student_logits=logits,
-                teacher_logits=jnp.broadcast_to(target, logits.shape),
-            )
-
-        ensemble = average_logits(teacher_logits(teacher, batch))
-        old = [inhibition(one) for one in old_logits(teacher, batch)]
-        each = 0.5 * inhibition(ensemble) + 0.5 * sum(old) / len(old)
-        cross_entropy = losses.cross_entropy(logits, labels)
-        each = (1 - self.alpha) * cross_entropy + self.alpha * each
-        return LossOutput(jnp.sum(batch.mean(each)), {}, model_state)
-
-
-def test_a_method_of_ones_own_sees_teachers_without_gradient_or_padding():
-    mask = np.arange(8) < 6
-    batch = batch_of(np.arange(8) % 5, mask)
-
-    @jax.jit
-    def gradients(logits, answers):
-        def loss(method, logits, answers):
-            return method.loss(
-                known_logits,
-                {"params": logits},
-                batch,
-                teacher=KnownTeachers(answers),
-                step=0,
-                key=batch.keys[0],
-            ).loss
-
-        both = (Own(), ELODI(alpha=0.5, mix=0.5))
-        return [jax.value_and_grad(loss, (1, 2))(m, logits, answers) for m in both]
-
-    answers = np.where(mask[:, None], np.concatenate([TEACHER, OLD]), np.nan)
-    own, ours = gradients(draw(0, 1, 8, 5), answers.astype(np.float32))
-    for found, expected in zip(jax.tree.leaves(own), jax.tree.leaves(ours)):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
-    assert own[0] > 0.1 and not np.any(own[1][1]) and not np.any(own[1][0][:, 6:])
 
 
 def test_a_method_without_the_decorator_says_so():

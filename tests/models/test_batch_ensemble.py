@@ -27,6 +27,7 @@ from churn_jax.training.run import Run
 from tests import reference_models as reference
 from tests.models import numpy_networks
 from tests.models.linen_networks import drawn_variables, images, products
+from tests.reference_losses import softmax
 from tests.training import tiny
 
 K, B = 3, 4
@@ -400,11 +401,6 @@ def test_a_layer_refuses_bad_settings_and_rows_that_members_cannot_share():
         BatchEnsembleDense(3, 2).init(jax.random.key(0), np.zeros((5, 4), "f4"))
 
 
-def _softmax(z):
-    e = np.exp(z - z.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
 @pytest.mark.slow
 def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts():
     """The mean over members of the mean cross-entropy over a member's own rows."""
@@ -429,7 +425,7 @@ def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts()
     x = (data.images[rows].reshape(tiny.BATCH, -1) / 255 - 0.5) / 0.25
     # Outputs of the loop over members are those of the parts, one after the other.
     logits = reference.batch_ensemble(params["head"], x, np.matmul)
-    errors = _softmax(logits) - np.eye(tiny.CLASSES)[data.labels[rows]]
+    errors = softmax(logits) - np.eye(tiny.CLASSES)[data.labels[rows]]
     # Every member's mean is over B / K rows, and the loss is the mean over K members.
     _, expected = reference.dense_gradients(params["head"], x, errors / tiny.BATCH)
     found = tiny.replica(momentum.trace["head"], (0, 0))
