@@ -8,6 +8,7 @@ found by subtracting the diagonal (`inf - inf` would hide which term diverged).
 
 import dataclasses
 import functools
+import math
 from typing import NamedTuple, Self
 
 import jax
@@ -160,9 +161,7 @@ class MomentState:
     @classmethod
     def empty(cls, members: int, classes_shape: tuple[int, ...] = ()) -> Self:
         """No batch yet, for outputs `[members, B, *classes_shape]`."""
-        classes = 1
-        for size in classes_shape:
-            classes *= size
+        classes = math.prod(classes_shape)
         return cls(
             weight=jnp.zeros((), jnp.float32),
             mean=jnp.zeros((members, 1, classes), jnp.float32),

@@ -80,9 +80,9 @@ class MemberDiversityState(AdditiveState):
         """The numbers, float32; nan before the first valid example."""
         *means, total = self.sums.value() / self.examples.astype(jnp.float32)
         found = MemberDiversity(*means)
-        certain = total == 0.0  # every member sure of the same class: nothing varies
-        share = found.variance_share / jnp.where(certain, 1.0, total)
-        return found._replace(variance_share=jnp.where(certain, 0.0, share))
+        # All are sure of the same class where nothing varies: 0 of it is between them.
+        share = found.variance_share / jnp.where(total == 0.0, 1.0, total)
+        return found._replace(variance_share=share)
 
 
 def member_diversity(

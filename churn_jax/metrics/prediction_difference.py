@@ -101,11 +101,6 @@ def _label(logits, labels):
     return nan_at_unknown_labels(values, labels, log_p)
 
 
-def _hamming(logits):
-    check_members(logits)
-    return ambiguity(logits)
-
-
 def prediction_difference(
     logits: Logits, order: float = 1, mask: Mask | None = None
 ) -> Scalar:
@@ -280,7 +275,7 @@ def hamming_prediction_difference(logits: Logits, mask: Mask | None = None) -> S
     References:
         [anti-distillation] Sec. 3
     """
-    return masked_mean(_hamming(logits), mask)
+    return masked_mean(ambiguity(logits), mask)
 
 
 PredictionDifferenceState = MeanState.of(
@@ -299,5 +294,5 @@ LabelPredictionDifferenceState = MeanState.of(
     "LabelPredictionDifferenceState", label_prediction_difference, _label
 )
 HammingPredictionDifferenceState = MeanState.of(
-    "HammingPredictionDifferenceState", hamming_prediction_difference, _hamming
+    "HammingPredictionDifferenceState", hamming_prediction_difference, ambiguity
 )
