@@ -39,17 +39,13 @@ def test_a_class_that_one_member_excludes_keeps_the_others_share():
     np.testing.assert_allclose(jnp.exp(average_probs(z)), [[0.75, 0.25]], rtol=1e-6)
 
 
-def test_gate_mixes_with_one_weight_per_model(logits):
-    weights = np.array([0.5, 0.3, 0.2])
-    expected = np.log(np.einsum("m,mbc->bc", weights, softmax(logits)))
-    got = gate(logits, np.log(weights) + 7.0)  # weights are normalised
-    np.testing.assert_allclose(got, expected, rtol=3e-6, atol=1e-6)
-
-
-def test_gate_mixes_with_one_weight_per_model_and_example(logits, rng):
-    weights = rng.dirichlet(np.ones(3), size=4).T
-    expected = np.log(np.einsum("mb,mbc->bc", weights, softmax(logits)))
-    got = gate(logits, np.log(weights))
+@pytest.mark.parametrize("shape", [(3, 1), (3, 4)])
+def test_gate_mixes_with_one_weight_per_model_or_example(logits, rng, shape):
+    weights = rng.dirichlet(np.ones(3), size=shape[1]).T
+    mixed = np.broadcast_to(weights, (3, 4))
+    expected = np.log(np.einsum("mb,mbc->bc", mixed, softmax(logits)))
+    given = np.log(weights if shape == (3, 4) else weights[:, 0]) + 7.0
+    got = gate(logits, given)  # weights are normalised
     np.testing.assert_allclose(got, expected, rtol=3e-6, atol=1e-6)
 
 

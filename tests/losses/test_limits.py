@@ -74,14 +74,6 @@ def regularizer(name, z, top_k=None):
     return value, grad["logits"]
 
 
-def test_top_k_terms_add_up_to_the_full_sum(rng):
-    z = rng.normal(scale=4, size=(64, 4))
-    for name in ("entropy", "skl"):
-        *sums, full = (regularizer(name, z, k)[0] for k in (1, 2, 3, 4, None))
-        assert np.all(sums[0] >= 0) and np.all(np.diff(sums, axis=0) >= 0)
-        np.testing.assert_allclose(sums[-1], full, rtol=2e-6, atol=1e-7)
-
-
 def test_uniform_is_the_extreme_of_both_and_one_hot_the_other():
     sizes = [0.0, 10.0, 100.0, 1e4]
     z = 7.0 + np.array(sizes)[:, None] * np.eye(4)[0]
@@ -491,17 +483,6 @@ def test_options_of_logit_differences_are_checked(options, message):
 def penalty(name, z, **options):
     value, grad = evaluate(getattr(losses, f"{name}_penalty"), outputs=z, **options)
     return value, grad["outputs"]
-
-
-@pytest.mark.parametrize("members", [2, 5])
-def test_residual_correlation_is_smallest_where_all_members_are_equal(members):
-    equal = np.repeat(normal(3, 1, 16, 2), members, axis=0)
-    noise = normal(4, *equal.shape)
-    values = [
-        penalty("residual_correlation", equal + np.float32(0.1 * s) * noise)[0]
-        for s in range(5)
-    ]
-    assert values[0] == 0.0 and np.all(np.diff(values) > 0)
 
 
 def test_a_large_common_offset_costs_covariance_no_digits():

@@ -72,32 +72,6 @@ def outcome(
     )
 
 
-def focal(answers, olds, **options):
-    method = FocalDistillation(alpha=1.0, temperature=2.0, **options)
-    return float(outcome(method, answers, olds).loss)
-
-
-def test_several_old_models_and_an_ensemble_are_followed_alike():
-    """The ensemble of the teacher's members is one model, with its mean logits."""
-    first, second = (focal(OLD[[i]], 1) for i in (0, 1))
-    ensemble = focal(np.mean(TEACHER, axis=0, keepdims=True), 1)
-    np.testing.assert_allclose(focal(TEACHER, 0), ensemble, rtol=1e-6)
-    both = focal(OLD, 2)
-    np.testing.assert_allclose(both, (first + second) / 2, rtol=1e-6)
-    everybody = focal(np.concatenate([TEACHER, OLD]), 2)
-    np.testing.assert_allclose(everybody, (2 * both + ensemble) / 3, rtol=1e-6)
-    assert len({round(x, 3) for x in (first, second, ensemble)}) == 3
-
-
-def test_equal_weights_are_plain_distillation():
-    plain = EnsembleDistillation(alpha=0.6, temperature=2.0, average="logits")
-    equal = FocalDistillation(alpha=0.6, temperature=2.0, focal_beta=0.0)
-    expected = outcome(plain, TEACHER, 0).loss
-    np.testing.assert_allclose(outcome(equal, TEACHER, 0).loss, expected, rtol=1e-6)
-    weighted = dataclasses.replace(equal, focal_beta=5.0)
-    assert outcome(weighted, TEACHER, 0).loss > 1.1 * expected
-
-
 def test_a_margin_raises_the_logits_of_new_classes_alone():
     old = OLD[:1].copy()
     old[..., -2:] = UNKNOWN_LOGIT

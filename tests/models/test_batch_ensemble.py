@@ -18,11 +18,10 @@ from churn_jax.models import (
     BatchEnsembleDense,
     LeNet5,
     ResNet,
-    WideResNet,
 )
 from churn_jax.models.batch_ensemble import BatchEnsembleConv, check_fast_weights
 from churn_jax.models.convolution import banded_convolution
-from churn_jax.models.layers import PLAIN, compiling_for, xla_convolution
+from churn_jax.models.layers import compiling_for, xla_convolution
 from churn_jax.training.run import Run
 from tests import reference_models as reference
 from tests.models import numpy_networks
@@ -223,32 +222,6 @@ def test_one_member_with_fast_weights_of_one_is_the_plain_network(name):
         lambda a, b: (wrapped.apply(a, x).logits[0], plain.apply(b, x).logits)
     )(ones, variables)
     assert_close(ours, theirs, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("settings", "extra"),
-    [
-        ({}, (K - 1) * 10),
-        pytest.param({"bias": "none"}, -10, marks=pytest.mark.slow),
-        # Scale and bias of 16 channels three times and 32 and 64 twice.
-        ({"bias": "shared", "norm_of": "member"}, (K - 1) * 2 * (48 + 64 + 128)),
-    ],
-)
-def test_parameter_count_is_the_plain_networks_and_the_factors(settings, extra):
-    def count(build, layers):
-        model = build(num_classes=10, layers=layers)
-        x = np.zeros((1, 8, 8, 3), np.float32)
-        tree = jax.eval_shape(model.init, jax.random.key(0), x)
-        return sum(leaf.size for leaf in jax.tree.leaves(tree["params"]))
-
-    # Stem, two convolutions of each width, of which the first may widen, and the head.
-    widths = (3 + 16) + 2 * 32 + (16 + 32) + 64 + (32 + 64) + 128 + 64 + 10
-    shortcuts = {ResNet: 0, WideResNet: (16 + 32) + (32 + 64)}
-    for network, depth in ((ResNet, 8), (WideResNet, 10)):
-        build = partial(network, depth)
-        ours = count(build, BatchEnsemble(K, **settings))
-        plain = count(build, PLAIN)
-        assert ours == plain + K * (widths + shortcuts[network]) + extra
 
 
 def test_shared_batch_norm_sees_all_members_rows_and_members_own_sees_theirs():
