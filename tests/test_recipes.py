@@ -215,23 +215,38 @@ def test_no_slice_is_asked_for_when_nothing_can_be_installed(tmp_path):
     assert "set SOURCE to" in printed
 
 
-def queued(folder, states, codes):
-    """The recipe of queued slices: its exit code and its requests."""
-    return on_cloud(folder, "tpu_queued.sh", states=states, codes=codes)[:2]
-
-
 MACHINE = "Delete it with: gcloud compute tpus tpu-vm delete churn"
 REQUEST = "Delete it with: gcloud compute tpus queued-resources delete churn-request"
 
 
-@pytest.mark.parametrize("code", [0, 1, 2])
-def test_a_machine_is_never_left_without_a_word(tmp_path, code):
-    """A study that failed left it running without the line that deletes it."""
-    ended, words, printed = on_cloud(tmp_path, "tpu_vm.sh", codes=[code])
-    assert (ended, words) == (code, ["create", "study"]) and MACHINE in printed
-    ended, words, printed = on_cloud(tmp_path, "tpu_vm.sh", "--delete", codes=[code])
-    assert (ended, words) == (code, ["create", "study", "delete"])
-    assert MACHINE not in printed
+CREATED, ALL = ["create", "study"], ["create", "study", "delete"]
+TAKEN = ["WAITING_FOR_RESOURCES", "ACTIVE", "PROVISIONING", "ACTIVE"]
+NEVER = ["FAILED", "SUSPENDED", "FAILED"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "option", "states", "codes", "ended", "asked", "told"),
+    [
+        # A study that failed left its machine running without the line that deletes it.
+        *(("tpu_vm.sh", "", (), [n], n, CREATED, MACHINE) for n in (0, 1, 2)),
+        *(("tpu_vm.sh", "--delete", (), [n], n, ALL, "") for n in (0, 1, 2)),
+        ("tpu_vm.sh", "--remove", (), [], 2, [], "unknown option: --remove"),
+        ("tpu_queued.sh", "--remove", (), [], 2, [], "unknown option: --remove"),
+        ("tpu_queued.sh", "", TAKEN, [255, 0], 0, ALL * 2, ""),  # is asked for again
+        ("tpu_queued.sh", "", ["ACTIVE"] * 2, [2, 0], 2, ALL, ""),  # bad input
+        ("tpu_queued.sh", "", NEVER, [], 3, ["create", "delete"] * 3, ""),
+    ],
+)
+def test_a_recipe_asks_for_what_it_needs_and_tells_what_it_leaves(
+    recipe, option, states, codes, ended, asked, told, tmp_path
+):
+    options = [option] if option else []
+    found = on_cloud(tmp_path, recipe, *options, states=states, codes=codes)
+    assert found[:2] == (ended, asked)
+    assert told in found[2] and (MACHINE in found[2]) == (told == MACHINE)
+    # A request that failed was once followed by an ordinary one, at full price.
+    ordinary = "tpu-vm create" in (tmp_path / "asked").read_text()
+    assert ordinary == (recipe == "tpu_vm.sh" and bool(asked))
 
 
 # Which word of the cloud's log the signal waits for, and what the recipe has asked by
@@ -271,32 +286,6 @@ def test_ctrl_c_during_a_queued_study_asks_for_no_other_slice(tmp_path):
         tmp_path, "tpu_queued.sh", states=["ACTIVE"], codes=["hang"], signals=signals
     )
     assert (ended, words) == (130, ["create", "study"]) and REQUEST in printed
-
-
-def test_an_unknown_option_of_a_recipe_creates_nothing(tmp_path):
-    for recipe in ("tpu_vm.sh", "tpu_queued.sh"):
-        ended, words, printed = on_cloud(tmp_path, recipe, "--remove")
-        assert (ended, words) == (2, []) and "unknown option: --remove" in printed
-
-
-def test_a_slice_that_was_taken_away_is_asked_for_again(tmp_path):
-    states = ["WAITING_FOR_RESOURCES", "ACTIVE", "PROVISIONING", "ACTIVE"]
-    code, words = queued(tmp_path, states, [255, 0])
-    assert code == 0
-    assert words == ["create", "study", "delete", "create", "study", "delete"]
-
-
-def test_a_slice_that_did_not_come_is_never_bought_at_full_price(tmp_path):
-    """A request that failed was followed by an ordinary, unlimited one."""
-    code, words = queued(tmp_path, ["FAILED", "SUSPENDED", "FAILED"], [])
-    assert code == 3
-    assert words == ["create", "delete"] * 3
-    assert "tpu-vm create" not in (tmp_path / "asked").read_text()
-
-
-def test_bad_input_asks_for_no_other_slice(tmp_path):
-    code, words = queued(tmp_path, ["ACTIVE", "ACTIVE"], [2, 0])
-    assert (code, words) == (2, ["create", "study", "delete"])
 
 
 def test_the_container_copies_files_that_are_there():

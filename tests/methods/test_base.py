@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import (
@@ -23,7 +22,6 @@ from churn_jax.methods import (
     teacher_logits,
 )
 from tests import reference_losses as reference
-from tests.devices import over_devices
 from tests.methods.cases import batch_of, draw, known_logits
 
 VALUES = np.array([[1.0, 2.0, 4.0, 8.0], [3.0, 5.0, 7.0, 9.0]], np.float32)
@@ -47,19 +45,6 @@ def test_masked_values_have_zero_gradient_whatever_they_are(junk):
     np.testing.assert_allclose(mean, 13 / 3 + 19 / 3, rtol=1e-6)
     expected = np.tile(np.array([1, 0, 1, 1], np.float32) / np.float32(3), (2, 1))
     np.testing.assert_allclose(gradient, expected, rtol=1e-6)
-
-
-def test_mean_over_shards_is_not_the_mean_of_their_means():
-    values, mask = np.arange(16.0, dtype=np.float32), np.ones(16, np.float32)
-    mask[[0, 1, 5, 15]] = 0
-
-    def local(values, mask):
-        batch = batch_of(jnp.zeros(2), mask, axis_name="data")
-        return batch.mean(values), batch.sum(values)
-
-    mean, total = over_devices(local, P("data"), P("data"))(values, mask)
-    np.testing.assert_allclose(total, np.sum(values * mask))
-    np.testing.assert_allclose(mean, np.sum(values * mask) / 12, rtol=1e-6)
 
 
 @pytest.mark.parametrize("where", ["images", "logits"])
