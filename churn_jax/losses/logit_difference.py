@@ -77,9 +77,7 @@ def logit_difference_inhibition(
         gradient. The loss sees shifts of all logits, unlike a divergence.
 
     References:
-        [elodi] Eq. 5
-        [elodi] Eq. 7
-        [elodi] Eq. 8
+        [elodi] Eqs. 5, 7, 8
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
     check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)

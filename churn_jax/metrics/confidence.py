@@ -117,8 +117,7 @@ class _ErrorSums(PairMetric):
         return old, new
 
     def finish(self, sums, examples):
-        old, new = (ratio(errors, examples) for errors in sums)
-        return old + new
+        return ratio(sums[0], examples) + ratio(sums[1], examples)
 
 
 @dataclasses.dataclass(frozen=True)
