@@ -7,7 +7,6 @@ Sections: teachers, students, jacobians and matching; ood with --ood, corruption
 """
 
 import dataclasses
-import functools
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +35,17 @@ from churn_jax.studies import DataConfig
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import read_study
 from experiments.diversity import report_figures as plots
-from experiments.diversity.jacobian_sections import matching, similarities
 from experiments.diversity.jacobians import similarity_roc
-from experiments.diversity.robustness import corruptions, foreign
-from experiments.diversity.spread import Spread, students, teachers
+from experiments.diversity.sections import (
+    SHARES,
+    Spread,
+    corruptions,
+    foreign,
+    matching,
+    similarities,
+    students,
+    teachers,
+)
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 
 SECTIONS: Mapping[str, Callable[[AnalysedStudy], dict[str, Any]]] = {
@@ -90,8 +96,9 @@ def student_rows(
         times = ratio["ods"] / ratio["gaussian"]
         put(row, snr_gaussian=ratio["gaussian"], snr_ods=ratio["ods"], snr_times=times)
     for row, numbers in found.get("ood", {}).items():
-        names = ("entropy_in", "entropy_out", "auroc_entropy")
-        put(row, **{name: getattr(numbers, name) for name in names})
+        put(row, entropy_in=numbers.inside.mean(axis=-1))
+        put(row, entropy_out=numbers.outside.mean(axis=-1))
+        put(row, auroc_entropy=numbers.auroc)
     for row, summary in found.get("corruptions", {}).items():
         names = ("accuracy", "nll", "ece")
         put(row, **{f"corrupted_{name}": summary.mean(name) for name in names})
@@ -134,14 +141,20 @@ def figures(
 ) -> dict[str, str]:
     """SVG texts by the name of the file."""
     named = {labels.get(row, row): value for row, value in found.items()}
-    if section == "teachers":
-        drawn = [_spread_figures(row, of, labels[row]) for row, of in found.items()]
-        return functools.reduce(dict.__or__, drawn)
-    if section == "students":
-        return _spread_figures("students", named, "test images")
+    if section in ("teachers", "students"):
+        several = {row: (labels.get(row, row), of) for row, of in found.items()}
+        if section == "students":
+            several = {"students": ("test images", named)}
+        axis, drawn = "Pairwise KL, nats, log scale", {}
+        for name, (what, of) in several.items():
+            cuts = {label: spread.box for label, spread in of.items()}
+            about = f"Pairwise KL, {what}"
+            drawn[f"{name}_kl"] = plots.boxes(cuts, axis, about, log=True)
+            drawn[f"{name}_kl_by_confidence"] = plots.diversity_by_confidence(of, what)
+        return drawn
     if section == "jacobians":
         cuts = {
-            label: np.percentile(of, (5, 25, 50, 75, 95), axis=(1, 2)).T
+            label: np.percentile(of, SHARES, axis=(1, 2)).T
             for label, of in named.items()
         }
         what = "Cosine of the Jacobians of teacher and student"
@@ -151,21 +164,12 @@ def figures(
             drawn["jacobian_rocs"] = plots.roc_curves(rocs, labels[scratch])
         return drawn
     if section == "matching":
-        what = "Signal-to-noise ratio of the gradient"
-        return {"matching": plots.ratios(named, what, f"{what} by perturbation")}
+        return {
+            "matching": plots.ratios(named, "Signal-to-noise ratio of the gradient")
+        }
     if section == "ood":
         return {"ood": plots.entropy_histograms(named, "foreign images")}
     return {"corruptions": plots.corruption_boxes(named)}
-
-
-def _spread_figures(name: str, spreads: Mapping[str, Spread], what: str):
-    boxes = {label: spread.box for label, spread in spreads.items()}
-    axis, about = "Pairwise KL, nats, log scale", f"Pairwise KL, {what}"
-    return {
-        f"{name}_kl_by_confidence": plots.diversity_by_confidence(spreads, what),
-        f"{name}_kl": plots.boxes(boxes, axis, about, log=True),
-        f"{name}_kl_boxes": plots.boxes_by_confidence(spreads, what),
-    }
 
 
 def run_diversity(
@@ -216,33 +220,33 @@ def run_diversity(
     return tables
 
 
-# Columns of the printed tables of students, a table each.
-PRINTED = {
-    "Members": ("kl",),
-    "Jacobians": ("cosine", "auc", "snr_gaussian", "snr_ods", "snr_times"),
-    "Foreign images": ("entropy_in", "entropy_out", "auroc_entropy"),
-    "Corrupted images": ("corrupted_accuracy", "corrupted_nll", "corrupted_ece"),
-}
+# Columns of the printed tables: the title, whose rows they are, the columns.
+PRINTED = (
+    ("Teachers", "teachers", ("kl", "times")),
+    ("Members", "students", ("kl",)),
+    ("Jacobians", "students", ("cosine", "auc", "snr_gaussian", "snr_ods")),
+    ("Foreign images", "students", ("entropy_in", "entropy_out", "auroc_entropy")),
+    (
+        "Corrupted images",
+        "students",
+        ("corrupted_accuracy", "corrupted_nll", "corrupted_ece"),
+    ),
+)
 
 
 def _shown(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]):
     """Means ± standard deviations over runs, of rows that have any."""
     heads = [name for name in names if any(name in row for row in rows)]
+
+    def cell(row: Mapping[str, Any], name: str) -> str:
+        return plus_minus(row[name], row[f"{name}_std"], 4) if name in row else "–"
+
     lines = [
-        (row["label"], *(_cell(row, name) for name in heads))
+        (row["label"], *(cell(row, name) for name in heads))
         for row in rows
         if any(name in row for name in heads)
     ]
     return Table((title, *heads), lines)
-
-
-def _cell(row: Mapping[str, Any], name: str) -> str:
-    if name not in row:
-        return "–"
-    return plus_minus(row[name], row[f"{name}_std"], 4)
-
-
-PROGRAM = "python -m experiments.diversity.analyses"
 
 
 def _arguments(default: DataConfig) -> type:
@@ -278,19 +282,16 @@ def analyse(argv: Sequence[str]) -> int:
     if not folders and not {"-h", "--help"} & set(argv):
         raise ValueError("the folder of a finished study comes first")
     data = read_study(Path(folders[0])).config.data if folders else DataConfig()
-    asked = read_options(_arguments(data), argv, prog=PROGRAM, description=__doc__)
+    program = "python -m experiments.diversity.analyses"
+    asked = read_options(_arguments(data), argv, prog=program, description=__doc__)
     sections = asked.section
     if not sections:
         more = {"ood": asked.ood, "corruptions": asked.corruptions}
         sections = ("teachers", "students", "jacobians", "matching")
         sections += tuple(name for name, wanted in more.items() if wanted)
-    names = [field.name for field in dataclasses.fields(DiversityOptions)]
-    options = DiversityOptions(**{name: getattr(asked, name) for name in names})
     study = FinishedStudy(asked.folder, asked.data)
-    tables = run_diversity(study, sections, options, asked.csv)
-    shown = [_shown("Teachers", ("kl", "times"), tables.get("teachers", ()))]
-    students_of = tables.get("students", ())
-    shown += [_shown(title, names, students_of) for title, names in PRINTED.items()]
+    tables = run_diversity(study, sections, asked, asked.csv)
+    shown = [_shown(title, of, tables.get(rows, ())) for title, rows, of in PRINTED]
     blocks = [table for table in shown if table.rows]
     print_document(Document(study.config.title, blocks=blocks))
     print(f"\nFigures: {study.out / 'diversity'}")

@@ -25,7 +25,6 @@ PUBLISHED = (
     *("elastic_transform", "pixelate", "jpeg_compression"),
 )
 SEVERITIES = (1, 2, 3, 4, 5)
-VERSION = 1  # of our pixels: raise it when they change
 
 STANDARD_DEVIATION = (0.04, 0.08, 0.12, 0.16, 0.20)
 DISK_RADIUS = (0.8, 1.2, 1.6, 2.1, 2.7)  # in pixels of an image whose side is 32
@@ -37,18 +36,12 @@ _FINE = 9  # points per pixel and axis that the edge of the disk is smoothed by
 
 @dataclass(frozen=True, eq=False)
 class CorruptedSets:
-    """The corrupted copies of one test set, read or made one at a time.
+    """The corrupted copies of one test set, read or made one at a time."""
 
-    Attributes:
-        source: where the images come from, in words for a report.
-        corruptions: the kinds.
-        severities: severities of each kind, 1 (weakest) to 5.
-        read: `(kind, severity)` to images `[N, H, W, C]` uint8 and labels `[N]`.
-    """
-
-    source: str
+    source: str  # for messages
     corruptions: tuple[str, ...]
-    severities: tuple[int, ...]
+    severities: tuple[int, ...]  # of each kind, 1 (weakest) to 5
+    # `(kind, severity)` to images `[N, H, W, C]` uint8 and labels `[N]`
     read: Callable[[str, int], tuple[np.ndarray, np.ndarray]]
 
 
@@ -69,10 +62,6 @@ def corrupted_sets(
             or else `<name>-C`).
         kinds: empty for the fifteen published ones, or for our five.
         severities: empty for all five.
-
-    Raises:
-        DataError: a file is missing or damaged, the images cannot be corrupted, or
-            there is no such kind or severity.
     """
     base = name.removeprefix("tfds:").partition(":")[0]
     folder = _find_folder(base, manual_dir)
@@ -95,11 +84,10 @@ def corrupted_sets(
             f"{test.images.dtype} {shape}"
         )
 
-    def make(kind: str, severity: int) -> tuple[np.ndarray, np.ndarray]:
+    def make(kind, severity):
         return corrupt_images(test.images, test.ids, kind, severity), test.labels
 
-    source = f"churn_jax corruptions {VERSION} on the test images of {name}"
-    return CorruptedSets(source, wanted, levels, make)
+    return CorruptedSets(f"corrupted {name}", wanted, levels, make)
 
 
 def _find_folder(name: str, manual_dir) -> pathlib.Path | None:
@@ -119,11 +107,7 @@ def _folder_reader(folder: pathlib.Path, kinds: Sequence[str]) -> Callable:
     """Reads one severity of a kind, once every file has been checked."""
     labels = _mapped(folder / "labels.npy")
     count = len(labels) // 5
-    if (
-        labels.ndim != 1
-        or not count
-        or not np.array_equal(labels, np.tile(labels[:count], 5))
-    ):
+    if not count or not np.array_equal(labels, np.tile(labels[:count], 5)):
         raise DataError(
             f"{folder / 'labels.npy'} must repeat the same labels for each of the five "
             f"severities; got shape {labels.shape}"
@@ -144,14 +128,11 @@ def _folder_reader(folder: pathlib.Path, kinds: Sequence[str]) -> Callable:
 
 
 def _mapped(path: pathlib.Path) -> np.ndarray:
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
     try:
         return np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
-            f"{path} is not a whole .npy file ({path.stat().st_size} bytes): unpack "
-            "the archive again"
+            f"{path} is not a whole .npy file ({error}); unpack the archive again"
         ) from error
 
 
@@ -186,11 +167,6 @@ def _defocus_blur(x: np.ndarray, key: str, level: int) -> np.ndarray:
     return ndimage.convolve(x, (disk / disk.sum())[:, :, None], mode="nearest")
 
 
-def _brightness(x: np.ndarray, key: str, level: int) -> np.ndarray:
-    del key
-    return x + ADDED[level]
-
-
 def _contrast(x: np.ndarray, key: str, level: int) -> np.ndarray:
     del key
     mean = x.mean(axis=(0, 1))
@@ -210,7 +186,7 @@ def _jpeg_compression(x: np.ndarray, key: str, level: int) -> np.ndarray:
 CORRUPTIONS: dict[str, Callable[[np.ndarray, str, int], np.ndarray]] = {
     "gaussian_noise": _gaussian_noise,
     "defocus_blur": _defocus_blur,
-    "brightness": _brightness,
+    "brightness": lambda x, key, level: x + ADDED[level],
     "contrast": _contrast,
     "jpeg_compression": _jpeg_compression,
 }

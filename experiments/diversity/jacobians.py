@@ -1,39 +1,41 @@
-"""Do student and teacher react alike to a change of the input? Jacobians compared.
+"""Do student and teacher react alike to a change of the input?
 
-Every `predict` is a function `(images [B, ...]) -> logits [B, C]` that treats each
-example by itself: a network in evaluation mode.
+Nam et al., Diversity Matters When Learning From Ensembles, NeurIPS 2021. Every
+`predict` is a function `(images [B, ...]) -> logits [B, C]` that treats each example by
+itself: a network in evaluation mode. Eqs. 6 and 9 to 11 are lost in our copy of the
+text; what is here is derived, at temperature 1, and checked by finite differences.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
+from jaxtyping import PyTree
 from numpy.typing import ArrayLike, NDArray
 
 from churn_jax._checks import check_batch, check_same_shape
+from churn_jax.divergences import log_probs
 from churn_jax.perturbations import unit_directions
 from churn_jax.perturbations.ods import Predict
-from churn_jax.typing import Array, PerExample
+from churn_jax.typing import Array, Logits, PerExample, Scalar
+
+# ---- Jacobians of probabilities ------------------------------------------------------
 
 
-def _by_chunks(
-    function: Callable[[Array], Array], images: Array, chunk_size: int
+def probability_jacobians(
+    predict: Predict, images: Array, temperature: float | Array = 1.0
 ) -> Array:
-    """`function` of all examples, `chunk_size` of them in memory at a time."""
-    # A loop outside of the compiled program: convolutions inside of a compiled loop are
-    # many times slower on CPU.
+    """`J(x)_kd = d softmax(predict(x) / tau)_k / d x_d`, `[B, C, D]` float32.
+
+    Of a batch at once: one backward pass per class, vectorised.
+
+    References:
+        [diversity] Sec. 5.3
+    """
     check_batch(images)
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1; got {chunk_size}")
-    compiled = jax.jit(function)
-    starts = range(0, max(images.shape[0], 1), chunk_size)
-    return jnp.concatenate([compiled(images[i : i + chunk_size]) for i in starts])
-
-
-def _jacobians(predict: Predict, images: Array, temperature) -> Array:
-    """`[B, C, D]` of a batch at once: one backward pass per class, vectorised."""
 
     def tempered(x):
         return jax.nn.softmax(predict(x).astype(jnp.float32) / temperature)
@@ -49,81 +51,38 @@ def _jacobians(predict: Predict, images: Array, temperature) -> Array:
     return jnp.swapaxes(found, 0, 1)
 
 
-def probability_jacobians(
-    predict: Predict,
-    images: Array,
-    *,
-    temperature: float | Array = 1.0,
-    chunk_size: int = 64,
-) -> Array:
-    """Jacobians of tempered probabilities with respect to the input.
-
-    `J(x)_kd = d softmax(predict(x) / tau)_k / d x_d`.
-
-    Args:
-        predict: `(images) -> logits [B, C]`, every example by itself.
-        images: `[B, ...]`, floating point, in the space that is asked about (pixels).
-        temperature: tau.
-        chunk_size: examples that are differentiated at once; C copies of their
-            activations' gradients are in memory.
-
-    Returns:
-        `[B, C, D]` float32, D numbers per image; the sum over classes is zero.
-
-    References:
-        [diversity] Sec. 5.3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
-    """
-    return _by_chunks(lambda x: _jacobians(predict, x, temperature), images, chunk_size)
-
-
 def jacobian_similarity(
     teacher: Predict,
     student: Predict,
     images: Array,
-    *,
     temperature: float | Array = 1.0,
-    chunk_size: int = 64,
 ) -> PerExample:
     """Cosine of a teacher's and a student's Jacobians, each as one long vector.
 
-    `vec(J_T) . vec(J_S) / (|| vec(J_T) || || vec(J_S) ||)` of `probability_jacobians`.
-
-    Args:
-        teacher: `(images) -> logits [B, C]`.
-        student: `(images) -> logits [B, C]`.
-        images, temperature, chunk_size: as in `probability_jacobians`.
-
-    Returns:
-        `[B]` float32 in [-1, 1] up to rounding; 0 where a Jacobian is zero (a saturated
-        network).
+    `[B]` float32; 0 where a Jacobian is zero (a saturated network).
 
     References:
-        [diversity] Sec. 5.3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Sec. 5.3
     """
-
-    def cosine(x):
-        of_teacher = _jacobians(teacher, x, temperature)
-        of_student = _jacobians(student, x, temperature)
-        check_same_shape(
-            **{"the teacher's Jacobians": of_teacher, "the student's": of_student}
-        )
-        both = unit_directions(of_teacher) * unit_directions(of_student)
-        return jnp.sum(both, axis=(1, 2))
-
-    return _by_chunks(cosine, images, chunk_size)
+    of_teacher, of_student = (
+        probability_jacobians(network, images, temperature)
+        for network in (teacher, student)
+    )
+    check_same_shape(
+        **{"the teacher's Jacobians": of_teacher, "the student's": of_student}
+    )
+    both = unit_directions(of_teacher) * unit_directions(of_student)
+    return jnp.sum(both, axis=(1, 2))
 
 
 class SimilarityROC(NamedTuple):
     """How well similarity to a teacher tells a distilled network from another.
 
     Attributes:
-        false_positive_rate: `[K]` float64, share of the from-scratch student's examples
-            at or above the k-th largest similarity; from 0 to 1.
-        true_positive_rate: `[K]` float64, the same of the distilled student.
-        auc: area under the curve; 1 if every distilled similarity is larger, 0.5 if
-            both are alike.
+        false_positive_rate: `[K]`, share of the from-scratch student's examples at or
+            above the k-th largest similarity; from 0 to 1.
+        true_positive_rate: `[K]`, the same of the distilled student.
+        auc: area under the curve; 0.5 if both are alike.
     """
 
     false_positive_rate: NDArray[np.float64]
@@ -134,25 +93,12 @@ class SimilarityROC(NamedTuple):
 def similarity_roc(distilled: ArrayLike, from_scratch: ArrayLike) -> SimilarityROC:
     """ROC curve of a method's similarities against those of a student from scratch.
 
-    Args:
-        distilled: `[N]`, `jacobian_similarity` of the method's student to its teacher.
-        from_scratch: `[N']`, that of a student which never met the teacher.
-
-    Returns:
-        `SimilarityROC`; ties are one step of the curve and count half in the area.
+    Both are `[N]`, without nan; ties are one step of the curve and count half.
 
     References:
-        [diversity] Sec. 5.3 -- Nam et al., Diversity Matters When Learning From
-        Ensembles, NeurIPS 2021. https://arxiv.org/abs/2110.14149
+        [diversity] Sec. 5.3
     """
-    given = {"distilled": distilled, "from_scratch": from_scratch}
-    positive, negative = (np.asarray(x, np.float64) for x in given.values())
-    for name, values in zip(given, (positive, negative), strict=True):
-        if values.ndim != 1 or not values.size or np.isnan(values).any():
-            raise ValueError(
-                f"{name} must be a list of one similarity or more, without nan; got "
-                f"shape {values.shape}"
-            )
+    positive, negative = (np.asarray(x, np.float64) for x in (distilled, from_scratch))
     levels = np.unique(np.concatenate([positive, negative]))[::-1]
 
     def at_or_above(values):
@@ -160,5 +106,192 @@ def similarity_roc(distilled: ArrayLike, from_scratch: ArrayLike) -> SimilarityR
         return np.concatenate([[0.0], 1.0 - below / values.size])
 
     false, true = at_or_above(negative), at_or_above(positive)
-    area = np.sum(np.diff(false) * (true[1:] + true[:-1])) / 2.0
-    return SimilarityROC(false, true, float(area))
+    return SimilarityROC(false, true, float(np.trapezoid(true, false)))
+
+
+class TransferredGuide(NamedTuple):
+    """A guide of the drawn teacher, expressed for another teacher.
+
+    Attributes:
+        guides: `[..., C]`, with which the other teacher's direction is nearest to the
+            drawn one's; the shortest such guide.
+        explained: `[...]` in [0, 1], share of the squared norm of the drawn teacher's
+            direction that this reaches; 0 where there is no direction.
+    """
+
+    guides: Array
+    explained: PerExample
+
+
+def transferred_guide(
+    *, drawn_jacobians: Array, other_jacobians: Array, guides: Array, tolerance=1e-4
+) -> TransferredGuide:
+    """The guide of another teacher that gives the drawn teacher's direction.
+
+    `v = argmin || J_j^T v - J_i^T w ||_2` for Jacobians `[..., C, D]` and guides w
+    `[..., C]`; singular values of `J_j` below a share `tolerance` of the largest count
+    as zero. The share explained is the squared cosine between the teachers' steps.
+
+    References:
+        [diversity] Eq. 6
+    """
+    check_same_shape(drawn_jacobians=drawn_jacobians, other_jacobians=other_jacobians)
+    exact = jax.lax.Precision.HIGHEST
+    target = jnp.einsum("...c,...cd->...d", guides, drawn_jacobians, precision=exact)
+    # Lengths of 1: a confident teacher's gradients are so small that squares underflow.
+    longest = jnp.max(jnp.abs(target), axis=-1, keepdims=True)
+    there = longest > 0.0
+    target = target / jnp.where(there, longest, 1.0)
+    left, size, right = jnp.linalg.svd(other_jacobians, full_matrices=False)
+    kept = (size > tolerance * size[..., :1]) & (size > 0.0)
+    along = jnp.einsum("...kd,...d->...k", right, target, precision=exact)
+    along = jnp.where(kept, along, 0.0)
+    scaled = along / jnp.where(kept, size, 1.0) * longest
+    found = jnp.einsum("...ck,...k->...c", left, scaled, precision=exact)
+    whole = jnp.sum(jnp.square(target), axis=-1)
+    share = jnp.sum(jnp.square(along), axis=-1) / jnp.where(there[..., 0], whole, 1.0)
+    return TransferredGuide(found, jnp.minimum(share, 1.0))
+
+
+# ---- the part of the loss that matches them ------------------------------------------
+
+
+def jacobian_matching_term(
+    teacher: Predict, student: Predict, images: Array, perturbation: Array
+) -> PerExample:
+    """The part of the distillation loss that couples the two Jacobians, `[B]`.
+
+    `-sum_k (grad T_k(x) . eps) (grad log S_k(x) . eps)` with the probabilities `T` of
+    the teacher and `S` of the student, and eps shaped like the images: one forward-mode
+    pass of each. Negative where both change alike.
+
+    References:
+        [diversity] Eq. 10
+    """
+    check_same_shape(images=images, perturbation=perturbation)
+    _, of_teacher = jax.jvp(
+        lambda x: jnp.exp(log_probs(teacher(x))), (images,), (perturbation,)
+    )
+    _, of_student = jax.jvp(lambda x: log_probs(student(x)), (images,), (perturbation,))
+    check_same_shape(
+        **{"the teacher's logits": of_teacher, "the student's": of_student}
+    )
+    return -jnp.sum(of_teacher * of_student, axis=-1)
+
+
+class DistillationExpansion(NamedTuple):
+    """Terms of the loss at perturbed images, up to the second order; each `[B]`."""
+
+    clean: PerExample  # the cross-entropy at the image itself
+    linear: PerExample  # zero on average
+    matching: PerExample  # `jacobian_matching_term`
+    student_curvature: PerExample  # `-1/2 sum_k T_k eps^T H(log S_k) eps`
+    teacher_curvature: PerExample  # `-1/2 sum_k log S_k eps^T H(T_k) eps`
+
+
+def distillation_expansion(
+    teacher: Predict, student: Predict, images: Array, perturbation: Array
+) -> DistillationExpansion:
+    """The distillation loss at perturbed images as a series in the perturbation.
+
+    `-sum_k T_k(x + eps) log S_k(x + eps)` of one draw up to the second order. The mean
+    over perturbations of zero mean loses the linear term.
+
+    References:
+        [diversity] Eq. 9
+    """
+
+    def orders(function):
+        """Value, first and second derivative along the perturbation."""
+
+        def slope(x):
+            return jax.jvp(function, (x,), (perturbation,))
+
+        (value, first), (_, second) = jax.jvp(slope, (images,), (perturbation,))
+        return value, first, second
+
+    t, t_slope, t_bend = orders(lambda x: jnp.exp(log_probs(teacher(x))))
+    s, s_slope, s_bend = orders(lambda x: log_probs(student(x)))
+    return DistillationExpansion(
+        clean=-jnp.sum(t * s, axis=-1),
+        linear=-jnp.sum(t * s_slope + t_slope * s, axis=-1),
+        matching=-jnp.sum(t_slope * s_slope, axis=-1),
+        student_curvature=-0.5 * jnp.sum(t * s_bend, axis=-1),
+        teacher_curvature=-0.5 * jnp.sum(s * t_bend, axis=-1),
+    )
+
+
+def jacobian_matching_gradient(
+    teacher: Predict,
+    student: Callable[[PyTree, Array], Logits],
+    params: PyTree,
+    images: Array,
+    perturbation: Array,
+) -> PyTree:
+    """Gradient of the mean `jacobian_matching_term` in the weights of `student`.
+
+    The mean over the batch is ours.
+
+    References:
+        [diversity] Eq. 11
+    """
+
+    def mean(params):
+        return jnp.mean(
+            jacobian_matching_term(
+                teacher, lambda x: student(params, x), images, perturbation
+            )
+        )
+
+    return jax.grad(mean)(params)
+
+
+@struct.dataclass
+class GradientMoments:
+    """Running mean and spread of gradients (Welford), one gradient in memory.
+
+    Attributes:
+        count: draws so far.
+        mean: a tree like the gradients, float32.
+        squares: the same of the squared distances from the mean, summed over draws.
+
+    References:
+        [diversity] Eq. 11
+    """
+
+    count: Array
+    mean: PyTree
+    squares: PyTree
+
+    @classmethod
+    def empty(cls, like: PyTree) -> Self:
+        """No draws yet, for gradients shaped like the tree `like`."""
+        zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), like)
+        return cls(jnp.zeros((), jnp.float32), zeros, zeros)
+
+    def update(self, gradient: PyTree) -> Self:
+        """Adds one draw."""
+        count = self.count + 1.0
+        gradient = jax.tree.map(lambda x: x.astype(jnp.float32), gradient)
+        mean = jax.tree.map(lambda m, x: m + (x - m) / count, self.mean, gradient)
+
+        def spread(squares, old_mean, new_mean, new):
+            return squares + (new - old_mean) * (new - new_mean)
+
+        squares = jax.tree.map(spread, self.squares, self.mean, mean, gradient)
+        return type(self)(count, mean, squares)
+
+    def signal_to_noise(self) -> Scalar:
+        """`|| mean_s g_s ||_2 / sqrt(sum_p var_s g_sp)`, the divisor being S - 1.
+
+        Nan for fewer than two draws. The paper's exact form is lost; it speaks of
+        vectorised gradients and of element-wise variances. The mean of S draws keeps a
+        share of `1 / S` of the variance: compare perturbations at the same S only.
+        """
+        signal, noise = (
+            sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree))
+            for tree in (jax.tree.map(jnp.square, self.mean), self.squares)
+        )
+        enough = self.count > 1.0
+        variance = noise / jnp.where(enough, self.count - 1.0, 1.0)
+        return jnp.where(enough, jnp.sqrt(signal) / jnp.sqrt(variance), jnp.nan)

@@ -1,33 +1,28 @@
 """A finished row's networks as functions of pixels, replica by replica."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data.augment import normalize
 from churn_jax.data.splits import is_tokens
-from churn_jax.ensembles import Group, Outputs, apply_committee
-from churn_jax.methods import Method, deploy
+from churn_jax.ensembles import Outputs, apply_committee
+from churn_jax.training.program import Program
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teacher, TeacherProgram
 from churn_jax.typing import Array, Logits
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
 class Structure:
-    """Compiled functions of a row; rows with equal networks share them."""
+    """A row's networks without weights; equal ones share what is compiled for them."""
 
-    groups: tuple[Group, ...]
-    mapping: str  # of its networks, vmap or unroll
-    mean: float | tuple[float, ...]  # of pixels in [0, 1]
-    std: float | tuple[float, ...]
-    method: Method  # says what is deployed
+    key: str
+    program: Program = dataclasses.field(compare=False)
 
     def predict(self, variables: PyTree) -> Callable[..., Logits]:
         """`(pixels, pick=None)` to logits of all members, or of the picked one.
@@ -36,75 +31,42 @@ class Structure:
         [0, 1], or token ids; logits `[M, B, C]`, or `[B, C]` with `pick`, in eval mode.
         Gradients flow to the pixels.
         """
-        program = TeacherProgram(self.groups, False, self.mapping)
-        network = Teacher(program, tuple(variables), 1)
-
-        def predict(pixels, pick=None):
-            return network(normalize(pixels, self.mean, self.std), pick)
-
-        return predict
+        program = self.program
+        own = TeacherProgram(program.groups, False, program.member_mapping)
+        network = Teacher(own, tuple(variables), 1)
+        return lambda pixels, pick=None: network(self._standardised(pixels), pick)
 
     def outputs(self, variables: PyTree, pixels: Array) -> Outputs:
         """Everything that all members return for pixels or token ids, in eval mode."""
         return apply_committee(
-            self.groups,
+            self.program.groups,
             list(variables),
-            normalize(pixels, self.mean, self.std),
-            mapping=self.mapping,
+            self._standardised(pixels),
+            mapping=self.program.member_mapping,
             train=False,
         )[0]
 
+    def _standardised(self, pixels: Array) -> Array:
+        return normalize(pixels, self.program.mean, self.program.std)
 
-@dataclasses.dataclass(frozen=True, eq=False)
+
 class RowNetworks:
     """A trained row; its variables are on the host, leaves `[R, S, ...]`."""
 
-    spec: MethodSpec
-    structure: Structure
-    variables: tuple[PyTree, ...]
-
-    @classmethod
-    def of(
-        cls, spec: MethodSpec, trained: Trained, known: dict[str, Structure]
-    ) -> "RowNetworks":
-        """The networks of a restored row; a new structure is added to `known`."""
-        program, method = trained.program, spec.method
+    def __init__(self, spec: MethodSpec, trained: Trained):
+        program = trained.program
         groups = [(g.network.name, g.size, g.gate) for g in program.groups]
         shapes = jax.tree.map(lambda x: x.shape, trained.params)
-        settings = (program.mean, program.std, program.member_mapping)
-        settings += (method.deploy, method.deployed_member, spec.model, spec.models)
-        key = repr((groups, shapes, *settings))
-        if key not in known:
-            known[key] = Structure(
-                program.groups,
-                program.member_mapping,
-                program.mean,
-                program.std,
-                method,
-            )
-        return cls(spec, known[key], trained.teacher_variables())
-
-    @property
-    def members(self) -> int:
-        """M."""
-        return self.spec.method.members
+        pixels = (program.mean, program.std, program.member_mapping)
+        key = repr((groups, shapes, *pixels, spec.model, spec.models))
+        self.spec, self.trained = spec, trained
+        self.members = spec.method.members
+        self.structure = Structure(key, program)
+        self.variables = trained.teacher_variables()
 
     def replica(self, number: int) -> tuple[PyTree, ...]:
         """One replica's variables on the device, leaves `[S, ...]`."""
         return jax.device_put(jax.tree.map(lambda x: x[number], self.variables))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def member_logits(structure: Structure, variables: PyTree, pixels: Array) -> Logits:
-    """Every member's logits `[M, B, C]`, float32."""
-    return structure.predict(variables)(pixels).astype(jnp.float32)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def deployed_logits(structure: Structure, variables: PyTree, pixels: Array) -> Logits:
-    """Deployed logits of the row, `[B, C]`."""
-    outputs = structure.outputs(variables, pixels)
-    return deploy(structure.method, outputs.logits, outputs.gate)
 
 
 def to_pixels(images: np.ndarray) -> np.ndarray:
@@ -116,20 +78,19 @@ def to_pixels(images: np.ndarray) -> np.ndarray:
     return images.astype(np.float32)
 
 
-def chunks(total: int, size: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Rows of every chunk, all of one length, and how many of them are not padding."""
-    size = min(size, total)
+def over_chunks(
+    compute: Callable[..., Array], arrays: tuple, size: int, axis: int = 0
+) -> np.ndarray:
+    """Calls `compute` with rows of the arrays and joins its results along `axis`.
+
+    All chunks have one length, so that one compilation serves them; the last is padded
+    with row 0.
+    """
+    total = len(arrays[0])
+    size, pieces = min(size, total), []
     for start in range(0, total, size):
         rows = np.arange(start, start + size)
-        yield np.where(rows < total, rows, 0), min(size, total - start)
-
-
-def over_chunks(
-    compute: Callable[..., Array], arrays: tuple[np.ndarray, ...], size: int, axis: int
-) -> np.ndarray:
-    """Calls `compute` with rows of the arrays and joins its results along `axis`."""
-    pieces = []
-    for rows, kept in chunks(len(arrays[0]), size):
+        rows = np.where(rows < total, rows, 0)
         piece = np.asarray(compute(*(array[rows] for array in arrays)))
-        pieces.append(piece.take(range(kept), axis=axis))
+        pieces.append(piece.take(range(min(size, total - start)), axis=axis))
     return np.concatenate(pieces, axis=axis)

@@ -15,14 +15,13 @@ from churn_compare.documents.plotting import (
     line_style,
     short_label,
 )
-from experiments.diversity.corruption import CorruptionSummary
-from experiments.diversity.foreign_examples import EntropyHistogram, OutOfDistribution
 from experiments.diversity.jacobians import SimilarityROC
-from experiments.diversity.spread import Spread
+from experiments.diversity.sections import CorruptionSummary, OutOfDistribution, Spread
 
 FEWEST = 10  # examples of all runs in a bin that is drawn
 SMALLEST = 1e-4  # nats; what is below is as good as nothing
 LINE = {"color": INK, "linewidth": 0.8}
+BINS = 50  # of entropy; the paper does not print its number
 
 
 def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
@@ -32,50 +31,14 @@ def diversity_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
         for i, (label, found) in enumerate(spreads.items()):
             middle = (found.edges[:-1] + found.edges[1:]) / 2
             enough = found.counts.sum(axis=0) >= FEWEST
-            style = {**line_style(i), "linewidth": 1.5}
-            above.plot(
-                middle[enough], found.by_bin[enough], label=short_label(label), **style
-            )
+            style = {**line_style(i, label), "linewidth": 1.5}
+            above.plot(middle[enough], found.by_bin[enough], **style)
             below.plot(middle, 100 * found.shares, **style)
         above.set(yscale="log", ylabel="Mean pairwise KL, nats")
         below.set(ylabel="Examples %", ylim=(0, None), xlim=(0, 1))
         below.set_xlabel("Least top probability among members")
-        _plain_log(above.yaxis)
         legend(figure, above)
         return done(f"Mean pairwise KL by confidence, {what}")
-
-
-def boxes_by_confidence(spreads: Mapping[str, Spread], what: str) -> str:
-    """Boxes of pairwise KL by confidence, a panel per row ([diversity] Fig. 3)."""
-    # From the first to the third quartile with a line at the median; whiskers reach to
-    # the smallest and the largest value; each is the mean over runs.
-    columns = min(len(spreads), 4)
-    lines = -(-len(spreads) // columns)
-    low = []
-    with drawing(7.4, 0.7 + 2.1 * lines) as (figure, done):
-        panels = figure.subplots(
-            lines, columns, sharex=True, sharey=True, squeeze=False
-        ).ravel()
-        for i, (label, found) in enumerate(spreads.items()):
-            enough = found.counts.sum(axis=0) >= FEWEST
-            middle = ((found.edges[:-1] + found.edges[1:]) / 2)[enough]
-            with np.errstate(all="ignore"):
-                cuts = np.nanmean(found.quartiles[:, :, enough], axis=0).T
-            width = 0.7 * (found.edges[1] - found.edges[0])
-            _draw(panels[i], cuts, middle, width, [0] * len(cuts), vertical=True)
-            panels[i].set_title(short_label(label), fontsize=9)
-            panels[i].set(yscale="log", xlim=(0, 1))
-            low += cuts[:, 1].tolist()  # whiskers of near agreement go down for ever
-            panels[i].set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
-            _plain_log(panels[i].yaxis)
-        for i in range(len(spreads) - columns, len(spreads)):
-            panels[i].tick_params(labelbottom=True)  # perhaps nothing is below it
-        for panel in panels[len(spreads) :]:
-            panel.set_visible(False)
-        panels[0].set_ylim(bottom=max(SMALLEST, 0.3 * min(low, default=SMALLEST)))
-        figure.supxlabel("Least top probability among members", fontsize=10)
-        figure.supylabel("Pairwise KL, nats", fontsize=10)
-        return done(f"Boxes of pairwise KL by confidence, {what}")
 
 
 def boxes(cuts: Mapping[str, np.ndarray], axis: str, what: str, *, log: bool) -> str:
@@ -84,28 +47,25 @@ def boxes(cuts: Mapping[str, np.ndarray], axis: str, what: str, *, log: bool) ->
         axes = figure.add_subplot()
         places = np.arange(len(cuts))
         means = [np.mean(found, axis=0) for found in cuts.values()]
-        _draw(axes, means, places, 0.6, list(places), vertical=False)
+        _draw(axes, means, places, 0.6, list(places), "horizontal")
         axes.set_yticks(places, [short_label(label) for label in cuts])
         axes.invert_yaxis()
         if log:
             axes.set_xscale("log")
             low = min(found[0] for found in means)
             axes.set_xlim(left=max(SMALLEST, 0.8 * low))
-            _plain_log(axes.xaxis)
         axes.set_xlabel(axis)
         return done(what)
 
 
-def _draw(axes, cuts, places, width: float, faces: Sequence[int], *, vertical: bool):
+def _draw(axes, cuts, places, width: float, faces: Sequence[int], orientation: str):
     """Boxes of five numbers each."""
-    if not len(cuts):
-        return
     names = ("whislo", "q1", "med", "q3", "whishi")
     drawn = axes.bxp(
         [dict(zip(names, map(float, cut), strict=True)) for cut in cuts],
         positions=places,
         widths=width,
-        orientation="vertical" if vertical else "horizontal",
+        orientation=orientation,
         manage_ticks=False,
         showfliers=False,
         patch_artist=True,
@@ -128,13 +88,8 @@ def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str
                 np.interp(grid, roc.false_positive_rate, roc.true_positive_rate)
                 for roc in runs
             ]
-            axes.plot(
-                grid,
-                np.mean(curves, axis=0),
-                **line_style(i, label),
-                markevery=(5 + 3 * i, 20),
-                linewidth=1.6,
-            )
+            style = {**line_style(i, label), "markevery": (5 + 3 * i, 20)}
+            axes.plot(grid, np.mean(curves, axis=0), **style, linewidth=1.6)
         axes.set_xlabel(f"Share of {short_label(scratch)} at or above")
         axes.set_ylabel("Share of the distilled row at or above")
         axes.set(xlim=(0, 1), ylim=(0, 1.01))
@@ -142,68 +97,42 @@ def roc_curves(rocs: Mapping[str, Sequence[SimilarityROC]], scratch: str) -> str
         return done("ROC curves of Jacobian similarity against a row from scratch")
 
 
-def ratios(found: Mapping[str, Mapping[str, np.ndarray]], axis: str, what: str) -> str:
+def ratios(found: Mapping[str, Mapping[str, np.ndarray]], what: str) -> str:
     """Bars per row and kind with standard deviations over runs ([diversity] Fig. 4)."""
     bars = {}
     for kind in dict.fromkeys(kind for row in found.values() for kind in row):
-        values = [row.get(kind, np.array([np.nan])) for row in found.values()]
+        values = [row[kind] for row in found.values()]
         spread = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
         bars[kind] = [np.mean(v) for v in values], spread
     with drawing(5.4, 1.4 + 0.6 * len(found)) as (figure, done):
         axes = figure.add_subplot()
         bars_by_row(axes, list(found), bars)
-        axes.set_xlabel(axis)
+        axes.set_xlabel(what)
         legend(figure, axes)
-        return done(what)
-
-
-_FEW_DECADES = 1e3
-
-
-def _plain_log(axis) -> None:
-    """0.01, 0.02 and 0.05 instead of powers of ten alone, where there is room."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    low, high = axis.get_view_interval()
-    crowded = low <= 0 or high / low > _FEW_DECADES
-    axis.set_major_locator(LogLocator(subs=(1,) if crowded else (1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
+        return done(f"{what} by perturbation")
 
 
 def entropy_histograms(methods: Mapping[str, OutOfDistribution], foreign: str) -> str:
     """Entropies on own and on foreign images, by method ([diversity] Fig. 8)."""
-    edges = next(iter(methods.values())).histogram_in.edges
+    highest = next(iter(methods.values())).highest
+    edges = np.linspace(0, highest, BINS + 1)
     with drawing(7.4, 3.6) as (figure, done):
         # Each its own height: a confident method's own images are one tall column.
         panels = figure.subplots(1, 2, sharex=True)
         for i, (label, found) in enumerate(methods.items()):
-            whole = ~np.isnan(found.auroc_entropy)
-            for axes, one in zip(
-                panels, (found.histogram_in, found.histogram_out), strict=True
-            ):
-                axes.stairs(
-                    _percent(one, whole),
-                    edges,
-                    color=colour(i),
-                    linestyle=dash(i),
-                    linewidth=1.6,
-                    label=short_label(label),
-                )
+            style = {"color": colour(i), "linestyle": dash(i), "linewidth": 1.6}
+            for axes, entropies in zip(panels, found[:2], strict=True):
+                counts, _ = np.histogram(np.minimum(entropies, highest), edges)
+                shares = 100 * counts / counts.sum()
+                axes.stairs(shares, edges, label=short_label(label), **style)
         for axes, title in zip(panels, ("own test images", foreign), strict=True):
             axes.set_title(short_label(title), fontsize=10)
-            axes.set(xlabel="Entropy, nats", xlim=(0, edges[-1]))
+            axes.set(xlabel="Entropy, nats", xlim=(0, highest))
         panels[0].set_ylabel("Predictions %")
         legend(figure, panels[0], columns=3)
         return done(
             f"Entropy of predictions on own test images and on {foreign}, by method"
         )
-
-
-def _percent(histogram: EntropyHistogram, whole: np.ndarray) -> np.ndarray:
-    """`[bins]`, over the runs that did not stop; nan without one."""
-    counts = histogram.counts[whole].sum(axis=0)
-    return 100 * EntropyHistogram(histogram.edges, counts).shares
 
 
 def corruption_boxes(methods: Mapping[str, CorruptionSummary]) -> str:
@@ -217,8 +146,7 @@ def corruption_boxes(methods: Mapping[str, CorruptionSummary]) -> str:
             for i, summary in enumerate(methods.values()):
                 cuts = summary.quartiles(quantity)
                 places = np.arange(len(cuts)) + (i - (len(methods) - 1) / 2) * width
-                faces = [i] * len(cuts)
-                _draw(axes, cuts, places, 0.85 * width, faces, vertical=True)
+                _draw(axes, cuts, places, 0.85 * width, [i] * len(cuts), "vertical")
             axes.set_ylabel({"nll": "NLL, nats", "ece": "ECE"}[quantity])
             axes.set_xticks(range(len(severities)), map(str, severities))
         panels[-1].set_xlabel("Severity")

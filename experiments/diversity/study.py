@@ -10,7 +10,7 @@ from churn_jax.data import Dataset, Split
 from churn_jax.setting_checks import check_least
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.inputs import StudyError
-from experiments.diversity.networks import RowNetworks, Structure
+from experiments.diversity.networks import RowNetworks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,17 +22,17 @@ class DiversityOptions:
 
     Attributes:
         rows: names of rows; empty is all that have finished.
-        examples: examples of the training split, the test split, a foreign or a
-            corrupted set that are looked at, evenly spaced; all where there are fewer.
-        jacobian_examples: the same, for the Jacobians.
+        examples: number of examples of the training split, the test split, a foreign or
+            a corrupted set, evenly spaced; all if there are fewer.
+        jacobian_examples: the same for the Jacobians.
         bins: bins of confidence.
         temperature: temperature of the softmax before the KL of teachers and of
             students; a loss at tau = 4 sees that at 4, and the paper's figures have 1.
-        draws: S, of a perturbation for a signal-to-noise ratio.
-        batch: examples whose gradient that is of.
-        ood: a data set whose test images are foreign; empty is none.
-        types: kinds of corruption; empty is all.
-        severities: severities of corruptions; empty is all.
+        draws: S, number of perturbations for a signal-to-noise ratio.
+        batch: number of examples in the batch whose gradient that is.
+        ood: a data set whose test images are foreign; empty for none.
+        types: kinds of corruption; empty for all.
+        severities: severities of corruptions; empty for all.
         seed: seed of guides and noise.
     """
 
@@ -90,16 +90,19 @@ class AnalysedStudy:
         self.runs = sorted(set(range(study.config.train.replicas)) - stopped)
         if not self.runs:
             raise StudyError(f"every run of {study.out} stopped in one of its rows")
-        self._structures: dict[str, Structure] = {}
         self._networks: dict[str, RowNetworks] = {}
 
     def networks(self, name: str) -> RowNetworks:
         """A row's networks, restored once."""
         if name not in self._networks:
             spec = self.study.spec(name)
-            trained = self.study.restore(spec)
-            self._networks[name] = RowNetworks.of(spec, trained, self._structures)
+            self._networks[name] = RowNetworks(spec, self.study.restore(spec))
         return self._networks[name]
+
+    def logits(self, spec: MethodSpec, images, *, every_member=False) -> np.ndarray:
+        """Deployed logits `[R, N, C]` of the runs, or every member's `[R, M, N, C]`."""
+        trained = self.networks(spec.name).trained
+        return trained.predict(images, every_member=every_member)[self.runs]
 
     def several(self) -> list[MethodSpec]:
         """The rows with several members."""
@@ -139,12 +142,12 @@ class AnalysedStudy:
                     found[spec] = teacher
         return found
 
-    def train(self, spec: MethodSpec) -> Split:
-        """The examples that a row was trained on."""
+    def train(self, spec: MethodSpec, count: int) -> Split:
+        """Evenly spaced examples of those that a row was trained on."""
         train = self.study.inputs.of(spec).dataset.train
         if not isinstance(train, Split):
             raise StudyError(f"{spec.name} was trained on a stream")
-        return train
+        return spaced(train, count)
 
     def test(self, count: int | None = None) -> Split:
         """Evenly spaced test examples."""
@@ -152,7 +155,7 @@ class AnalysedStudy:
 
 
 def spaced(split: Split, count: int) -> Split:
-    """At most so many examples, evenly spaced over the split."""
+    """At most so many examples, evenly spaced from the first to the last."""
     return split.take(evenly(len(split), count)) if count < len(split) else split
 
 

@@ -33,16 +33,16 @@ from churn_jax.analysis import UpdatesBySize
 from churn_jax.reports.artefacts import Study, read_study
 from churn_jax.studies.finished import FinishedStudy
 from experiments.elodi import displacement_figures as figures
-from experiments.elodi.displacement_features import feature_space
 from experiments.elodi.displacement_numbers import (
     FEWEST_NETWORKS,
     Comparison,
     DisplacementOptions,
-    FeatureNumbers,
+    FeatureAgreement,
     FeatureSpace,
     Norms,
     compare_features,
     compare_rows,
+    feature_space,
     read_networks,
     updates_of_mixture,
 )
@@ -74,32 +74,18 @@ class DisplacementReport:
     # updates between heterogeneous ensembles; None if not asked for
     mixture: UpdatesBySize | None
     mixed: tuple[str, ...]  # labels of their rows
-    features: FeatureNumbers | None  # displacements of features; None if not asked for
+    space: FeatureSpace | None  # None if no features are compared
+    feature_norms: tuple[Norms, ...]  # as `comparisons`
+    agreement: dict[str, FeatureAgreement]  # label of a row to all its networks'
     classes: int  # how many of the classes all rows know
     examples: int  # how many were compared
-    pictures: tuple[Figure, ...]  # figures; empty if none were drawn
+    pictures: tuple[Figure, ...] = ()  # figures; empty if none were drawn
 
     @property
     def updates(self) -> dict[str, UpdatesBySize]:
         """Label to error and flip rates, the mixture last."""
         found = {c.label: c.updates for c in self.comparisons}
         return found if self.mixture is None else found | {MIXTURE: self.mixture}
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Remarks before the numbers."""
-        fewest, found = min(min(c.norms.networks) for c in self.comparisons), []
-        if fewest < FEWEST_NETWORKS:
-            found.append(
-                f"{fewest} networks of a kind are few: a test on fewer than "
-                f"{FEWEST_NETWORKS} finds only coarse departures from normal logits."
-            )
-        if self.features is not None and not self.features.one_reference:
-            found.append(
-                f"{self.features.reference} has replicas that differ, so the features "
-                "of other rows live in several spaces; fix its seeds."
-            )
-        return tuple(found)
 
 
 def displacement_report(
@@ -117,23 +103,23 @@ def displacement_report(
     study = read_study(run_dir)
     networks = read_networks(study, list(dict.fromkeys([old, new, *heterogeneous])))
     others = [None] if old == new else [None, networks[new]]
-    mixture = None
+    mixture, norms, agreement = None, (), {}
     if heterogeneous:  # before the long part, which a wrong row would spoil
         mixture = updates_of_mixture([networks[r] for r in heterogeneous], options)
     found = tuple(compare_rows(networks[old], x, options, on_part) for x in others)
-    features = None
     if space is not None:
-        features = compare_features(space, networks, old, new, options)
+        norms, agreement = compare_features(space, networks, old, new, options)
     report = DisplacementReport(
         study=study,
         options=options,
         comparisons=found,
         mixture=mixture,
         mixed=tuple(networks[row].label for row in heterogeneous),
-        features=features,
+        space=space,
+        feature_norms=norms,
+        agreement=agreement,
         classes=len(networks[old].classes),
         examples=len(networks[old].labels),
-        pictures=(),
     )
     if not draw:
         return report
@@ -153,57 +139,57 @@ def displacement_report(
         pictures.append(
             figures.plane_figure(plane, name="figure11", label=label, **draws)
         )
-    for letter, norms in zip("ab", features.norms if features else (), strict=False):
-        name = f"figure12{letter}"
-        pictures.append(figures.norm_histograms(norms, name, "features"))
+    for letter, of in zip("ab", norms, strict=False):
+        pictures.append(figures.norm_histograms(of, f"figure12{letter}", "features"))
     return dataclasses.replace(report, pictures=tuple(pictures))
 
 
 def displacement_document(report: DisplacementReport) -> Document:
     """Remarks, what the numbers are, and tables."""
-    title = f"{report.study.config.title}: how far logits move"
-    notes = [Text(remark, "note") for remark in report.remarks]
-    return Document(title, blocks=[*notes, Text(_about(report)), *_tables(report)])
-
-
-def write_displacement(report: DisplacementReport, out) -> Path:
-    """Writes the tables as Markdown, all numbers as JSON, and all figures."""
-    files: dict[str, str | bytes] = {
-        "displacement.md": markdown(displacement_document(report)),
-        "displacement.json": json.dumps(plain_values(_record(report)), indent=1),
-    }
-    for picture in report.pictures:
-        files[f"{picture.name}.svg"] = str(picture.svg).replace(
-            "currentColor", "#1c1e21"
+    blocks: list = []
+    fewest = min(min(c.norms.networks) for c in report.comparisons)
+    if fewest < FEWEST_NETWORKS:
+        remark = (
+            f"{fewest} networks of a kind are few: a test on fewer than "
+            f"{FEWEST_NETWORKS} finds only coarse departures from normal logits."
         )
-        files[f"{picture.name}.png"] = picture.png
-    return write_files(out, files)["displacement.md"]
-
-
-def _tables(report: DisplacementReport) -> list[Table]:
-    out = []
-    for found in report.comparisons:
-        out.append(_fits(f"How far logits move, {_networks(found.norms)}", found.norms))
-    if (features := report.features) is not None:
-        for norms in features.norms:
-            out.append(_fits(f"How far features move, {_networks(norms)}", norms))
-        title = f"Mean features under the last layer of {features.reference}"
+        blocks.append(Text(remark, "note"))
+    space = report.space
+    if space is not None and not space.one_reference:
+        remark = (
+            f"{space.reference} has replicas that differ, so the features of other "
+            "rows live in several spaces; fix its seeds."
+        )
+        blocks.append(Text(remark, "note"))
+    options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
+    about = (
+        f"{report.examples:,} test examples, {report.classes} classes; norms on "
+        f"{images} evenly spaced images, {options.draws:,} pairs of random ensembles "
+        "that share no network, and as many simulated normal displacements whose mean "
+        "and covariance come from all single networks. KS distance: largest difference "
+        "between the two distributions, mean over the images. If normal: its mean over "
+        f"{options.resamples:,} sets of as many normal networks; p: the share of those "
+        "sets with at least such a distance. Updates: mean and standard deviation over "
+        f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates."
+    )
+    blocks.append(Text(about))
+    blocks += [_fits("logits", found.norms) for found in report.comparisons]
+    if space is not None:
+        blocks += [_fits("features", norms) for norms in report.feature_norms]
+        title = f"Mean features under the last layer of {space.reference}"
         rows = [
             (label, f"{100 * x.agreement:.2f}", f"{x.relative_distance:.3f}")
-            for label, x in features.agreement.items()
+            for label, x in report.agreement.items()
         ]
-        out.append(Table(AGREEMENT_HEADS, rows, title))
+        blocks.append(Table(AGREEMENT_HEADS, rows, title))
     for label, updates in report.updates.items():
         mixed = f" of {', '.join(report.mixed)}" if label == MIXTURE else ""
-        out.append(Table(RATE_HEADS, _rates(updates), f"Updates, {label}{mixed}"))
-    return out
+        blocks.append(Table(RATE_HEADS, _rates(updates), f"Updates, {label}{mixed}"))
+    title = f"{report.study.config.title}: how far logits move"
+    return Document(title, blocks=blocks)
 
 
-def _networks(norms: Norms) -> str:
-    return f"{norms.label}, {' and '.join(map(str, norms.networks))} networks"
-
-
-def _fits(title: str, norms: Norms) -> Table:
+def _fits(what: str, norms: Norms) -> Table:
     rows = [
         (
             str(fit.size),
@@ -216,10 +202,15 @@ def _fits(title: str, norms: Norms) -> Table:
         )
         for fit in norms.fits
     ]
-    return Table(FIT_HEADS, rows, title)
+    networks = f"{norms.label}, {' and '.join(map(str, norms.networks))} networks"
+    return Table(FIT_HEADS, rows, f"How far {what} move, {networks}")
 
 
 def _rates(updates: UpdatesBySize) -> list[tuple]:
+    def cell(values) -> str:
+        values = 100 * values[np.isfinite(values)]
+        return f"{values.mean():.2f} ± {values.std():.2f}" if values.size else "–"
+
     kinds = (
         updates.old_error,
         updates.new_error,
@@ -227,64 +218,53 @@ def _rates(updates: UpdatesBySize) -> list[tuple]:
         updates.relative_negative_flip_rate,
     )
     return [
-        (str(size), *(_mean_and_spread(100 * kind[s]) for kind in kinds))
+        (str(size), *(cell(kind[s]) for kind in kinds))
         for s, size in enumerate(updates.sizes)
     ]
 
 
-def _mean_and_spread(values) -> str:
-    values = values[np.isfinite(values)]
-    return f"{values.mean():.2f} ± {values.std():.2f}" if values.size else "–"
-
-
-def _about(report: DisplacementReport) -> str:
-    """Meaning of the numbers."""
-    options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
-    return (
-        f"{report.examples:,} test examples, {report.classes} classes; norms on "
-        f"{images} evenly spaced images, {options.draws:,} pairs of random ensembles "
-        "that share no network, and as many simulated normal displacements whose mean "
-        "and covariance come from all single networks. KS distance: largest difference "
-        "between the two distributions, mean over the images. If normal: its mean over "
-        f"{options.resamples:,} sets of as many normal networks; p: the share of those "
-        "sets with at least such a distance. Updates: mean and standard deviation over "
-        f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates."
-    )
+def write_displacement(report: DisplacementReport, out) -> Path:
+    """Writes the tables as Markdown, all numbers as JSON, and all figures."""
+    files: dict[str, str | bytes] = {
+        "displacement.md": markdown(displacement_document(report)),
+        "displacement.json": json.dumps(plain_values(_record(report)), indent=1),
+    }
+    for picture in report.pictures:
+        svg = str(picture.svg).replace("currentColor", "#1c1e21")
+        files |= {f"{picture.name}.svg": svg, f"{picture.name}.png": picture.png}
+    return write_files(out, files)["displacement.md"]
 
 
 def _record(report: DisplacementReport) -> dict:
     """All numbers of the tables and figures but the norms themselves."""
-    mixture, features = report.mixture, report.features
+
+    def fits(norms: Norms) -> dict:
+        return {"label": norms.label, "networks": norms.networks, "fits": norms.fits}
+
     return {
         "options": report.options,
         "examples": report.examples,
         "classes": report.classes,
         "comparisons": [
             {
-                **_norms(found.norms),
+                **fits(found.norms),
                 "updates": found.updates,
                 "flip_ranks": found.ranks,
-                "top_classes": {"top": found.top.top, "shares": found.top.shares},
+                "top_classes": {"top": found.top, "shares": found.shares},
             }
             for found in report.comparisons
         ],
-        "heterogeneous": None
-        if mixture is None
-        else {"rows": report.mixed, "updates": mixture},
-        "features": None
-        if features is None
-        else {
-            "reference": features.reference,
-            "norms": [_norms(norms) for norms in features.norms],
+        "heterogeneous": report.mixture
+        and {"rows": report.mixed, "updates": report.mixture},
+        "features": report.space
+        and {
+            "reference": report.space.reference,
+            "norms": [fits(norms) for norms in report.feature_norms],
             "agreement": {
-                label: found._asdict() for label, found in features.agreement.items()
+                label: found._asdict() for label, found in report.agreement.items()
             },
         },
     }
-
-
-def _norms(norms: Norms) -> dict:
-    return {"label": norms.label, "networks": norms.networks, "fits": norms.fits}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

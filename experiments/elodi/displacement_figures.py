@@ -7,12 +7,13 @@ that is the paper's example. Or they are features, where there are two of them, 
 three classes that are confused most, judged by the reference's last layer.
 """
 
-import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from churn_compare.documents import Figure
 from churn_compare.documents.plotting import (
@@ -85,17 +86,17 @@ def norm_histograms(found: Norms, name: str, what: str = "logits") -> Figure:
     columns = min(count, 2)
     lines = -(-count // columns)
     with drawing(3.8 * columns, 0.6 + 2.5 * lines) as (figure, done):
-        panels = figure.subplots(lines, columns, squeeze=False).ravel()
-        for image, axes in enumerate(panels):
-            if image >= count:
+        panels = figure.subplots(lines, columns, squeeze=False)
+        for image, axes in enumerate(panels.ravel()):
+            if image < count:
+                _norms_of_image(axes, found, image)
+            else:
                 axes.set_visible(False)
-                continue
-            _norms_of_image(axes, found, image)
-        for axes in panels[-columns:]:
+        for axes in panels[-1]:
             axes.set_xlabel("Norm of the displacement")
-        for axes in panels[::columns]:
+        for axes in panels[:, 0]:
             axes.set_ylabel("Density")
-        legend(figure, panels[0], columns=4)
+        legend(figure, panels[0, 0], columns=4)
         return picture(
             figure,
             done,
@@ -114,24 +115,15 @@ def _norms_of_image(axes, found: Norms, image: int) -> None:
     for i, (size, norms) in enumerate(found.drawn.items()):
         style = {"histtype": "stepfilled", "color": colour(i), "alpha": 0.35}
         axes.hist(norms[:, image], edges, density=True, label=f"m = {size}", **style)
-        density = _density(found.simulated[size][:, image], grid)
-        if density is not None:
+        simulated = found.simulated[size][:DENSITY_DRAWS, image]
+        if np.ptp(simulated) > 1e-9 * np.abs(simulated).max():
             line = "-" if size == 1 else "--"
+            density = stats.gaussian_kde(simulated)(grid)
             axes.plot(grid, density, color=colour(i), linestyle=line, linewidth=1.5)
     if found.centre[image] > 0:
         axes.axvline(found.centre[image], color=INK, linestyle=":", linewidth=1)
     axes.set_title(short_label(f"Image {found.ids[image]}"), fontsize=9)
     axes.set(xlim=(0, edges[-1]), yticks=())
-
-
-def _density(values, grid):
-    """A Gaussian kernel estimate with Scott's bandwidth; None where all are one."""
-    values = values[:DENSITY_DRAWS]
-    if len(values) < 2 or np.ptp(values) <= 1e-9 * np.abs(values).max():
-        return None
-    width = values.std(ddof=1) * len(values) ** -0.2
-    kernels = np.exp(-0.5 * ((grid[:, None] - values) / width) ** 2)
-    return kernels.mean(axis=1) / (width * np.sqrt(2 * np.pi))
 
 
 def _kind(size: int) -> str:
@@ -142,7 +134,7 @@ def flip_ranks(found: Comparison, name: str) -> Figure:
     """Negative flips by the rank of their wrong class ([elodi] Fig. 4)."""
     with drawing(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
-        width, classes = 0.8 / len(found.ranks), found.top.classes
+        width, classes = 0.8 / len(found.ranks), found.top[-1]
         for i, (size, counts) in enumerate(found.ranks.items()):
             total = max(1, counts.sum())
             shown = 100 * counts[1:MOST_RANKS] / total
@@ -168,13 +160,13 @@ def flip_ranks(found: Comparison, name: str) -> Figure:
 
 def top_shares(found: Comparison, name: str) -> Figure:
     """Share of the squared norm in the old model's top K classes ([elodi] Eq. 5)."""
-    top, classes = found.top.top, found.top.classes
+    top, classes = found.top, found.top[-1]
     with drawing(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
         style = {"color": INK, "linewidth": 0.8}
         alike = "if all classes moved alike"
         axes.plot(top, 100 * top / classes, label=alike, **style)
-        for i, (size, shares) in enumerate(found.top.shares.items()):
+        for i, (size, shares) in enumerate(found.shares.items()):
             axes.plot(top, 100 * shares, **line_style(i, _kind(size)))
         if classes > 20:
             axes.set_xscale("log")
@@ -190,36 +182,39 @@ def top_shares(found: Comparison, name: str) -> Figure:
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Plane:
+class Plane(NamedTuple):
     """Two numbers of every network on the examples that are drawn."""
 
     classes: tuple[int, ...]  # ids of two or three
     what: str  # the two numbers together
     axes: tuple[str, str]  # names of the two numbers
     old: NDArray[np.float64]  # `[R1, n, 2]`, networks of the old kind
-    # `[R2, n, 2]`, networks of the new kind, none of them among the old
-    new: NDArray[np.float64]
+    new: NDArray[np.float64]  # `[R2, n, 2]`, none of them among the old
     labels: NDArray[np.int64]  # `[n]`, places among `classes`
-    # `[2, k]`, turns the numbers into scores of the classes
-    kernel: NDArray[np.float64]
+    kernel: NDArray[np.float64]  # `[2, k]`, turns the numbers into scores of classes
     bias: NDArray[np.float64]  # `[k]`
-    marked: int  # the example with a black border, whose displacements are shown too
 
     def right(self, values) -> NDArray[np.bool_]:
         """True if `[..., n, 2]` are of the right class."""
         return np.argmax(values @ self.kernel + self.bias, axis=-1) == self.labels
 
+    @property
+    def marked(self) -> int:
+        """The example that flips in most updates from one network to another."""
+        was, now = (self.right(side).mean(axis=0) for side in (self.old, self.new))
+        return int(np.argmax(was * (1 - now)))
+
 
 def two_classes(old: Networks, new: Networks | None) -> Plane:
     """Logits of the two classes that old networks confuse most."""
-    first, second = two_sides(old.logits, None if new is None else new.logits)
-    pair = few_classes(first, old.labels, 2)
+    sides = two_sides(old.logits, None if new is None else new.logits)
+    pair = few_classes(sides[0], old.labels, 2)
     places = _drawn(old.labels, pair)
     names = tuple(f"logit of class {old.classes[place]}" for place in pair)
-    a, b = (side[:, places][..., pair] for side in (first, second))
-    head = np.eye(2), np.zeros(2)
-    return _plane(old, pair, places, "Logits", names, a, b, *head)
+    sides = (side[:, places][..., pair] for side in sides)
+    ids = tuple(old.classes[pair].tolist())
+    labels = np.searchsorted(pair, old.labels[places])
+    return Plane(ids, "Logits", names, *sides, labels, np.eye(2), np.zeros(2))
 
 
 def two_features(
@@ -230,15 +225,12 @@ def two_features(
     few = few_classes(own.logits, own.labels, min(3, len(own.classes)))
     places = _drawn(own.labels, few)
     rows = np.nonzero(np.isin(space.ids, own.ids[places]))[0]
-    first, second = two_sides(
-        space.features[old][:, rows, :2],
-        None if new == old else space.features[new][:, rows, :2],
-    )
-    ids = own.classes[few]
-    kernel, bias = space.kernel[:, ids], space.bias[ids]
+    both = (space.features[row][:, rows, :2] for row in dict.fromkeys((old, new)))
+    sides = two_sides(*(next(both), next(both, None)))
+    ids, labels = own.classes[few], np.searchsorted(few, own.labels[places])
+    head = space.kernel[:, ids], space.bias[ids]
     names = ("feature 1", "feature 2")
-    sides = first, second
-    return _plane(own, few, places, "Features", names, *sides, kernel, bias)
+    return Plane(tuple(ids.tolist()), "Features", names, *sides, labels, *head)
 
 
 def _drawn(labels, classes) -> NDArray[np.int64]:
@@ -247,15 +239,6 @@ def _drawn(labels, classes) -> NDArray[np.int64]:
     if len(places) <= MOST_DRAWN:
         return places
     return places[np.linspace(0, len(places) - 1, MOST_DRAWN).round().astype(int)]
-
-
-def _plane(own, classes, places, what, names, old, new, kernel, bias) -> Plane:
-    ids = tuple(int(c) for c in own.classes[classes])
-    labels = np.searchsorted(classes, own.labels[places])
-    plane = Plane(ids, what, names, old, new, labels, kernel, bias, marked=0)
-    # The example that flips in most updates from one network to another.
-    was, now = (plane.right(side).mean(axis=0) for side in (old, new))
-    return dataclasses.replace(plane, marked=int(np.argmax(was * (1 - now))))
 
 
 def flip_kinds(plane: Plane, old, new) -> list[str]:
@@ -303,38 +286,33 @@ def _arrows(axes, found: Plane, old, new) -> None:
         whole = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.006}
         style = whole | {"color": ARROWS[kind], "zorder": 2 if kind == "same" else 4}
         axes.quiver(*old[of].T, *(new - old)[of].T, **style)
+    every = np.arange(len(found.labels))
     for values, shade in ((old, OLD), (new, NEW)):
-        _points(axes, found, values, shade)
+        _points(axes, found, values, every, color=shade, s=16, zorder=3)
+        border = {"edgecolors": INK, "linewidths": 1.2, "zorder": 6}
+        _points(axes, found, values, [found.marked], color=shade, s=40, **border)
 
 
-def _points(axes, found: Plane, values, shade) -> None:
-    """All images, and the marked one with a border."""
-    _scattered(axes, found, values, color=shade, s=16, zorder=3)
-    marked, shape = values[found.marked], SHAPES[found.labels[found.marked]]
-    border = {"edgecolors": INK, "linewidths": 1.2, "zorder": 6}
-    axes.scatter(*marked, marker=shape, s=40, color=shade, **border)
-
-
-def _scattered(axes, found: Plane, values, **style) -> None:
+def _points(axes, found: Plane, values, places, **style) -> None:
+    """Images at `places`, with a shape for each class."""
+    style = {"linewidths": 0} | style
     for label, shape in enumerate(SHAPES[: len(found.classes)]):
-        of = values[found.labels == label]
-        axes.scatter(*of.T, marker=shape, linewidths=0, **style)
+        of = [place for place in places if found.labels[place] == label]
+        axes.scatter(*values[of].T, marker=shape, **style)
 
 
 def _members(axes, found: Plane, ensembles, size: int) -> None:
     """A few images only, the marked one among them."""
     rest = [n for n in range(len(found.labels)) if n != found.marked]
-    step = max(1, len(rest) // max(1, SOME_DRAWN - 1))
+    step = max(1, len(rest) // (SOME_DRAWN - 1))
     some = [found.marked, *rest[::step][: SOME_DRAWN - 1]]
-    few = dataclasses.replace(found, labels=found.labels[some], marked=0)
     sides = zip((found.old, found.new), ensembles, (OLD, NEW), strict=True)
     for side, mean, shade in sides:
         thin = {"color": shade, "linewidth": 0.5, "alpha": 0.5, "zorder": 1}
         for member in side[:size]:
-            for line in np.stack([member[some], mean[some]], axis=1):
-                axes.plot(*line.T, **thin)
-            _scattered(axes, few, member[some], color=shade, s=14, alpha=0.4)
-        _points(axes, few, mean[some], shade)
+            axes.plot(*np.stack([member[some], mean[some]]).transpose(2, 0, 1), **thin)
+            _points(axes, found, member, some, color=shade, s=14, alpha=0.4)
+        _points(axes, found, mean, some, color=shade, s=16, zorder=3)
 
 
 def _one_frame(panels, found: Plane, size: int) -> None:
@@ -346,12 +324,11 @@ def _one_frame(panels, found: Plane, size: int) -> None:
     grid = np.stack(np.meshgrid(*np.linspace(low, high, GRID).T), axis=-1)
     scores = grid @ found.kernel + found.bias
     for axes in panels:
-        for k in range(1 if len(found.classes) == 2 else len(found.classes)):
+        for k in range(len(found.classes) - (len(found.classes) == 2)):
             ahead = scores[..., k] - np.delete(scores, k, axis=-1).max(axis=-1)
             if ahead.min() < 0 < ahead.max():
-                axes.contour(
-                    *np.moveaxis(grid, -1, 0), ahead, [0], colors=INK, linewidths=0.6
-                )
+                lines = {"colors": INK, "linewidths": 0.6}
+                axes.contour(*np.moveaxis(grid, -1, 0), ahead, [0], **lines)
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
         axes.set_xlabel(found.axes[0].capitalize())
     panels[0].set_ylabel(found.axes[1].capitalize())
@@ -359,13 +336,11 @@ def _one_frame(panels, found: Plane, size: int) -> None:
 
 def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
     rng = generator(jax.random.key(seed))
+    marked = [side[:, found.marked] for side in (found.old, found.new)]
     moved = []
     for m in (1, size):
-        sides = [
-            drawn_weights(len(x), m, draws, rng) @ x[:, found.marked]
-            for x in (found.old, found.new)
-        ]
-        moved.append(sides[0] - sides[1])
+        old, new = (drawn_weights(len(x), m, draws, rng) @ x for x in marked)
+        moved.append(old - new)
     reach = max(np.abs(moved[0]).max(), 1e-6)
     edges = np.linspace(-reach, reach, PLANE_BINS + 1)
     for axes, values, m in zip(panels, moved, (1, size), strict=True):

@@ -1,17 +1,22 @@
 """How far logits move, from predictions of two rows of a study.
 
-A row's replicas are the networks; ensembles of all sizes are formed of them. What
-classes not all networks know are left out, and the examples of those classes. Norms of
-displacements are of logits, or of features that share a space.
+A row's replicas are the networks; ensembles of all sizes are formed of them. Classes
+that not all networks know are left out, with their examples. Displacements are of
+logits, or of features of networks that backward-compatible training gave one space, so
+that their mean is a feature too (Zhao et al., ELODI, TPAMI 2023).
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike, NDArray
 
 from churn_compare.class_sets import known_classes
 from churn_compare.store import check_comparable, is_stored, load_predictions
@@ -28,15 +33,26 @@ from churn_jax.analysis import (
     simulate_displacement_norms,
     top_k_share,
 )
+from churn_jax.data import Dataset
 from churn_jax.reports.artefacts import TEST, ReportError, Study
-from experiments.elodi.displacement_features import (
-    FeatureAgreement,
-    FeatureSpace,
-    averaged_feature_agreement,
+from churn_jax.setting_checks import check_least
+from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.inputs import StudyError
+from churn_jax.typing import Array
+from experiments.diversity.networks import (
+    RowNetworks,
+    Structure,
+    over_chunks,
+    to_pixels,
 )
 
 FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
 SHOWN = 4  # images whose histograms are drawn
+MOST_UPDATES = 200  # draws that are taken on the whole test set
+MOST_RANKED = 50  # of them, whose flips are ranked
+
+Float64 = NDArray[np.float64]
+OnPart = Callable[[str], None]  # called with every part that is done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,137 +76,41 @@ class DisplacementOptions:
     def __post_init__(self):
         """Checks what needs no predictions."""
         for name in ("images", "draws", "resamples"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be at least 1; got {getattr(self, name)}"
-                )
+            check_least(name, getattr(self, name), 1)
         if not self.sizes or min(self.sizes) < 1:
             raise ValueError(f"sizes must be at least 1; got {self.sizes}")
         if list(self.sizes) != sorted(set(self.sizes)):
             raise ValueError(f"sizes must increase; got {self.sizes}")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Norms:
-    """Norms of displacements between ensembles, on some images."""
-
-    label: str  # of the two rows
-    networks: tuple[int, ...]  # how many there are of each kind
-    fits: tuple[GoodnessOfFit, ...]  # one per size
-    ids: tuple[str, ...]  # of the images whose norms are kept
-    # size to `[draws, images]`, of random ensembles
-    drawn: Mapping[int, NDArray[np.float64]]
-    simulated: Mapping[int, NDArray[np.float64]]  # the same of normal displacements
-    # `[images]`, norm of the mean displacement: what no size takes away
-    centre: NDArray[np.float64]
+# ---- the networks --------------------------------------------------------------------
 
 
-def compare_norms(
-    label: str,
-    a: NDArray[np.float64],
-    b: NDArray[np.float64] | None,
-    ids: NDArray,
-    options: DisplacementOptions,
-    on_part: Callable[[str], None] = lambda part: None,
-) -> Norms:
-    """Norms of two kinds of networks, or of one."""
-    side = len(a) // 2 if b is None else min(len(a), len(b))
-    if max(options.sizes) > side or min(len(x) for x in (a, b) if x is not None) < 2:
-        raise ReportError(
-            f"{label}: ensembles of {max(options.sizes)} need as many networks on "
-            f"either side, and two of each kind; there are {side} on a side"
-        )
-    key, draws = jax.random.key(options.seed), options.draws
-    spaced = np.linspace(0, len(ids) - 1, options.images).round().astype(int)
-    images = np.unique(spaced)
-    shown = images[:SHOWN]
-    tested, drawn_of = (
-        (a[:, places], None if b is None else b[:, places])
-        for places in (images, shown)
-    )
-    mean, covariance = displacement_distribution(*drawn_of)
-    fits, drawn, simulated = [], {}, {}
-    for size in options.sizes:
-        own = jax.random.fold_in(key, size)
-        resamples = options.resamples
-        fits.append(
-            goodness_of_fit(
-                *tested, size=size, draws=draws, key=own, resamples=resamples
-            )
-        )
-        drawn[size] = ensemble_displacement_norms(
-            *drawn_of, size=size, draws=draws, key=own
-        )
-        simulated[size] = simulate_displacement_norms(
-            mean, covariance, size=size, draws=draws, key=own
-        )
-        on_part(f"{label}, ensembles of {size}")
-    return Norms(
-        label=label,
-        networks=fits[0].networks,
-        fits=tuple(fits),
-        ids=tuple(str(x) for x in ids[shown]),
-        drawn=drawn,
-        simulated=simulated,
-        centre=np.linalg.norm(mean, axis=-1),
-    )
-
-
-MOST_UPDATES = 200  # draws that are taken on the whole test set
-MOST_RANKED = 50  # of them, whose flips are ranked
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Networks:
+class Networks(NamedTuple):
     """Predictions of a row's networks on the examples that are compared."""
 
     label: str  # of the row, for people
     ids: NDArray  # `[N]` of the examples
     labels: NDArray[np.int64]  # `[N]`, places among `classes`
-    logits: NDArray[np.float64]  # `[R, N, C]` float64
+    logits: Float64  # `[R, N, C]`
     classes: NDArray[np.int64]  # `[C]` ids of the classes that all networks know
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TopShares:
-    """Share of the displacement in the top K classes, mean over images and draws."""
-
-    top: NDArray[np.int64]  # `[k]` values of K
-    classes: int  # C; if all classes moved alike, shares were `top / classes`
-    shares: Mapping[int, NDArray[np.float64]]  # size of the ensembles to `[k]`
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Comparison:
-    """All numbers of updates from one kind of network to another, or to its own."""
-
-    label: str  # of the two rows
-    norms: Norms  # of displacements, against normal ones
-    updates: UpdatesBySize  # error and negative flip rates, per size
-    # size to `[C]`, negative flips by the rank of their wrong class
-    ranks: Mapping[int, NDArray[np.int64]]
-    top: TopShares  # shares of the top K classes
 
 
 def read_networks(study: Study, rows: Sequence[str]) -> dict[str, Networks]:
     """Networks of rows on the same examples and classes."""
     found = {row: load_predictions(_file_of(study, row), whole=True) for row in rows}
     first = next(iter(found.values()))
-    for other in found.values():
-        check_comparable(first, other)
     logits = {}
     for row, predictions in found.items():
+        check_comparable(first, predictions)
         stopped = set(predictions.stopped)
         kept = [r for r in range(len(predictions.logits)) if r not in stopped]
         if not kept:
             raise ReportError(f"all replicas of {row} have stopped")
         logits[row] = predictions.logits[kept]
     width = min(x.shape[-1] for x in logits.values())
-    known = np.all(
-        [known_classes(x[..., :width]).all(axis=(0, 1)) for x in logits.values()],
-        axis=0,
-    )
-    (classes,) = np.nonzero(known)
+    known = [known_classes(x[..., :width]).all(axis=(0, 1)) for x in logits.values()]
+    (classes,) = np.nonzero(np.all(known, axis=0))
     examples = np.isin(first.labels, classes)
     if len(classes) < 2 or not examples.any():
         raise ReportError(
@@ -198,13 +118,14 @@ def read_networks(study: Study, rows: Sequence[str]) -> dict[str, Networks]:
             f"{int(examples.sum())} examples of them; there is nothing to compare"
         )
     labels = {method.name: method.label for method in study.methods}
+    places = np.searchsorted(classes, first.labels[examples])
     return {
         row: Networks(
-            label=labels.get(row, row),
-            ids=first.ids[examples],
-            labels=np.searchsorted(classes, first.labels[examples]),
-            logits=x[:, examples][..., classes].astype(np.float64),
-            classes=classes,
+            labels.get(row, row),
+            first.ids[examples],
+            places,
+            x[:, examples][..., classes].astype(np.float64),
+            classes,
         )
         for row, x in logits.items()
     }
@@ -223,13 +144,75 @@ def _file_of(study: Study, row: str) -> Path:
     return path
 
 
+# ---- displacements -------------------------------------------------------------------
+
+
+class Norms(NamedTuple):
+    """Norms of displacements between ensembles, on some images."""
+
+    label: str  # of the two rows
+    networks: tuple[int, ...]  # how many there are of each kind
+    fits: tuple[GoodnessOfFit, ...]  # one per size
+    ids: tuple[str, ...]  # of the images whose norms are kept
+    drawn: Mapping[int, Float64]  # size to `[draws, images]`, of random ensembles
+    simulated: Mapping[int, Float64]  # the same of normal displacements
+    centre: Float64  # `[images]`, of the mean displacement: what no size takes away
+
+
+def compare_norms(
+    label: str,
+    a: Float64,
+    b: Float64 | None,
+    ids: NDArray,
+    options: DisplacementOptions,
+    on_part: OnPart = lambda part: None,
+) -> Norms:
+    """Norms of two kinds of networks, or of one."""
+    kinds = [x for x in (a, b) if x is not None]
+    side = len(a) // 2 if b is None else min(len(a), len(b))
+    if max(options.sizes) > side or min(map(len, kinds)) < 2:
+        raise ReportError(
+            f"{label}: ensembles of {max(options.sizes)} need as many networks on "
+            f"either side, and two of each kind; there are {side} on a side"
+        )
+    spaced = np.linspace(0, len(ids) - 1, options.images).round().astype(int)
+    images = np.unique(spaced)
+    shown = images[:SHOWN]
+    tested, kept = ([x[:, at] for x in kinds] for at in (images, shown))
+    mean, covariance = displacement_distribution(*kept)
+    fits, drawn, simulated = [], {}, {}
+    for size in options.sizes:
+        key = jax.random.fold_in(jax.random.key(options.seed), size)
+        draw = {"size": size, "draws": options.draws, "key": key}
+        fits.append(goodness_of_fit(*tested, **draw, resamples=options.resamples))
+        drawn[size] = ensemble_displacement_norms(*kept, **draw)
+        simulated[size] = simulate_displacement_norms(mean, covariance, **draw)
+        on_part(f"{label}, ensembles of {size}")
+    names = tuple(str(x) for x in ids[shown])
+    centre = np.linalg.norm(mean, axis=-1)
+    return Norms(label, fits[0].networks, tuple(fits), names, drawn, simulated, centre)
+
+
+class Comparison(NamedTuple):
+    """All numbers of updates from one kind of network to another, or to its own."""
+
+    label: str  # of the two rows
+    norms: Norms  # of displacements, against normal ones
+    updates: UpdatesBySize  # error and negative flip rates, per size
+    # size to `[C]`, negative flips by the rank of their wrong class
+    ranks: Mapping[int, NDArray[np.int64]]
+    top: NDArray[np.int64]  # `[k]` values of K
+    # size to `[k]`, share of the squared norm in the old model's top K classes
+    shares: Mapping[int, Float64]
+
+
 def compare_rows(
     old: Networks,
     new: Networks | None,
     options: DisplacementOptions,
-    on_part: Callable[[str], None] = lambda part: None,
+    on_part: OnPart = lambda part: None,
 ) -> Comparison:
-    """All numbers of two kinds of networks."""
+    """All numbers of two kinds of networks, or of one."""
     label = old.label if new is None else f"{old.label} → {new.label}"
     a, b = old.logits, None if new is None else new.logits
     norms = compare_norms(label, a, b, old.ids, options, on_part)
@@ -238,37 +221,28 @@ def compare_rows(
         a, b, old.labels, sizes=options.sizes, draws=updates, key=key
     )
     ends = sorted({options.sizes[0], options.sizes[-1]})
+    draws = min(updates, MOST_RANKED)
     ranks = {
-        size: flip_rank_counts(
-            a, b, old.labels, size=size, draws=min(updates, MOST_RANKED), key=key
-        )
+        size: flip_rank_counts(a, b, old.labels, size=size, draws=draws, key=key)
         for size in ends
     }
-    top = _top_shares(a, b, ends)
+    top = np.unique(np.geomspace(1, a.shape[-1], 12).round().astype(int))
+    sides = (a[: len(a) // 2], a[len(a) // 2 :]) if b is None else (a, b)
+    shares = {size: _top_shares(sides, size, top) for size in ends}
     on_part(f"{label}, updates")
-    return Comparison(label, norms, rates, ranks, top)
+    return Comparison(label, norms, rates, ranks, top, shares)
 
 
-def _top_shares(a, b, sizes: Sequence[int]) -> TopShares:
-    """Of disjoint ensembles, one after another: as many as the networks give."""
-    classes = a.shape[-1]
-    top = np.unique(np.geomspace(1, classes, 12).round().astype(int))
-    shares = {}
-    first, second = (a[: len(a) // 2], a[len(a) // 2 :]) if b is None else (a, b)
-    for size in sizes:
-        updates = min(len(first), len(second)) // size
-        found = [
-            [
-                np.nanmean(top_k_share(old_logits=old, new_logits=new, top_k=int(k)))
-                for k in top
-            ]
-            for old, new in (
-                [x[i * size : (i + 1) * size].mean(axis=0) for x in (first, second)]
-                for i in range(updates)
-            )
-        ]
-        shares[size] = np.mean(found, axis=0)
-    return TopShares(top, classes, shares)
+def _top_shares(sides: Sequence[Float64], size: int, top: NDArray) -> Float64:
+    """Mean over images and disjoint ensembles, as many as the networks give."""
+    found = []
+    for i in range(min(map(len, sides)) // size):
+        old, new = (x[i * size : (i + 1) * size].mean(axis=0) for x in sides)
+        shares = (
+            top_k_share(old_logits=old, new_logits=new, top_k=int(k)) for k in top
+        )
+        found.append([np.nanmean(share) for share in shares])
+    return np.mean(found, axis=0)
 
 
 def updates_of_mixture(
@@ -295,16 +269,137 @@ def updates_of_mixture(
     )
 
 
+# ---- features that share a space -----------------------------------------------------
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class FeatureNumbers:
-    """Numbers of features' displacements and of their averages."""
+class FeatureSpace:
+    """Features of rows that were trained to be compatible with one reference."""
 
     reference: str  # label of the row that is the reference
     one_reference: bool  # whether all replicas had the same reference
-    norms: tuple[Norms, ...]  # of the old row with itself, and with the new one
-    # label of a row to how close averaged features come to averaged logits, with all
-    # its networks
-    agreement: Mapping[str, FeatureAgreement]
+    ids: NDArray  # `[N]` of all test examples
+    # row to `[R, N, D]`, D at least that of the reference
+    features: Mapping[str, NDArray]
+    kernel: Float64  # `[D_ref, C]` of the reference's last layer
+    bias: Float64  # `[C]`
+
+
+def feature_space(
+    study: FinishedStudy, reference: str, rows: Sequence[str]
+) -> FeatureSpace:
+    """Test features of rows, and the head of the row whose features they should be.
+
+    Others were trained to be compatible with `reference`, whose first replica has the
+    head. All its replicas should be one network, as they are with fixed seeds: else
+    replicas of the others have features for several.
+    """
+    dataset = study.dataset
+    if not isinstance(dataset, Dataset):
+        raise StudyError(
+            f"{study.config.data.name} is a stream; features are of data in memory"
+        )
+    images, found, features = to_pixels(dataset.test.images), {}, {}
+    for name in (reference, *rows):
+        spec = study.spec(name)
+        row = found[name] = RowNetworks(spec, study.restore(spec))
+        if row.members != 1:
+            raise StudyError(
+                f"{name} deploys {row.members} networks; features are of one"
+            )
+        stopped = study.folder.row(name).stopped_replicas
+        kept = [r for r in range(study.config.train.replicas) if r not in stopped]
+        asks = (
+            functools.partial(_features, row.structure, name, row.replica(r))
+            for r in kept
+        )
+        features[name] = np.stack([over_chunks(ask, (images,), 500) for ask in asks])
+    first = features[reference]
+    return FeatureSpace(
+        study.spec(reference).label,
+        bool(np.all(first == first[0])),
+        np.asarray(dataset.test.ids),
+        {name: features[name] for name in rows},
+        *_head(found[reference], first.shape[-1]),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _features(structure: Structure, name: str, variables: PyTree, pixels: Array):
+    """`[B, D]` of the only member, float32."""
+    outputs = structure.outputs(variables, pixels)
+    if outputs.features is None:
+        raise StudyError(
+            f"the network of {name} does not tell its features (Outputs.features)"
+        )
+    return outputs.features[0].astype(jnp.float32)
+
+
+def _head(row: RowNetworks, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel `[D, C]` and bias `[C]` of the first replica's last layer."""
+    (group,) = row.structure.program.groups
+    if (head := group.network.head) is None:
+        raise StudyError(
+            f"the last layer of {row.spec.name} is not known (Network.head)"
+        )
+    variables = jax.tree.map(lambda x: x[0], row.replica(0)[0])
+    inputs = jnp.concatenate([jnp.zeros((1, width)), jnp.eye(width)])
+    with jax.default_matmul_precision("highest"):
+        found = np.asarray(head(variables, inputs), np.float64)
+    return found[1:] - found[0], found[0]
+
+
+def averaged_feature_logits(
+    features: ArrayLike, head_kernel: ArrayLike, head_bias: ArrayLike
+) -> Float64:
+    """Logits `[..., C]` of the mean feature under the reference's head.
+
+    `H_ref((1/R) sum_n F_n(x))`, which is near `(1/R) sum_n H_n(F_n(x))` where training
+    kept the heads H_n close to the reference's. Of features `[R, ..., D]` the first
+    columns count, as many as the kernel `[D_ref, C]` has rows.
+
+    References:
+        [elodi] Eq. 14
+    """
+    kernel = np.asarray(head_kernel, np.float64)
+    features = np.asarray(features, np.float64)[..., : len(kernel)]
+    return features.mean(axis=0) @ kernel + np.asarray(head_bias, np.float64)
+
+
+class FeatureAgreement(NamedTuple):
+    """How close averaged features through one head come to averaged logits.
+
+    Attributes:
+        agreement: share of examples with the same arg max.
+        distance: mean Euclidean norm of the difference of the two logits, the mean
+            over classes taken off both, since it changes no prediction.
+        relative_distance: the same over the mean norm of the averaged logits.
+    """
+
+    agreement: float
+    distance: float
+    relative_distance: float
+
+
+def averaged_feature_agreement(
+    features: ArrayLike, logits: ArrayLike, head_kernel: ArrayLike, head_bias: ArrayLike
+) -> FeatureAgreement:
+    """Compares `averaged_feature_logits` with the mean of the networks' own logits.
+
+    The left side of the approximation is `(1/R) sum_n H_n(F_n(x))`: the mean of
+    `logits [R, N, C]`, of the networks with `features [R, N, D]`.
+
+    References:
+        [elodi] Eq. 13
+    """
+    through_head = averaged_feature_logits(features, head_kernel, head_bias)
+    averaged = np.asarray(logits, np.float64).mean(axis=0)
+    same = np.argmax(averaged, axis=-1) == np.argmax(through_head, axis=-1)
+    centred = [x - x.mean(axis=-1, keepdims=True) for x in (averaged, through_head)]
+    distance = np.linalg.norm(centred[0] - centred[1], axis=-1).mean()
+    scale = np.linalg.norm(centred[0], axis=-1).mean()
+    relative = distance / scale if scale > 0 else np.nan
+    return FeatureAgreement(float(same.mean()), float(distance), float(relative))
 
 
 def compare_features(
@@ -313,11 +408,11 @@ def compare_features(
     old: str,
     new: str,
     options: DisplacementOptions,
-) -> FeatureNumbers:
-    """Norms of features' displacements, and averaged features under one head."""
+) -> tuple[tuple[Norms, ...], dict[str, FeatureAgreement]]:
+    """Norms of features' displacements, and averaged features by the row's label."""
     features, agreement = {}, {}
     for row in dict.fromkeys((old, new)):
-        own = networks[row]
+        own, width = networks[row], len(space.kernel)
         found = np.asarray(space.features[row], np.float64)
         places = np.nonzero(np.isin(space.ids, own.ids))[0]
         same = np.array_equal(space.ids[places], own.ids)
@@ -326,21 +421,20 @@ def compare_features(
                 f"{row} has features of {len(found)} networks and predictions of "
                 f"{len(own.logits)}, or they are of other examples"
             )
-        if found.shape[-1] < len(space.kernel):
+        if found.shape[-1] < width:
             raise ReportError(
-                f"{row} has {found.shape[-1]} features, the reference "
-                f"{len(space.kernel)}; compatible ones are at least as wide"
+                f"{row} has {found.shape[-1]} features, the reference {width}; "
+                "compatible ones are at least as wide"
             )
-        features[row] = found[:, places, : len(space.kernel)]
+        features[row] = found[:, places, :width]
+        head = space.kernel[:, own.classes], space.bias[own.classes]
         agreement[own.label] = averaged_feature_agreement(
-            features[row],
-            own.logits,
-            space.kernel[:, own.classes],
-            space.bias[own.classes],
+            features[row], own.logits, *head
         )
-    ids = networks[old].ids
-    norms = [compare_norms(networks[old].label, features[old], None, ids, options)]
+    first, second = networks[old], networks[new]
+    norms = [compare_norms(first.label, features[old], None, first.ids, options)]
     if new != old:
-        label = f"{networks[old].label} → {networks[new].label}"
-        norms.append(compare_norms(label, features[old], features[new], ids, options))
-    return FeatureNumbers(space.reference, space.one_reference, tuple(norms), agreement)
+        label = f"{first.label} → {second.label}"
+        sides = features[old], features[new]
+        norms.append(compare_norms(label, *sides, first.ids, options))
+    return tuple(norms), agreement

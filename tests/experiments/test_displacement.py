@@ -254,13 +254,12 @@ def test_features_are_compared_as_logits_are(folder, tmp_path):
     space = space_of(networks, one_reference=False)
     options = dataclasses.replace(FEW, sizes=(2,), resamples=1)
     report = displacement_report(folder, "old", "new", options, space=space, draw=False)
-    assert report.features is not None
-    own, other = report.features.norms
+    own, other = report.feature_norms
     old, new = (f[:, [0, 30, 59], :C].mean(axis=0) for f in space.features.values())
     np.testing.assert_allclose(other.centre, np.linalg.norm(old - new, axis=-1))
     assert own.label == "Old" and not own.centre.any()
     # The reference's head gives the networks' own logits, so their means agree.
-    for found in report.features.agreement.values():
+    for found in report.agreement.values():
         assert found.agreement == 1 and found.relative_distance < 1e-5
     write_displacement(report, tmp_path)
     text = (tmp_path / "displacement.md").read_text()

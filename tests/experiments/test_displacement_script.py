@@ -12,7 +12,7 @@ from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.inputs import StudyError
 from experiments.elodi.displacement import main
-from experiments.elodi.displacement_features import feature_space
+from experiments.elodi.displacement_numbers import feature_space
 from tests.reports.fake_study import noisy_logits, write_study
 
 FIGURES = ("figure3", "figure4", "figure5", "top-classes-")

@@ -13,19 +13,9 @@ from churn_jax import metrics
 from churn_jax.reports.members import load_members
 from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.finished import FinishedStudy
-from experiments.diversity import robustness
+from experiments.diversity import sections
 from experiments.diversity.analyses import main, student_rows
-from experiments.diversity.corruption import CorruptionSummary, measure
-from experiments.diversity.foreign_examples import out_of_distribution
 from experiments.diversity.networks import to_pixels
-from experiments.diversity.report_figures import corruption_boxes, entropy_histograms
-from experiments.diversity.spread import (
-    Spread,
-    example_keys,
-    moved_pixels,
-    steps_of,
-    students,
-)
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 
 ROWS = ("teachers", "scratch", "kd", "ods")
@@ -67,7 +57,7 @@ def test_sections_agree_with_the_predictions_that_the_study_left(run, tau):
     opened = analysed(
         run, examples=10**6, temperature=tau, ood=str(run.parent / "noise.npz")
     )
-    spreads, foreign = students(opened), robustness.foreign(opened)
+    spreads, foreign = sections.students(opened), sections.foreign(opened)
     for row in ROWS:
         members = load_members(run / "methods" / row / "members.npz")
         deployed = load_predictions(run / "methods" / row / "predictions.npz").logits
@@ -76,14 +66,13 @@ def test_sections_agree_with_the_predictions_that_the_study_left(run, tau):
             wanted = metrics.diversity_by_confidence(
                 jnp.asarray(members.logits[r]) / tau
             )
-            for name in ("counts", "bin_mean_kl", "mean_kl", "quartiles"):
+            for name in ("counts", "bin_mean_kl", "mean_kl"):
                 found = getattr(spreads[row], name)[r]
                 np.testing.assert_allclose(
                     found, getattr(wanted, name), rtol=1e-4, atol=1e-6
                 )
-            np.testing.assert_allclose(
-                foreign[row].entropy_in[r], np.mean(entropy[r]), rtol=1e-5
-            )
+            found = foreign[row].inside[r].mean()
+            np.testing.assert_allclose(found, np.mean(entropy[r]), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -97,7 +86,7 @@ def test_the_command_computes_every_section(run, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "Corrupted images" in said and "BE-4 + KD" in said
     drawn = {path.stem for path in (run / "diversity").glob("*.svg")}
-    kinds = ("kl", "kl_boxes", "kl_by_confidence")
+    kinds = ("kl", "kl_by_confidence")
     assert drawn == {
         "jacobians",
         "jacobian_rocs",
@@ -124,24 +113,16 @@ def test_the_command_computes_every_section(run, tmp_path, capsys):
 def test_steps_are_those_of_the_rows_and_of_their_size(run):
     opened = analysed(run)
     spec = opened.study.spec("teachers")
-    row, train = opened.networks("teachers"), opened.train(spec)
-    step = steps_of(opened, spec, "transfer", 0)
+    row, train = opened.networks("teachers"), opened.train(spec, 10**6)
+    step = sections.steps_of(opened, spec, "transfer", 0)
     assert step.size == pytest.approx(1 / 16)
     assert opened.teacher_of(opened.study.spec("scratch")) == spec
     pixels = to_pixels(train.images[:8])
+    keys = sections.example_keys(0, 0, 8)
+    batch = np.int32(1), pixels, train.labels[:8], keys
+    step = step._replace(pixel_range=None)
     moved = {
-        kind: moved_pixels(
-            row.structure,
-            kind,
-            None,
-            row.replica(0),
-            np.int32(1),
-            pixels,
-            train.labels[:8],
-            example_keys(0, 0, 8),
-            np.float32(step.size),
-            np.float32(step.temperature),
-        )
+        kind: sections.moved_pixels(row, kind, step, row.replica(0), *batch)
         for kind in ("ods", "conf_ods", "adversarial")
     }
     rms = {
@@ -206,32 +187,14 @@ def test_published_corruptions_are_spaced_evenly(run, tmp_path, monkeypatch):
 
     def look(logits, labels):
         seen.append((logits.shape, labels.tolist()))
-        return measure(logits, labels)
+        return np.zeros((3, 2))
 
-    monkeypatch.setattr(robustness, "measure", look)
+    monkeypatch.setattr(sections, "measure", look)
     config = FinishedStudy(run).config.data
     data = dataclasses.replace(config, manual_dir=str(tmp_path))
     opened = analysed(run, data, examples=3, types=("contrast",), severities=(2,))
-    summaries = robustness.corruptions(opened)
+    summaries = sections.corruptions(opened)
     assert seen == [((2, 3, 10), [0, 4, 8])] * 4 and set(summaries) == set(ROWS)
-
-
-def test_bins_are_weighted_by_their_examples():
-    def of(mean, count):
-        nothing = np.full((5, 2), np.nan)
-        return {
-            "edges": np.linspace(0, 1, 3),
-            "counts": np.array([0, count]),
-            "bin_mean_kl": np.array([np.nan, mean]),
-            "quartiles": nothing,
-            "mean_kl": mean,
-            "box": nothing[:, 0],
-            "accuracy": 0.75,
-        }
-
-    found = Spread.of([of(0.1, 30), of(0.5, 10)])
-    np.testing.assert_allclose(found.by_bin, [np.nan, 0.2])
-    np.testing.assert_allclose(found.shares, [0, 1])
 
 
 def test_rows_are_compared_run_by_run():
@@ -242,36 +205,3 @@ def test_rows_are_compared_run_by_run():
     assert "auc" not in scratch and kd["label"] == "KD"
     assert kd["auc"] == pytest.approx((0.75 + 0.0) / 2)
     assert kd["delta_cosine"] == pytest.approx(0.125 - 0.2)
-
-
-def test_histograms_show_shares_of_both_sets_without_stopped_runs(rng, drawn):
-    logits = 4 * rng.normal(size=(3, 60, 3)), rng.normal(size=(3, 50, 3))
-    logits[0][2, 5] = np.nan
-    found = out_of_distribution(*logits, bins=6)
-    svg = entropy_histograms({"BE-4": found, "BE-4 + ODS": found}, "SVHN")
-    for text in ("BE-4 + ODS", "SVHN", "own test images", "Entropy, nats"):
-        assert text in svg
-    assert len(drawn["stairs"]) == 4
-    alone = out_of_distribution(*(side[:2] for side in logits), bins=6)
-    for ((shares, edges), _), side, examples in zip(
-        drawn["stairs"], (alone.histogram_in, alone.histogram_out), (120, 100)
-    ):
-        np.testing.assert_array_equal(edges, found.histogram_in.edges)
-        np.testing.assert_allclose(shares, 100 * side.counts.sum(0) / examples)
-
-
-def test_boxes_are_the_quartiles_of_what_they_show(rng, drawn):
-    cells = {
-        (kind, severity): rng.uniform(size=(4, 2))
-        for kind in ("fog", "snow", "frost", "contrast", "pixelate")
-        for severity in (1, 2, 3)
-    }
-    summary = CorruptionSummary.of(cells)
-    corruption_boxes({"BE-4": summary, "DE-4": summary})
-    calls = drawn["bxp"]
-    assert len(calls) == 4  # two panels of two methods
-    for ((boxes, *_), _), quantity in ((calls[0], "nll"), (calls[3], "ece")):
-        found = [list(box.values()) for box in boxes]
-        np.testing.assert_array_equal(found, summary.quartiles(quantity))
-    left, right = (options["positions"] for _, options in calls[:2])
-    np.testing.assert_allclose((left + right) / 2, [0, 1, 2])  # side by side

@@ -1,4 +1,4 @@
-"""Jacobians against differences in float64, their similarity, and its ROC curve."""
+"""Jacobians, guides and the matching term against float64 NumPy, and their ratios."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from churn_jax.metrics import roc_auc
+from churn_jax.perturbations import draw_guides, gaussian, ods
 from experiments.diversity.jacobians import (
+    GradientMoments,
+    distillation_expansion,
+    jacobian_matching_gradient,
+    jacobian_matching_term,
     jacobian_similarity,
     probability_jacobians,
     similarity_roc,
+    transferred_guide,
 )
 from tests.perturbations.networks import (
     CLASSES,
@@ -19,9 +25,13 @@ from tests.perturbations.networks import (
     probabilities,
     weights,
 )
-from tests.perturbations.test_ods import draw
+from tests.perturbations.test_ods import BATCH, draw
 
 TEACHER, STUDENT = weights(1), weights(2)
+PREDICT, LEARNER = network(TEACHER), network(STUDENT)
+PARAMS = tuple(jnp.asarray(w, jnp.float32) for w in STUDENT)
+quick_guide = jax.jit(transferred_guide)
+quick_term = jax.jit(jacobian_matching_term, static_argnums=(0, 1))
 
 
 def jacobians(weights, images, temperature=1.0):
@@ -33,37 +43,24 @@ def jacobians(weights, images, temperature=1.0):
     return np.stack(each, axis=1).reshape(len(images), CLASSES, FEATURES)
 
 
-@pytest.mark.parametrize("chunk_size", [3, 64])
-def test_jacobians_equal_central_differences_in_any_chunks(chunk_size):
+def test_jacobians_equal_central_differences():
     images, _ = draw(batch=7)
-    found = probability_jacobians(
-        network(TEACHER), images, temperature=2.0, chunk_size=chunk_size
-    )
+    found = probability_jacobians(PREDICT, images, 2.0)
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, jacobians(TEACHER, images, 2.0), atol=1e-6)
     np.testing.assert_allclose(jnp.sum(found, axis=1), np.zeros((7, 6)), atol=1e-6)
 
 
-def test_similarity_equals_the_cosine_in_float64():
+def test_similarity_equals_the_cosine_in_float64_and_is_zero_to_a_saturated_network():
     images, _ = draw(batch=7)
     a, b = (jacobians(w, images).reshape(7, -1) for w in (TEACHER, STUDENT))
-    expected = np.sum(a * b, 1) / (
-        np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    )
-    found = jacobian_similarity(
-        network(TEACHER), network(STUDENT), images, chunk_size=4
-    )
-    np.testing.assert_allclose(found, expected, atol=2e-6)
-
-
-def test_similarity_is_one_to_itself_under_jit_and_zero_to_a_saturated_network():
-    images, _ = draw(batch=4)
-    predict = network(TEACHER)
-    same = jax.jit(lambda x: jacobian_similarity(predict, predict, x))(images)
-    np.testing.assert_allclose(same, np.ones(4), rtol=1e-6)
-    saturated = network(weights(1, 1e4))
-    none = jacobian_similarity(predict, saturated, images)
-    np.testing.assert_array_equal(none, np.zeros(4))
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    found = jacobian_similarity(PREDICT, LEARNER, images)
+    np.testing.assert_allclose(found, np.sum(a * b, 1) / norms, atol=2e-6)
+    same = jax.jit(lambda x: jacobian_similarity(PREDICT, PREDICT, x))(images)
+    np.testing.assert_allclose(same, np.ones(7), rtol=1e-6)
+    none = jacobian_similarity(PREDICT, network(weights(1, 1e4)), images)
+    np.testing.assert_array_equal(none, np.zeros(7))
 
 
 def test_a_sure_networks_top_class_has_the_slope_that_the_others_have_not():
@@ -78,14 +75,11 @@ def test_a_sure_networks_top_class_has_the_slope_that_the_others_have_not():
     np.testing.assert_allclose(top, -others, rtol=1e-4, atol=1e-6 * np.abs(top).max())
 
 
-def test_roc_by_hand():
+def test_area_is_that_by_hand_and_of_the_metric_and_exchange_turns_it_round(rng):
     curve = similarity_roc([0.9, 0.5], [0.1, 0.5])
     np.testing.assert_array_equal(curve.true_positive_rate, [0.0, 0.5, 1.0, 1.0])
     np.testing.assert_array_equal(curve.false_positive_rate, [0.0, 0.0, 0.5, 1.0])
     assert curve.auc == 0.875  # three pairs of four are in order, one is a tie
-
-
-def test_area_equals_that_of_the_metric_and_exchange_turns_it_round(rng):
     distilled = rng.normal(0.5, 1.0, 60).round(1)
     scratch = rng.normal(0.0, 1.0, 40).round(1)  # rounded: there are ties
     curve = similarity_roc(distilled, scratch)
@@ -94,20 +88,185 @@ def test_area_equals_that_of_the_metric_and_exchange_turns_it_round(rng):
     by_ranks = jax.jit(roc_auc)(jnp.stack([jnp.zeros(100), scores], -1), labels)
     np.testing.assert_allclose(curve.auc, by_ranks, rtol=1e-6)
     np.testing.assert_allclose(similarity_roc(scratch, distilled).auc, 1 - curve.auc)
-    assert np.all(np.diff(curve.false_positive_rate) >= 0.0)
     assert curve.true_positive_rate[-1] == curve.false_positive_rate[-1] == 1.0
 
 
-def test_errors_name_what_does_not_fit():
-    images, _ = draw(batch=4)
-    predict = network(TEACHER)
-    with pytest.raises(TypeError, match="images must be floating-point"):
-        probability_jacobians(predict, images.astype(jnp.int32))
-    with pytest.raises(ValueError, match="chunk_size must be at least 1; got 0"):
-        probability_jacobians(predict, images, chunk_size=0)
-    with pytest.raises(ValueError, match=r"same shape.*\(4, 4, 6\) and \(4, 3, 6\)"):
-        jacobian_similarity(predict, lambda x: predict(x)[:, :3], images)
-    with pytest.raises(ValueError, match=r"from_scratch must be a list.*\(0,\)"):
-        similarity_roc([0.1], [])
-    with pytest.raises(ValueError, match=r"distilled must be a list.*without nan"):
-        similarity_roc([np.nan], [0.1])
+# ---- a guide seen by another teacher -------------------------------------------------
+
+
+def guided(drawn, other, guides):
+    return quick_guide(drawn_jacobians=drawn, other_jacobians=other, guides=guides)
+
+
+def given(batch=5):
+    images, keys = draw(batch=batch)
+    drawn, other = (
+        jnp.asarray(jacobians(w, images), jnp.float32) for w in (TEACHER, STUDENT)
+    )
+    return drawn, other, draw_guides(keys, CLASSES)
+
+
+def test_a_guide_equals_least_squares_in_float64_at_any_scale():
+    drawn, other, guides = given()
+    found, tiny = (guided(scale * drawn, scale * other, guides) for scale in (1, 1e-25))
+    for n in range(5):
+        j = np.asarray(other[n], np.float64).T
+        target = np.asarray(drawn[n], np.float64).T @ np.asarray(guides[n], np.float64)
+        v = np.linalg.lstsq(j, target, rcond=1e-4)[0]
+        left = np.sum((target - j @ v) ** 2) / np.sum(target**2)
+        # The least singular values that count are a tenth of the largest.
+        for guide in (found, tiny):
+            np.testing.assert_allclose(guide.guides[n], v, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(guide.explained[n], 1.0 - left, atol=1e-5)
+    assert jnp.all((found.explained > 0.0) & (found.explained < 1.0))
+
+
+def test_a_linear_map_between_jacobians_maps_the_guide(rng):
+    _, other, guides = given()
+    mixes = jnp.asarray(rng.normal(size=(5, CLASSES, CLASSES)).astype(np.float32))
+    drawn = jnp.einsum("bij,bjd->bid", mixes, other, precision="highest")
+    found = guided(drawn, other, guides)
+    expected = jnp.einsum("bij,bi->bj", mixes, guides, precision="highest")
+    expected = expected - jnp.mean(expected, -1, keepdims=True)  # moves nothing
+    np.testing.assert_allclose(found.guides, expected, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(found.explained, np.ones(5), atol=1e-5)
+
+
+def test_a_teacher_explains_itself_and_nothing_across():
+    drawn, _, guides = given()
+    np.testing.assert_allclose(guided(drawn, drawn, guides).explained, 1.0, atol=1e-5)
+    none = jnp.zeros_like(drawn)
+    sides = np.concatenate([drawn, none], -1), np.concatenate([none, drawn], -1)
+    np.testing.assert_allclose(guided(*sides, guides).explained, 0.0, atol=1e-12)
+    for i, j in ((drawn, none), (none, drawn)):
+        flat = guided(i, j, guides)
+        np.testing.assert_array_equal(flat.explained, np.zeros(5))
+        np.testing.assert_array_equal(flat.guides, np.zeros((5, CLASSES)))
+
+
+# ---- the matching term, its series, its gradient and that one's signal ---------------
+
+
+def student(params, images):
+    return network(params)(images)
+
+
+def term(student_weights, images, eps, width=1e-4):
+    """The matching term by central differences along eps, float64."""
+    images, eps = (np.asarray(x, np.float64) for x in (images, eps))
+
+    def slope(value):
+        return (value(images + width * eps) - value(images - width * eps)) / (2 * width)
+
+    of_teacher = slope(lambda x: probabilities(TEACHER, x))
+    of_student = slope(lambda x: np.log(probabilities(student_weights, x)))
+    return -np.sum(of_teacher * of_student, -1)
+
+
+@pytest.fixture
+def eps(rng):
+    return jnp.asarray(rng.normal(scale=0.3, size=(BATCH, 2, 3)).astype(np.float32))
+
+
+def test_term_equals_central_differences(eps):
+    images, _ = draw()
+    found = quick_term(PREDICT, LEARNER, images, eps)
+    np.testing.assert_allclose(found, term(STUDENT, images, eps), rtol=2e-5, atol=1e-7)
+    itself = quick_term(PREDICT, PREDICT, images, eps)
+    assert jnp.all(itself < 0.0)  # both change alike
+    with pytest.raises(ValueError, match=r"\(8, 2, 3\) and \(7, 2, 3\)"):
+        jacobian_matching_term(PREDICT, LEARNER, images, eps[1:])
+
+
+def loss(images):
+    """Cross-entropy of the student under the teacher, float64."""
+    return -np.sum(
+        probabilities(TEACHER, images) * np.log(probabilities(STUDENT, images)), -1
+    )
+
+
+def test_the_series_is_right_to_the_second_order_and_its_mean_to_the_third(eps):
+    """Halving the step divides what is left over by eight, and by sixteen.
+
+    The mean over opposite steps, as of a zero-mean perturbation, has no odd orders.
+    """
+    images, _ = draw()
+    expand = jax.jit(distillation_expansion, static_argnums=(0, 1))
+    at = np.asarray(images, np.float64)
+    left, left_of_mean, without = [], [], []
+    for size in (0.5, 0.25):
+        moved = np.asarray(size * eps, np.float64)
+        series = expand(PREDICT, LEARNER, images, size * eps)
+        np.testing.assert_allclose(series.clean, loss(at), rtol=1e-6)
+        expected = term(STUDENT, images, size * eps)
+        np.testing.assert_allclose(series.matching, expected, rtol=2e-5, atol=1e-7)
+        total = np.sum(series, axis=0)
+        left.append(np.linalg.norm(loss(at + moved) - total))
+        mean = (loss(at + moved) + loss(at - moved)) / 2
+        even = total - np.asarray(series.linear)
+        left_of_mean.append(np.linalg.norm(mean - even))
+        without.append(np.linalg.norm(mean - even + np.asarray(series.matching)))
+    assert 6.0 < left[0] / left[1] < 10.0
+    assert 10.0 < left_of_mean[0] / left_of_mean[1] < 22.0
+    # Without the matching term an error of second order stays.
+    assert without[1] > 5.0 * left_of_mean[1] and without[0] / without[1] < 6.0
+
+
+def test_gradient_equals_differences_in_a_weight(eps):
+    images, _ = draw()
+    found = jax.jit(jacobian_matching_gradient, static_argnums=(0, 1))(
+        PREDICT, student, PARAMS, images, eps
+    )
+    assert jax.tree.structure(found) == jax.tree.structure(PARAMS)
+    for layer, place in ((0, (2, 1)), (1, (3,)), (2, (4, 0))):
+        shifted = []
+        for width in (1e-3, -1e-3):
+            moved = [np.array(w) for w in STUDENT]
+            moved[layer][place] += width
+            shifted.append(np.mean(term(moved, images, eps)))
+        expected = (shifted[0] - shifted[1]) / 2e-3
+        np.testing.assert_allclose(found[layer][place], expected, rtol=1e-3, atol=1e-6)
+
+
+def ratio(draws):
+    """Of the running moments of draws `[S, ...]`."""
+    update, moments = jax.jit(GradientMoments.update), GradientMoments.empty(draws[0])
+    for row in draws:
+        moments = update(moments, row)
+    return moments.signal_to_noise()
+
+
+def test_signal_to_noise_by_hand_against_numpy_and_of_a_small_spread(rng):
+    # The mean is (4, 4), the variances 2 and 0.
+    value = ratio(np.float32([[3.0, 4.0], [5.0, 4.0]]))
+    np.testing.assert_allclose(value, np.sqrt(32.0 / 2.0), rtol=1e-6)
+    assert ratio(np.ones((2, 2), np.float32)) == np.inf
+    for shape in ((1, 2), (2, 2)):  # one draw, and draws of nothing
+        assert np.isnan(ratio(np.zeros(shape, np.float32)))
+    plain = rng.normal(0.5, 1.0, (20, 3, 5)).astype(np.float32)
+    # A spread of 1e-3 around 10: sums of squares in float32 would lose it.
+    narrow = (10.0 + 1e-3 * rng.normal(size=(50, 4))).astype(np.float32)
+    for draws, rtol in ((plain, 2e-6), (-7.0 * plain, 2e-6), (narrow, 5e-3)):
+        exact = np.float64(draws).reshape(len(draws), -1)
+        wanted = np.linalg.norm(exact.mean(0)) / np.sqrt(exact.var(0, ddof=1).sum())
+        np.testing.assert_allclose(ratio(draws), wanted, rtol=rtol)
+
+
+def test_ods_gives_the_matching_gradient_more_signal_than_noise_of_equal_norm():
+    images, _ = draw()
+
+    def signal(perturb):
+        @jax.jit
+        def moves(key):
+            moved = perturb(jax.random.split(key, BATCH))
+            return jacobian_matching_gradient(
+                PREDICT, student, PARAMS, images, moved - images
+            )
+
+        moments = GradientMoments.empty(PARAMS)
+        for seed in range(24):
+            moments = moments.update(moves(jax.random.key(seed)))
+        return moments.signal_to_noise()
+
+    of_noise = signal(lambda keys: gaussian(images, keys))
+    assert signal(lambda keys: ods(PREDICT, images, keys)) > 1.2 * of_noise > 0.0
