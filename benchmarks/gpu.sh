@@ -104,12 +104,8 @@ part digits churn_jax/cli.py \
 part dm-digits churn_jax/cli.py \
   "$python" -m churn_jax.cli study dm-digits --out "$folder/dm-digits"
 # What shared weights, perturbed passes and an online teacher cost.
-part batch_ensemble benchmarks/batch_ensemble.py \
-  "$python" benchmarks/batch_ensemble.py
-part ods benchmarks/ods.py \
-  "$python" benchmarks/ods.py
-part elodi benchmarks/elodi.py \
-  "$python" benchmarks/elodi.py
+part steps benchmarks/steps.py \
+  "$python" benchmarks/steps.py tiled teachers perturbed
 # Click models by table size.
 part clicks benchmarks/clicks.py \
   "$python" benchmarks/clicks.py "${peer[@]}"

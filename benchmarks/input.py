@@ -14,13 +14,7 @@ median over repeats.
 
 Replicas with orders or crops of their own eat R times the images that one replica does;
 replicas that share them eat one replica's.
-
-    python benchmarks/input.py --photo 500x375 --kilobytes 110 --slice v5e:256
-
-makes files of ImageNet's mean size, and prints what each host of a slice must read to
-keep ResNet-v2-50 busy, by arithmetic alone: images per second from the share of the
-peak that a step reaches (`--utilisation`), bytes from the size of the files; and how
-many processes like the one measured here that takes.
+`--photo 500x375 --kilobytes 110` makes files of ImageNet's mean size.
 """
 
 import argparse
@@ -34,7 +28,7 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 from PIL import Image
-from turns import head, machine, rates, row, take_turns
+from turns import machine, rates, take_turns
 
 from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.crop import random_crop
@@ -71,31 +65,6 @@ def quality_of(kilobytes: float, size: tuple[int, int] | None) -> int:
         return abs(len(file) / 1000 - kilobytes)
 
     return min(range(20, 100, 2), key=distance)
-
-
-def print_need(args: argparse.Namespace, measured: float) -> None:
-    """Reading rate that a host needs, against one process measured here."""
-    from churn_jax.planning.chips import CHIPS
-    from churn_jax.studies import ModelConfig
-    from churn_jax.studies.cost import network_flops
-
-    name, _, count = args.slice.partition(":")
-    chips, size = int(count), 1000 * (args.kilobytes or 110)
-    network = ModelConfig(name="resnet_v2_50", dtype="bfloat16").build(1000)
-    flops = network_flops(network, (_SIZE, _SIZE, 3), train=True)
-    devices = chips * CHIPS[name].devices
-    images = args.utilisation * CHIPS[name].flops * devices / flops
-    print(
-        f"\n{chips} chips {name}, ResNet-v2-50, {args.utilisation:.0%} of the peak, "
-        f"{flops / 1e9:.1f} GFLOP an image, files of {size / 1000:g} kB:"
-    )
-    head("chips per host", "hosts", "images/s", "files MB/s", "to chips MB/s", "cores")
-    for per_host in args.chips_per_host:
-        hosts = -(-chips // per_host)
-        each = images / hosts
-        cells = (f"{x / 1e6:,.0f}" for x in (size * each, 3 * _SIZE**2 * each))
-        row(per_host, hosts, f"{each:,.0f}", *cells, f"{each / measured:.0f}")
-    print(f"\n`cores`: processes of one thread, each with {measured:.0f} images/s.")
 
 
 def feed_batches(files: list[bytes], batch: int, reading: Reading) -> Iterator:
@@ -153,9 +122,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--photo", metavar="WxH", help="size of all files in pixels")
     parser.add_argument("--kilobytes", type=float, help="of a file, about")
-    parser.add_argument("--slice", metavar="CHIP:CHIPS", help="such as v5e:256")
-    parser.add_argument("--chips-per-host", type=int, nargs="+", default=[8, 4])
-    parser.add_argument("--utilisation", type=float, default=0.4)
     parser.add_argument("--no-workers", action="store_true", help="threads only")
     parser.add_argument(
         "--appetite",
@@ -193,14 +159,10 @@ def main() -> None:
     for text in args.appetite or _APPETITES:
         name, _, eats = text.rpartition("=")
         more[f"/ {name}"] = lambda rate, eats=eats: f"{rate / float(eats):.2f}"
-    images = args.updates * args.batch
-    rates(found, images, "images", against=[], **more)
+    rates(found, args.updates * args.batch, "images", against=[], **more)
     kilobytes = statistics.mean(map(len, files)) / 1000
     print(f"\nJPEGs of {kilobytes:.0f} kB on average, quality {quality}, {args}")
     print(machine())
-    if args.slice:
-        one = "threads 1" if args.no_workers else "workers 1"
-        print_need(args, images / float(np.median(found[one])))
 
 
 if __name__ == "__main__":

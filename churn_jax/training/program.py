@@ -244,7 +244,7 @@ def choose_mappings(
     slow_vmap = any_convolution and platform == "cpu"
     unrolled = chosen == "unroll" or (chosen == "loop" and slow_vmap)
     # On a CPU dense forward passes are fastest one after another; measured in
-    # `benchmarks/elodi.py`.
+    # `benchmarks/steps.py`.
     alone = platform == "cpu" and chosen != "vmap"
     members = "unroll" if unrolled else "vmap"
     teachers = "unroll" if alone else members
