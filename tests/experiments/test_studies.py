@@ -5,13 +5,12 @@ import json
 import re
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax.configuration.codec import replaced
-from churn_jax.methods import ELODI, AntiDistillation
+from churn_jax.methods import AntiDistillation
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
@@ -176,33 +175,10 @@ def test_anti_distillation_studies_are_about_prediction_differences(name):
         assert fixed == [f for f in ("init", "order") if spec.name.endswith(f"_{f}")]
 
 
-def test_the_wide_network_has_the_ensembles_number_of_weights():
-    config = study("ad-mnist-losses")
-
-    def weights(name):
-        spec = config.spec(name)
-        (group,) = spec.groups(config.model, 10)
-        images = np.zeros((1, 28, 28, 1), np.float32)
-        shapes = jax.eval_shape(group.network.init, jax.random.key(0), images)
-        count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-        return group.members * count
-
-    assert weights("wide") == pytest.approx(weights("ad"), rel=0.005)
-    assert config.spec("wide").method.members == 1
-
-
 def trains(name):
     """How every row of a preset is trained, by its name."""
     config = study(name)
     return {spec.name: spec.config(config.train) for spec in config.methods}
-
-
-def test_co_distill_ce_of_the_papers_tables_is_anils():
-    for name in ("cifar10", "imagenet", "svhn", "mnist"):
-        method = study(name).spec("codistill_ce").method
-        assert method.update == "independent" and method.refresh_steps > 1
-        assert method.beta_ramp.kind == "step" and method.beta_ramp.steps > 0
-        assert method.divergence == "cross_entropy"
 
 
 def test_table_1_is_the_full_factorial_and_table_6_half_of_it():
@@ -221,54 +197,6 @@ def test_table_1_is_the_full_factorial_and_table_6_half_of_it():
         assert found[0] == ("varied",) * 3
         assert all(order == augment for _, order, augment in found)
         assert len(set(found)) == 4 and ("fixed",) * 3 in found
-
-
-def test_table_3_has_every_row_with_and_without_decay():
-    found = trains("table3-cifar10")
-    decays = {name: train.optimizer.weight_decay for name, train in found.items()}
-    without = {name for name in decays if name.endswith("_wd0")}
-    assert {decays[name] for name in without} == {0.0}
-    assert {decays[name.removesuffix("_wd0")] for name in without} == {1e-4}
-    assert len(decays) == 2 * len(without) == 8
-
-
-def test_design_claims_cover_every_sensible_combination():
-    config = study("claims-mnist")
-    methods = {spec.name: spec.method for spec in config.methods}
-    peers = {
-        (method.divergence, method.update, method.beta_ramp.kind)
-        for name, method in methods.items()
-        if name not in ("baseline", "baseline_init")
-    }
-    assert len(peers) == 3 * 2 * 3 + 3
-    assert ("joint_cross_entropy", "independent", "linear") not in peers
-    proposal = methods["codistill_skl"]
-    assert (proposal.divergence, proposal.update) == ("skl", "joint")
-    assert proposal.beta_ramp.kind == "linear"
-    assert methods["codistill_skl_init"] == proposal
-    assert trains("claims-mnist")["codistill_skl_init"].seeds.init == "fixed"
-    for count in (3, 4):  # the pull on a peer is that of a pair
-        method = methods[f"codistill_skl_{count}"]
-        assert method.members == count
-        assert method.beta * (count - 1) == pytest.approx(proposal.beta)
-
-
-def test_cross_sample_rows_resample_once():
-    for name, train in trains("cross-sample-mnist").items():
-        method = study("cross-sample-mnist").spec(name).method
-        assert train.seeds.sample == "varied"
-        assert (train.sample == "bootstrap") != (method.member_sample == "bootstrap")
-
-
-def test_training_sizes_get_equal_updates():
-    config, found = study("train-size-mnist"), trains("train-size-mnist")
-    batch = config.train.batch_size
-    updates = [found[s.name].epochs * s.train_size / batch for s in config.methods]
-    assert len(updates) == 10
-    assert max(updates) == pytest.approx(min(updates), rel=0.02)
-    whole = study("mnist")
-    assert found[config.baseline] == whole.train
-    assert config.spec(config.baseline).train_size == whole.data.train_size
 
 
 @every_preset
@@ -337,18 +265,6 @@ def two_updates(config, images, out, *names):
             members = config.spec(name).method.members
             shape = (2, members, *predictions.logits.shape[1:])
             assert load_members(folder / MEMBERS).logits.shape == shape
-
-
-def test_elodis_tables_have_the_papers_classes_and_eight_guides():
-    for number, classes in ((5, 0), (6, 0), (7, 0), (8, 0), (10, 10), (11, 10)):
-        methods = [spec.method for spec in study(f"elodi-table{number}").methods]
-        used = {m.top_k for m in methods if isinstance(m, ELODI) and m.form == "paper"}
-        assert used == {classes}, number
-    guides = [spec for spec in study("elodi-table8").methods if spec.models]
-    assert {sum(size for _, size in spec.models) for spec in guides} == {8}
-    for spec in study("elodi-fashion-more").methods:
-        train = spec.config(study("elodi-fashion-more").train)
-        assert train.optimizer.weight_decay == 0
 
 
 @pytest.mark.slow
