@@ -23,7 +23,6 @@ extensions = [
     "sphinx_design",
     # Ours, in docs/extensions. `api` writes the pages that sphinx_llm reads, too.
     "api",
-    "equation_index",
     "generated",
     "links",
     "llms",

@@ -117,58 +117,39 @@ def sections(docstring: str) -> Iterator[tuple[str, list[str]]]:
 
 def prose(lines: list[str], module: str, own: Iterable[str] = ()) -> list[str]:
     """Paragraphs, lists, examples and indented blocks."""
-    text = textwrap.dedent("\n".join(lines)).strip("\n")
     out: list[str] = []
-    for block in re.split(r"\n\s*\n", text):
-        here: list[str] = []
-        kind = "text"
-
-        def flush(here: list[str], kind: str) -> None:
-            if not here:
-                return
-            if kind == "text":
-                bullet = "* " if here[0].startswith("* ") else ""
-                text = "\n".join(here).removeprefix(bullet)
-                out.extend((bullet + inline(text, module, own)).splitlines())
-            else:
-                out.extend([f".. code-block:: {kind}", ""])
-                out.extend(f"   {line}" for line in here)
-            out.append("")
-
-        rows = block.splitlines()
-        if rows and all(row.startswith("    ") for row in rows):
-            flush(textwrap.dedent(block).splitlines(), "none")
+    for block in re.split(r"\n\s*\n", textwrap.dedent("\n".join(lines)).strip("\n")):
+        if block and all(row.startswith("    ") for row in block.splitlines()):
+            out += code_block("none", textwrap.dedent(block))
             continue
-        for row in rows:
-            if row.startswith(">>>") and kind == "text":
-                flush(here, kind)
-                here, kind = [], "pycon"
-            elif row.startswith("* ") and kind == "text":
-                flush(here, kind)
-                here = []
-            here.append(row.replace("::", ":") if row.endswith("::") else row)
-        flush(here, kind)
+        text, *example = re.split(r"^(?=>>>)", block, maxsplit=1, flags=re.M)
+        for item in filter(None, re.split(r"\n(?=\* )", text.rstrip("\n"))):
+            bullet = "* " if item.startswith("* ") else ""
+            item = re.sub("::$", ":", item.removeprefix(bullet), flags=re.M)
+            out += [*(bullet + inline(item, module, own)).splitlines(), ""]
+        for code in example:
+            out += code_block("pycon", code)
     return out
+
+
+def code_block(language: str, text: str) -> list[str]:
+    """Lines of code."""
+    return [f".. code-block:: {language}", "", *indent(text.splitlines()), ""]
 
 
 def entries(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """`name: text` entries with their continuation; the name is "" for free text."""
-    name, text = "", []
+    found: list[tuple[str, list[str]]] = []
     for line in textwrap.dedent("\n".join(lines)).strip("\n").splitlines():
-        found = ENTRY.fullmatch(line)
-        if found or (name and line and not line.startswith(" ")):
-            if name or text:
-                yield name, _evened(text)
-            name, text = (found[1], [found[2] or ""]) if found else ("", [line])
+        entry = ENTRY.fullmatch(line)
+        if entry or (found and found[-1][0] and line and not line.startswith(" ")):
+            found.append((entry[1], [entry[2] or ""]) if entry else ("", [line]))
+        elif found:
+            found[-1][1].append(line)
         else:
-            text.append(line)
-    if name or text:
-        yield name, _evened(text)
-
-
-def _evened(text: list[str]) -> list[str]:
-    """The text of an entry, whose first line is not indented as the others are."""
-    return [*text[:1], *textwrap.dedent("\n".join(text[1:])).splitlines()]
+            found.append(("", [line]))
+    for name, (first, *rest) in found:
+        yield name, [first, *textwrap.dedent("\n".join(rest)).splitlines()]
 
 
 def indent(lines: Iterable[str], by: int = 3) -> list[str]:
@@ -308,42 +289,30 @@ def annotation(node: ast.expr | None, path: Path | None = None) -> str:
 def signature(node: ast.FunctionDef, path: Path, *, bound: bool = False) -> str:
     """`(logits: Logits, *, mask: Mask | None = None) -> Scalar`, from the source."""
     arguments = ast.parse(ast.unparse(node)).body[0].args
-    plain = [*arguments.posonlyargs, *arguments.args]
-    if bound and plain:
-        plain[0].arg = "\0"
-    for argument in (
-        *plain,
-        *arguments.kwonlyargs,
-        *filter(None, (arguments.vararg, arguments.kwarg)),
-    ):
-        if argument.annotation is not None:
+    if bound:
+        del (arguments.posonlyargs or arguments.args)[:1]
+    for argument in ast.walk(arguments):
+        if isinstance(argument, ast.arg) and argument.annotation is not None:
             argument.annotation = ast.Name(annotation(argument.annotation, path))
-    text = ast.unparse(arguments)
-    text = re.sub(r"^\0(: [^,]*)?(, )?", "", text)
-    text = re.sub(r"^/(, |$)", "", text)
     back = annotation(node.returns, path)
-    return f"({text})" + (f" -> {back}" if back else "")
+    return f"({ast.unparse(arguments)})" + (f" -> {back}" if back else "")
 
 
-@functools.cache
-def class_node(cls: type) -> ast.ClassDef | None:
-    """The source of a class of ours."""
-    if not cls.__module__.startswith(("churn_jax", "churn_compare")):
-        return None
-    tree = tree_of(module_path(cls.__module__))
-    return next(
-        (
-            n
-            for n in ast.walk(tree)
-            if isinstance(n, ast.ClassDef) and n.name == cls.__name__
-        ),
-        None,
-    )
+def arguments_of(node: ast.FunctionDef) -> list[str]:
+    """Names of the arguments, which a docstring means by them."""
+    given = node.args
+    return [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
 def own_bases(cls: type) -> list[tuple[type, ast.ClassDef]]:
-    """A class and its bases in churn_jax, the most general last."""
-    return [(c, node) for c in cls.__mro__ if (node := class_node(c)) is not None]
+    """A class and its bases in our packages, the most general last."""
+    found = []
+    for base in cls.__mro__:
+        if base.__module__.startswith(("churn_jax", "churn_compare")):
+            tree = tree_of(module_path(base.__module__))
+            nodes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
+            found += [(base, n) for n in nodes if n.name == base.__name__][:1]
+    return found
 
 
 def default(node: ast.expr | None) -> str | None:
@@ -353,17 +322,14 @@ def default(node: ast.expr | None) -> str | None:
     name = ast.unparse(node.func).rpartition(".")[2]
     if name in ("coefficient", "share", "static") and node.args:
         return ast.unparse(node.args[0])
-    if name in ("field", "static_field"):
-        given = {k.arg: k.value for k in node.keywords}
-        if "default" in given:
-            return ast.unparse(given["default"])
-        if "default_factory" in given:
-            factory = given["default_factory"]
-            if isinstance(factory, ast.Lambda):
-                return ast.unparse(factory.body)
-            return f"{ast.unparse(factory)}()"
-        return None
-    return ast.unparse(node)
+    if name not in ("field", "static_field"):
+        return ast.unparse(node)
+    given = {k.arg: k.value for k in node.keywords}
+    if (factory := given.get("default_factory")) is not None:
+        if isinstance(factory, ast.Lambda):
+            return ast.unparse(factory.body)
+        return f"{ast.unparse(factory)}()"
+    return ast.unparse(given["default"]) if "default" in given else None
 
 
 @dataclasses.dataclass
@@ -386,32 +352,22 @@ def fields(cls: type) -> list[Field]:
         order = dict.fromkeys(getattr(cls, "_fields", ()), False)
     found: dict[str, Field] = {}
     for base, node in reversed(own_bases(cls)):
-        told: dict[str, list[str]] = {}
+        path = module_path(base.__module__)
+        source, told = path.read_text().splitlines(), {}
         for title, lines in sections(inspect.cleandoc(ast.get_docstring(node) or "")):
             for names, text in entries(lines) if title == "Attributes" else ():
                 told.update(dict.fromkeys(names.split(", "), text))
-        source = inspect.getsource(base).splitlines() if not told else []
         for item in node.body:
-            if not isinstance(item, ast.AnnAssign) or not isinstance(
-                item.target, ast.Name
-            ):
+            if not isinstance(item, ast.AnnAssign):
                 continue
-            name = item.target.id
-            if not told and item.lineno - node.lineno < len(source):
-                first = node.lineno - len(node.decorator_list)
-                line = source[min(item.end_lineno - first, len(source) - 1)]
-                if "  # " in line and "pyrefly" not in line:
-                    told[name] = [line.partition("  # ")[2]]
+            name = ast.unparse(item.target)
+            comment = source[item.end_lineno - 1].partition("  # ")[2]
+            if not told and comment and "pyrefly" not in comment:
+                told[name] = [comment]
             if name in order:
-                found[name] = Field(
-                    name,
-                    annotation(item.annotation),
-                    annotation(item.annotation, module_path(base.__module__)),
-                    default(item.value),
-                    told.get(name, []),
-                    bool(order[name]),
-                )
-            told.setdefault(name, [])
+                types = annotation(item.annotation), annotation(item.annotation, path)
+                value, keyword = default(item.value), bool(order[name])
+                found[name] = Field(name, *types, value, told.get(name, []), keyword)
         for name, text in told.items():
             if name in found and text:
                 found[name].text = text
@@ -443,14 +399,11 @@ def class_signature(cls: type, parts: list[Field]) -> str:
 
 def kind_of(node: ast.stmt) -> str:
     """The directive for what a statement defines."""
-    if isinstance(node, ast.FunctionDef):
-        return "function"
     if isinstance(node, ast.ClassDef):
-        bases = " ".join(ast.unparse(base) for base in node.bases)
-        return (
-            "exception" if re.search(r"(Error|Exception|Warning)\b", bases) else "class"
-        )
-    return "data"
+        bases = " ".join(map(ast.unparse, node.bases))
+        error = re.search(r"(Error|Exception|Warning)\b", bases)
+        return "exception" if error else "class"
+    return "function" if isinstance(node, ast.FunctionDef) else "data"
 
 
 def docstring_of(public: Public) -> str:
@@ -528,8 +481,7 @@ def methods(public: Public, cls: type) -> list[str]:
 def method(public: Public, node: ast.FunctionDef, marks: list[str]) -> list[str]:
     """One method or property."""
     doc = inspect.cleandoc(ast.get_docstring(node) or "")
-    own = [a.arg for a in (*node.args.args, *node.args.kwonlyargs)]
-    body = described(doc, public, own) if doc else []
+    body = described(doc, public, arguments_of(node)) if doc else []
     if any(
         mark.rpartition(".")[2] in ("property", "cached_property") for mark in marks
     ):
@@ -543,17 +495,6 @@ def method(public: Public, node: ast.FunctionDef, marks: list[str]) -> list[str]
     return [f".. py:method:: {head}", *indent(options), "", *indent(body)]
 
 
-def index_entries(public: Public) -> list[str]:
-    """Search terms of a page: its name in words, its equations."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", public.name).replace("_", " ")
-    found = []
-    for reference in cited_by(docstring_of(public)):
-        for formula in drawn(reference):
-            found += [formula.label, f"{formula.paper} {formula.label}"]
-    main = f"   ! single: {words.strip().lower()}"
-    return [main, *(f"   single: {entry}" for entry in dict.fromkeys(found))]
-
-
 def page(public: Public, repository: str) -> str:
     """The page of a public name, in reStructuredText."""
     top = public.module in ("churn_jax", "churn_compare")
@@ -561,16 +502,8 @@ def page(public: Public, repository: str) -> str:
     doc = docstring_of(public)
     head, body, options = public.name, [], []
     if isinstance(public.node, ast.FunctionDef):
-        own = [
-            a.arg
-            for a in (
-                *public.node.args.posonlyargs,
-                *public.node.args.args,
-                *public.node.args.kwonlyargs,
-            )
-        ]
         head += signature(public.node, public.path)
-        body = described(doc, public, own)
+        body = described(doc, public, arguments_of(public.node))
     elif isinstance(public.node, ast.ClassDef):
         cls = getattr(importlib.import_module(public.module), public.name)
         parts = fields(cls)
@@ -611,9 +544,6 @@ def page(public: Public, repository: str) -> str:
     out = [
         title,
         "=" * len(title),
-        "",
-        ".. index::",
-        *index_entries(public),
         "",
         f".. py:currentmodule:: {public.module}",
         "",

@@ -1,51 +1,30 @@
-"""llms.txt: the pages by section, each with its first sentence.
+"""llms.txt: the pages by section.
 
-sphinx_llm writes the Markdown of every page; its own list is flat and escapes code.
+sphinx_llm writes the Markdown of every page; its own list is flat and takes minutes.
 """
 
-import re
 from pathlib import Path
 
-from docutils import nodes
 
-
-def first_sentence(doctree) -> str:
-    """The first sentence of a page that says something."""
-    for paragraph in doctree.findall(nodes.paragraph):
-        text = " ".join(paragraph.astext().split())
-        if len(text) < 25 or isinstance(paragraph.parent, nodes.entry):
-            continue
-        sentence = re.split(r"(?<=[.?!]) (?=[A-Z])", text)[0]
-        return sentence if len(sentence) <= 200 else f"{sentence[:197]}..."
-    return ""
-
-
-def entry(env, docname: str) -> str:
-    """One page of the list."""
+def listing(env, docname: str) -> list[str]:
+    """A page and those below it; of the API its overviews alone."""
     title = " ".join(env.titles[docname].astext().split())
-    said = first_sentence(env.get_doctree(docname))
-    return f"- [{title}]({docname}.html.md)" + (f": {said}" if said else "")
-
-
-def listing(env, docname: str, deepest: int) -> list[str]:
-    """A page and the pages below it, down to a depth."""
-    out = [entry(env, docname)]
-    if docname.count("/") < deepest:
+    found = [f"- [{title}]({docname}.html.md)"]
+    if docname.count("/") < 3:
         for below in env.toctree_includes.get(docname, []):
-            if below.endswith("/index") or docname.count("/") < deepest - 1:
-                out += listing(env, below, deepest)
-    return out
+            if below.endswith("/index") or docname.count("/") < 2:
+                found += listing(env, below)
+    return found
 
 
 def write(app, exception) -> None:
     """Writes llms.txt of the site."""
     if exception or app.builder.name != "html":
         return
-    env = app.env
-    root = app.config.root_doc
-    out = [f"# {app.config.project}", "", f"> {app.config.llms_txt_description}", ""]
-    for section in env.toctree_includes[root]:
-        out += [f"## {env.titles[section].astext()}", "", *listing(env, section, 3), ""]
+    env, config = app.env, app.config
+    out = [f"# {config.project}", "", f"> {config.llms_txt_description}", ""]
+    for section in env.toctree_includes[config.root_doc]:
+        out += [f"## {env.titles[section].astext()}", "", *listing(env, section), ""]
     Path(app.outdir, "llms.txt").write_text("\n".join(out), encoding="utf-8")
 
 
