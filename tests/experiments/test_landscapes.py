@@ -56,21 +56,6 @@ def test_temperature_divides_the_score():
     np.testing.assert_allclose(found, -np.log(sigmoid(SCORES / 2.5)), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (entropy_regularized_log_loss, ([0.5, 1.1], 0.1), "probs must lie"),
-        (entropy_regularized_log_loss, ([np.nan], 0.1), "probs must lie"),
-        (entropy_regularized_log_loss, ([0.5], 1.5), "alpha .* got 1.5"),
-        (entropy_regularized_logistic_loss, ([0.5], -0.1), "alpha .* got -0.1"),
-        (tempered_logistic_loss, ([0.5], 0.0), "temperature .* got 0.0"),
-    ],
-)
-def test_bad_input_is_named(function, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        function(*arguments)
-
-
 def test_every_curve_is_in_the_image(tmp_path, drawn):
     out = tmp_path / "new" / "landscapes.png"
     assert save_landscapes(out) == out
@@ -81,5 +66,3 @@ def test_every_curve_is_in_the_image(tmp_path, drawn):
     # Alpha 1 is the entropy alone, which is 0 where the loss alone is highest.
     first, last = (drawn["plot"][i][0][1] for i in (len(ALPHAS), 2 * len(ALPHAS) - 1))
     assert first[0] > 6 and last[0] < 0.02
-    with pytest.raises(ValueError, match="must end in"):
-        save_landscapes(tmp_path / "a.txt")
