@@ -33,7 +33,6 @@ _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
 _CHECKED_BYTES = 64 << 20  # larger arrays are checked in the background
 _CHECK_BYTES = 1 << 20
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
-_BLOCK_BYTES = 16 << 20
 _WRITING_SECONDS = 2  # younger temporary files may not be locked yet
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 
@@ -106,7 +105,7 @@ class NpzArrays(Mapping[str, np.ndarray]):
         with zipfile.ZipFile(self._path) as archive:
             with archive.open(member) as entry:
                 shape, fortran, dtype, start = _header(entry, member.file_size)
-            order, size = "F" if fortran else "C", member.file_size - start
+            size = member.file_size - start
             stored = member.compress_type == zipfile.ZIP_STORED
             if self._mapped and stored and size >= _MAPPED_BYTES:
                 first = _data_start(self._path, member)
@@ -119,20 +118,14 @@ class NpzArrays(Mapping[str, np.ndarray]):
                 self.checks.append(_reading(name)(check))
                 if len(shape) < 2 or dtype.kind not in "fV":
                     check()
+                order = "F" if fortran else "C"
                 return np.memmap(self._path, dtype, "r", first + start, shape, order)
             if size >= _MAPPED_BYTES:
                 check_memory(size)
-            numbers = np.empty(size, np.uint8)
             with archive.open(member) as entry:
-                entry.read(start)
-                for first in range(0, size, _BLOCK_BYTES):
-                    room = numbers[first : first + _BLOCK_BYTES]
-                    block = entry.read(len(room))
-                    if len(block) < len(room):
-                        raise ArrayFileError("it is truncated")
-                    room[:] = np.frombuffer(block, np.uint8)
+                array = np.lib.format.read_array(entry, allow_pickle=False)
                 entry.read(1)  # the end, where the CRC-32 is checked
-            return np.ndarray(shape, dtype, numbers.data, order=order)
+            return array
 
 
 @contextmanager

@@ -1,14 +1,19 @@
-"""Ids of examples, and the join of two sets of ids."""
+"""Ids of examples as users write them, their runs, and the join of two sets."""
 
+import collections
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from churn_compare.array_files import ArrayFileError
+from churn_compare.reading import arrow
 
 _EXAMPLES = 3  # offending ids named in a message
+_MUST = "ids must be integers or strings"
+_LONGEST = 10_000
+_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
 
 
 class PredictionsError(ValueError):
@@ -21,7 +26,172 @@ def errors_of(what: Any) -> Iterator[None]:
     try:
         yield
     except (PredictionsError, ArrayFileError) as error:
-        raise PredictionsError(f"{what}: {error}") from error
+        why = str(error).removeprefix(f"{what}: ")  # which may be there already
+        raise PredictionsError(f"{what}: {why}") from error
+
+
+def some(values: Any) -> str:
+    """The first few values as text, for a message."""
+    shown = ", ".join(str(v) for v in values[:_EXAMPLES])
+    return shown + (", ..." if len(values) > _EXAMPLES else "")
+
+
+def twice(texts: Iterable[str]) -> list[str]:
+    """The texts that occur more than once, each once."""
+    return [text for text, count in collections.Counter(texts).items() if count > 1]
+
+
+def decoded(values: np.ndarray, what: str) -> np.ndarray:
+    """Bytes as strings."""
+    try:
+        return np.char.decode(values, "utf-8")
+    except UnicodeDecodeError as error:
+        raise PredictionsError(f"{what} are bytes that are not in UTF-8") from error
+
+
+def check_lengths(texts: Any, what: str) -> None:
+    """Refuses texts that are too long for a name; NumPy would give each its room."""
+    longest = arrow.max(arrow.utf8_length(texts)).as_py() or 0
+    if longest > _LONGEST:
+        raise PredictionsError(
+            f"{what} must be names of at most {_LONGEST:,} characters; one has "
+            f"{longest:,}"
+        )
+
+
+def refuse_missing(missing: np.ndarray, what: str, hint: str = "") -> None:
+    """Refuses examples without a value."""
+    if count := int(missing.sum()):
+        raise PredictionsError(
+            f"{what} are missing for {count} of {missing.size} examples, for example "
+            f"rows {some(np.flatnonzero(missing))} (the first is 0){hint}"
+        )
+
+
+def _vector(values: Any, what: str) -> np.ndarray:
+    values = np.asarray(values)
+    if values.ndim != 1:
+        raise PredictionsError(f"{what} must have shape [N]; got {values.shape}")
+    return values
+
+
+def stored_ids(ids: Any) -> np.ndarray:
+    """Ids `[N]` for a file: integers or strings, as they are."""
+    ids = _vector(ids, "ids")
+    if ids.dtype.kind == "O" and all(isinstance(i, str | bytes) for i in ids):
+        ids = np.asarray([i.decode() if isinstance(i, bytes) else i for i in ids], "U")
+    if ids.dtype.kind == "S":
+        ids = decoded(ids, "ids")
+    if ids.dtype.kind not in "iuU":
+        raise PredictionsError(f"{_MUST}; got {ids.dtype}")
+    return ids
+
+
+def as_labels(labels: Any) -> np.ndarray:
+    """Labels as an array `[N]` of int64."""
+    labels = _vector(labels, "labels")
+    if labels.dtype.kind not in "iu":
+        raise PredictionsError(f"labels must be integers; got {labels.dtype}")
+    if labels.size and labels.min() < 0:
+        raise PredictionsError(
+            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
+        )
+    return labels.astype(np.int64)
+
+
+def as_ids(column: Any) -> np.ndarray:
+    """Ids as int64, or as strings if they do not all fit."""
+    # An id is what it is written as: 7 and "7" are equal, "007" is another.
+    if not hasattr(column, "null_count"):
+        values = _vector(column, "ids")
+        if values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64):
+            return values.astype(np.int64)
+        if values.dtype.kind == "S":
+            values = decoded(values, "ids")
+        what = values.dtype if values.dtype.kind != "O" else "objects of several types"
+        try:
+            column = arrow.array(values, from_pandas=True)
+        except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise PredictionsError(f"{_MUST}; they are {what}") from error
+    column = arrow.plain(column)
+    text, kind = arrow.is_text(column.type), column.type
+    if not (text or arrow.types.is_integer(kind) or arrow.types.is_null(kind)):
+        raise PredictionsError(f"{_MUST}; they are {kind}")
+    missing = np.asarray(column.is_null())
+    if text:
+        missing = missing | np.asarray(arrow.fill_null(arrow.equal(column, ""), True))
+    refuse_missing(missing, "ids")
+    if not text:
+        numbers = column.to_numpy()
+        if numbers.dtype == np.uint64 and numbers.max(initial=0) > 2**63 - 1:
+            return numbers.astype(str)
+        return numbers.astype(np.int64)
+    check_lengths(column, "ids")
+    if arrow.any(arrow.match_substring(column, "\0")).as_py():
+        raise PredictionsError("ids hold the character with number 0")  # NumPy drops it
+    if not arrow.all(arrow.string_is_ascii(column)).as_py():
+        column = arrow.utf8_normalize(column, form="NFC")
+    if arrow.all(arrow.match_substring_regex(column, _NUMBER)).as_py():
+        return column.cast(arrow.int64()).to_numpy()
+    return np.asarray(column.to_numpy(zero_copy_only=False), "U")
+
+
+def index_ids(index: Any) -> np.ndarray | None:
+    """Ids of examples from the index of a data frame, if it can be one."""
+    if index is None:
+        return None
+    try:
+        if not hasattr(index, "null_count"):
+            index = arrow.array(np.asarray(index), from_pandas=True)
+        kind = index.type
+        if arrow.types.is_floating(kind) or arrow.types.is_temporal(kind):
+            index = index.cast(arrow.string())
+        return check_unique(as_ids(index))
+    except (arrow.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+
+
+def counts_rows(ids: np.ndarray) -> bool:
+    """True if ids count the rows from 0 or 1, like the index of a new data frame."""
+    first = ids[0] if len(ids) and ids.dtype.kind == "i" else -1
+    return first in (0, 1) and np.array_equal(ids, np.arange(first, first + len(ids)))
+
+
+class Runs(NamedTuple):
+    """The rows of a file that has several of each id."""
+
+    rows: np.ndarray  # `[R, N]`
+    ids: np.ndarray  # `[N]` in ascending order
+    names: np.ndarray  # `[R]` of the runs; empty where no column names them
+
+    def check_same(self, values: np.ndarray, what: str) -> None:
+        """Refuses rows of one id that are of different examples."""
+        values = values[self.rows]
+        if (differ := (values != values[0]).any(axis=0)).any():
+            raise PredictionsError(
+                f"rows of the same id differ in {what}, for example of id "
+                f"{some(self.ids[differ])}: only runs of one example may share an id; "
+                "make ids that tell the examples apart"
+            )
+
+
+def split_runs(ids: np.ndarray, names: Any = None) -> Runs:
+    """Divides rows into runs by a column of names, else by their order."""
+    distinct, place, count = np.unique(ids, return_inverse=True, return_counts=True)
+    if count.min() != count.max():
+        few, many = distinct[count.argmin()], distinct[count.argmax()]
+        raise PredictionsError(
+            f"every example must have as many rows as runs; {few} has {count.min()}, "
+            f"{many} has {count.max()}"
+        )
+    keys, known = [place], np.arange(0)
+    if names is not None:
+        known, run = np.unique(as_ids(names), return_inverse=True)
+        keys = [run, place]
+        if np.unique(np.stack(keys), axis=1).shape[1] != len(ids):
+            raise PredictionsError("an example has two rows of one run")
+    order = np.lexsort(keys)  # stable: without a column, in the order of the file
+    return Runs(order.reshape(-1, count[0]).T, distinct, known)
 
 
 class Matched(NamedTuple):
@@ -34,54 +204,23 @@ class Matched(NamedTuple):
     only_b: np.ndarray  # ids that only the second has
 
 
-def as_ids(ids: Any) -> np.ndarray:
-    """Ids as an array `[N]` of integers or strings."""
-    ids = np.asarray(ids)
-    if ids.ndim != 1:
-        raise PredictionsError(f"ids must have shape [N]; got {ids.shape}")
-    if ids.dtype.kind == "O" and all(isinstance(i, str | bytes) for i in ids):
-        ids = np.asarray([i.decode() if isinstance(i, bytes) else i for i in ids], "U")
-    if ids.dtype.kind == "S":
-        ids = np.char.decode(ids, "utf-8")
-    if ids.dtype.kind not in "iuU":
-        raise PredictionsError(f"ids must be integers or strings; got {ids.dtype}")
-    return ids
-
-
-def as_labels(labels: Any) -> np.ndarray:
-    """Labels as an array `[N]` of int64."""
-    labels = np.asarray(labels)
-    if labels.ndim != 1:
-        raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
-    if labels.dtype.kind not in "iu":
-        raise PredictionsError(f"labels must be integers; got {labels.dtype}")
-    if labels.size and labels.min() < 0:
-        raise PredictionsError(
-            f"labels must be at least 0; {int(np.sum(labels < 0))} are negative"
-        )
-    return labels.astype(np.int64)
-
-
 def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:
     """Rows of each side that belong to the same example."""
     if ids_a.dtype.kind != ids_b.dtype.kind:  # NumPy would compare them as floats
         ids_a, ids_b = ids_a.astype(str), ids_b.astype(str)
-    order_a, order_b = _order(ids_a), _order(ids_b)
+    order_a, order_b = (
+        np.arange(len(ids)) if _in_order(ids) else np.argsort(ids, kind="stable")
+        for ids in (ids_a, ids_b)
+    )
     ids_a, ids_b = ids_a[order_a], ids_b[order_b]
     if np.array_equal(ids_a, ids_b):
         return Matched(ids_a, order_a, order_b, ids_a[:0], ids_b[:0])
     place = np.searchsorted(ids_b, ids_a)
     found = place < len(ids_b)
     found[found] = ids_b[place[found]] == ids_a[found]
-    lacking = np.ones(len(ids_b), bool)
+    rows, lacking = order_b[place[found]], np.ones(len(ids_b), bool)
     lacking[place[found]] = False
-    return Matched(
-        ids_a[found],
-        order_a[found],
-        order_b[place[found]],
-        ids_a[~found],
-        ids_b[lacking],
-    )
+    return Matched(ids_a[found], order_a[found], rows, ids_a[~found], ids_b[lacking])
 
 
 def rows_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -92,14 +231,14 @@ def rows_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return rows
 
 
-def in_order(ids: np.ndarray) -> bool:
+def _in_order(ids: np.ndarray) -> bool:
     """True if ids are strictly ascending, and so unique."""
     return bool(np.all(ids[:-1] < ids[1:]))
 
 
 def repeated(ids: np.ndarray) -> np.ndarray:
     """The distinct ids that occur more than once."""
-    if in_order(ids):
+    if _in_order(ids):
         return ids[:0]
     ids = np.sort(ids)
     return np.unique(ids[1:][ids[1:] == ids[:-1]])
@@ -113,13 +252,3 @@ def check_unique(ids: np.ndarray) -> np.ndarray:
             f"example {some(again)}"
         )
     return ids
-
-
-def some(values: Any) -> str:
-    """The first few values as text, for a message."""
-    shown = ", ".join(str(v) for v in values[:_EXAMPLES])
-    return shown + (", ..." if len(values) > _EXAMPLES else "")
-
-
-def _order(ids: np.ndarray) -> np.ndarray:
-    return np.arange(len(ids)) if in_order(ids) else np.argsort(ids, kind="stable")

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from churn_compare.example_ids import twice
 from churn_compare.groups import coded
 from churn_compare.number_text import Unit, listed
 from churn_compare.pair import Pair
 from churn_compare.quantities import QUANTITIES
-from churn_compare.reading.spelling import twice
 from churn_compare.result import Waiver
 from churn_compare.suggestions import did_you_mean
 

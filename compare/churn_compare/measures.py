@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from churn_compare.reading.spelling import arrow_compute
+from churn_compare.reading import arrow as pc
 
 Kind = Literal[
     "correct", "score", "answer", "label", "class", "value", "set", "ranking"
@@ -211,7 +211,6 @@ _SQUAD = (
 
 def normalized(texts: Any, normalize: Normalization = "text") -> Any:
     """Texts without the differences that do not count."""
-    pc = arrow_compute()
     if normalize == "none":
         return texts
 

@@ -46,8 +46,6 @@ class Table:
     decisions: np.ndarray | None = None
     # Function that reads the other columns, by name.
     others: Callable[[], Mapping[str, Any]] = dict
-    # Names of the class numbers in the metadata of the file.
-    number_names: tuple[str, ...] | None = None
     # Name of each outcome to its kind; empty for a classifier.
     measures: Mapping[str, MeasureKind] = dataclasses.field(default_factory=dict)
     # Name to `[R, N]` float64, or an Arrow array of `R * N` texts, run by run.

@@ -36,7 +36,6 @@ from churn_compare.array_files import (
 )
 from churn_compare.example_ids import (
     PredictionsError,
-    as_ids,
     as_labels,
     check_unique,
     errors_of,
@@ -44,6 +43,7 @@ from churn_compare.example_ids import (
     repeated,
     rows_of,
     some,
+    stored_ids,
 )
 
 __all__ = [
@@ -166,10 +166,10 @@ class StoredLogits:
             return self._between(run, start, max(start, stop))
         else:
             picked = np.arange(self.shape[1])[rows]
-        if np.ndim(picked) != 1:
-            if np.ndim(picked):
-                raise IndexError("rows are picked by a slice or by [n] integers")
-            return self._rows(run, slice(int(picked), int(picked) + 1))[0]
+        if np.ndim(picked) == 0:
+            return self._between(run, int(picked), int(picked) + 1)[0]
+        if np.ndim(picked) > 1:
+            raise IndexError("rows are picked by a slice or by [n] integers")
         if picked.size and (np.diff(picked) == 1).all():
             return self._between(run, int(picked[0]), int(picked[-1]) + 1)
         if len(self._arrays) == 1:
@@ -254,19 +254,23 @@ class Predictions:
             raise PredictionsError(
                 f"meta must be a dict; got {type(self.meta).__name__}"
             )
-        vars(self).update(
-            ids=as_ids(self.ids),
-            labels=as_labels(self.labels),
-            logits=_as_logits(self.logits),
-            meta=dict(self.meta),
-        )
-        check_unique(self.ids)
-        for name, value in (("ids", self.ids), ("labels", self.labels)):
-            if len(value) != self.shape[1]:
-                raise PredictionsError(
-                    f"{name} and logits must have the same number of examples; got "
-                    f"{name} {value.shape} and logits {self.shape}"
-                )
+        ids, labels = stored_ids(self.ids), as_labels(self.labels)
+        logits = np.asarray(self.logits)
+        if logits.ndim != 3 or logits.shape[2] < 2 or 0 in logits.shape:
+            raise PredictionsError(
+                "logits must have shape [R, N, C] with at least one run, one example "
+                f"and two classes; got {logits.shape}"
+            )
+        _check_real(logits)
+        with np.errstate(over="ignore"):  # float64 log-probabilities below -3e38
+            logits = logits.astype(np.float32, copy=False)
+        vars(self).update(ids=ids, labels=labels, logits=logits, meta=dict(self.meta))
+        check_unique(ids)
+        if not len(ids) == len(labels) == self.shape[1]:
+            raise PredictionsError(
+                "ids, labels and logits must have the same number of examples; got ids "
+                f"{ids.shape}, labels {labels.shape} and logits {self.shape}"
+            )
         for run in sorted({*range(self.shape[0])} - {*self.stopped}):
             top = self.logits[run].max(axis=-1)  # NaN if any entry is NaN
             if (bad := ~np.isfinite(top)).any():
@@ -319,18 +323,6 @@ def stopped_runs(meta: Mapping[str, Any], runs: int) -> tuple[int, ...]:
     return tuple(sorted(stopped))
 
 
-def _as_logits(logits: Any) -> np.ndarray:
-    logits = np.asarray(logits)
-    if logits.ndim != 3 or logits.shape[2] < 2 or 0 in logits.shape:
-        raise PredictionsError(
-            "logits must have shape [R, N, C] with at least one run, one example and "
-            f"two classes; got {logits.shape}"
-        )
-    _check_real(logits)
-    with np.errstate(over="ignore"):  # float64 log-probabilities below -3e38
-        return logits.astype(np.float32, copy=False)
-
-
 def _check_real(logits: np.ndarray) -> None:
     if logits.dtype.kind in "ObSUcmM":
         raise PredictionsError(f"logits must be real numbers; got {logits.dtype}")
@@ -351,17 +343,13 @@ def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
         {'m': 1}
     """
     path, meta = Path(path), np.asarray(_json(predictions.meta))
+    arrays = {name: getattr(predictions, name) for name in _PARTS}
     try:
         with replace_file(path) as file:
-            arrays = {name: getattr(predictions, name) for name in _PARTS}
             np.savez(file, **arrays, meta=meta)
     except OSError as error:
-        raise OSError(
-            error.errno,
-            f"could not write the predictions ({error.strerror}); an earlier file is "
-            "left as it was",
-            str(path),
-        ) from error
+        said = f"could not write the predictions ({error.strerror}); an earlier file is"
+        raise OSError(error.errno, f"{said} left as it was", str(path)) from error
     return path
 
 
@@ -397,26 +385,26 @@ def load_predictions(path: str | os.PathLike, whole: bool = False) -> Prediction
         with errors_of(path):
             return _read_file(path)
     ids, labels, logits, meta = vars(read_shards(folder)).values()
-    runs, examples, classes = logits.shape
-    if fits := fits_whole(logits.size):
-        logits.check()
-    with errors_of(folder):
-        if (folder / _ORDER).is_file():
-            order = _read_array(folder / _ORDER)
-            same = np.array_equal(np.sort(order), np.arange(examples))
-            if order.dtype.kind not in "iu" or not same:
-                text = f"{_ORDER} is not an order of {examples} examples"
-                raise PredictionsError(text)
-            ids, labels, logits = ids[order], labels[order], logits.of(logits, order)
-        found = Predictions(ids, labels, np.asarray(logits) if fits else logits, meta)
-    if whole and not found.in_memory:
+    fits = fits_whole(logits.size)
+    if whole and not fits:
+        runs, examples, classes = logits.shape
         raise TooLargeError(
             f"{folder}: this needs all logits in memory, at most "
             f"{WHOLE_BYTES / 2**30:.3g} GiB, and {runs} runs, {examples:,} examples "
             f"and {classes:,} classes make {4 * logits.size / 2**30:.3g} GiB; "
             "churn-jax compare and report read shards of any size"
         )
-    return found
+    if fits:
+        logits.check()
+    with errors_of(folder):
+        if (folder / _ORDER).is_file():
+            order = _read_array(folder / _ORDER)
+            if not np.array_equal(np.sort(order), np.arange(len(ids))):
+                raise PredictionsError(
+                    f"{_ORDER} is not an order of {len(ids)} examples"
+                )
+            ids, labels, logits = ids[order], labels[order], logits.of(logits, order)
+        return Predictions(ids, labels, np.asarray(logits) if fits else logits, meta)
 
 
 def _read_file(path: Path) -> Predictions:
@@ -431,15 +419,11 @@ def _read_file(path: Path) -> Predictions:
                 f"{', '.join(sorted(archive)) or 'nothing'}"
             )
         ids, labels, logits = (archive[name] for name in _PARTS)
-        meta = str(archive["meta"]) if "meta" in archive else "{}"
-    except (OSError, ArrayFileError) as error:
+        facts = json.loads(str(archive["meta"]) if "meta" in archive else "{}")
+    except PredictionsError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
         raise PredictionsError(f"cannot read predictions, {error}") from error
-    try:
-        facts = json.loads(meta)
-    except (ValueError, RecursionError) as error:
-        raise PredictionsError(
-            f"cannot read predictions, meta is damaged ({error})"
-        ) from error
     return Predictions(ids, labels, logits[None] if logits.ndim == 2 else logits, facts)
 
 
@@ -462,27 +446,15 @@ def is_stored(path: str | os.PathLike) -> bool:
 def check_comparable(a: Predictions, b: Predictions) -> None:
     """Raises if predictions have different examples, orders or labels."""
     if not np.array_equal(a.ids, b.ids):
-        if (a.ids.dtype.kind == "U") != (b.ids.dtype.kind == "U"):
-            raise PredictionsError(
-                f"ids are {a.ids.dtype.name} on one side and {b.ids.dtype.name} on "
-                "the other, so the examples cannot be matched"
-            )
         found = match_ids(a.ids, b.ids)
-        if parts := [
+        apart = ("first", found.only_a, a), ("second", found.only_b, b)
+        said = [
             f"{only.size} of {of.ids.size} ids only on the {side} side (for example "
             f"{some(only)})"
-            for only, of, side in (
-                (found.only_a, a, "first"),
-                (found.only_b, b, "second"),
-            )
+            for side, only, of in apart
             if only.size
-        ]:
-            raise PredictionsError("the examples differ: " + " and ".join(parts))
-        moved = a.ids != b.ids
-        raise PredictionsError(
-            f"both sides hold the same {a.ids.size} ids, but {moved.sum()} are in "
-            f"another place, for example {some(a.ids[moved])}; sort both by id"
-        )
+        ] or ["the same ids are in another order or of another type; sort both by id"]
+        raise PredictionsError("the examples differ: " + " and ".join(said))
     if (differ := a.labels != b.labels).any():
         raise PredictionsError(
             f"labels differ for {differ.sum()} of {differ.size} examples, for example "
@@ -532,25 +504,14 @@ class ShardWriter:
         classes: int,
         dtype: str = "float32",
     ):
-        if not 0 <= shard < shards:
+        self._ids, self._labels = stored_ids(ids), as_labels(labels)
+        sizes = len(self._ids) == len(self._labels) and runs > 0 and classes > 1
+        if not (0 <= shard < shards and sizes and dtype in _DTYPES):
             raise PredictionsError(
-                "shards are numbered from 0 to their number less one; got shard "
-                f"{shard} of {shards}"
-            )
-        self._ids, self._labels = as_ids(ids), as_labels(labels)
-        if len(self._ids) != len(self._labels):
-            raise PredictionsError(
-                "ids and labels must have the same number of examples; got "
-                f"{len(self._ids)} and {len(self._labels)}"
-            )
-        if runs < 1 or classes < 2:
-            raise PredictionsError(
-                f"logits are of one run and two classes at least; got {runs} runs and "
-                f"{classes} classes"
-            )
-        if dtype not in _DTYPES:
-            raise PredictionsError(
-                f"logits are stored as float32, float16 or bfloat16; got {dtype}"
+                "a shard has a number below that of shards, as many ids as labels, one "
+                f"run and two classes at least, in {', '.join(_DTYPES)}; got shard "
+                f"{shard} of {shards}, {len(self._ids)} ids, {len(self._labels)} "
+                f"labels, {runs} runs and {classes} classes in {dtype}"
             )
         if dtype == "bfloat16":
             import ml_dtypes
@@ -672,9 +633,8 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
 
     It is called before `write_index`, for folders that are compared row by row.
     """
-    folder, ids = Path(folder), as_ids(ids)
-    paths = [_shard_paths(folder, shard, shards)[0] for shard in range(shards)]
-    there = _joined_ids([as_ids(_read_array(path)) for path in paths])
+    folder, ids = Path(folder), stored_ids(ids)
+    there = _read_all(folder, shards)[0]
     order = rows_of(ids, there)
     if len(there) != len(ids) or np.any(order < 0):
         raise PredictionsError(
@@ -728,18 +688,16 @@ def _read_index(path: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise PredictionsError(f"{INDEX} is damaged ({error})") from error
+    wanted = {"shards": int, "checksums": dict, "meta": dict}
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
         raise PredictionsError(f"{INDEX} is not one of prediction shards")
-    if index.get("version") != _VERSION:
+    if index.get("version") != _VERSION or not all(
+        isinstance(index.get(name), kind) for name, kind in wanted.items()
+    ):
         raise PredictionsError(
-            f"{INDEX} has version {index.get('version')!r}; this release reads version "
-            f"{_VERSION}"
+            f"{INDEX} must have version {_VERSION} and {', '.join(wanted)}; its "
+            f"version is {index.get('version')!r}"
         )
-    for name, kind in (("shards", int), ("checksums", dict), ("meta", dict)):
-        if not isinstance(index.get(name), kind):
-            raise PredictionsError(
-                f"{name} in {INDEX} must be {kind.__name__}; got {index.get(name)!r}"
-            )
     return index
 
 
@@ -773,10 +731,19 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Stored
             paths = _shard_paths(folder, shard, shards)
             if missing := [path.name for path in paths if not path.is_file()]:
                 raise PredictionsError(f"is missing ({', '.join(missing)})")
-            ids.append(as_ids(_read_array(paths[0])))
+            ids.append(stored_ids(_read_array(paths[0])))
             labels.append(as_labels(_read_array(paths[1])))
             logits.append(_read_array(paths[2], mapped=True))
-            _check_last(ids, labels, logits)
+            of, first = logits[-1], logits[0]
+            alike = of.dtype == first.dtype and of.shape[::2] == first.shape[::2]
+            sizes = len(ids[-1]) == len(labels[-1]) and of.shape[1:2] == (len(ids[-1]),)
+            if not (of.ndim == 3 and of.dtype.name in _DTYPES and alike and sizes):
+                raise PredictionsError(
+                    f"it has {len(ids[-1])} ids, {len(labels[-1])} labels and logits "
+                    f"{of.shape} in {of.dtype}; logits must be [R, n, C] in "
+                    f"{', '.join(_DTYPES)}, those of shard 0 are {first.shape} in "
+                    f"{first.dtype}"
+                )
     joined = _joined_ids(ids)
     if (twice := repeated(joined)).size:
         where = " and ".join(str(i) for i, part in enumerate(ids) if twice[0] in part)
@@ -787,44 +754,17 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Stored
     return joined, np.concatenate(labels), StoredLogits(logits)
 
 
-def _check_last(ids: list, labels: list, logits: list) -> None:
-    """Raises if the last shard is inconsistent, or with the first one."""
-    last, first = logits[-1], logits[0]
-    if last.ndim != 3 or last.dtype.name not in _DTYPES:
-        raise PredictionsError(
-            "logits must be [R, n, C] float32, float16 or bfloat16; got "
-            f"{last.dtype} of shape {last.shape}"
-        )
-    if not len(ids[-1]) == len(labels[-1]) == last.shape[1]:
-        raise PredictionsError(
-            f"it has {len(ids[-1])} ids, {len(labels[-1])} labels and logits of "
-            f"{last.shape[1]} examples"
-        )
-    for what, here, there in (
-        ("runs", last.shape[0], first.shape[0]),
-        ("classes", last.shape[2], first.shape[2]),
-        ("logits in", last.dtype.name, first.dtype.name),
-    ):
-        if here != there:
-            raise PredictionsError(f"{what} {here}, but {what} {there} in shard 0")
-    number = next((i for i, part in enumerate(ids) if part.size), len(ids) - 1)
-    kind, other = ids[-1].dtype, ids[number].dtype
-    if ids[-1].size and (kind.kind == "U") != (other.kind == "U"):
-        raise PredictionsError(f"ids are {kind}, but {other} in shard {number}")
-
-
 def _joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Ids of all shards, concatenated; empty shards do not affect their type."""
     parts = [part for part in parts if part.size] or list(parts[:1])
-    ids = np.concatenate(parts)
-    if ids.dtype.kind != "f":
-        return ids
-    # NumPy concatenates signed and unsigned integers as floats, which rounds them.
+    kinds = {part.dtype.kind for part in parts}
+    if len(kinds) == 1:
+        return np.concatenate(parts)
+    # NumPy would make floats of signed and unsigned integers, which rounds them.
     numbers = [number for part in parts for number in part.tolist()]
-    least, most = min(numbers), max(numbers)
-    for kind in (np.int64, np.uint64):
-        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
-            return np.array(numbers, kind)
-    raise PredictionsError(
-        f"ids from {least} to {most} are there, which no integer of 64 bits holds"
-    )
+    try:
+        return np.array(numbers, np.int64 if min(numbers) < 0 else np.uint64)
+    except (TypeError, OverflowError) as error:
+        raise PredictionsError(
+            "some ids are texts and some numbers, or no integer of 64 bits holds them"
+        ) from error

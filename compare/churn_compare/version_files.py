@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from churn_compare.example_ids import PredictionsError, twice
 from churn_compare.number_text import listed
 from churn_compare.reading.contents import ENDINGS, parts_of
-from churn_compare.reading.spelling import twice
-from churn_compare.store import INDEX, PredictionsError
+from churn_compare.store import INDEX
 
 _SHOWN = 5  # names that a message lists
 ABOUT_ALL = ("labels", "ids", "slices")  # files about all versions

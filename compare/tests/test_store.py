@@ -78,7 +78,7 @@ def test_log_of_zero_probability_is_allowed():
     [
         ({"logits": np.zeros((7, 4))}, r"logits must have shape \[R, N, C\].*\(7, 4\)"),
         ({"logits": np.zeros((2, 7, 1))}, r"two classes; got \(2, 7, 1\)"),
-        ({"logits": np.zeros((2, 6, 4))}, r"ids \(7,\) and logits \(2, 6, 4\)"),
+        ({"logits": np.zeros((2, 6, 4))}, r"ids \(7,\), .*logits \(2, 6, 4\)"),
         ({"logits": np.full((1, 7, 4), "x")}, "real numbers"),
         ({"labels": np.zeros(7)}, "labels must be integers; got float64"),
         ({"labels": np.zeros((7, 1), int)}, r"labels must have shape \[N\]"),
@@ -120,7 +120,7 @@ FOREIGN = {
     "ids: it holds pickled Python objects": lambda path: np.savez(
         path, ids=np.array([{}], object), labels=np.zeros(1, int), logits=1.0
     ),
-    r"p\.npz: labels and logits must have": lambda path: np.savez(
+    r"p\.npz: ids, labels and logits must have": lambda path: np.savez(
         path, ids=np.arange(3), labels=np.zeros(2, int), logits=np.eye(3)
     ),
 }
@@ -180,12 +180,9 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_file(rng, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"ids": np.arange(2, 9)},
-            r"2 of 7 ids only on the first .*0, 1.*2 of 7.*7, 8",
-        ),
-        ({"ids": np.array([1, 0, 2, 3, 4, 5, 6])}, "same 7 ids, but 2 are in another"),
-        ({"ids": np.arange(7).astype(str)}, "cannot be matched"),
+        ({"ids": np.arange(2, 9)}, r"2 of 7 ids .* first .*0, 1.*2 of 7.*7, 8"),
+        ({"ids": np.array([1, 0, 2, 3, 4, 5, 6])}, "same ids are in another order"),
+        ({"ids": np.arange(7).astype(str)}, "or of another type"),
         ({"labels": np.array([0, 0, 0, 1, 0, 1, 0])}, "2 of 7 examples, .* ids 3, 5"),
     ],
 )
@@ -371,24 +368,24 @@ DAMAGED = [
     (lambda d: (d / LOGITS).unlink(), r"shard 1 of 2: is missing \(logits-00001-of-"),
     (_bytes(LOGITS, lambda c: c[:-5]), "needs 352 bytes and 347 are there; the fil"),
     (_bytes(LOGITS, lambda c: c[:8]), "shard 1 of 2: logits-00001-of-00002.npy is dam"),
-    (_logits((R, 11, C + 1)), "shard 1 of 2: classes 5, but classes 4 in shard 0"),
-    (_logits((1, 11, C)), "shard 1 of 2: runs 1, but runs 2 in shard 0"),
-    (_logits((R, 11, C), np.float16), "logits in float16, but logits in float32"),
-    (_logits((R, 11, C), float), r"bfloat16; got float64 of shape \(2, 11, 4\)"),
-    (_shard("ids", np.arange(3)), "it has 3 ids, 11 labels and logits of 11 examples"),
-    (_shard("ids", np.arange(11).astype("U3")), "ids are <U3, but int64 in shard 0"),
+    (_logits((R, 11, C + 1)), r"shard 1 of 2: .* logits \(2, 11, 5\) .*\(2, 12, 4\)"),
+    (_logits((1, 11, C)), r"shard 1 of 2: .* logits \(1, 11, 4\) .*\(2, 12, 4\)"),
+    (_logits((R, 11, C), np.float16), r"in float16; .* shard 0 are .* in float32"),
+    (_logits((R, 11, C), float), r"logits \(2, 11, 4\) in float64; logits must be"),
+    (_shard("ids", np.arange(3)), "it has 3 ids, 11 labels and logits"),
+    (_shard("ids", np.arange(11).astype("U3")), "some ids are texts and some numbers"),
     (_twice, "11 ids occur more than once, for example .*in shard 0 and 1"),
     (_shard("labels", np.full(11, -1)), "labels must be at least 0; 11 are negative"),
     (_bytes(store.INDEX, lambda c: b"{"), "index.json is damaged"),
     (_index(format="x"), "index.json is not one of prediction shards"),
-    (_index(version=2), "has version 2; this release reads version 1"),
+    (_index(version=2), "must have version 1 .* its version is 2"),
     (_flip("logits"), "logits-00001-of-00002.npy is damaged or of another writing"),
     (_flip("ids"), "ids-00001-of-00002.npy is damaged or of another writing"),
     (_index(checksums={}), "ids-00000-of-00002.npy .* its CRC-32 is not the one in i"),
-    (_index(checksums=0), "checksums in index.json must be dict"),
+    (_index(checksums=0), "index.json must have .*shards, checksums, meta"),
     (_index(shards=3), "shard 0 of 3: is missing"),
     (_index(shards=0), "one shard at least; got 0"),
-    (_index(meta=[]), "meta in index.json must be dict"),
+    (_index(meta=[]), "index.json must have .*shards, checksums, meta"),
     (_index(examples=22), "says examples 22, the shards have 23; they are of two"),
 ]
 
@@ -409,12 +406,12 @@ def test_what_cannot_be_read_is_said_in_one_sentence(written, damage, message):
     ("change", "message"),
     [
         ({"shard": 2}, "got shard 2 of 2"),
-        ({"labels": [0]}, "same number of examples; got 3 and 1"),
+        ({"labels": [0]}, "as many ids as labels, .* 3 ids, 1 labels"),
         ({"labels": [0.0, 1.0, 2.0]}, "labels must be integers; got float64"),
         ({"ids": [[1, 2, 3]]}, r"ids must have shape .*\(1, 3\)"),
-        ({"runs": 0}, "got 0 runs and 4 classes"),
-        ({"classes": 1}, "got 2 runs and 1 classes"),
-        ({"dtype": "float64"}, "float32, float16 or bfloat16; got float64"),
+        ({"runs": 0}, "0 runs and 4 classes"),
+        ({"classes": 1}, "2 runs and 1 classes"),
+        ({"dtype": "float64"}, "float32, float16, bfloat16; got .* in float64"),
     ],
 )
 def test_a_writer_refuses_what_does_not_fit(tmp_path, change, message):
@@ -459,7 +456,7 @@ def test_ids_of_signed_and_unsigned_integers_are_joined_without_rounding(tmp_pat
     assert _of_ids(tmp_path, near, np.array([2**53])).tolist() == [2**53 + 1, 2**53]
     large = np.array([2**63 + 1, 2**63 + 3], np.uint64)
     assert _of_ids(tmp_path, large, np.array([5])).tolist() == [*large.tolist(), 5]
-    with pytest.raises(PredictionsError, match=r"ids from -5 to 9223372036854775811"):
+    with pytest.raises(PredictionsError, match="no integer of 64 bits holds them"):
         _of_ids(tmp_path, large, np.array([-5]))
 
 
@@ -468,7 +465,7 @@ def test_a_shard_without_examples_has_ids_of_any_type(tmp_path):
     for empty in (np.empty(0, int), np.empty(0, "U1")):
         assert _of_ids(tmp_path, names, empty).tolist() == ["a", "bb"]
         assert _of_ids(tmp_path, empty, names).tolist() == ["a", "bb"]
-    with pytest.raises(PredictionsError, match="shard 2 of 3: ids are int64, but <U2"):
+    with pytest.raises(PredictionsError, match="some ids are texts"):
         _of_ids(tmp_path, np.empty(0, int), names, np.array([1]))
 
 

@@ -1,16 +1,15 @@
 """The classes of two versions as one list, and labels as numbers in that list."""
 
-import csv
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, errors_of, some
+from churn_compare.example_ids import PredictionsError, errors_of, some, twice
 from churn_compare.pair import Table
 from churn_compare.reading.account import Doubt
 from churn_compare.reading.class_values import (
@@ -19,10 +18,15 @@ from churn_compare.reading.class_values import (
     all_numbers,
     as_number,
     is_truth,
-    without_space,
 )
-from churn_compare.reading.ids import ids_without_space
-from churn_compare.reading.spelling import composed, similar_classes, stripped, twice
+from churn_compare.reading.columns import plain
+from churn_compare.reading.contents import parsing, read_contents
+from churn_compare.reading.spelling import (
+    composed,
+    ids_without_space,
+    similar_classes,
+    stripped,
+)
 from churn_compare.store import sample_rows, sampled
 
 _Labels = Sequence[ClassValues | None]  # of the old side, the new one and a file
@@ -33,7 +37,7 @@ def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
     if given is None or (isinstance(given, str) and given == "identity"):
         return given
     if isinstance(given, Mapping):
-        return _checked(list(given.items()))
+        return _checked(given.items())
     if not isinstance(given, str | os.PathLike):
         raise PredictionsError(
             "a class map is 'identity', a mapping or a file; got "
@@ -43,56 +47,38 @@ def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
     if not path.is_file():
         hint = " (a map may also be 'identity')" if path.suffix == "" else ""
         raise PredictionsError(f"{path}: there is no such file{hint}")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
+    with errors_of(path), parsing():
         if path.suffix.lower() == ".json":
+            text = path.read_text(encoding="utf-8-sig")
             pairs = json.loads(text, object_pairs_hook=list)
-        elif path.suffix.lower() == ".csv":
-            pairs = _from_csv(text)
-        else:
-            raise PredictionsError("a class map must be a .json or a .csv file")
-        if not isinstance(pairs, list) or not all(
-            isinstance(pair, tuple) and len(pair) == 2 for pair in pairs
-        ):
-            raise PredictionsError("a class map must be one object, old class: new")
-        return _checked(pairs)
-    except PredictionsError as error:
-        raise PredictionsError(f"{path}: {error}") from error
-    except (ValueError, RecursionError, csv.Error) as error:
-        why = " ".join(str(error).split())
-        raise PredictionsError(f"{path}: cannot be read, {why}") from error
+            if not pairs or not all(isinstance(pair, tuple) for pair in pairs):
+                raise PredictionsError("a class map must be one object, old class: new")
+            return _checked(pairs)
+        found = read_contents(path).columns
+        columns = {plain(name): column for name, column in found.items()}
+        if columns.keys() != {"old", "new"}:
+            raise PredictionsError("a class map must have the columns old and new")
+        return _checked(zip(*(columns[n].to_pylist() for n in ("old", "new"))))
 
 
-def _from_csv(text: str) -> list[tuple[str, str]]:
-    rows = list(csv.reader(text.splitlines()))
-    if not rows or [name.strip().lower() for name in rows[0]] != ["old", "new"]:
-        raise PredictionsError("a class map must have the columns old and new")
-    odd = [i + 1 for i, row in enumerate(rows) if row and len(row) != 2]
-    if odd:
-        raise PredictionsError(f"lines {some(odd)} do not have two values")
-    return [(row[0], row[1]) for row in rows[1:] if row]
-
-
-def _checked(pairs: list[tuple[Any, Any]]) -> dict[str, str]:
+def _checked(pairs: Iterable[tuple[Any, Any]]) -> dict[str, str]:
     text = [(_text(old), _text(new)) for old, new in pairs]
     if not text:
         raise PredictionsError("the class map is empty")
-    found = dict(text)
-    if len({stripped(old) for old in found}) < len(text):
-        again = sorted(twice(stripped(old) for old, _ in text))
+    if again := sorted(twice(stripped(old) for old, _ in text)):
         raise PredictionsError(f"the class map maps old classes {some(again)} twice")
-    if again := sorted(twice(found.values())):
+    if again := sorted(twice(new for _, new in text)):
         olds = " and ".join(old for old, new in text if new == again[0])
         raise PredictionsError(
             f"the class map maps two old classes to one new class: {olds} to {again[0]}"
         )
-    return found
+    return dict(text)
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        if not (hasattr(value, "dtype") and value.dtype.kind in "iuU"):
-            raise PredictionsError(f"a class map is of numbers or names; got {value!r}")
+    of_numpy = getattr(getattr(value, "dtype", None), "kind", "") in tuple("iuU")
+    if isinstance(value, bool) or not (isinstance(value, str | int) or of_numpy):
+        raise PredictionsError(f"a class map is of numbers or names; got {value!r}")
     return composed(str(value))
 
 
@@ -111,19 +97,17 @@ def aligned(
         for of, at in ((old, rows.old), (new, rows.new))
     ]
     given.append(separate)
-    labelled = [of and of.known() for of in given]
-    found = align_classes(old, new, labelled, class_map)
-    columns = np.arange(old.classes) if found.columns is None else found.columns
-    names_of = (old.name, new.name, "the separate labels")
+    found = align_classes(old, new, [of and of.known() for of in given], class_map)
     truth, first = None, ""
-    for name, of, numbers in zip(names_of, given, found.labels, strict=True):
+    for name, of, numbers in zip(
+        (old.name, new.name, "the separate labels"), given, found.labels, strict=True
+    ):
         if of is None or numbers is None:
             continue
         of_all = np.full(len(rows.ids), NO_LABEL, np.int64)
         of_all[of.numbers != NO_LABEL] = numbers
         if truth is None:
             truth, first = of_all, name
-            continue
         differ = (of_all != NO_LABEL) & (truth != NO_LABEL) & (of_all != truth)
         if differ.any():
             raise PredictionsError(
@@ -138,8 +122,9 @@ def aligned(
             f"{count:,} of {len(truth):,} examples have a label: those that change "
             "need one, and only NFR, PFR and their difference are known."
         )
-    names = found.names or range(found.classes)
+    columns = np.arange(old.classes) if found.columns is None else found.columns
     if "classes" not in (old.kind, new.kind):  # else more classes may be known
+        names = found.names or range(found.classes)
         only_new = np.setdiff1d(np.arange(new.classes), columns)
         only_old = columns[columns >= new.classes]
         notes += [
@@ -149,9 +134,8 @@ def aligned(
             if len(only)
         ]
     seen = {c for of in found.labels if of is not None for c in np.unique(of).tolist()}
-    similar = similar_classes(
-        found.names or (), [columns.tolist(), range(new.classes)], seen
-    )
+    known = columns.tolist(), range(new.classes)
+    similar = similar_classes(found.names or (), known, seen)
     if found.classes > max(10, len(rows.ids) / 2):
         hint = "; if they are texts, call their column answer"
         similar = [of._replace(sentence=of.sentence + hint) for of in similar]
@@ -164,31 +148,13 @@ def aligned(
     }, [*_odd_decisions(old, new), *similar]
 
 
-def named_numbers(*sides: Table) -> list[Table]:
-    """The sides with names of classes where equal numbers have different ones."""
-    names = [side.class_names or side.number_names for side in sides]
-    if None in names or (
-        names[0] == names[1] and not any(s.class_names for s in sides)
-    ):
-        return list(sides)
-    found = []
-    for side in sides:
-        known = side.number_names or ()
-        fits = side.kind != "classes" or side.values.max() < len(known)
-        if side.class_names is None and fits and side.classes <= len(known):
-            labels = side.label_names or known
-            side = dataclasses.replace(side, class_names=known, label_names=labels)
-        found.append(side)
-    return found
-
-
 def without_outer_space(side: Table) -> Table:
     """The side without space around its ids and the names of its classes."""
     with errors_of(side.name):
         changed: dict[str, Any] = {"ids": ids_without_space(side.ids)}
         names = side.class_names
         if names is not None and side.kind == "classes":
-            found = without_space(ClassValues(side.values, names), "predictions")
+            found = ClassValues(side.values, names).without_space("predictions")
             changed["values"] = found.numbers.astype(np.int32)
             changed["class_names"] = found.names
         elif names is not None:
@@ -196,8 +162,7 @@ def without_outer_space(side: Table) -> Table:
             if len(set(changed["class_names"])) < len(names):
                 raise PredictionsError("columns of two classes differ only in space")
         if side.labels is not None:
-            labels = ClassValues(side.labels, side.label_names)
-            labels = without_space(labels, "labels")
+            labels = ClassValues(side.labels, side.label_names).without_space("labels")
             changed["labels"], changed["label_names"] = labels
     return dataclasses.replace(side, **changed)
 
@@ -205,18 +170,17 @@ def without_outer_space(side: Table) -> Table:
 def _odd_decisions(*sides: Table) -> list[Doubt]:
     """Decisions that are seldom the most probable class."""
     found = []
-    for side in sides:
-        if side.decisions is None:
-            continue
+    for side in (side for side in sides if side.decisions is not None):
         top = sample_rows(side.values).argmax(axis=1)
         differ = side.decisions[0, sampled(side.examples)] != top
         if differ.mean() > 0.5:
-            found.append(
+            said = (
                 f"{side.name}: {int(differ.sum())} of {differ.size} decisions looked "
                 "at are not the most probable class, so the classes may be in another "
                 "order; decide by name, or compare decisions alone by --kind classes"
             )
-    return [Doubt("decisions", sentence) for sentence in found]
+            found.append(Doubt("decisions", said))
+    return found
 
 
 class Alignment(NamedTuple):
@@ -233,32 +197,28 @@ def align_classes(
     old: Table, new: Table, labels: _Labels, class_map: Any = None
 ) -> Alignment:
     """Matches classes by number, by name or by a class map."""
-    # The new side's classes come first and keep their numbers, so its columns never
-    # move; then those of the old side alone; then those of labels alone, which exist
-    # only where a side has predicted classes and no scores.
     mapping = read_class_map(class_map)
     named = {old.class_names, new.class_names, *(of.names for of in labels if of)}
     if len(named) > 1 and all(map(is_truth, filter(None, named))):
         # False and True are spelled differently, or are 0 and 1 on the other side
         old, new = (dataclasses.replace(s, class_names=None) for s in (old, new))
         labels = [of and of._replace(names=None) for of in labels]
-    if not isinstance(mapping, dict):
-        if old.class_names is None and new.class_names is None:
-            return _by_number(old, new, labels, mapping)
-        if old.class_names is None or new.class_names is None:
-            old, new = _with_names_of_other(old, new, mapping)
-        elif mapping == "identity":
-            _check_same_places(old, new)
-        mapping = {}
-    table = _Table(old, new, mapping, labels[0])
-    whose = (f"labels of {old.name}", f"labels of {new.name}", "labels")
-    numbers = table.labels_of(labels, whose)
-    names = tuple(table.names)
-    plain = [as_number(n) for n in names] == list(range(len(names)))
-    moved = not np.array_equal(table.columns, np.arange(len(table.columns)))
-    return Alignment(
-        len(names), None if plain else names, table.columns if moved else None, numbers
-    )
+    if isinstance(mapping, dict):
+        return _by_name(old, new, labels, mapping)
+    if old.class_names is None and new.class_names is None:
+        return _by_number(old, new, labels, mapping)
+    if old.class_names is None or new.class_names is None:
+        old, new = _with_names_of_other(old, new, mapping)
+    elif mapping == "identity":
+        pairs = zip(old.class_names, new.class_names)
+        differ = [f"{a} and {b}" for a, b in pairs if a != b]
+        if differ and not (_open(old) or _open(new)):
+            raise PredictionsError(
+                f"the class map is 'identity', but {len(differ)} classes have "
+                f"different names at one place, for example {differ[0]}; without a "
+                "class map they are joined by name"
+            )
+    return _by_name(old, new, labels, {})
 
 
 def _open(side: Table) -> bool:
@@ -275,32 +235,27 @@ def _by_number(old: Table, new: Table, labels: _Labels, mapping: Any) -> Alignme
             f"{old.name} has {old.classes} classes and {new.name} {new.classes}; give "
             "a class map, or 'identity' if equal numbers are equal classes"
         )
-    for found in labels:
-        if found is None:
-            continue
+    for found in filter(None, labels):
         if found.names is not None:
             raise PredictionsError(
                 f"labels are names ({some(found.names)}), but the predictions have "
                 "class numbers without names; write both in one way"
             )
-        if not (_open(old) or _open(new)):
-            wrong = found.numbers[found.numbers >= classes]
-            if wrong.size:
-                raise PredictionsError(
-                    f"labels of {wrong.size} of {found.numbers.size} examples are of "
-                    f"no class, for example {some(np.unique(wrong))}; there are "
-                    f"{classes} classes"
-                )
+        wrong = found.numbers[found.numbers >= classes]
+        if wrong.size and not (_open(old) or _open(new)):
+            raise PredictionsError(
+                f"labels of {wrong.size} of {found.numbers.size} examples are of no "
+                f"class, for example {some(np.unique(wrong))}; there are {classes} "
+                "classes"
+            )
         classes = max(classes, int(found.numbers.max(initial=-1)) + 1)
-    numbers = [None if of is None else of.numbers for of in labels]
-    return Alignment(classes, None, None, numbers)
+    return Alignment(classes, None, None, [of and of.numbers for of in labels])
 
 
 def _with_names_of_other(old: Table, new: Table, mapping: Any) -> tuple[Table, Table]:
     """Gives the side without names those of the other, if the user says so."""
     named, bare = (old, new) if new.class_names is None else (new, old)
-    assert named.class_names is not None
-    names = named.class_names
+    names = named.class_names or ()
     if mapping is None:
         raise PredictionsError(
             f"{named.name} has class names ({some(names)}) and {bare.name} class "
@@ -320,34 +275,20 @@ def _with_names_of_other(old: Table, new: Table, mapping: Any) -> tuple[Table, T
     return (old, filled) if bare is new else (filled, new)
 
 
-def _check_same_places(old: Table, new: Table) -> None:
-    differ = [
-        f"{a} and {b}"
-        for a, b in zip(old.class_names or (), new.class_names or ())
-        if a != b
-    ]
-    if differ and not (_open(old) or _open(new)):
-        raise PredictionsError(
-            f"the class map is 'identity', but {len(differ)} classes have different "
-            f"names at one place, for example {differ[0]}; without a class map they "
-            "are joined by name"
-        )
-
-
 class _Classes:
     """The classes of one side by name and number."""
 
     def __init__(self, side: Table):
         self.name, self.names, self.size = side.name, side.class_names, side.classes
-        self.predicted = _open(side)
-        self.grows = self.predicted and side.class_names is None
+        self.open = _open(side)
         self._place = {name: i for i, name in enumerate(side.class_names or ())}
         self.numeric = all_numbers(self._place)
 
     def of_label(self, label: int | str) -> int | None:
         """Number of the class; None if the side has no such class."""
         if self.names is None or (isinstance(label, int) and not self.numeric):
-            known = isinstance(label, int) and (self.grows or label < self.size)
+            grows = self.open and self.names is None
+            known = isinstance(label, int) and (grows or label < self.size)
             return label if known else None
         return self._place.get(str(label))
 
@@ -360,122 +301,97 @@ class _Classes:
         return None if number is None or number < 0 else self.of_label(number)
 
 
-class _Table:
-    """The classes of the pair; labels may add new ones."""
-
-    def __init__(
-        self,
-        old: Table,
-        new: Table,
-        mapping: dict[str, str],
-        old_labels: ClassValues | None,
-    ):
-        known = set()
-        if old_labels is not None:
-            known = {*map(str, old_labels.names or np.unique(old_labels.numbers))}
-        self._old, self._new = _Classes(old), _Classes(new)
-        self._by_name = old.class_names is not None and new.class_names is not None
-        self._grows = _open(old) or _open(new)
-        targets = {text: self._target(target) for text, target in mapping.items()}
-        self._mapped = targets if self._by_name else {}
-        size = max(self._new.size, *(target + 1 for target in targets.values()), 0)
-        self.names = list(new.class_names or map(str, range(size)))
-        self._place = {name: place for place, name in enumerate(self.names)}
-        self._targets: dict[int | str, int] = {}
-        for text, target in targets.items():
-            number, label = self._old.of_text(text), as_number(text)
-            bare = self._old.names is None and label is not None
-            # Labels may have classes that the old side does not know.
-            if number is None and not (_open(old) or text in known):
-                raise PredictionsError(
-                    f"the class map names {text!r}, which is not a class of {old.name}"
-                )
-            key = number if number is not None else label if bare else text
-            assert key is not None
-            self._targets[key] = target
-        self._taken = set(self._targets.values())
-        self.columns = np.array([self._column(c) for c in range(self._old.size)])
-
-    def _target(self, text: str) -> int:
-        number = self._new.of_text(text)
-        if number is None:
+def _by_name(
+    old: Table, new: Table, labels: _Labels, mapping: dict[str, str]
+) -> Alignment:
+    """Classes by their names, or by a class map."""
+    # The new side's classes come first and keep their numbers, so its columns never
+    # move; then those of the old side alone; then those of labels alone, which exist
+    # only where a side has predicted classes and no scores.
+    before, now = _Classes(old), _Classes(new)
+    both = before.names is not None and now.names is not None
+    grows = before.open or now.open
+    by_text, targets = {}, {}  # classes of the pair by text, and by number or name
+    known = set()  # labels may have classes that the old side does not know
+    if (own := labels[0]) is not None:
+        known = {*map(str, own.names or np.unique(own.numbers))}
+    for text, target in mapping.items():
+        if (to := now.of_text(target)) is None:
             raise PredictionsError(
-                f"the class map leads to {text!r}, which is not a class of "
-                f"{self._new.name}"
+                f"the class map leads to {target!r}, which is not a class of {new.name}"
             )
-        return number
+        by_text[text], number, label = to, before.of_text(text), as_number(text)
+        if number is None and not (before.open or text in known):
+            raise PredictionsError(
+                f"the class map names {text!r}, which is not a class of {old.name}"
+            )
+        bare = before.names is None and label is not None
+        targets[number if number is not None else label if bare else text] = to
+    size = max(now.size, *(to + 1 for to in by_text.values()), 0)
+    place = {n: i for i, n in enumerate(new.class_names or map(str, range(size)))}
 
-    def _column(self, number: int) -> int:
+    def column(number: int) -> int:
         """Class of the pair for a class of the old side."""
-        if number in self._targets:
-            return self._targets[number]
-        name = str(number) if self._old.names is None else self._old.names[number]
-        if not self._by_name:  # then equal names need not be equal classes
-            return self._add(f"{name} (old)")
-        if self._place.get(name) in self._taken:
+        if number in targets:
+            return targets[number]
+        name = str(number) if before.names is None else before.names[number]
+        if not both:  # then equal names need not be equal classes
+            name = f"{name} (old)"
+        elif place.get(name) in taken:
             raise PredictionsError(
-                f"the class map leads to {name!r}, but {self._old.name} has a class of "
-                "that name too, which the map leaves out"
+                f"the class map leads to {name!r}, but {old.name} has a class of that "
+                "name too, which the map leaves out"
             )
-        return self._add(name)
+        return place.setdefault(name, len(place))
 
-    def _add(self, name: str) -> int:
-        """The class of that name, which is added if it is new."""
-        if name not in self._place:
-            self._place[name] = len(self.names)
-            self.names.append(name)
-        return self._place[name]
-
-    def labels_of(self, found: _Labels, whose: Sequence[str]) -> list:
-        """Labels of the old side, the new one and a file as classes of the pair."""
-        numeric = self._new.numeric and self._old.numeric
-        same = self._old.names == self._new.names and not self._new.predicted
-        of_file = found[2]
-        if of_file is not None and of_file.names is None and len(of_file.numbers):
-            if self._by_name and not numeric and not same:
-                raise PredictionsError(
-                    "labels are numbers, but it is not clear of which class names; "
-                    "give labels as names"
-                )
-        sides = (self._old, self._new, self._new)
-        return [
-            None if of is None else self._numbers(of, side, what)
-            for of, side, what in zip(found, sides, whose, strict=True)
-        ]
-
-    def _numbers(self, found: ClassValues, side: _Classes, what: str) -> np.ndarray:
-        present, places = np.unique(found.numbers, return_inverse=True)
-        labels = [
-            int(number) if found.names is None else found.names[number]
-            for number in present
-        ]
-        classes = [self._of_label(label, side) for label in labels]
-        wrong = np.array([number is None for number in classes], bool)[places]
-        if wrong.any():
-            which = [label for label, c in zip(labels, classes) if c is None]
-            raise PredictionsError(
-                f"{what}: {int(wrong.sum())} of {wrong.size} examples are of no class, "
-                f"for example {some(which)}; classes are {some(self.names)}"
-            )
-        return np.array(classes, np.int64)[places]
-
-    def _of_label(self, label: int | str, side: _Classes) -> int | None:
+    def of_label(label: int | str, side: _Classes) -> int | None:
         """Class for a label of a side; None if there is none."""
-        number = side.of_label(label)
+        number, text = side.of_label(label), str(label)
         if number is not None and number < side.size:
-            return number if side is self._new else int(self.columns[number])
-        if side is self._old:
+            return number if side is now else int(columns[number])
+        if side is before:
             for key in (label, number):
-                if key in self._targets:
-                    return self._targets[key]
-            if not self._by_name:
+                if key in targets:
+                    return targets[key]
+            if not both:
                 return None
         # By its name; a new one if the sides may have more classes.
-        if isinstance(label, int) and side.names is not None and not side.numeric:
-            return None  # beyond the last name
-        if isinstance(label, str) and side.names is None:
+        if side.names is None and isinstance(label, str):
             return None  # a name where classes have numbers
-        text = str(label)
-        if text not in self._place and text in self._mapped:
-            return self._mapped[text]
-        return self._add(text) if text in self._place or self._grows else None
+        if side.names is not None and isinstance(label, int) and not side.numeric:
+            return None  # beyond the last name
+        if text not in place and both and text in by_text:
+            return by_text[text]
+        return place.setdefault(text, len(place)) if grows else place.get(text)
+
+    taken = {*targets.values()}
+    columns = np.array([column(c) for c in range(before.size)])
+    of_file, same = labels[2], before.names == now.names and not now.open
+    if of_file is not None and of_file.names is None and len(of_file.numbers):
+        if both and not (now.numeric and before.numeric) and not same:
+            raise PredictionsError(
+                "labels are numbers, but it is not clear of which class names; give "
+                "labels as names"
+            )
+    numbers: list[np.ndarray | None] = []
+    whose = (f"labels of {old.name}", f"labels of {new.name}", "labels")
+    for of, side, what in zip(labels, (before, now, now), whose, strict=True):
+        if of is None:
+            numbers.append(None)
+            continue
+        present, places = np.unique(of.numbers, return_inverse=True)
+        given = [int(c) if of.names is None else of.names[c] for c in present]
+        classes = [of_label(label, side) for label in given]
+        wrong = np.array([number is None for number in classes], bool)[places]
+        if wrong.any():
+            which = [label for label, c in zip(given, classes) if c is None]
+            raise PredictionsError(
+                f"{what}: {int(wrong.sum())} of {wrong.size} examples are of no class, "
+                f"for example {some(which)}; classes are {some([*place])}"
+            )
+        numbers.append(np.array(classes, np.int64)[places])
+    names = tuple(place)
+    if [*map(as_number, names)] == [*range(len(names))]:
+        names = None
+    moved = not np.array_equal(columns, np.arange(len(columns)))
+    return Alignment(len(place), names, columns if moved else None, numbers)

@@ -9,7 +9,7 @@ import re
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,10 +20,10 @@ from churn_compare.array_files import (
     check_memory,
     read_npy,
 )
-from churn_compare.example_ids import some
-from churn_compare.reading.class_values import ID
-from churn_compare.reading.ids import counts_rows, index_ids
-from churn_compare.reading.objects import json_lines, read_json, table_of
+from churn_compare.example_ids import PredictionsError, counts_rows, index_ids, some
+from churn_compare.reading import arrow
+from churn_compare.reading.columns import ID
+from churn_compare.reading.json_tables import json_lines, read_json, table_of
 from churn_compare.reading.text_tables import (
     check_columns,
     ends_line,
@@ -34,7 +34,6 @@ from churn_compare.reading.text_tables import (
 from churn_compare.store import (
     INDEX,
     Predictions,
-    PredictionsError,
     StoredLogits,
     read_shards,
     shard_folder,
@@ -50,6 +49,7 @@ _IN_FOLDER = "predictions.npz"
 # Of Spark, Dask, DuckDB, Hugging Face and BigQuery.
 _PART = re.compile(r"part[-._]?\d+.*|.+-\d{5}-of-\d{5}\..+|.+[-_]\d{12}\..+")
 _KEY = re.compile(r"([^=]+)=(.*)")  # the folder of a partition
+_INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,6 +74,10 @@ class Contents:
         return {name: self.table.column(name) for name in self.table.column_names}
 
 
+# From the columns of a file those to read, and those of them that are scores.
+Choice = Callable[[list[str]], tuple[Collection[str], Collection[str]]]
+
+
 @contextlib.contextmanager
 def parsing() -> Iterator[None]:
     """Makes one sentence of the error of a parser, which may raise anything."""
@@ -90,16 +94,15 @@ def parsing() -> Iterator[None]:
 
 def read_contents(
     given: Any,
-    numeric: Callable[[list[str]], Collection[str]] = lambda names: (),
-    wanted: Callable[[list[str]], Collection[str]] = lambda names: names,
     id_column: str | None = None,
+    choice: Choice = lambda names: (names, ()),
 ) -> Contents:
     """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         with parsing():
-            found = _read_file(path, _Wish(numeric, wanted, id_column))
-        return found if found.table is None else _without_index(found, id_column)
+            found = _read_file(path, choice, id_column)
+        return _without_index(found, id_column)
     if isinstance(given, Predictions):
         return Contents(arrays=vars(given))
     if isinstance(given, Mapping):
@@ -113,12 +116,7 @@ def read_contents(
         return Contents(table=table_of(given))
     given = _as_arrow(given)
     if hasattr(given, "column_names") and hasattr(given, "to_batches"):
-        check_columns(given.column_names)
-        try:
-            given.validate(full=True)
-        except ValueError as error:
-            raise PredictionsError(f"the table is damaged, {error}") from error
-        return _without_index(Contents(table=_without_views(given)), id_column)
+        return _without_index(Contents(table=_checked(given)), id_column)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
         columns = {str(name): given[name] for name in given.columns}
         check_columns([str(name) for name in given.columns])
@@ -148,6 +146,20 @@ def _as_arrow(given: Any) -> Any:
     if hasattr(given, "collect") and hasattr(given, "lazy"):  # a lazy frame
         given = given.collect()
     return given.to_arrow() if hasattr(given, "to_arrow") else given
+
+
+def _checked(table: Any) -> Any:
+    """A table of Arrow's that is what it says, with views of strings as strings."""
+    check_columns(table.column_names)
+    try:
+        table.validate(full=True)
+    except ValueError as error:
+        raise PredictionsError(f"the table is damaged, {error}") from error
+    for place, field in enumerate(table.schema):
+        if arrow.types.is_string_view(field.type):  # polars writes them
+            column = table.column(place).cast(arrow.string())
+            table = table.set_column(place, field.name, column)
+    return table
 
 
 def as_array(given: Any, what: str) -> np.ndarray:
@@ -182,8 +194,6 @@ def _refuse_masked(given: Any, what: str) -> None:
 
 def as_table(given: Mapping[str, Any]) -> Any:
     """An Arrow table of columns of any library."""
-    import pyarrow as pa
-
     columns = {}
     for name, column in given.items():
         if isinstance(column, list) and any(isinstance(of, list) for of in column):
@@ -194,26 +204,35 @@ def as_table(given: Mapping[str, Any]) -> Any:
             values = values.astype(np.float32)
         try:
             flat = values.reshape(-1) if values.ndim == 2 else values
-            columns[name] = pa.array(flat, from_pandas=True)
+            columns[name] = arrow.array(flat, from_pandas=True)
             if values.ndim == 2:  # a list in each row
-                lists = pa.FixedSizeListArray.from_arrays
+                lists = arrow.FixedSizeListArray.from_arrays
                 columns[name] = lists(columns[name], values.shape[1])
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        except (arrow.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise PredictionsError(
                 f"column {name} of shape {values.shape} and type {values.dtype} is no "
                 "column of a table"
             ) from error
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
+    check_same_lengths({name: len(column) for name, column in columns.items()})
+    return arrow.table(columns)
+
+
+def check_same_lengths(lengths: Mapping[str, int]) -> None:
+    """Refuses columns of different lengths."""
+    if len({*lengths.values()}) > 1:
         said = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise PredictionsError(f"columns have different lengths: {said[:200]}")
-    return pa.table(columns)
+
+
+# The index of a data frame
 
 
 def _without_index(found: Contents, id_column: str | None) -> Contents:
     """The table without its index, which is kept separately."""
     # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
     # by its name, or as a range in the metadata (Parquet). One of several levels stays.
+    if found.table is None:
+        return found
     table, metadata = found.table, found.table.schema.metadata
     if names := _index_names(table.column_names, metadata, id_column):
         rest, index = table.drop_columns(names), table.column(names[0])
@@ -226,6 +245,27 @@ def _without_index(found: Contents, id_column: str | None) -> Contents:
     except (KeyError, TypeError, ValueError, OverflowError):
         pass  # there is none, or it is damaged
     return found
+
+
+def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:
+    """Columns that hold an index, the innermost data frame's first."""
+    recorded = _recorded_index(metadata)
+    candidates = (recorded if isinstance(recorded, str) else None, *_INDEX)
+    found = [name for name in candidates if name in names]
+    if names and not names[0].strip():  # pandas writes it each time a file is saved
+        found.append(names[0])
+    ids = (id_column, *ID)
+    return [n for n in dict.fromkeys(found) if n not in ids and n.lower() not in ids]
+
+
+def _recorded_index(metadata: Any) -> Any:
+    """The only index that pandas recorded: a name, or the facts of a range."""
+    try:
+        columns = json.loads((metadata or {})[b"pandas"])["index_columns"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    single = isinstance(columns, list) and len(columns) == 1
+    return columns[0] if single and isinstance(columns[0], str | dict) else None
 
 
 def _frame_index(frame: Any) -> Any:
@@ -257,38 +297,26 @@ def _index_of_all(columns: Mapping[str, Any]) -> Any:
     return None if any(rows) else named[first]
 
 
-class _Wish(NamedTuple):
-    """Which columns of a file to read."""
-
-    numeric: Callable[[list[str]], Collection[str]]  # those that are numbers
-    columns: Callable[[list[str]], Collection[str]]
-    id_column: str | None
-
-    def others(self, names: list[str]) -> list[str]:
-        """The columns that are not an index."""
-        index = _index_names(names, None, self.id_column)
-        return [name for name in names if name not in index]
+# Files and folders
 
 
-def _read_file(path: Path, wish: _Wish) -> Contents:
+def _read_file(path: Path, choice: Choice, id_column: str | None) -> Contents:
     if path.is_dir():
-        if (path / INDEX).is_file():
-            return _read_shards(path)
-        if not (path / _IN_FOLDER).is_file():
-            shards = shard_folder(path / _IN_FOLDER)
-            if (shards / INDEX).is_file():  # a row of a study
-                return _read_shards(shards)
+        inside = path / _IN_FOLDER
+        for shards in (path, shard_folder(inside)):  # also a row of a study
+            if (shards / INDEX).is_file() and (shards is path or not inside.is_file()):
+                return Contents(arrays=vars(read_shards(shards)))
+        if not inside.is_file():
             if parts := parts_of(path):
-                return _read_parts(parts, path, wish)
+                return _read_parts(parts, path, choice, id_column)
             raise PredictionsError(
                 f"is a folder without {_IN_FOLDER}, {INDEX} or parts of a table "
                 "(part-*.parquet)"
             )
-        path = path / _IN_FOLDER
-    if not path.exists():
-        raise PredictionsError("there is no such file")
+        path = inside
     if not path.is_file():
-        raise PredictionsError("is not a file")
+        what = "is not a file" if path.exists() else "there is no such file"
+        raise PredictionsError(what)
     if not path.stat().st_size:
         raise PredictionsError("the file is empty")
     name = path.name.lower()
@@ -296,30 +324,35 @@ def _read_file(path: Path, wish: _Wish) -> Contents:
         return _of_array(read_npy(path))
     if name.endswith(".npz"):
         return Contents(arrays=NpzArrays(path, mapped=True))
-    if name.endswith(_JSON):
-        found = read_json(path)
-        if isinstance(found, list):
-            return Contents(array=as_array(found, "the list"))
-        return Contents(table=found)
-    if name.endswith(_TABLES):
-        return _read_table(path, wish)
+    if name.endswith((*_TABLES, *_JSON)):
+        return _read_table(path, choice, id_column)
     raise PredictionsError(
         f"files of this kind are not read, only {', '.join(ENDINGS)}"
     )
 
 
-def _read_table(path: Path, wish: _Wish) -> Contents:
+def _read_table(path: Path, choice: Choice, id_column: str | None) -> Contents:
     name = path.name.lower()
     if name.endswith(".parquet"):
-        return _read_parquet(path, wish)
+        return _read_parquet(path, choice, id_column)
     if name.endswith(_ARROW):
         return Contents(table=_read_arrow(path))
-    if not name.endswith(_TEXT):
+    if name.endswith(_LINES):
         return Contents(table=table_of(json_lines(path)))
+    if name.endswith(_JSON):
+        found = read_json(path)
+        if isinstance(found, list):
+            return Contents(array=as_array(found, "the list"))
+        return Contents(table=found)
     notes = ()
     if not is_packed(path) and not ends_line(path):
         notes = (f"{path.name}: the last line has no end; it may be cut short.",)
-    table, unusual = read_text(path, lambda names: wish.numeric(wish.others(names)))
+
+    def scores(names: list[str]) -> Collection[str]:
+        index = _index_names(names, None, id_column)
+        return choice([name for name in names if name not in index])[1]
+
+    table, unusual = read_text(path, scores)
     return Contents(table=table, notes=notes, read=unusual)
 
 
@@ -350,30 +383,32 @@ def _is_table(path: Path) -> bool:
     return not name.startswith((".", "_")) and name.endswith((*_TABLES, *_JSON))
 
 
-def _read_parts(parts: list[Path], folder: Path, wish: _Wish) -> Contents:
+def _read_parts(
+    parts: list[Path], folder: Path, choice: Choice, id_column: str | None
+) -> Contents:
     """One table of several files; folders `key=value` are columns."""
-    import pyarrow as pa
-
     tables, found = [], Contents()
-    folders = parts[0].relative_to(folder).parts[:-1]
-    keys = tuple(path.split("=", 1)[0] for path in folders)
-    wanted = wish.columns
-    once = functools.cache(lambda names: wanted([*dict.fromkeys(names + keys)]))
-    wish = wish._replace(columns=lambda names: once(tuple(names)))
-    whole = wish._replace(numeric=lambda names: ())  # nothing is left for later
+    folders = (of for path in parts for of in path.relative_to(folder).parts[:-1])
+    keys = tuple(place.split("=", 1)[0] for place in folders)
+    once = functools.cache(lambda names: choice([*dict.fromkeys(names + keys)]))
+
+    def chosen(names: list[str]) -> tuple[Collection[str], Collection[str]]:
+        columns, scores = once(tuple(names))
+        return columns, scores if text else ()  # nothing is left for later
+
     for path in parts:
         if not path.stat().st_size:
             continue  # a partition without rows
         try:
             text = path.name.lower().endswith(_TEXT)
-            found = _read_table(path, wish if text else whole)
-        except (PredictionsError, ArrayFileError, pa.ArrowException) as error:
+            found = _read_table(path, chosen, id_column)
+        except (PredictionsError, ArrayFileError, arrow.ArrowException) as error:
             raise PredictionsError(f"{path.relative_to(folder)}: {error}") from error
         table = found.table
         for place in path.relative_to(folder).parts[:-1]:
             key, value = place.split("=", 1)
             if key not in table.column_names:  # polars writes them into the parts, too
-                values = pa.array([urllib.parse.unquote(value)] * table.num_rows)
+                values = arrow.array([urllib.parse.unquote(value)] * table.num_rows)
                 table = table.append_column(key, values)
         if tables and {*table.column_names} != {*tables[0].column_names}:
             raise PredictionsError(
@@ -384,18 +419,18 @@ def _read_parts(parts: list[Path], folder: Path, wish: _Wish) -> Contents:
     if not tables:
         raise PredictionsError("all parts are empty")
     read = (f"{len(tables)} parts of one table", *found.read)
-    table = pa.concat_tables(tables, promote_options="permissive")
+    table = arrow.concat_tables(tables, promote_options="permissive")
     return Contents(table=table, read=read)
 
 
 def column_names(path: Path) -> list[str]:
     """Columns of a table in a file or a folder of parts; none where it has no names."""
+    name = path.name.lower()
     try:
         if path.is_dir():
             inside = any((path / name).is_file() for name in (INDEX, _IN_FOLDER))
             parts = [] if inside else [p for p in parts_of(path) if p.stat().st_size]
             return column_names(parts[0]) if parts else []
-        name = path.name.lower()
         if not path.is_file() or not path.stat().st_size:
             return []
         if name.endswith(_TEXT):
@@ -405,9 +440,7 @@ def column_names(path: Path) -> list[str]:
         if name.endswith(_JSON):
             return getattr(read_json(path), "column_names", [])
         if name.endswith(".parquet"):
-            import pyarrow.parquet as parquet
-
-            return parquet.read_schema(path).names
+            return arrow.parquet.read_schema(path).names
         return _read_arrow(path).column_names if name.endswith(_ARROW) else []
     except PredictionsError:
         raise
@@ -417,61 +450,27 @@ def column_names(path: Path) -> list[str]:
 
 def _read_arrow(path: Path) -> Any:
     """A file of Arrow's, in either of its forms."""
-    import pyarrow as pa
-    from pyarrow import feather
-
     try:
-        table = feather.read_table(path)
-    except pa.ArrowInvalid:  # a stream, as Hugging Face writes it
-        with pa.OSFile(str(path)) as file:
-            table = pa.ipc.open_stream(file).read_all()
-    check_columns(table.column_names)
-    table.validate(full=True)
-    return _without_views(table)
+        return _checked(arrow.feather.read_table(path))
+    except arrow.ArrowInvalid:  # a stream, as Hugging Face writes it
+        with arrow.OSFile(str(path)) as file:
+            return _checked(arrow.ipc.open_stream(file).read_all())
 
 
-def _without_views(table: Any) -> Any:
-    """The table with views of strings, which polars writes, as strings."""
-    import pyarrow as pa
-
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string_view(field.type):
-            column = table.column(place).cast(pa.string())
-            table = table.set_column(place, field.name, column)
-    return table
-
-
-def _read_shards(folder: Path) -> Contents:
-    try:
-        found = read_shards(folder)
-    except PredictionsError as error:  # names the folder, which the caller does too
-        raise PredictionsError(str(error).removeprefix(f"{folder}: ")) from error
-    return Contents(arrays=vars(found))
-
-
-_INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
-
-
-def _read_parquet(path: Path, wish: _Wish) -> Contents:
+def _read_parquet(path: Path, choice: Choice, id_column: str | None) -> Contents:
     """A Parquet file, of which columns of scores are read when they are used."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
     # Not a whole group of rows at once, which may be the whole file.
-    file = parquet.ParquetFile(
+    file = arrow.parquet.ParquetFile(
         path, page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 18
     )
     schema = file.schema_arrow
     check_columns(schema.names)
-    index = _index_names(schema.names, schema.metadata, wish.id_column)
-    others = [name for name in schema.names if name not in index]
-    chosen, scores = {*wish.columns(others), *index}, {*wish.numeric(others)}
+    index = _index_names(schema.names, schema.metadata, id_column)
+    columns, scores = choice([name for name in schema.names if name not in index])
+    chosen = {*columns, *index}
     _check_unpacked(file.metadata, chosen)
-    late = [
-        name
-        for name in schema.names
-        if name in chosen & scores and pa.types.is_primitive(schema.field(name).type)
-    ]
+    primitive, scores = arrow.types.is_primitive, {*scores} & chosen
+    late = {name for name in scores if primitive(schema.field(name).type)}
     now = [name for name in schema.names if name in chosen and name not in late]
     table = file.read(columns=now)
     table.validate(full=True)  # that strings are UTF-8, which they may not be
@@ -488,24 +487,3 @@ def _check_unpacked(metadata: Any, chosen: Collection[str]) -> None:
                 room = chunk.num_values * widths.get(chunk.physical_type, 1)
                 size += max(room, chunk.total_uncompressed_size)
     check_memory(size)
-
-
-def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:
-    """Columns that hold an index, the innermost data frame's first."""
-    recorded = _recorded_index(metadata)
-    candidates = (recorded if isinstance(recorded, str) else None, *_INDEX)
-    found = [name for name in candidates if name in names]
-    if names and not names[0].strip():  # pandas writes it each time a file is saved
-        found.append(names[0])
-    ids = (id_column, *ID)
-    return [n for n in dict.fromkeys(found) if n not in ids and n.lower() not in ids]
-
-
-def _recorded_index(metadata: Any) -> Any:
-    """The only index that pandas recorded: a name, or the facts of a range."""
-    try:
-        columns = json.loads((metadata or {})[b"pandas"])["index_columns"]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-    single = isinstance(columns, list) and len(columns) == 1
-    return columns[0] if single and isinstance(columns[0], str | dict) else None

@@ -8,6 +8,7 @@ import numpy as np
 from churn_compare.array_files import ArrayFileError
 from churn_compare.example_ids import (
     PredictionsError,
+    counts_rows,
     errors_of,
     match_ids,
     rows_of,
@@ -16,14 +17,13 @@ from churn_compare.example_ids import (
 from churn_compare.labelling import read_drawn
 from churn_compare.measures import Measure, Normalization
 from churn_compare.pair import Kind, Pair, Table
+from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import (
     aligned,
-    named_numbers,
     without_outer_space,
 )
-from churn_compare.reading.class_values import NO_LABEL, ClassValues, without_space
-from churn_compare.reading.ids import counts_rows, ids_without_space
+from churn_compare.reading.class_values import NO_LABEL, ClassValues
 from churn_compare.reading.labels import (
     DRAWN_FROM,
     NO_CLUSTER,
@@ -43,7 +43,7 @@ from churn_compare.reading.outcome_measures import (
 )
 from churn_compare.reading.outcomes import text_of
 from churn_compare.reading.sides import read_side, side_names
-from churn_compare.reading.spelling import arrow_compute, similar_ids
+from churn_compare.reading.spelling import ids_without_space, similar_ids
 
 Errors = Literal["wrong", "drop", "refuse"]
 _FEW = 10  # values of a column; of fewer, two versions may have as many by chance
@@ -117,8 +117,6 @@ def join(
 
     if strip:
         old, new = without_outer_space(old), without_outer_space(new)
-    if not old.measures:
-        old, new = named_numbers(old, new)
     rows = Rows(old, new, on_missing == "intersect", confirm)
     notes, inputs = rows.notes, old.inputs is not None and new.inputs is not None
     if old.measures and old.ids is not None and not inputs:
@@ -128,7 +126,7 @@ def join(
     if labels is not None:
         separate = tidy(read_labels(labels, id_column, label_column), "labels")
         truth = separate.labels
-        truth = without_space(truth, "labels") if strip else truth
+        truth = truth.without_space("labels") if strip else truth
         drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
         of = rows.rows_in(separate, "labels", drop=drop)
         truth = ClassValues(np.append(truth.numbers, NO_LABEL)[of], truth.names)
@@ -270,8 +268,7 @@ def _comparable(
 
 def equal(a: Any, b: Any) -> np.ndarray:
     """Where two Arrow arrays of texts are equal, or one has none."""
-    pc = arrow_compute()
-    return np.asarray(pc.fill_null(pc.equal(a, b), True))
+    return np.asarray(arrow.fill_null(arrow.equal(a, b), True))
 
 
 def _own_column(column: str, rows: "Rows", *sides: Table) -> np.ndarray:
@@ -319,7 +316,18 @@ class Rows:
                     f"{new.examples}; without ids they cannot be matched"
                 )
             self.ids = self.old = self.new = np.arange(old.examples)
-            self.notes.append(_in_one_order(old, new))
+            if old.truth and new.truth:  # which must agree
+                note = (
+                    "There are no ids: examples are matched by their rows, in which "
+                    f"the {old.truth} of both agree."
+                )
+            else:
+                note = (
+                    "Warning: there are no ids, so examples are matched by their rows. "
+                    "If one of the two lists them in another order, every number here "
+                    "is wrong; name the column of ids, or give ids."
+                )
+            self.notes.append(note)
             self._one_order = True
             return
         self.notes += [
@@ -387,7 +395,8 @@ class Rows:
             partly = (rows >= 0).any() and not counts
             ids = ids if identify and ((rows >= 0).all() or partly) else None
         if ids is None:
-            return self._in_row_order(separate, what)
+            self._check_rows(separate, what)
+            return self.old
         if not (self._has_ids or self._index):
             raise PredictionsError(
                 f"the {what} have ids, but the predictions have none; give ids for them"
@@ -409,8 +418,8 @@ class Rows:
             )
         return rows
 
-    def _in_row_order(self, separate: ExampleValues, what: str) -> np.ndarray:
-        """Rows of a file without ids, if it is clear what they belong to."""
+    def _check_rows(self, separate: ExampleValues, what: str) -> None:
+        """Refuses a file without ids if it is not clear what its rows belong to."""
         if not self._one_order:
             raise PredictionsError(
                 f"the {what} have no ids, but the two sides do not have the same "
@@ -428,7 +437,6 @@ class Rows:
         else:
             others = separate.slices or separate.others
             self._check_order(others, f"in the {what}")
-        return self.old
 
 
 def _ids(side: Table, other: Table) -> np.ndarray | None:
@@ -441,25 +449,11 @@ def _ids(side: Table, other: Table) -> np.ndarray | None:
     return side.ids if permuted else None
 
 
-def _in_one_order(old: Table, new: Table) -> str:
-    """The note if examples are matched by the order of the rows alone."""
-    if old.truth and new.truth:  # which must agree
-        return (
-            f"There are no ids: examples are matched by their rows, in which the "
-            f"{old.truth} of both agree."
-        )
-    return (
-        "Warning: there are no ids, so examples are matched by their rows. If one of "
-        "the two lists them in another order, every number here is wrong; name the "
-        "column of ids, or give ids."
-    )
-
-
 def row_order_doubts(
     old: Mapping[str, Any], new: Mapping[str, Any], where: str, repeats: bool = False
 ) -> list[Doubt]:
     """A doubt if one of the columns has the values of both sides in another order."""
-    moved, repeated, many = [], {}, []
+    moved, many = [], []
     for name in old:
         if name not in new:
             continue
@@ -474,19 +468,8 @@ def row_order_doubts(
         elif once and len(np.intersect1d(a, b)) > len(a) / 2:
             moved.append(name)
         elif not once and np.array_equal(np.sort(a), np.sort(b)):
-            repeated[name] = codes
             if len(np.unique(a)) >= _FEW and np.mean(a != b) > _MOVED:
                 many.append(name)
-    if not moved and len(repeated) > 1:
-        sides = [np.stack(side) for side in zip(*repeated.values(), strict=True)]
-        a, b = (np.unique(side, axis=1) for side in sides)
-        if np.array_equal(a, b) and a.shape == sides[0].shape:
-            said = (
-                f"{' and '.join(repeated)} together name the examples, and their order "
-                f"differs {where}: write them into one column called id (levels of an "
-                "index, too)"
-            )
-            return [Doubt("row-order", said)]
     if moved or (many and repeats):
         name = next((n for n in moved if "id" in n.lower()), (moved or many)[0])
         said = f"{name} names the examples, and its order differs {where}: "
@@ -497,11 +480,8 @@ def row_order_doubts(
 
 def _codes(name: str, *columns: Any) -> list[np.ndarray]:
     """The columns as codes; equal values have equal ones."""
-    import pyarrow as pa
-
-    texts = [as_text(column, name) for column in columns]
-    chunks = [chunk for text in texts for chunk in getattr(text, "chunks", [text])]
-    both = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
+    texts = [arrow.one(as_text(column, name)) for column in columns]
+    both = arrow.concat_arrays(texts).dictionary_encode()
     return np.split(both.indices.to_numpy(), [len(texts[0])])
 
 

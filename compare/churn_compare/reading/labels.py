@@ -7,26 +7,39 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
+from churn_compare.example_ids import (
+    PredictionsError,
+    as_ids,
+    check_unique,
+    errors_of,
+    index_ids,
+    some,
+)
 from churn_compare.pair import Table
+from churn_compare.reading import arrow
 from churn_compare.reading.class_values import (
+    ClassValues,
+    all_numbers,
+    as_class_values,
+)
+from churn_compare.reading.columns import (
     CLASS,
     ID,
     LABEL,
     PREDICTION,
     RUN,
     SCORES,
-    ClassValues,
-    all_numbers,
     find_column,
     plain,
     score_columns,
-    with_missing,
 )
-from churn_compare.reading.contents import Contents, as_array, read_contents
-from churn_compare.reading.ids import as_ids, index_ids
+from churn_compare.reading.contents import (
+    Contents,
+    as_array,
+    check_same_lengths,
+    read_contents,
+)
 from churn_compare.reading.scores import array_class_names
-from churn_compare.reading.spelling import arrow_compute
 
 NO_CLUSTER = -1
 DRAWN_FROM = "drawn_from"  # a column of queues of examples to label
@@ -57,11 +70,11 @@ class ExampleValues(NamedTuple):
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
     """Ids of examples."""
-    with errors_of(where(given, "ids")):
+    with errors_of(_where(given, "ids")):
         contents = read_contents(given, id_column=id_column)
         columns, values = contents.columns, contents.array
         if values is None:
-            name = id_name_in(columns, id_column)
+            name = _id_name(columns, id_column)
             values = contents.index
             if name is not None or values is None or len(columns) == 1:
                 values = columns[name or _only(columns, ID, None, "id")]
@@ -74,23 +87,26 @@ def read_labels(
     """Labels, with ids or in row order."""
     if isinstance(given, ExampleValues):
         return given
-    with errors_of(where(given, "labels")):
+    with errors_of(_where(given, "labels")):
         contents = read_contents(_by_id(given, "label"), id_column=id_column)
         columns, values, named = contents.columns, contents.array, None
-        id_name = id_name_in(columns, id_column)
+        id_name = _id_name(columns, id_column)
         if values is None:
             others = [name for name in columns if name != id_name]
             known = LABEL if any(plain(n) in LABEL for n in others) else CLASS
             given_name = label_column if label_column in others else None
             name = _only(others, known, given_name, "label")
-            values, named = columns[name], _names_of_scores(columns)
+            values, named = columns[name], array_class_names(columns)
+            if named is None and (found := score_columns(columns, None)):
+                named = found.class_names
         ids = _ids_in(contents, id_name)
         if not hasattr(values, "null_count") and np.ndim(values) != 1:
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
             )
-        labels = with_missing(values, "labels", DRAWN_FROM in columns)
-        _check_lengths(ids, labels=len(labels.numbers))
+        lacking = "all" if DRAWN_FROM in columns else "some"
+        labels = as_class_values(values, "labels", lacking=lacking)
+        _check_lengths(ids, {"labels": labels.numbers})
         if named and labels.names is None and not all_numbers(named):
             # Places in the file's own names.
             if labels.numbers.max(initial=0) >= len(named):
@@ -115,13 +131,17 @@ def read_slices(
         return given
     if hasattr(given, "to_frame") and getattr(given, "name", None):  # a series
         given = given.to_frame()
-    with errors_of(where(given, "slices")):
+    with errors_of(_where(given, "slices")):
         contents = read_contents(given, id_column=id_column)
         if contents.array is not None:
             raise PredictionsError("slices must be columns with names")
         columns = contents.columns
-        id_name = id_name_in(columns, id_column)
-        predictions = _prediction_columns(columns)
+        id_name = _id_name(columns, id_column)
+        known = (*SCORES, *PREDICTION, *CLASS, *RUN, "meta")
+        predictions = {name for name in columns if plain(name) in known}
+        for kind in ("logits", "probabilities"):
+            scores = score_columns(columns, kind)
+            predictions.update(scores.columns if scores else ())
         groupings = [n for n in columns if n not in {id_name, *predictions}]
         for name in only:
             if name in predictions:
@@ -148,23 +168,22 @@ def read_clusters(
         return given
     column, seen = given if isinstance(given, str) else None, []
 
-    def wanted(names: list[str]) -> list[str]:
-        if column is None:
-            return names
-        name = id_name_in(names, id_column)
-        return [n for n in names if n in (column, name)] or names[:1]
+    def choice(names: list[str]) -> tuple[list[str], tuple]:
+        used = (column, _id_name(names, id_column))
+        chosen = [n for n in names if column is None or n in used]
+        return chosen or names[:1], ()
 
     for source in (given,) if column is None else sources:
         if source is None or (column and isinstance(source, Table | np.ndarray)):
             continue
-        with errors_of(where(source, "the predictions" if column else "clusters")):
+        with errors_of(_where(source, "the predictions" if column else "clusters")):
             source = source if column else _by_id(source, "cluster")
-            contents = read_contents(source, wanted=wanted, id_column=id_column)
+            contents = read_contents(source, id_column, choice)
             if contents.array is not None and column is None:
                 numbers = cluster_numbers(contents.array, "clusters")
                 ids = _ids_in(contents, None)
                 return ExampleValues(ids, clusters=numbers, index=True)
-            id_name = id_name_in(contents.columns, id_column)
+            id_name = _id_name(contents.columns, id_column)
             others = [n for n in contents.columns if n != id_name]
             if column is None and len(others) != 1:
                 raise PredictionsError(
@@ -172,12 +191,7 @@ def read_clusters(
                 )
             name = column or others[0]
             if contents.array is None and name in contents.columns:
-                found, numbers = _by_example(
-                    contents,
-                    [name],
-                    id_name,
-                    lambda values, name: cluster_numbers(values, f"column {name}"),
-                )
+                found, numbers = _by_example(contents, [name], id_name, cluster_numbers)
                 return found._replace(clusters=numbers[name], column=name)
         if contents.array is None and isinstance(source, str | os.PathLike):
             seen.append(str(source))
@@ -190,8 +204,8 @@ def _by_example(
 ) -> tuple[ExampleValues, dict[str, np.ndarray]]:
     """Columns with one row of each id, whose rows (several runs) must agree."""
     ids = _ids_in(contents, id_name, unique=False)
-    columns = {name: read(contents.columns[name], name) for name in names}
-    _check_lengths(ids, **{name: len(values) for name, values in columns.items()})
+    columns = {name: read(contents.columns[name], f"column {name}") for name in names}
+    _check_lengths(ids, columns)
     if ids is not None:
         unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
         for name, values in columns.items() if len(unique) < len(ids) else ():
@@ -207,10 +221,7 @@ def _by_example(
 
 def cluster_numbers(values: Any, what: str) -> np.ndarray:
     """A number for each different value, -1 for none."""
-    import pyarrow as pa
-
-    text = pa.chunked_array([as_text(values, what)])
-    coded = text.combine_chunks().dictionary_encode()
+    coded = arrow.one(as_text(values, what)).dictionary_encode()
     numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     names = coded.dictionary.to_pylist()
     if "" in names:
@@ -243,25 +254,22 @@ def without_clusters(slices: Any, clusters: ExampleValues, id_column: str | None
     return read_slices(slices, id_column, without=clusters.column)
 
 
-def id_name_in(names: Collection[str], id_column: str | None) -> str | None:
+def _id_name(names: Collection[str], id_column: str | None) -> str | None:
     """The column of ids: the user's, unless the file only has the usual one."""
     return find_column(names, ID, id_column if id_column in names else None, "id")
 
 
-def where(given: Any, what: str) -> str:
+def _where(given: Any, what: str) -> str:
     """Its name in messages: its path or its kind."""
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
 
 
 def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) -> str:
     """The column for a purpose, or the only column."""
-    found = find_column(columns, known, given, what)
-    names = list(columns)
-    if found is None and len(names) == 1:
-        found = names[0]
-    if found is None:
+    found, names = find_column(columns, known, given, what), list(columns)
+    if found is None and len(names) != 1:
         raise PredictionsError(f"there is no {what} column; it has {some(names)}")
-    return found
+    return found or names[0]
 
 
 def _ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any:
@@ -272,12 +280,9 @@ def _ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any
     return check_unique(ids) if unique else ids
 
 
-def _check_lengths(ids: np.ndarray | None, **lengths: int) -> None:
-    """Refuses columns and ids of different lengths."""
-    lengths |= {} if ids is None else {"ids": len(ids)}
-    if len(set(lengths.values())) > 1:
-        said = some([f"{name} {length}" for name, length in lengths.items()])
-        raise PredictionsError(f"columns have different lengths, {said}")
+def _check_lengths(ids: np.ndarray | None, columns: Mapping[str, Any]) -> None:
+    with_ids = columns if ids is None else {**columns, "ids": ids}
+    check_same_lengths({name: len(values) for name, values in with_ids.items()})
 
 
 def _by_id(given: Any, what: str) -> Any:
@@ -287,56 +292,34 @@ def _by_id(given: Any, what: str) -> Any:
     return {"id": list(given.keys()), what: list(given.values())}
 
 
-def _names_of_scores(columns: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Names of the classes in a file of predictions."""
-    if "class_names" in columns:
-        return array_class_names(columns)
-    found = score_columns(columns, None)
-    return found.class_names if found else None
-
-
-def _prediction_columns(columns: Mapping[str, Any]) -> set[str]:
-    """Columns that are predictions, by their names."""
-    known = (*SCORES, *PREDICTION, *CLASS, *RUN, "meta")
-    left = {name for name in columns if plain(name) in known}
-    for kind in ("logits", "probabilities"):
-        scores = score_columns(columns, kind)
-        left.update(scores.columns if scores else ())
-    return left
-
-
-def _as_slices(values: Any, name: str) -> np.ndarray:
+def _as_slices(values: Any, what: str) -> np.ndarray:
     """Values of a slice column as `[N]` strings."""
-    pc = arrow_compute()
-    text = as_text(values, f"column {name}")
-    count = pc.count_distinct(text).as_py()
+    text = as_text(values, what)
+    count = arrow.count_distinct(text).as_py()
     if count > _MOST_VALUES:
         raise PredictionsError(
-            f"column {name} has {count:,} different values; at most {_MOST_VALUES} can "
-            "be slices, so leave it out, or bin its values"
+            f"{what} has {count:,} different values; at most {_MOST_VALUES} can be "
+            "slices, so leave it out, or bin its values"
         )
     return np.asarray(text.to_numpy(zero_copy_only=False), "U")
 
 
 def as_text(values: Any, what: str) -> Any:
     """An Arrow array of `[N]` strings, "" where there is no value."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
     try:
-        if not isinstance(values, pa.ChunkedArray):
+        if not hasattr(values, "null_count"):
             array = as_array(values, what)
             if array.ndim != 1:
                 raise PredictionsError(f"{what} must have shape [N]; got {array.shape}")
-            values = pa.array(array, from_pandas=True)
-        if pa.types.is_floating(values.type):
-            values = pc.if_else(pc.is_nan(values), None, values)
-            whole = pc.all(pc.equal(pc.floor(values), values)).as_py()
-            if whole and pc.max(pc.abs(values)).as_py() < 2**53:
-                values = values.cast(pa.int64())
-        text = values.cast(pa.string())
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, PredictionsError):
-            raise
+            values = arrow.array(array, from_pandas=True)
+        if arrow.types.is_floating(values.type):
+            values = arrow.if_else(arrow.is_nan(values), None, values)
+            whole = arrow.all(arrow.equal(arrow.floor(values), values)).as_py()
+            if whole and arrow.max(arrow.abs(values)).as_py() < 2**53:
+                values = values.cast(arrow.int64())
+        text = values.cast(arrow.string())
+    except PredictionsError:
+        raise
+    except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise PredictionsError(f"{what} cannot be made text") from error
-    return pc.fill_null(text, "")
+    return arrow.fill_null(text, "")

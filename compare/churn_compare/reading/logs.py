@@ -14,17 +14,11 @@ from typing import Any, NamedTuple
 
 from churn_compare.array_files import ArrayFileError, check_memory
 from churn_compare.example_ids import PredictionsError, some
+from churn_compare.reading import arrow
 from churn_compare.reading.contents import column_names
-from churn_compare.reading.objects import (
-    is_inspect,
-    is_promptfoo,
-    json_lines,
-    read_rows,
-    table_of,
-)
+from churn_compare.reading.json_tables import json_lines, table_of
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
-_SCORED = "/score"  # at the end of MLflow's columns
 _ZSTANDARD = 93  # compression method of an archive
 
 
@@ -65,7 +59,7 @@ def read_log(path: Path) -> Log | None:
 
 def reader_of(path: Path) -> Callable[[Path], Log] | None:
     """The function that reads this file as the log of a tool, or None."""
-    name = path.name.lower()
+    name, head = path.name.lower(), b""
     if path.is_dir():
         if any(path.glob("*.eval")):
             return _inspect_folder
@@ -74,18 +68,21 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
         return None
     if name.endswith(".eval"):
         return _inspect_archive
-    if is_inspect(path):
+    if name.endswith(".json"):
+        with open(path, "rb") as file:
+            head = file.read(1 << 16)
+    first = re.match(rb'\s*{\s*"(version|status|eval|samples)"', head)
+    if first and re.search(rb'"eval"\s*:\s*{', head):
         return _inspect_json
-    if is_promptfoo(path):
+    if re.match(rb'\s*{\s*"evalId"\s*:.*?"results"\s*:\s*{', head, re.S):
         return functools.partial(_of_rows, _promptfoo)
     keys = {*column_names(path)}
     if {"doc_id", "filtered_resps"} <= keys:
         return _harness_file
     for wanted, rows in _BY_KEYS.items():
-        if {*wanted} <= keys:
+        if {*wanted.split()} <= keys:
             return functools.partial(_of_rows, rows)
-    scored = any(key.endswith(_SCORED) for key in keys)
-    return functools.partial(_of_rows, _mlflow) if scored else None
+    return None
 
 
 def _of_rows(rows: "_Rows", path: Path) -> Log:
@@ -154,76 +151,47 @@ _LIKELIHOODS = {
 }
 
 
+def _samples(folder: Path) -> Iterator[tuple[str, str, Path]]:
+    """Task, date and path of the samples in a model's folder, or of the only one."""
+    if any((folder / name).is_file() for name in ("predictions.npz", "index.json")):
+        return
+    files = {
+        path: match.groups()
+        for pattern in ("samples_*", "*/samples_*")
+        for path in folder.glob(pattern)
+        if (match := _FILE.fullmatch(path.name))
+    }
+    here = [path for path in files if path.parent == folder]
+    inner = sorted({path.parent.name for path in files})
+    if not here and len(inner) > 1:
+        names = some(inner)
+        raise PredictionsError(f"holds results of several models, {names}; name one")
+    for path in here or files:
+        task, date = files[path]
+        yield task, date or "", path
+
+
 def _harness_file(path: Path) -> Log:
     match = _FILE.fullmatch(path.name)
     task, date = match.groups() if match else ("", None)
     rows = list(_harness_rows(json_lines(path)))
+    names = {name for row in rows for name in row.scores}
+    of = [f"{old} as {new}" for old, new in _LIKELIHOODS.items() if new in names]
     less = _logged_directions(path.parent, date, task)
-    return _log(rows, _harness_account(rows), less)
-
-
-def _samples(folder: Path) -> Iterator[Path]:
-    """The files of samples in the folder of a model, or of the only model in it."""
-    if any((folder / name).is_file() for name in ("predictions.npz", "index.json")):
-        return
-    found = [p for p in folder.glob("samples_*") if _FILE.fullmatch(p.name)]
-    files = [p for p in folder.glob("*/samples_*") if _FILE.fullmatch(p.name)]
-    inner = sorted({path.parent for path in files})
-    if not found and len(inner) > 1:
-        names = some([path.name for path in inner])
-        raise PredictionsError(f"holds results of several models, {names}; name one")
-    yield from found or files
+    return _log(rows, ["log of lm-evaluation-harness", *of], less)
 
 
 def _harness_folder(folder: Path) -> Log:
-    """The latest file of each task; the tasks are told apart by a column `task`."""
-    latest: dict[str, tuple[str, Path]] = {}
-    files = 0
-    for path in _samples(folder):
-        match = _FILE.fullmatch(path.name)
-        assert match
-        task, date = match.groups()
-        latest[task] = max(latest.get(task, ("", path)), (date or "", path))
-        files += 1
-    tasks = {task: latest[task][1] for task in sorted(latest)}
-    if len(tasks) == 1:
-        (path,) = tasks.values()
-        log = _harness_file(path)
-        return log._replace(read=(*log.read, path.name))
-    parts: dict[str, list[_Row]] = {}
-    less: dict[str, bool] = {}
-    for task, path in tasks.items():
-        rows = parts[task] = list(_harness_rows(json_lines(path)))
-        for row in rows:
-            row.facts.update(id=f"{task}/{row.facts['id']}", task=task)
-        less |= _logged_directions(path.parent, latest[task][0], task)
-    of_all = [{n for row in rows for n in row.scores} for rows in parts.values()]
-    common = set.intersection(*of_all)
-    if not common:
-        of = [f"{task} has {some(sorted(n))}" for task, n in zip(tasks, of_all)][:3]
+    """The latest file of a folder with the samples of one task."""
+    latest = {task: path for task, _, path in sorted(_samples(folder))}
+    path = next(iter(latest.values()))
+    if len(latest) > 1:
         raise PredictionsError(
-            f"the {len(tasks)} tasks have no metric in common ({'; '.join(of)}): "
-            f"compare one at a time, such as {next(iter(tasks.values()))}"
+            f"has samples of {len(latest)} tasks, {some([*latest])}: `churn-compare "
+            f"suite OLD NEW` compares all of them; or name one file, such as {path}"
         )
-    rows = [row for part in parts.values() for row in part]
-    answers = set.intersection(
-        *({n for row in part for n in row.answers} for part in parts.values())
-    )
-    for row in rows:
-        for kept, of in ((common, row.scores), (answers, row.answers)):
-            for name in {*of} - kept:
-                del of[name]
-    read = [f"{len(tasks)} tasks (column task, for --by)"]
-    read += [f"the latest of {files} files"] if files > len(tasks) else []
-    log = _log(rows, [*_harness_account(rows), *read], less)
-    lone = [f"{n} (not of every task)" for n in sorted(set.union(*of_all) - common)]
-    return log._replace(left_out=(*log.left_out, *lone))
-
-
-def _harness_account(rows: Iterable[_Row]) -> list[str]:
-    names = {name for row in rows for name in row.scores}
-    of = [f"{old} as {new}" for old, new in _LIKELIHOODS.items() if new in names]
-    return ["log of lm-evaluation-harness", *of]
+    log = _harness_file(path)
+    return log._replace(read=(*log.read, path.name))
 
 
 def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[_Row]:
@@ -310,9 +278,13 @@ def _logged_directions(folder: Path, date: str | None, task: str) -> dict[str, b
 # Inspect
 
 
-def _inspect_json(path: Path) -> Log:
+def _json(path: Path) -> Any:
     check_memory(path.stat().st_size)
-    found = json.loads(path.read_bytes())
+    return json.loads(path.read_bytes())
+
+
+def _inspect_json(path: Path) -> Log:
+    found = _json(path)
     if not (isinstance(found, dict) and "eval" in found):
         raise PredictionsError("is not an Inspect log")
     return _inspect(found, found.get("samples") or ())
@@ -320,28 +292,25 @@ def _inspect_json(path: Path) -> Log:
 
 def _inspect(header: Mapping[str, Any], samples: Iterable[dict[str, Any]]) -> Log:
     scorer = ((header.get("results") or {}).get("scorer") or {}).get("name", "score")
-    total = failed = 0
-    read = ["log of Inspect"]
-    if (status := header.get("status", "success")) != "success":
-        read.append(f"status {status}")
+    failed: list[bool] = []
 
-    def counted() -> Iterator[_Row]:
-        nonlocal total, failed
+    def rows() -> Iterator[_Row]:
         for sample in samples:
-            total += 1
-            failed += bool(sample.get("error"))
+            failed.append(bool(sample.get("error")))
             yield _inspect_row(sample, scorer)
 
     try:
-        log = _log(counted(), read)
+        log = _log(rows(), ())
     except PredictionsError:
-        if total:
+        if failed:
             raise
         raise PredictionsError(
             "this Inspect log has no samples; evaluate again without --no-log-samples"
         ) from None
-    said = f"{total:,} samples" + f", {failed:,} with an error" * bool(failed)
-    return log._replace(read=(*log.read, said))
+    status = header.get("status", "success")
+    read = ["log of Inspect"] + [f"status {status}"] * (status != "success")
+    said = f", {sum(failed):,} with an error" * any(failed)
+    return log._replace(read=(*read, f"{len(failed):,} samples{said}"))
 
 
 def _inspect_row(sample: dict[str, Any], scorer: str) -> _Row:
@@ -373,15 +342,14 @@ def _inspect_folder(folder: Path) -> Log:
 
 def _inspect_archive(path: Path) -> Log:
     with zipfile.ZipFile(path) as archive:
-        entries = {entry.filename: entry for entry in archive.infolist()}
 
         def read(entry: zipfile.ZipInfo) -> dict[str, Any]:
             check_memory(entry.file_size)
             return json.loads(_content(path, archive, entry))
 
         header = {"status": "not finished"}
-        if "header.json" in entries:
-            header = read(entries["header.json"])
+        if "header.json" in archive.namelist():
+            header = read(archive.getinfo("header.json"))
         of = [e for e in archive.infolist() if e.filename.startswith("samples/")]
         return _inspect(header, map(read, of))
 
@@ -390,14 +358,12 @@ def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> by
     """An entry's bytes, also of Zstandard, which `zipfile` does not read."""
     if entry.compress_type != _ZSTANDARD:
         return archive.read(entry)
-    import pyarrow as pa
-
     with open(path, "rb") as file:
         file.seek(entry.header_offset)
         names, extra = struct.unpack("<26xHH", file.read(30))
         file.seek(names + extra, os.SEEK_CUR)
-        packed = pa.BufferReader(file.read(entry.compress_size))
-    with pa.CompressedInputStream(packed, "zstd") as stream:
+        packed = arrow.BufferReader(file.read(entry.compress_size))
+    with arrow.CompressedInputStream(packed, "zstd") as stream:
         found = stream.read(entry.file_size)
     if len(found) != entry.file_size or zlib.crc32(found) != entry.CRC:
         raise PredictionsError(f"{entry.filename} is damaged: its checksum differs")
@@ -407,8 +373,9 @@ def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> by
 # Other tools: a generator of rows each
 
 
-def _answer(said: Any) -> dict[str, str]:
-    return {"answer": said} if isinstance(said, str) else {}
+def _row(facts: dict[str, Any], asked: Any, scores: Mapping, said: Any = None) -> _Row:
+    answers = {"answer": said} if isinstance(said, str) else {}
+    return _Row({**facts, "input_hash": _hash(asked)}, _scores(scores), answers)
 
 
 def _gym(path: Path) -> Iterator[_Row]:
@@ -416,7 +383,7 @@ def _gym(path: Path) -> Iterator[_Row]:
     for row in json_lines(path):
         asked = (row.get("responses_create_params") or {}).get("input")
         facts = {"id": row["_ng_task_index"], "run": row["_ng_rollout_index"]}
-        yield _Row(facts | {"input_hash": _hash(asked)}, {"reward": row["reward"]}, {})
+        yield _row(facts, asked, {"reward": row["reward"]})
 
 
 def _openai(path: Path) -> Iterator[_Row]:
@@ -437,33 +404,27 @@ def _openai(path: Path) -> Iterator[_Row]:
                 f"sample {name} has several numbers {some(sorted(twice))}"
             )
         row.scores.update(numbers)
-        row.answers.update(_answer(data.get("picked")))
+        if isinstance(picked := data.get("picked"), str):
+            row.answers["answer"] = picked
     yield from found.values()
 
 
 def _lighteval(path: Path) -> Iterator[_Row]:
     """Details of lighteval: the metrics of a row are a structure."""
-    import pyarrow.parquet as parquet
-
-    for number, row in enumerate(parquet.read_table(path).to_pylist()):
+    for number, row in enumerate(arrow.parquet.read_table(path).to_pylist()):
         doc, metrics, response = (
             row.get(name, row.get(f"__{name}__")) or {}
             for name in ("doc", "metric", "model_response")
         )
-        facts = {"id": str(doc.get("id", number))}
-        facts["input_hash"] = _hash(doc.get("query"))
         texts = response.get("text") or []
         said = texts[0] if len(texts) == 1 else None
-        yield _Row(facts, _scores(metrics), _answer(said))
+        yield _row({"id": str(doc.get("id", number))}, doc.get("query"), metrics, said)
 
 
 def _promptfoo(path: Path) -> Iterator[_Row]:
     """Results of promptfoo: a row per test, prompt and provider."""
-    if path.name.lower().endswith(".json"):
-        check_memory(path.stat().st_size)
-        found = json.loads(path.read_bytes())["results"]["results"]
-    else:
-        found = list(json_lines(path))
+    lines = not path.name.lower().endswith(".json")
+    found = list(json_lines(path)) if lines else _json(path)["results"]["results"]
     systems = {
         json.dumps([(row.get("provider") or {}).get("id"), row.get("promptIdx")])
         for row in found
@@ -474,40 +435,13 @@ def _promptfoo(path: Path) -> Iterator[_Row]:
             "of one, by --filter-providers and --filter-prompts"
         )
     for row in found:
-        facts = {"id": row["testIdx"], "input_hash": _hash(row.get("vars") or {})}
         # A failed assertion is told in `error` as well; then there is a grade.
-        facts[ERROR] = bool(row.get("error")) and not row.get("gradingResult")
-        said = (row.get("response") or {}).get("output")
+        failed = bool(row.get("error")) and not row.get("gradingResult")
         scores = {"success": row["success"], "score": row.get("score")}
         scores |= row.get("namedScores") or {}
-        yield _Row(facts, _scores(scores), _answer(said))
-
-
-def _mlflow(path: Path) -> Iterator[_Row]:
-    """Evaluation table of MLflow: columns METRIC/VERSION/score, perhaps inputs."""
-    for number, row in enumerate(read_rows(path)):
-        scores = {
-            name.removesuffix(_SCORED).rpartition("/")[0] or name: value
-            for name, value in row.items()
-            if name.endswith(_SCORED)
-        }
-        facts = {"id": row.get("id", row.get("request_id", number))}
-        facts["input_hash"] = _hash(row.get("inputs", row.get("request")))
-        said = row.get("outputs", row.get("prediction"))
-        yield _Row(facts, _scores(scores), _answer(said))
-
-
-def _every_eval(path: Path) -> Iterator[_Row]:
-    """Every Eval Ever: a line per sample, with a score and whether it is right."""
-    for row in json_lines(path):
-        facts = {"id": row["sample_id"], "task": row["evaluation_name"]}
-        facts["input_hash"] = row.get("sample_hash") or _hash(row["input"]["raw"])
-        facts[ERROR] = bool(row.get("error"))
-        found = row["evaluation"]
-        last = [of for of in row["answer_attribution"] if of["is_terminal"]]
-        answers = {"answer": last[-1]["extracted_value"]} if last else {}
-        scores = {"is_correct": found["is_correct"], "score": found["score"]}
-        yield _Row(facts, _scores(scores), answers)
+        said = (row.get("response") or {}).get("output")
+        facts = {"id": row["testIdx"], ERROR: failed}
+        yield _row(facts, row.get("vars") or {}, scores, said)
 
 
 _Rows = Callable[[Path], Iterator[_Row]]
@@ -516,14 +450,11 @@ _TITLES: dict[_Rows, str] = {
     _openai: "log of OpenAI evals",
     _lighteval: "details of lighteval",
     _promptfoo: "results of promptfoo",
-    _mlflow: "evaluation table of MLflow",
-    _every_eval: "instances of Every Eval Ever",
 }
-_BY_KEYS: dict[tuple[str, ...], _Rows] = {
-    ("_ng_task_index", "_ng_rollout_index", "reward"): _gym,
-    ("spec",): _openai,
-    ("__doc__", "__metric__"): _lighteval,
-    ("doc", "metric", "model_response"): _lighteval,
-    ("testIdx", "promptIdx", "success"): _promptfoo,
-    ("sample_id", "evaluation_name", "answer_attribution"): _every_eval,
+_BY_KEYS: dict[str, _Rows] = {
+    "_ng_task_index _ng_rollout_index reward": _gym,
+    "spec": _openai,
+    "__doc__ __metric__": _lighteval,
+    "doc metric model_response": _lighteval,
+    "testIdx promptIdx success": _promptfoo,
 }

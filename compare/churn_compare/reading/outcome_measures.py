@@ -12,11 +12,13 @@ import numpy as np
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.measures import (
     NORMALIZATIONS,
+    Kind,
     Measure,
     Normalization,
     normalized,
 )
 from churn_compare.pair import Table
+from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt
 from churn_compare.reading.outcomes import (
     ITEM,
@@ -24,7 +26,6 @@ from churn_compare.reading.outcomes import (
     lists_of,
     numbers_of,
 )
-from churn_compare.reading.spelling import arrow_compute
 
 _FEW = 10  # examples of which none may be right by chance
 _MOST_ITEMS = 1000  # of a set or a ranking
@@ -110,16 +111,14 @@ def measures_of(
 
 def errors_as_wrong(side: Table) -> Table:
     """The same with 0 or an empty answer where a tool could not evaluate."""
-    import pyarrow as pa
-
     if side.errored is None or not side.errored.any():
         return side
     columns = dict(side.columns)
     for name, kind in side.measures.items():
         values = columns[name]
         if kind == "answer":
-            blank = pa.array(side.errored.reshape(-1))
-            columns[name] = arrow_compute().if_else(blank, "", values)
+            blank = arrow.array(side.errored.reshape(-1))
+            columns[name] = arrow.if_else(blank, "", values)
             continue
         if kind != "correct" and (
             kind != "score" or side.less.get(name) or np.nanmin(values) < 0
@@ -194,8 +193,7 @@ def target_of(
             differ = a != b
         except PredictionsError:
             texts = (normalized(text, normalize) for text in (found[0][0], right))
-            pc = arrow_compute()
-            differ = ~np.asarray(pc.fill_null(pc.equal(*texts), True))
+            differ = ~np.asarray(arrow.fill_null(arrow.equal(*texts), True))
         if differ.any():
             where = rows if side.ids is None else np.asarray(side.ids)[rows]
             raise PredictionsError(
@@ -206,25 +204,26 @@ def target_of(
     return found[0][0] if found else None
 
 
-def _coded(name, kind, old, new, normalize) -> Measure:
+def _coded(
+    name: str,
+    kind: Kind,
+    old: tuple[Table, np.ndarray],
+    new: tuple[Table, np.ndarray],
+    normalize: Normalization,
+) -> Measure:
     """Texts, sets and rankings as places in what there is on either side."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
-
     texts = [side.at(rows, name) for side, rows in (old, new)]
-    read = lists_of if kind in ("set", "ranking") else answers_of
-    goal = target_of(read, old, new, normalize=normalize)
-    if goal is not None:
-        texts.append(goal)
-    plain = pa.concat_arrays([text.cast(pa.large_string()) for text in texts])
+    named, count = kind in ("answer", "label"), len(old[1])
+    goal = target_of(answers_of if named else lists_of, old, new, normalize=normalize)
+    texts += [] if goal is None else [goal]
+    plain = arrow.concat_arrays([text.cast(arrow.large_string()) for text in texts])
     if kind == "answer":
         plain = normalized(plain, normalize)
-    elif kind != "label":
-        plain = pc.utf8_normalize(plain, "NFC")
+    elif not named:
+        plain = arrow.utf8_normalize(plain, "NFC")
     encoded = plain.dictionary_encode()
     places, things = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    if kind not in ("answer", "label"):
+    if not named:
         lists = [_listed(text) for text in things]
         if (longest := max(map(len, lists), default=0)) > _MOST_ITEMS:
             raise PredictionsError(
@@ -234,14 +233,11 @@ def _coded(name, kind, old, new, normalize) -> Measure:
             tuple(sorted(set(items))) if kind == "set" else tuple(dict.fromkeys(items))
             for items in lists
         ]
-        numbers = {thing: i for i, thing in enumerate(dict.fromkeys(shaped))}
-        places = np.array([numbers[thing] for thing in shaped])[places]
-        things = list(numbers)
-    ends = np.cumsum([len(text) for text in texts])
-    before, after, *goals = np.split(places, ends[:-1])
-    count = len(old[1])
+        things, place = _placed(shaped)
+        places = place[places]
+    before, after, *goals = np.split(places, np.cumsum([*map(len, texts)])[:-1])
     shown = None
-    if kind in ("answer", "label"):
+    if named:
         shown = {
             side: text.to_numpy(zero_copy_only=False).reshape(-1, count)
             for side, text in zip(("old", "new", "target"), texts)
@@ -257,18 +253,21 @@ def _coded(name, kind, old, new, normalize) -> Measure:
     )
 
 
+def _placed(things: Sequence[tuple]) -> tuple[list[tuple], np.ndarray]:
+    """The distinct things, and the place of each in them."""
+    place = {thing: i for i, thing in enumerate(dict.fromkeys(things))}
+    return list(place), np.array([place[thing] for thing in things])
+
+
 def _first_of(ranking: Measure, top: int) -> Measure:
     """The first `top` items of every ranking, as sets."""
-    assert ranking.things is not None
-    sets = [tuple(sorted(items[:top])) for items in ranking.things]
-    numbers = {items: i for i, items in enumerate(dict.fromkeys(sets))}
-    place = np.array([numbers[items] for items in sets])
+    sets, place = _placed([tuple(sorted(of[:top])) for of in ranking.things or ()])
     return dataclasses.replace(
         ranking,
         name=f"{ranking.name}, first {top}",
         kind="set",
         old=place[ranking.old],
         new=place[ranking.new],
-        things=list(numbers),
+        things=sets,
         target=None if ranking.target is None else place[ranking.target],
     )

@@ -10,21 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, errors_of, repeated, some
+from churn_compare.example_ids import (
+    PredictionsError,
+    as_ids,
+    counts_rows,
+    errors_of,
+    index_ids,
+    repeated,
+    some,
+    split_runs,
+)
 from churn_compare.measures import Kind, less_is_better
 from churn_compare.pair import Table
+from churn_compare.reading import arrow
 from churn_compare.reading.account import Account
-from churn_compare.reading.class_values import (
-    ID,
-    LABEL,
-    RUN,
-    find_column,
-)
+from churn_compare.reading.columns import ID, LABEL, RUN, find_column
 from churn_compare.reading.contents import as_table, column_names, read_contents
-from churn_compare.reading.ids import as_ids, counts_rows, index_ids, split_runs
 from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
 from churn_compare.reading.sides import of_classifier
-from churn_compare.reading.spelling import arrow_compute
 
 COLUMNS: Mapping[str, Kind] = {
     "correct": "correct",
@@ -102,65 +105,53 @@ def read_outcomes(
         log = read_log(file) if file else None
         unusual: tuple[str, ...] = ()
         if log is not None:
-            table = log.table
-            kinds: dict[str, Kind] = {n: "score" for n in log.scores}
-            kinds.update((n, "answer") for n in log.answers)
+            columns = _whole(log.table)
+            kinds: dict[str, Kind] = dict.fromkeys(log.scores, "score")
+            kinds.update(dict.fromkeys(log.answers, "answer"))
         else:
             contents = read_contents(given, id_column=id_column)
-            notes = (note.rstrip(".") for note in contents.notes)
-            table, unusual = contents.table, (*contents.read, *notes)
-            if contents.arrays is not None:
-                table = as_table(contents.arrays)
-            if table is None:
+            if contents.array is not None:
                 raise PredictionsError("outcomes must be columns with names")
-            table = _with_index(table, contents.index, id_column)
-            names = outcome_columns(table.column_names)
+            notes = (note.rstrip(".") for note in contents.notes)
+            unusual = (*contents.read, *notes)
+            arrays, table = contents.arrays, contents.table
+            columns = _whole(table if arrays is None else as_table(arrays))
+            if find_column(columns, ID, id_column, "id") is None:
+                ids = index_ids(contents.index)
+                if ids is not None and not counts_rows(ids):  # says more than a row
+                    columns["id"] = arrow.array(ids)
+            names = outcome_columns([*columns])
             kinds = {n: COLUMNS.get(n.strip().lower(), "correct") for n in names}
         if score_columns:
             kinds = dict.fromkeys(score_columns, "score")
-        if missing := [n for n in kinds if n not in table.column_names]:
+        if missing := [n for n in kinds if n not in columns]:
             raise PredictionsError(
-                f"there is no column {missing[0]!r}, it has {some(table.column_names)}"
+                f"there is no column {missing[0]!r}, it has {some([*columns])}"
             )
         scores = [name for name, kind in kinds.items() if kind == "score"]
         known = grades or (_GRADES if log else {})
-        for name_of in scores:
-            place = table.column_names.index(name_of)
-            column = _graded(table.column(name_of), name_of, known)
-            table = table.set_column(place, name_of, column)
+        for column in scores:
+            columns[column] = _graded(columns[column], column, known)
         less = _directions(scores, lower_is_better, log)
-        for name_of in scores if log and not score_columns else ():
-            found = {*table.column(name_of).drop_null().unique().to_pylist()}
-            if not less.get(name_of) and found <= {0.0, 1.0}:
-                kinds[name_of] = "correct"
-        found = _outcomes(table, name, kinds, id_column, target_column, log)
+        for column in scores if log and not score_columns else ():
+            found = {*columns[column].drop_null().unique().to_pylist()}
+            if not less.get(column) and found <= {0.0, 1.0}:
+                kinds[column] = "correct"
+        found = _outcomes(columns, name, kinds, id_column, target_column, log)
         account = found.account or Account()
         account = account._replace(read=(*account.read, *unusual))
         return dataclasses.replace(found, less=less, account=account)
 
 
-def _with_index(table: Any, index: Any, id_column: str | None) -> Any:
-    """The table with the index of a data frame as ids, if it says more than a row."""
-    import pyarrow as pa
-
-    if find_column(table.column_names, ID, id_column, "id") is not None:
-        return table
-    ids = index_ids(index)
-    if ids is None or counts_rows(ids):
-        return table
-    return table.append_column("id", pa.array(ids))
+def _whole(table: Any) -> dict[str, Any]:
+    return {name: arrow.one(table.column(name)) for name in table.column_names}
 
 
 def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
     """A column of grades as numbers; one of numbers as it is."""
-    import pyarrow as pa
-
-    whole = _one(column)
-    if pa.types.is_dictionary(whole.type):
-        whole = whole.cast(whole.type.value_type)
-    if not (pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)):
-        return whole
-    encoded = _blank_to_null(whole).dictionary_encode()
+    if not arrow.is_text(column.type):
+        return column
+    encoded = _blank_to_null(column).dictionary_encode()
     worth, words, unknown = [], [], []
     for text in map(str.strip, encoded.dictionary.to_pylist()):
         try:
@@ -175,13 +166,13 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
             f"{some(unknown)}; --score-column names the scores to compare"
         )
     if unknown:
-        unknown.sort()
         example = " ".join(f"{word}=..." for word in sorted(words))
         raise PredictionsError(
-            f"{name} has grades without a number, {some(unknown)}; add --grades "
-            f"{example} with what each is worth, or name other scores by --score-column"
+            f"{name} has grades without a number, {some(sorted(unknown))}; add "
+            f"--grades {example} with what each is worth, or name other scores by "
+            "--score-column"
         )
-    return pa.array(worth, pa.float64()).take(encoded.indices)
+    return arrow.array(worth, arrow.float64()).take(encoded.indices)
 
 
 def _directions(
@@ -208,8 +199,15 @@ def _directions(
     return found
 
 
-def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column, log):
-    names = table.column_names
+def _outcomes(
+    columns: dict[str, Any],
+    name: str,
+    chosen: Mapping[str, Kind],
+    id_column: str | None,
+    target_column: str | None,
+    log: Log | None,
+) -> Table:
+    names = [*columns]
     id_name = find_column(names, ID, id_column, "id")
     if not chosen:
         raise PredictionsError(
@@ -217,63 +215,62 @@ def _outcomes(table, name, chosen: Mapping[str, Kind], id_column, target_column,
             f"{some(names)}; --score-column names one"
         )
     target_name = find_column(names, LABEL, target_column, "target")
-    run_name = _first(names, RUNS)
-    input_name = _first(names, INPUT)
-    if not table.num_rows:
+    run_name, input_name = _first(names, RUNS), _first(names, INPUT)
+    if not (rows := len(columns[names[0]])):
         raise PredictionsError("there are no examples")
-    runs, ids = 1, None if id_name is None else as_ids(table.column(id_name))
-    if ids is None and run_name and len(table.column(run_name).unique()) > 1:
+    runs, ids = 1, None if id_name is None else as_ids(columns[id_name])
+    if ids is None and run_name and len(columns[run_name].unique()) > 1:
         raise PredictionsError(f"column {run_name} needs ids of the examples")
     if ids is not None and repeated(ids).size:
-        of_rows = text_of(_one(table.column(run_name))) if run_name else None
-        found = split_runs(ids, of_rows)
+        found = split_runs(ids, text_of(columns[run_name]) if run_name else None)
         of_examples = [n for n in names if n.strip().lower() in _OF_EXAMPLES]
         for column in filter(None, (target_name, input_name, *of_examples)):
-            codes = text_of(_one(table.column(column))).dictionary_encode().indices
+            codes = text_of(columns[column]).dictionary_encode().indices
             codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
             found.check_same(codes, column)
-        table, ids = table.take(found.rows.reshape(-1)), found.ids
-        runs = len(found.rows)
-    examples = table.num_rows // runs
-    known = np.ones(examples, bool)
-    columns = {}
+        order = arrow.array(found.rows.reshape(-1))
+        columns = {n: of.take(order) for n, of in columns.items()}
+        ids, runs = found.ids, len(found.rows)
+    examples = rows // runs
+    known, values = np.ones(examples, bool), {}
     for column, kind in chosen.items():
-        values, there = _READERS[kind](table.column(column), column)
+        of, there = _READERS[kind](columns[column], column)
         known &= there.reshape(runs, examples).all(axis=0)
-        of_runs = isinstance(values, np.ndarray)
-        columns[column] = values.reshape(runs, examples) if of_runs else values
-    first = table.slice(0, examples)
+        numbers = isinstance(of, np.ndarray)
+        values[column] = of.reshape(runs, examples) if numbers else of
     special, errored = {id_name, run_name, *chosen}, None
     if log and ERROR in names:
         special.add(ERROR)
-        errored = table.column(ERROR).to_numpy().reshape(runs, examples)
-    others = {n: _one(first.column(n)) for n in names if n not in special}
+        errored = columns[ERROR].to_numpy(zero_copy_only=False)
+        errored = errored.reshape(runs, examples)
+    first = {n: of.slice(0, examples) for n, of in columns.items()}
+    others = {n: of for n, of in first.items() if n not in special}
     judged = {*chosen.values()} - {"correct", "score"}  # by the target
     roles = {"id": id_name, "run": run_name if runs > 1 or not log else None}
     roles |= {"target": target_name if judged else None, "input": input_name}
     if log:
         read = [*log.read, *(role for role in roles if roles[role]), *sorted(chosen)]
     else:
-        read = [_role(role, column) for role, column in roles.items() if column]
-        read += [_role(kind, column) for column, kind in chosen.items()]
+        used = [(role, column) for role, column in roles.items() if column]
+        used += [(kind, column) for column, kind in chosen.items()]
+        read = [
+            role if column.strip().lower() == role else f"{role} (column {column})"
+            for role, column in used
+        ]
     left = log.left_out if log else [n for n in others if n not in roles.values()]
     return Table(
         name=name,
         runs=tuple(range(runs)),
         ids=ids,
         measures=dict(chosen),
-        columns=columns,
+        columns=values,
         known=known,
-        target=None if target_name is None else _one(first.column(target_name)),
-        inputs=None if input_name is None else text_of(_one(first.column(input_name))),
+        target=None if target_name is None else first[target_name],
+        inputs=None if input_name is None else text_of(first[input_name]),
         others=lambda: others,
         errored=errored,
         account=Account(tuple(read), tuple(left)),
     )
-
-
-def _role(role: str, column: str) -> str:
-    return role if column.strip().lower() == role else f"{role} (column {column})"
 
 
 def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
@@ -281,42 +278,25 @@ def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
     return next((lower[name] for name in wanted if name in lower), None)
 
 
-def _one(column: Any) -> Any:
-    """A column as one Arrow array."""
-    import pyarrow as pa
-
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
-
-
 def text_of(column: Any) -> Any:
     """A column as texts."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_nested(kind):
-        return pa.array([json.dumps(x, sort_keys=True) for x in column.to_pylist()])
-    return column.cast(pa.large_string())
+    if arrow.types.is_nested(column.type):
+        return arrow.array([json.dumps(x, sort_keys=True) for x in column.to_pylist()])
+    return column.cast(arrow.large_string())
 
 
 def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """A column as `[N]` float64, and which of them are there."""
-    import pyarrow as pa
-
-    whole = _one(column)
-    if pa.types.is_fixed_size_list(whole.type) and whole.type.list_size == 1:
-        whole = whole.flatten()  # what a network of one output predicts
-    if pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
-        whole = _blank_to_null(whole)
+    if arrow.types.is_fixed_size_list(column.type) and column.type.list_size == 1:
+        column = column.flatten()  # what a network of one output predicts
+    if arrow.is_text(column.type):
+        column = _blank_to_null(column)
+    if arrow.types.is_boolean(column.type):
+        column = column.cast(arrow.int8())
     try:
-        numbers = whole.cast(pa.float64())
-    except pa.ArrowException:
-        if pa.types.is_boolean(whole.type):
-            numbers = whole.cast(pa.int8()).cast(pa.float64())
-        else:
-            raise PredictionsError(f"column {name} must hold numbers") from None
+        numbers = column.cast(arrow.float64())
+    except arrow.ArrowException:
+        raise PredictionsError(f"column {name} must hold numbers") from None
     values = numbers.to_numpy(zero_copy_only=False)
     if count := int(np.isinf(values).sum()):
         raise PredictionsError(f"column {name} has {count} infinite numbers")
@@ -326,62 +306,49 @@ def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _blank_to_null(column: Any) -> Any:
-    pc = arrow_compute()
-    blank = pc.equal(pc.utf8_trim_whitespace(column), "")
-    return pc.if_else(blank, None, column)
+    blank = arrow.equal(arrow.utf8_trim_whitespace(column), "")
+    return arrow.if_else(blank, None, column)
 
 
 def _truths(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    import pyarrow as pa
-
-    whole = _one(column)
-    if not (pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)):
+    if arrow.is_text(column.type):
+        encoded = _blank_to_null(column).dictionary_encode()
+        found = [text.strip().lower() for text in encoded.dictionary.to_pylist()]
+        odd = [text for text in found if text not in (*_TRUE, *_FALSE)]
+        worth = np.array([float(text in _TRUE) for text in found] + [np.nan])
+        places = encoded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
+        values, way_out = worth[places], ""
+    else:
         values, known = numbers_of(column, name)
         odd = values[known & (values != 0) & (values != 1)]
-        if odd.size:
-            raise PredictionsError(
-                f"column {name} must be 0 or 1, true or false; {odd.size} are not, for "
-                f"example {some(odd)}; --score-column {name} compares numbers"
-            )
-        return values, known
-    encoded = _blank_to_null(whole).dictionary_encode()
-    found = [text.strip().lower() for text in encoded.dictionary.to_pylist()]
-    if odd := [text for text in found if text not in (*_TRUE, *_FALSE)]:
+        way_out = f"; --score-column {name} compares numbers"
+    if len(odd):
         raise PredictionsError(
-            f"column {name} must be 0 or 1, true or false; got {some(odd)}"
+            f"column {name} must be 0 or 1, true or false; got {some(odd)}{way_out}"
         )
-    worth = np.array([float(text in _TRUE) for text in found] + [np.nan])
-    places = encoded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
-    values = worth[places]
     return values, ~np.isnan(values)
 
 
 def answers_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
     """A column as texts, and which of them are there."""
-    import pyarrow as pa
-
     try:
-        texts = text_of(_one(column))
-    except pa.ArrowException as error:
+        texts = text_of(column)
+    except arrow.ArrowException as error:
         raise PredictionsError(f"column {name} cannot be made text") from error
     return texts, ~np.asarray(texts.is_null())
 
 
 def lists_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
     """A column of lists as texts with `ITEM` between items, and which are there."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
-    whole = _one(column)
-    kind = whole.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        try:
-            items = whole.cast(pa.large_list(pa.large_string()))
-        except pa.ArrowException as error:
-            raise PredictionsError(f"column {name} must hold lists of items") from error
-        texts = pc.binary_join(items, pa.scalar(ITEM, pa.large_string()))
-        return texts, ~np.asarray(texts.is_null())
-    return answers_of(column, name)
+    kind = column.type
+    if not (arrow.types.is_list(kind) or arrow.types.is_large_list(kind)):
+        return answers_of(column, name)
+    try:
+        items = column.cast(arrow.large_list(arrow.large_string()))
+    except arrow.ArrowException as error:
+        raise PredictionsError(f"column {name} must hold lists of items") from error
+    texts = arrow.binary_join(items, arrow.scalar(ITEM, arrow.large_string()))
+    return texts, ~np.asarray(texts.is_null())
 
 
 _READERS: dict[Kind, Callable[[Any, str], tuple[Any, np.ndarray]]] = {
@@ -405,8 +372,8 @@ def has_outcomes(path: Path) -> bool:
         return False
     scored = all(column.strip().lower() == "score" for column in found)
 
-    def read(columns: list[str]) -> Any:
-        return read_contents(path, wanted=lambda names: columns).table
+    def read(columns: list[str]) -> Mapping[str, Any]:
+        return read_contents(path, choice=lambda names: (columns, ())).columns
 
     with errors_of(path):
         return not of_classifier(names, scored, read)

@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, some
+from churn_compare.example_ids import PredictionsError, decoded, some
 from churn_compare.pair import Kind
-from churn_compare.reading.class_values import (
-    as_class_values,
-    decoded,
-)
+from churn_compare.reading import arrow
+from churn_compare.reading.class_values import as_class_values
 from churn_compare.reading.contents import as_array, parsing
-from churn_compare.reading.spelling import arrow_compute, composed
+from churn_compare.reading.spelling import composed
 from churn_compare.scanning.score_block import sum_tolerance
 from churn_compare.store import sample_rows
 
@@ -54,7 +52,20 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
     if not values.size:
         raise PredictionsError(f"{what} are empty; got shape {values.shape}")
     if letter in "USO" or kind == "classes" or (letter in "iub" and kind is None):
-        return _classes(values, letter, kind, what)
+        if letter in "USO" and kind in ("logits", "probabilities"):
+            raise PredictionsError(f"{what} are not numbers, so they cannot be {kind}")
+        if values.ndim == 3 or (letter == "f" and values.ndim == 2):
+            raise PredictionsError(
+                f"{what} of shape {values.shape} are scores, not classes; say whether "
+                "they are logits or probabilities"
+            )
+        if values.ndim == 2 and values.shape[0] > values.shape[1]:
+            raise PredictionsError(
+                f"{what} are integers of shape {values.shape}: as classes [R, N] that "
+                "is more runs than examples; transpose them, or say the kind if they "
+                "are scores"
+            )
+        return _classes(values, what)
     if letter in "iub":
         values = values.astype(np.result_type(values.dtype, np.float32))
     if values.ndim == 1 or values.shape[-1] == 1:
@@ -66,21 +77,8 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
     return Scores(kind, values, None, (f"{what} are taken for {kind}: {why}.",))
 
 
-def _classes(values: np.ndarray, letter: str, kind: Kind | None, what: str) -> Scores:
-    if letter in "USO" and kind in ("logits", "probabilities"):
-        raise PredictionsError(f"{what} are not numbers, so they cannot be {kind}")
-    if values.ndim == 3 or (letter == "f" and values.ndim == 2):
-        raise PredictionsError(
-            f"{what} of shape {values.shape} are scores, not classes; say whether they "
-            "are logits or probabilities"
-        )
-    if values.ndim == 2 and values.shape[0] > values.shape[1]:
-        raise PredictionsError(
-            f"{what} are integers of shape {values.shape}: as classes [R, N] that is "
-            "more runs than examples; transpose them, or say the kind if they are "
-            "scores"
-        )
-    found = as_class_values(values, what)
+def _classes(values: Any, what: str, hint: str = "") -> Scores:
+    found = as_class_values(values, what, hint)
     return Scores("classes", np.atleast_2d(found.numbers.astype(np.int32)), found.names)
 
 
@@ -136,61 +134,54 @@ def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def predicted(column: Any, name: str) -> Scores:
     """Predicted classes, or the lists of scores that a column of predictions holds."""
-    import pyarrow as pa
-
     what = f"values of column {name}"
-    if pa.types.is_nested(column.type):
+    if arrow.types.is_nested(column.type):
         return as_scores(lists(column, name), None, what)
-    values = as_class_values(column, what, _FRACTIONS)
-    return Scores("classes", values.numbers.astype(np.int32)[None], values.names)
+    return _classes(column, what, _FRACTIONS)
 
 
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
-
-
-def with_numbers(table: Any, columns: Sequence[str]) -> Any:
-    """The table with these columns as numbers; None if they are none."""
-    import pyarrow as pa
-
-    for name in columns:
-        place = table.schema.get_field_index(name)
-        kind = table.schema.field(place).type
-        if pa.types.is_string(kind):
+def with_numbers(
+    columns: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, Any] | None:
+    """The columns, those of these names as numbers; None if they are none."""
+    found = dict(columns)
+    for name in names:
+        kind = columns[name].type
+        if arrow.types.is_string(kind):
             try:
-                numbers = table.column(place).cast(pa.float64())
-            except pa.ArrowInvalid:
+                found[name] = columns[name].cast(arrow.float64())
+            except arrow.ArrowInvalid:
                 return None
-            table = table.set_column(place, name, numbers)
-        elif not _is_number(kind):
+        elif not arrow.is_number(kind):
             return None
-    return table
+    return found
 
 
-def matrix(table: Any, columns: Sequence[str], file: Any = None) -> np.ndarray:
+def matrix(
+    columns: Mapping[str, Any], names: Sequence[str], file: Any = None
+) -> np.ndarray:
     """Columns as one array `[N, C]` in their own precision; missing values are NaN.
 
     They are read block by block from the Parquet `file` that has them, if any.
     """
-    schema = table.schema if file is None else file.schema_arrow
-    kinds = {name: schema.field(name).type for name in columns}
+    if file is None:
+        table = arrow.table({name: columns[name] for name in names})
+        schema, count = table.schema, table.num_rows
+        batches = table.to_batches(max_chunksize=ROWS)
+    else:
+        schema, count = file.schema_arrow, file.metadata.num_rows
+        batches = file.iter_batches(ROWS, columns=list(names))
+    kinds = {name: schema.field(name).type for name in names}
     for name, kind in kinds.items():
-        if not _is_number(kind):
+        if not arrow.is_number(kind):
             raise PredictionsError(f"column {name} must hold numbers; it holds {kind}")
     of_numpy = {kind.to_pandas_dtype() for kind in kinds.values()}
-    dtype = np.result_type(np.float32, *of_numpy)
-    out = np.empty((table.num_rows, len(columns)), dtype)
-    if file is None:
-        batches = table.select(list(columns)).to_batches(max_chunksize=ROWS)
-    else:
-        batches = file.iter_batches(ROWS, columns=list(columns))
+    out = np.empty((count, len(names)), np.result_type(np.float32, *of_numpy))
     start = 0
     with parsing():
         for batch in batches:
             stop = start + batch.num_rows
-            for place, name in enumerate(columns):
+            for place, name in enumerate(names):
                 values = batch.column(name).to_numpy(zero_copy_only=False)
                 out[start:stop, place] = values
             start = stop
@@ -199,43 +190,32 @@ def matrix(table: Any, columns: Sequence[str], file: Any = None) -> np.ndarray:
 
 def dense(column: Any) -> Any:
     """Lists, also those in dense vectors of Spark; None for other structs."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
-    if not pa.types.is_struct(column.type):
+    if not arrow.types.is_struct(column.type):
         return column
     fields = {field.name for field in column.type}
     if not {"type", "values"} <= fields:
         return None
-    whole = pc.all(pc.equal(pc.struct_field(column, "type"), 1)).as_py()
-    return pc.struct_field(column, "values") if whole else None
+    whole = arrow.all(arrow.equal(arrow.struct_field(column, "type"), 1)).as_py()
+    return arrow.struct_field(column, "values") if whole else None
 
 
-def parsed_lists(table: Any, name: str, sure: bool) -> Any:
-    """The table with texts of numbers, or of lists of them in brackets, as such."""
-    import pyarrow as pa
-
-    column = table.column(name)
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return table
+def parsed_lists(column: Any, name: str, sure: bool) -> Any:
+    """Texts of numbers, or of lists of them in brackets, as such."""
+    if not arrow.is_text(column.type):
+        return column
     try:
         if "[" in (column[0].as_py() or ""):
             rows = [_BRACKETS.sub(" ", of or "").split() for of in column.to_pylist()]
-            column = pa.array([[*map(float, row)] for row in rows])
-        elif sure:
-            column = column.cast(pa.float64())
+            return arrow.chunked_array([[[*map(float, row)] for row in rows]])
+        return column.cast(arrow.float64()) if sure else column
     except ValueError:
         raise PredictionsError(
             f"column {name} must hold numbers or lists of them, as [0.1, 0.9]"
         ) from None
-    return table.set_column(table.schema.get_field_index(name), name, column)
 
 
 def lists(column: Any, name: str) -> np.ndarray:
     """A column of equally long lists as `[N, C]`, or of numbers as `[N]`."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
     column = dense(column)
     if column is None:
         raise PredictionsError(
@@ -243,15 +223,15 @@ def lists(column: Any, name: str) -> np.ndarray:
             "numbers (vector_to_array in Spark), or --kind classes"
         )
     kind = column.type
-    if not pa.types.is_nested(kind):
+    if not arrow.types.is_nested(kind):
         return column.to_numpy()
     element = getattr(kind, "value_type", None)
-    if element is None or not _is_number(element):
+    if element is None or not arrow.is_number(element):
         raise PredictionsError(
             f"column {name} must hold lists of numbers, not {kind}; lists of names are "
             "compared in a column set, with target"
         )
-    lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy()
+    lengths = arrow.fill_null(arrow.list_value_length(column), -1).to_numpy()
     values, counts = np.unique(lengths, return_counts=True)
     usual = values[np.argmax(counts)]
     if len(values) > 1:
@@ -262,7 +242,7 @@ def lists(column: Any, name: str) -> np.ndarray:
         )
     if usual < 0:
         raise PredictionsError(f"column {name} is empty")
-    least = np.float16 if pa.types.is_float16(element) else np.float32
+    least = np.float16 if arrow.types.is_float16(element) else np.float32
     dtype = np.result_type(least, element.to_pandas_dtype())
     parts = [of.flatten().to_numpy(zero_copy_only=False) for of in column.chunks]
     return np.concatenate(parts, dtype=dtype).reshape(len(column), usual)

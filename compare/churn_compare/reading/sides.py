@@ -3,40 +3,53 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 
 from churn_compare.array_files import NpzArrays
-from churn_compare.example_ids import PredictionsError, check_unique, errors_of, some
+from churn_compare.example_ids import (
+    PredictionsError,
+    as_ids,
+    check_unique,
+    errors_of,
+    index_ids,
+    some,
+    split_runs,
+    twice,
+)
 from churn_compare.pair import Kind, Table
+from churn_compare.reading import arrow
 from churn_compare.reading.account import Account, Doubt
 from churn_compare.reading.class_values import (
+    ClassValues,
+    all_numbers,
+    as_class_values,
+    as_number,
+    is_truth,
+)
+from churn_compare.reading.columns import (
     CLASS,
     LABEL,
     OUTPUT,
     PREDICTION,
     SCORES,
-    ClassValues,
     ColumnNames,
     Roles,
     ScoreColumns,
-    all_numbers,
-    as_class_values,
-    as_number,
-    check_class_numbers,
     find_roles,
-    is_truth,
-    paired_columns,
     plain,
     score_columns,
     score_of_label,
-    with_missing,
 )
-from churn_compare.reading.contents import as_array, as_table, read_contents
-from churn_compare.reading.ids import as_ids, index_ids, split_runs
+from churn_compare.reading.contents import (
+    Contents,
+    as_array,
+    as_table,
+    read_contents,
+)
 from churn_compare.reading.labels import read_ids
 from churn_compare.reading.scores import (
     ROWS,
@@ -50,7 +63,6 @@ from churn_compare.reading.scores import (
     predicted,
     with_numbers,
 )
-from churn_compare.reading.spelling import arrow_compute, twice
 from churn_compare.store import StoredLogits, stopped_runs
 
 _KINDS = ("logits", "probabilities", "classes")
@@ -102,61 +114,55 @@ def read_side(
     if kind is not None and kind not in _KINDS:
         raise PredictionsError(f"kind must be one of {', '.join(_KINDS)}; got {kind!r}")
     names = ColumnNames(id_column, label_column, prediction_column)
-    columns: list[str] = []  # of a file of which not all are read
+    every: list[str] = []  # columns of a file of which not all are read
 
-    def numeric(found: list[str]) -> Collection[str]:
+    def choice(found: list[str]) -> tuple[Collection[str], Collection[str]]:
+        every[:] = found
         roles = find_roles(found, kind, names)
-        scores = roles.scores
-        if isinstance(scores, ScoreColumns) and scores.sure:
-            return () if _doubtful(roles, kind) else scores.columns
-        return ()  # a text may be a list
-
-    def wanted(found: list[str]) -> Collection[str]:
-        columns.extend(found)
-        roles = find_roles(found, kind, names)
-        beside = score_of_label(found, roles, names) or ()
-        if roles.scores is None and roles.prediction is None and not beside:
+        beside, of = score_of_label(found, roles, names) or (), roles.scores
+        if of is None and roles.prediction is None and not beside:
             raise _no_predictions(found, kind)
-        used = (*roles[:4], *_columns_of(roles.scores), *beside, *_seeds(found))
-        return {name for name in used if name is not None}
+        # A text may be a list.
+        sure = isinstance(of, ScoreColumns) and of.sure and not roles.doubtful(kind)
+        used = {*roles.columns, *beside, *_seeds(found)}
+        return used, of.columns if sure else ()
 
     with errors_of(file or name):
-        contents = read_contents(given, numeric, wanted, id_column)
+        contents = read_contents(given, id_column, choice)
+        arrays = contents.arrays
         if contents.array is not None:
             side = _side(name, as_scores(contents.array, kind, "scores"))
-        elif contents.arrays is None:
-            late = contents.late
-            side = _of_table(name, contents.table, kind, names, columns, late)
-        else:
-            roles = find_roles(contents.arrays, kind, names, others=False)
+        elif arrays is not None:
+            roles = find_roles(arrays, kind, names, others=False)
             whole = isinstance(roles.scores or roles.prediction, str)
-            if whole and score_of_label(contents.arrays, roles, names) is None:
-                side = _of_arrays(name, contents.arrays, kind, roles)
-            else:
-                kept = wanted(list(contents.arrays))
-                kept = {n: contents.arrays[n] for n in columns if n in kept}
-                side = _of_table(name, as_table(kept), kind, names, columns)
-        if isinstance(contents.arrays, NpzArrays) and contents.arrays.checks:
-            check = errors_of(file or name)(contents.arrays.check)
+            if whole and score_of_label(arrays, roles, names) is None:
+                side = _of_arrays(name, arrays, kind, roles)
+            else:  # a column for each class
+                kept = choice(list(arrays))[0]
+                table = as_table({n: arrays[n] for n in every if n in kept})
+                side = _of_table(name, Contents(table=table), kind, names, every)
+        else:
+            side = _of_table(name, contents, kind, names, every)
+        if isinstance(arrays, NpzArrays) and arrays.checks:
+            check = errors_of(file or name)(arrays.check)
             if side.kind == "classes":
                 check()
             else:
                 values = cast(np.ndarray, StoredLogits([side.values], check=check))
                 side = dataclasses.replace(side, values=values)
-        if side.ids is None and ids is not None:
-            given_ids = read_ids(ids, id_column)
-            _check_length("the separate ids", len(given_ids), side.examples)
-            side = dataclasses.replace(side, ids=given_ids)
-        elif side.ids is None:
-            index = index_ids(contents.index)
-            side = dataclasses.replace(side, ids=index, index=index is not None)
+        if side.ids is None:
+            index = index_ids(contents.index) if ids is None else None
+            own = index if ids is None else read_ids(ids, id_column)
+            if ids is not None:
+                _check_length("the separate ids", own, side.examples)
+            side = dataclasses.replace(side, ids=own, index=index is not None)
     notes = (*contents.notes, *(f"{name}: {note}" for note in side.notes))
     if (account := side.account) is None:
         return dataclasses.replace(side, notes=notes)
 
     def others() -> Mapping[str, Any]:
         left = account.columns
-        found = read_contents(given, wanted=set(left).intersection).columns
+        found = read_contents(given, choice=lambda names: (left, ())).columns
         return {name: found[name] for name in left if name in found}
 
     return dataclasses.replace(
@@ -197,26 +203,19 @@ def _of_arrays(
     name: str, arrays: Mapping[str, Any], kind: Kind | None, roles: Roles
 ) -> Table:
     """Predictions among arrays by name, such as those of a `.npz` file."""
-    said, decisions, runs, notes = {}, None, None, ()
+    said, notes, runs = {}, (), None
+    roles = roles._replace(run=None)
+    columns = {n: as_array(arrays[n], n) for n in roles.columns}
     of, chosen = cast(str, roles.scores or roles.prediction), kind
-    values = as_array(arrays[of], of)
-    if roles.scores is not None:
+    if roles.doubtful(kind) and columns[of].size == len(columns[of]):
+        said[of] = "one number per example"
+        roles = roles._replace(scores=None)
+        of, chosen = cast(str, roles.prediction), "classes"
+    elif roles.scores is not None:
         chosen = SCORES.get(plain(of), kind)
-        if (decided := roles.prediction) is not None:
-            found = as_array(arrays[decided], decided)
-            if found.ndim not in (1, 2) or (
-                found.ndim == 2 and found.dtype.kind == "f"
-            ):
-                raise PredictionsError(
-                    f"{decided} of shape {found.shape} and type {found.dtype} next to "
-                    f"scores are not decided classes{_ALONE}"
-                )
-            decisions = as_class_values(found, decided, _ALONE)
-            if kind is None and (values.ndim == 1 or values.shape[1:] == (1,)):
-                said[of] = "one number per example"
-                of, values, chosen, decisions = decided, found, "classes", None
-                roles = roles._replace(scores=None)
-    scores = as_scores(values, chosen, of)
+    scores, decided = as_scores(columns[of], chosen, of), None
+    if roles.scores is not None and roles.prediction is not None:
+        decided = as_class_values(columns[roles.prediction], roles.prediction, _ALONE)
     stopped = stopped_runs(_meta(arrays.get("meta")), len(scores.values))
     if stopped:
         runs = tuple(r for r in range(len(scores.values)) if r not in stopped)
@@ -225,28 +224,26 @@ def _of_arrays(
         listed = ", ".join(map(str, stopped))
         notes = (f"runs {listed} stopped early and are left out.",)
         scores = scores._replace(values=scores.values[list(runs)])
-        if decisions is not None and decisions.numbers.ndim == 2:
-            decisions = decisions._replace(numbers=decisions.numbers[list(runs)])
+        if decided is not None and decided.numbers.ndim == 2:
+            decided = decided._replace(numbers=decided.numbers[list(runs)])
     entries = [n for n in arrays if n not in ("meta", "class_names")]
     return _side(
         name,
         scores,
+        roles,
+        columns,
+        decided,
+        account=_account(roles, entries, scores, "array", said),
         class_names=array_class_names(arrays),
-        ids=None if roles.id is None else as_array(arrays[roles.id], "ids"),
-        labels=None if roles.label is None else as_array(arrays[roles.label], "labels"),
-        decisions=decisions,
         runs=runs,
         notes=notes,
-        account=_account(roles, entries, scores, "array", said),
     )
 
 
 def _meta(entry: Any) -> Mapping[str, Any]:
     """Facts about the runs; those of other tools are ignored."""
-    if isinstance(entry, Mapping):
-        return entry
     try:
-        meta = json.loads(str(np.asarray(entry)))
+        meta = entry if isinstance(entry, Mapping) else json.loads(str(entry))
     except (ValueError, RecursionError):
         return {}
     return meta if isinstance(meta, Mapping) else {}
@@ -254,26 +251,26 @@ def _meta(entry: Any) -> Mapping[str, Any]:
 
 def _of_table(
     name: str,
-    table: Any,
+    contents: Contents,
     kind: Kind | None,
     names: ColumnNames,
-    columns: list[str],
-    late: Any = None,
+    every: list[str],
 ) -> Table:
-    """Predictions in a table that was read of a file with these `columns`."""
-    columns = columns or table.column_names
-    roles = find_roles(columns, kind, names)
-    if not table.num_rows:
+    """Predictions in a table that was read of a file with `every` of its columns."""
+    columns, metadata = dict(contents.columns), contents.table.schema.metadata
+    every = every or [*columns]
+    roles, rows = find_roles(every, kind, names), contents.table.num_rows
+    if not rows:
         raise PredictionsError("it has no rows")
     if roles.run is None and roles.id is not None:
-        for seed in _seeds(columns):
-            if len(table.column(roles.id).unique()) < table.num_rows:
+        for seed in _seeds(every):
+            if len(columns[roles.id].unique()) < rows:
                 roles = roles._replace(run=seed)
     said: dict[str, str] = {}  # why columns are left out
-    table, number_names = _with_names(table, roles)
-    if (beside := score_of_label(columns, roles, names)) is not None:
+    recorded = _name_numbers(columns, metadata, roles)
+    if (beside := score_of_label(every, roles, names)) is not None:
         label, score = beside
-        found = _beside_label(table, label, score)
+        found = _beside_label(columns, label, score)
         if found == "unclear":
             raise PredictionsError(
                 f"it is not clear what column {score} next to {label} is: --kind "
@@ -285,93 +282,56 @@ def _of_table(
         if found == "confidence":
             said[score] = "its confidence"
             roles = roles._replace(prediction=label, label=None)
-    if isinstance(roles.scores, str):
-        table = parsed_lists(table, roles.scores, not _doubtful(roles, kind))
-    table, why = _checked_scores(table, roles, kind)
-    if why:
-        said.update(dict.fromkeys(map(str, _columns_of(roles.scores)), why))
-        roles = roles._replace(scores=None)
-    of, class_names, notes, decisions = roles.scores, None, (), None
+    of, doubtful = roles.scores, roles.doubtful(kind)
+    if isinstance(of, str):
+        columns[of] = parsed_lists(columns[of], of, not doubtful)
+    if why := _not_scores(columns, roles, doubtful):
+        used = of.columns if isinstance(of, ScoreColumns) else (of,)
+        said |= dict.fromkeys(used, why)
+        roles, of = roles._replace(scores=None), None
+    class_names, notes, decided = None, (), None
     if isinstance(of, ScoreColumns):
-        check_class_numbers(of)
-        if score_columns(columns, kind) is None:
-            count = len(of.columns)
+        of.check_classes()
+        if score_columns(every, kind) is None:
             notes = (
-                f"{of.kind} of {count} classes are all other columns: "
+                f"{of.kind} of {len(of.columns)} classes are all other columns: "
                 f"{some(of.columns)}.",
             )
-        scores = Scores(of.kind, matrix(table, of.columns, late)[None])
+        scores = Scores(of.kind, matrix(columns, of.columns, contents.late)[None])
         class_names = of.class_names
     elif of is not None:
-        values, what = lists(table.column(of), of), f"values of column {of}"
+        values, what = lists(columns[of], of), f"values of column {of}"
         scores = as_scores(values, SCORES.get(plain(of), kind), what)
     elif roles.prediction is None:
-        raise _no_predictions(columns, kind)
+        raise _no_predictions(every, kind)
     else:
-        scores = predicted(table.column(roles.prediction), roles.prediction)
+        scores = predicted(columns[roles.prediction], roles.prediction)
+    if scores.kind != "classes" and recorded is not None:
+        fits = class_names is None and len(recorded) == scores.values.shape[2]
+        class_names = recorded if fits else class_names
     if of is not None and roles.prediction is not None:
         what = f"values of column {roles.prediction}"
-        decisions = as_class_values(table.column(roles.prediction), what, _ALONE)
-    given = {
-        "class_names": class_names,
-        "ids": None if roles.id is None else table.column(roles.id),
-        "labels": None if roles.label is None else table.column(roles.label),
-        "decisions": decisions,
-        "account": _account(roles, columns, scores, "column", said),
-    }
-    if roles.run is not None:
-        runs = table.column(roles.run)
-        scores = scores._replace(values=_by_run(scores.values, given, runs))
-    return _side(name, scores, notes=notes, number_names=number_names, **given)
-
-
-def _by_run(values: np.ndarray, given: dict[str, Any], column: Any) -> np.ndarray:
-    """Scores of several runs as `[R, N]` in the order of the ids; changes `given`."""
-    if given["ids"] is None:
-        raise PredictionsError("a table with a run column must have an id column")
-    runs = split_runs(as_ids(given["ids"]), column)
-    if len(runs.names) != len(runs.rows):
-        raise PredictionsError(f"runs {some(runs.names)} must have the same ids")
-    if (decisions := given["decisions"]) is not None:
-        given["decisions"] = decisions._replace(numbers=decisions.numbers[runs.rows])
-    if given["labels"] is not None:
-        numbers, names = as_class_values(given["labels"], "labels")
-        runs.check_same(numbers, "labels")
-        labels = numbers[runs.rows[0]]
-        given["labels"] = labels if names is None else np.array(names)[labels]
-    given["ids"] = runs.ids
-    if runs.names.dtype.kind == "i":
-        given["runs"] = tuple(runs.names.tolist())
-    return values[0][runs.rows]
+        decided = as_class_values(columns[roles.prediction], what, _ALONE)
+    return _side(
+        name,
+        scores,
+        roles,
+        columns,
+        decided,
+        account=_account(roles, every, scores, "column", said),
+        class_names=class_names,
+        notes=notes,
+    )
 
 
 def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    pairs = [" and ".join(pair) for pair in paired_columns(names)]
-    if len(pairs) > 1:
-        return PredictionsError(
-            f"{some(pairs)} are several predictions; --label-column and "
-            "--prediction-column name one pair, and the names of all classes of an "
-            "example are compared as a list in a column set, with target"
-        )
     return PredictionsError(
         f"there is no column {_WANTED[kind]}, it has {', '.join(names[:_LISTED])}{more}"
-        "; --prediction-column names the predicted classes (or --kind what all other "
-        "columns are, if they are the scores of classes), --score-column a column of "
-        "numbers to compare, --id-column the ids"
+        "; --prediction-column names the predicted classes and --label-column the "
+        "right ones (or --kind what all other columns are, if they are the scores of "
+        "classes), --score-column a column of numbers to compare, --id-column the ids"
     )
-
-
-def _columns_of(scores: ScoreColumns | str | None) -> tuple[str | None, ...]:
-    return scores.columns if isinstance(scores, ScoreColumns) else (scores,)
-
-
-def _doubtful(roles: Roles, kind: Kind | None) -> bool:
-    """True if what looks like scores may be something else, next to a prediction."""
-    scores = roles.scores
-    if roles.prediction is None or scores is None or kind is not None:
-        return False
-    return isinstance(scores, str) or not scores.sure or len(scores.columns) == 1
 
 
 def _seeds(names: list[str]) -> list[str]:
@@ -379,41 +339,39 @@ def _seeds(names: list[str]) -> list[str]:
     return [name for name in names if plain(name) == "seed"][:1]
 
 
-def _with_names(table: Any, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
-    """The table, and the names of class numbers as Hugging Face records them."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
-    columns = [name for name in (roles.label, roles.prediction) if name is not None]
+def _name_numbers(
+    columns: dict[str, Any], metadata: Any, roles: Roles
+) -> tuple[str, ...] | None:
+    """Replaces class numbers by the names that Hugging Face records; the names, too."""
+    used = [name for name in (roles.label, roles.prediction) if name is not None]
     try:
-        features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
         named = {
             name: tuple(features[name]["names"])
-            for name in columns
+            for name in used
             if name in features and features[name].get("_type") == "ClassLabel"
         }
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        return table, None
-    texts = [n for n in columns if not pa.types.is_integer(table.schema.field(n).type)]
-    if len({*named.values()}) == 1 and not texts:
-        return table, next(iter(named.values()))
-    for name in named.keys() - {*texts}:
-        numbers = table.column(name).combine_chunks()
-        known = pc.if_else(pc.less(numbers, 0), None, numbers)
-        column = pa.array(named[name]).take(known)
-        table = table.set_column(table.schema.get_field_index(name), name, column)
-    return table, None
+        return None
+    one = [*{*named.values()}] if len({*named.values()}) == 1 else [None]
+    for name in used:
+        names, numbers = named.get(name, one[0]), columns[name].combine_chunks()
+        if names and arrow.types.is_integer(numbers.type):
+            known = arrow.less(numbers, len(names))
+            known = arrow.and_(arrow.greater_equal(numbers, 0), known)
+            places = arrow.if_else(known, numbers, None)
+            columns[name] = arrow.chunked_array([arrow.array(names).take(places)])
+    return one[0]
 
 
-def _checked_scores(table: Any, roles: Roles, kind: Kind | None) -> tuple[Any, str]:
-    """The table, and why what looks like scores is not those of all classes, or ""."""
-    import pyarrow as pa
-
+def _not_scores(columns: dict[str, Any], roles: Roles, doubtful: bool) -> str:
+    """Why what looks like scores is not those of all classes, or ""."""
     scores = roles.scores
     if isinstance(scores, ScoreColumns) and not scores.sure:
-        parsed = with_numbers(table, scores.columns)
+        parsed = with_numbers(columns, scores.columns)
         if parsed is not None and _are_probabilities(parsed, scores, roles):
-            return parsed, ""
+            columns.update(parsed)
+            return ""
         why = "not probabilities of the classes"
         if roles.prediction is None:
             raise PredictionsError(
@@ -421,30 +379,32 @@ def _checked_scores(table: Any, roles: Roles, kind: Kind | None) -> tuple[Any, s
                 "one and their names are not labels; --prediction-column names the "
                 "predicted classes, --kind what the columns are"
             )
-        return table, why
-    if not _doubtful(roles, kind):
-        return table, ""
+        return why
+    if not doubtful:
+        return ""
     if not isinstance(scores, str):
-        return table, "scores of one class"
-    if not pa.types.is_nested(table.column(scores).type):
-        return table, "one number per example"
-    return table, "sparse vectors" if dense(table.column(scores)) is None else ""
+        return "scores of one class"
+    if not arrow.types.is_nested(columns[scores].type):
+        return "one number per example"
+    return "sparse vectors" if dense(columns[scores]) is None else ""
 
 
-def _are_probabilities(table: Any, scores: ScoreColumns, roles: Roles) -> bool:
+def _are_probabilities(
+    columns: Mapping[str, Any], scores: ScoreColumns, roles: Roles
+) -> bool:
     """True if columns p_<x> are of the classes: by their names, or by their sum."""
     named = roles.prediction or roles.label
     if named is not None:
-        found = set(map(str, table.column(named).unique().to_pylist()))
+        found = set(map(str, columns[named].unique().to_pylist()))
         if found <= set(scores.class_names or ()):
             return True
-    values = matrix(table.slice(0, ROWS), scores.columns)
-    whole = np.abs(values.sum(axis=1) - 1) <= _NEAR
-    return roles.prediction is None and bool(np.mean(whole) >= 0.5)
+    first = {name: columns[name].slice(0, ROWS) for name in scores.columns}
+    near = np.abs(matrix(first, scores.columns).sum(axis=1) - 1) <= _NEAR
+    return roles.prediction is None and bool(np.mean(near) >= 0.5)
 
 
 def of_classifier(
-    names: list[str], scored: bool, read: Callable[[list[str]], Any]
+    names: list[str], scored: bool, read: Callable[[list[str]], Mapping[str, Any]]
 ) -> bool:
     """True if a table with columns of outcomes is about predicted classes."""
     known = set(map(plain, names))
@@ -466,17 +426,17 @@ def of_classifier(
 
 
 def _beside_label(
-    table: Any, label: str, score: str
+    columns: Mapping[str, Any], label: str, score: str
 ) -> Literal["confidence", "unclear", "number"]:
     """The kind of a score next to a label: of a prediction, of outcomes, or unclear."""
     # Pipelines of Hugging Face write the predicted class as `label`. A truth of two
     # classes and a number from 0 to 1 may be a classifier's probability.
-    parsed = with_numbers(table, (score,))
+    parsed = with_numbers(columns, (score,))
     if parsed is None:
         return "number"
-    values = parsed.column(score).to_numpy()
+    values = parsed[score].to_numpy()
     try:
-        found, names = as_class_values(table.column(label), f"column {label}")
+        found, names = as_class_values(columns[label], f"column {label}")
     except PredictionsError:
         return "number"
     named = names is not None and not is_truth(names)
@@ -484,13 +444,12 @@ def _beside_label(
         clear = named and bool(np.all((values > 0) & (values <= 1)))
         return "confidence" if clear else "unclear"
     shares = np.all((values >= 0) & (values <= 1)) and len(np.unique(values)) > 2
-    return (
-        "unclear" if shares and not named and len(np.unique(found)) <= 2 else "number"
-    )
+    two = not named and len(np.unique(found)) <= 2
+    return "unclear" if shares and two else "number"
 
 
 def _account(
-    roles: Roles, names: Iterable[str], scores: Scores, what: str, said: Mapping
+    roles: Roles, names: list[str], scores: Scores, what: str, said: Mapping[str, str]
 ) -> Account:
     """The columns that were read; `said` has why some were left out."""
 
@@ -500,6 +459,7 @@ def _account(
         usual = plain(name) in (role, f"{role}s")
         return [role if usual else f"{role} ({what} {name})"]
 
+    used = {*roles.columns}
     if roles.scores is None and scores.kind != "classes":
         roles = roles._replace(scores=roles.prediction, prediction=None)
     read = [*of("id", roles.id), *of("label", roles.label)]
@@ -512,7 +472,6 @@ def _account(
         if isinstance(roles.scores, str) and plain(roles.scores) != scores.kind:
             of_classes += f" ({what} {roles.scores})"
         read.append(of_classes)
-    used = {*roles[:4], *_columns_of(roles.scores)}
     left = [f"{n} ({said[n]})" if n in said else n for n in names if n not in used]
     return Account((*read, *of("run", roles.run)), tuple(left))
 
@@ -520,11 +479,11 @@ def _account(
 def _side(
     name: str,
     scores: Scores,
+    roles: Roles = Roles(None, None, None, None, None),
+    columns: Mapping[str, Any] = {},
+    decided: ClassValues | None = None,
     *,
     class_names: tuple[str, ...] | None = None,
-    ids: Any = None,
-    labels: Any = None,
-    decisions: ClassValues | None = None,
     runs: tuple[int, ...] | None = None,
     notes: tuple[str, ...] = (),
     **more: Any,
@@ -534,16 +493,16 @@ def _side(
     class_names = scores.class_names or class_names
     if class_names is not None and scores.kind != "classes":
         class_names = _checked_names(class_names, values.shape[2])
-    if ids is not None:
-        ids = as_ids(ids)
-        _check_length("ids", len(ids), examples)
-        check_unique(ids)
-    label_names = None
-    if labels is not None:
-        labels, label_names = with_missing(labels, "labels")
+    ids = labels = label_names = None
+    if roles.id is not None:
+        ids = as_ids(columns[roles.id])
+        _check_length("ids", ids, examples)
+    if roles.label is not None:
+        found = as_class_values(columns[roles.label], "labels", lacking="some")
+        labels, label_names = found
         if labels.ndim != 1:
             raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
-        _check_length("labels", len(labels), examples)
+        _check_length("labels", labels, examples)
         own = scores.class_names  # in no order that numbers could mean
         named = own and not is_truth(own) and not all_numbers(own)
         if named and not label_names:
@@ -551,9 +510,22 @@ def _side(
                 f"predicted classes are names ({some(own)}), but labels are numbers; "
                 "write the labels as names"
             )
-    decided = None
-    if decisions is not None:
-        decided = _decisions(decisions, class_names, values)
+    if roles.run is not None:  # rows of several runs become an axis
+        if ids is None:
+            raise PredictionsError("a table with a run column must have an id column")
+        found = split_runs(ids, columns[roles.run])
+        if len(found.names) != len(found.rows):
+            raise PredictionsError(f"runs {some(found.names)} must have the same ids")
+        if labels is not None:
+            found.check_same(labels, "labels")
+            labels = labels[found.rows[0]]
+        if decided is not None:
+            decided = decided._replace(numbers=decided.numbers[found.rows])
+        values, ids = values[0][found.rows], found.ids
+        if found.names.dtype.kind == "i":
+            runs = tuple(found.names.tolist())
+    elif ids is not None:
+        check_unique(ids)
     return Table(
         name=name,
         kind=scores.kind,
@@ -564,7 +536,7 @@ def _side(
         label_names=label_names,
         runs=runs or tuple(range(len(values))),
         notes=(*scores.notes, *notes),
-        decisions=decided,
+        decisions=decided and _decisions(decided, class_names, values),
         **more,
     )
 
@@ -613,13 +585,11 @@ def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | No
         )
     if "" in names:
         raise PredictionsError("a class has an empty name")
-    if [as_number(n) for n in names] == list(range(classes)):
-        return None
-    return names
+    return None if [*map(as_number, names)] == [*range(classes)] else names
 
 
-def _check_length(what: str, length: int, examples: int) -> None:
-    if length != examples:
+def _check_length(what: str, values: Any, examples: int) -> None:
+    if len(values) != examples:
         raise PredictionsError(
-            f"{what} are of {length} examples, the predictions of {examples}"
+            f"{what} are of {len(values)} examples, the predictions of {examples}"
         )

@@ -3,12 +3,11 @@
 import collections
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from churn_compare.example_ids import some
+from churn_compare.example_ids import as_ids, check_unique, some
 from churn_compare.reading.account import Doubt
 
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # of width zero
@@ -19,26 +18,21 @@ _THOUSANDS = re.compile(r"(?<=\d)[,'’](?=\d{3}(?!\d))")
 _ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 
 
-def arrow_compute() -> Any:
-    """`pyarrow.compute`, whose functions a type checker does not find."""
-    from pyarrow import compute
-
-    return compute
-
-
 def composed(text: str) -> str:
     """The composed form; canonically equivalent texts are equal in it."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def twice(texts: Iterable[str]) -> list[str]:
-    """The texts that occur more than once, each once."""
-    return [text for text, count in collections.Counter(texts).items() if count > 1]
-
-
 def stripped(text: str) -> str:
     """The text without outer space and invisible characters."""
     return _OUTER.sub("", text)
+
+
+def ids_without_space(ids: np.ndarray | None) -> np.ndarray | None:
+    """Ids without outer space."""
+    if ids is None or ids.dtype.kind != "U":
+        return ids
+    return check_unique(as_ids(np.array([stripped(text) for text in ids.tolist()])))
 
 
 def _visible(text: str) -> str:
@@ -52,18 +46,14 @@ def _difference(pairs: Sequence[tuple[str, str]]) -> str:
     return "outer space" if space else "spelling"
 
 
-def _plain(text: str) -> str:
-    """Equal for names of classes that look alike."""
-    return _JOINTS.sub("", _visible(text).casefold()) or text
-
-
 def similar_classes(
     names: Sequence[str], sides: Sequence[Collection[int]], labels: Collection[int]
 ) -> list[Doubt]:
     """A doubt if classes look alike and one spelling is not known everywhere."""
     groups = collections.defaultdict(list)
     for number, name in enumerate(names):
-        groups[_plain(name)].append(number)
+        plain = _JOINTS.sub("", _visible(name).casefold()) or name
+        groups[plain].append(number)
     found = []
     for first, *others in groups.values():
         group = {first, *others}

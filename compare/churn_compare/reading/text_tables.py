@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from churn_compare.array_files import UnpackedFile
-from churn_compare.example_ids import PredictionsError, some
-from churn_compare.reading.class_values import (
+from churn_compare.example_ids import PredictionsError, some, twice
+from churn_compare.reading import arrow
+from churn_compare.reading.columns import (
     ID,
     LABEL,
     PREDICTION,
@@ -21,7 +22,6 @@ from churn_compare.reading.class_values import (
     SCORES,
     plain,
 )
-from churn_compare.reading.spelling import arrow_compute, twice
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 1000, 1 << 20
@@ -53,44 +53,45 @@ def is_packed(path: Path) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
-def opened_text(path: Path) -> Any:
-    """The bytes of a text file, unpacked if it is packed by gzip."""
-    return UnpackedFile(path) if is_packed(path) else open(path, "rb")
-
-
-def encoding_of(path: Path) -> str:
-    """UTF-16 if the file begins with its mark, else UTF-8."""
-    with contextlib.closing(opened_text(path)) as file:
-        return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+@contextlib.contextmanager
+def opened_text(path: Path) -> Iterator[tuple[Any, str]]:
+    """The bytes of a text file, unpacked if it is packed, and their encoding."""
+    raw = UnpackedFile(path) if is_packed(path) else open(path, "rb", buffering=0)
+    with io.BufferedReader(raw) as file:
+        marked = file.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
+        yield file, "utf-16" if marked else "utf-8-sig"
 
 
 def layout_of(path: Path) -> Layout:
     """Finds out how a file is written."""
-    encoding = encoding_of(path)
-    with contextlib.closing(opened_text(path)) as file:
-        text = io.TextIOWrapper(io.BufferedReader(file), encoding, newline="")
+    with opened_text(path) as (file, encoding):
+        text = io.TextIOWrapper(file, encoding, newline="")
         try:
             first, skipped = text.readline(), 0
             told = re.fullmatch(r'"?sep=(.)"?\r?\n', first)  # written by Excel
             if told:
                 first, skipped = text.readline(), 1
             more = text.read(_SAMPLE_CHARACTERS)
-            while first.startswith("#") and not told and _is_comment(first, more):
-                first, _, more = more.partition("\n")
-                first, skipped = first + "\n", skipped + 1
         except UnicodeDecodeError as error:
             raise PredictionsError(_NOT_UTF8) from error
-    tables = {
-        mark: list(_sample(first + more, mark))
-        for mark in ([told[1]] if told else _DELIMITERS)
-        if mark in first or mark == "," or told
-    }
+    while first.startswith("#") and not told and _is_comment(first, more):
+        first, _, more = more.partition("\n")
+        first, skipped = first + "\n", skipped + 1
+    quote = "'" if first.startswith("'") else '"'
+    tables = {}
+    for mark in [told[1]] if told else _DELIMITERS:
+        if mark in first or mark == "," or told:
+            lines = io.StringIO(first + more, newline="")
+            tables[mark] = rows = []
+            with contextlib.suppress(csv.Error):  # a long text, which is read anyway
+                read = csv.reader(lines, delimiter=mark, quotechar=quote)
+                rows += filter(None, itertools.islice(read, _SAMPLE_ROWS))
     delimiter = _delimiter(tables, path)
     names, *rows = tables[delimiter] or [[]]
     if names:
         _check_header(names, rows)
     row_bytes = max(len(first.encode()), _CELL_BYTES * len(names))
-    return Layout(names, delimiter, encoding, skipped, row_bytes, _quote(first))
+    return Layout(names, delimiter, encoding, skipped, row_bytes, quote)
 
 
 def _is_comment(line: str, more: str) -> bool:
@@ -100,39 +101,22 @@ def _is_comment(line: str, more: str) -> bool:
     return any(line.count(mark) != following.count(mark) for mark in _DELIMITERS)
 
 
-def _sample(text: str, delimiter: str) -> Iterator[list[str]]:
-    """The first rows; the last may be cut."""
-    rows = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, quotechar=_quote(text)
-    )
-    with contextlib.suppress(csv.Error):  # a long text, which is read all the same
-        yield from filter(None, itertools.islice(rows, _SAMPLE_ROWS))
-
-
-def _quote(text: str) -> str:
-    return "'" if text.startswith("'") else '"'
-
-
 def _delimiter(tables: dict[str, list[list[str]]], path: Path) -> str:
     several = [mark for mark, rows in tables.items() if rows and len(rows[0]) > 1]
-    if len(several) < 2:
-        return (several or [*tables])[0]
     fits = [
         mark
         for mark in several
         if {len(row) for row in tables[mark][:-1]} == {len(tables[mark][0])}
     ]
-    if len(fits) == 1:
-        return fits[0]
-    if ".tsv" in path.name.lower() and "\t" in several:
-        return "\t"
-    if len(fits) > 1:
+    if len(several) > 1 and len(fits) > 1 and ".tsv" not in path.name.lower():
         marks = " or ".join(_DELIMITERS[mark] for mark in fits)
         raise PredictionsError(
             f"it is not clear whether {marks} separate the values; leave them out of "
             "the names of columns"
         )
-    return several[0]
+    if len(fits) != 1 and "\t" in several and ".tsv" in path.name.lower():
+        return "\t"
+    return (fits or several or [*tables])[0]
 
 
 def _check_header(names: list[str], rows: list[list[str]]) -> None:
@@ -144,7 +128,10 @@ def _check_header(names: list[str], rows: list[list[str]]) -> None:
         )
     known = any(plain(name).lstrip("#_") in _KNOWN for name in names)
     prefixed = any(plain(name).startswith(SCORE_PREFIXES) for name in names)
-    if names[0] == "" or prefixed or known or _counts(names):
+    # An example hardly is 0, 1, 2, 3, ...
+    counted = [name.strip().removesuffix(".0") for name in names]
+    counts = len(names) > 3 and counted == [str(i) for i in range(len(names))]
+    if names[0] == "" or prefixed or known or counts:
         return  # pandas names no index
     numbers = [name for name in names if _NUMBER.fullmatch(name.strip())]
     whole = all(_WHOLE.fullmatch(of) for of in itertools.chain(numbers, *rows) if of)
@@ -155,61 +142,42 @@ def _check_header(names: list[str], rows: list[list[str]]) -> None:
         )
 
 
-def _counts(names: list[str]) -> bool:
-    """True if names are 0, 1, 2, 3, ..., which an example hardly is."""
-    numbers = [name.strip().removesuffix(".0") for name in names]
-    return len(names) > 3 and numbers == [str(i) for i in range(len(names))]
-
-
 def read_text(
     path: Path, numeric: Callable[[list[str]], Collection[str]]
 ) -> tuple[Any, tuple[str, ...]]:
     """A table of delimited text, and what is unusual about how it is written."""
     # Columns are read as float64 or text, so that "007" stays different from 7.
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-
     layout = layout_of(path)
-    names = layout.names
+    names, decimals = layout.names, "." if layout.delimiter == "," else ".,"
     check_columns(names)
     clean = [names[0].lstrip("# "), *names[1:]]  # numpy.savetxt writes "# id"
-    scores = frozenset(numeric(clean))
-    types = {
-        name: pa.float64() if new in scores else pa.string()
-        for name, new in zip(names, clean)
-    }
-    reading = arrow_csv.ReadOptions(
+    scores, number, text = {*numeric(clean)}, arrow.float64(), arrow.string()
+    types = {name: number if new in scores else text for name, new in zip(names, clean)}
+    reading = arrow.csv.ReadOptions(
         block_size=max(_BLOCK_BYTES, 4 * layout.row_bytes),
         skip_rows=layout.skipped,
         encoding="utf16" if layout.encoding == "utf-16" else "utf8",
     )
-
-    def read(newlines: bool, decimal: str) -> Any:
-        parsed = arrow_csv.ParseOptions(
+    table, unusual = None, []
+    if layout.delimiter not in (",", "\t"):
+        unusual = [f"separated by {_DELIMITERS.get(layout.delimiter, 'marks')}"]
+    # Without newlines in values it is a third faster, but blocks end at any newline.
+    tries = [(lines, mark) for lines in (False, True) for mark in decimals]
+    for newlines, mark in tries:
+        parsed = arrow.csv.ParseOptions(
             delimiter=layout.delimiter,
             quote_char=layout.quote,
             newlines_in_values=newlines,
         )
-        converted = arrow_csv.ConvertOptions(
-            column_types=types, strings_can_be_null=False, decimal_point=decimal
+        converted = arrow.csv.ConvertOptions(
+            column_types=types, strings_can_be_null=False, decimal_point=mark
         )
-        packed = is_packed(path)
-        with (
-            pa.PythonFile(UnpackedFile(path), "r") if packed else pa.OSFile(str(path))
-        ) as file:
-            return arrow_csv.read_csv(file, reading, parsed, converted)
-
-    table: Any = None
-    unusual = []
-    if layout.delimiter not in (",", "\t"):
-        unusual = [f"separated by {_DELIMITERS.get(layout.delimiter, 'marks')}"]
-    decimals = "." if layout.delimiter == "," else ".,"
-    # Without newlines in values it is a third faster, but blocks end at any newline.
-    tries = [(newlines, mark) for newlines in (False, True) for mark in decimals]
-    for newlines, mark in tries:
+        packed = arrow.PythonFile(UnpackedFile(path), "r") if is_packed(path) else None
         try:
-            table = read(newlines, mark)
-        except pa.ArrowInvalid as error:
+            with packed or arrow.OSFile(str(path)) as file:
+                table = arrow.csv.read_csv(file, reading, parsed, converted)
+            break
+        except arrow.ArrowInvalid as error:
             if (newlines, mark) != tries[-1]:
                 continue
             if "invalid UTF8" in str(error):
@@ -219,30 +187,27 @@ def read_text(
             raise PredictionsError(
                 "a row has more than a million characters; a quote may lack its end"
             ) from error
-        unusual += ["with decimal commas"] if mark == "," else []
-        break
+    found = mark == ","
     if layout.delimiter != ",":
-        table, found = _with_points(table)
-        unusual += ["with decimal commas"] if found and not unusual[1:] else []
+        table, of_texts = _with_points(table)
+        found = found or of_texts
+    unusual += ["with decimal commas"] if found else []
     return table if clean == names else table.rename_columns(clean), tuple(unusual)
 
 
 def _with_points(table: Any) -> tuple[Any, bool]:
     """Replaces decimal commas where a whole column has numbers only."""
-    import pyarrow as pa
-
-    pc = arrow_compute()
     found = False
     for place, name in enumerate(table.column_names):
         column = table.column(place)
-        if not pa.types.is_string(column.type) or name.strip().lower() in _LISTS:
+        if not arrow.is_text(column.type) or name.strip().lower() in _LISTS:
             continue
-        text = pc.utf8_trim_whitespace(column)
+        text = arrow.utf8_trim_whitespace(column)
         number = r"^([+-]?\d*(,\d+)?([eE][+-]?\d+)?)?$"
-        commas = pc.match_substring(text, ",")
-        numbers = pc.match_substring_regex(text, number)
-        if pc.any(commas).as_py() and pc.all(numbers).as_py():
-            points = pc.replace_substring(text, ",", ".")
+        commas = arrow.match_substring(text, ",")
+        numbers = arrow.match_substring_regex(text, number)
+        if arrow.any(commas).as_py() and arrow.all(numbers).as_py():
+            points = arrow.replace_substring(text, ",", ".")
             table, found = table.set_column(place, name, points), True
     return table, found
 

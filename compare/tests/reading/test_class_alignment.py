@@ -247,8 +247,8 @@ def test_a_class_that_is_mapped_leaves_its_name_to_none():
         ("m.json", '{"a": 1, "a": 0}', "maps old classes a twice"),
         ("m.json", "{", "cannot be read"),
         ("m.csv", "a,b\n1,2\n", "must have the columns old and new"),
-        ("m.csv", "old,new\n1\n", "lines 2 do not have two values"),
-        ("m.txt", "old,new\n1\n", "must be a .json or a .csv"),
+        ("m.csv", "old,new\n1\n", "Expected 2 columns, got 1"),
+        ("m.txt", "old,new\n1\n", "files of this kind are not read"),
     ],
 )
 def test_files_of_maps_that_cannot_be_read(tmp_path, name, text, message):

@@ -11,8 +11,7 @@ import pytest
 from pyarrow import csv
 
 from churn_compare import join, read_side, scan
-from churn_compare.example_ids import match_ids
-from churn_compare.reading.ids import as_ids
+from churn_compare.example_ids import as_ids, match_ids
 from churn_compare.store import PredictionsError
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
 
@@ -308,7 +307,6 @@ OTHERS = {  # columns of 40 examples without ids to what is said of another orde
     "image_id": "image_id names the examples, and .*: add --id-column image_id. If",
     "text image_id": "add --id-column image_id",
     "doc": "doc has the same values in another order .*: give ids.*--confirm row-order",
-    "doc sentence": "doc and sentence together name the examples, and their order",
     "few": "",
     "drawn": "",
 }
@@ -319,7 +317,7 @@ OTHERS = {  # columns of 40 examples without ids to what is said of another orde
 def test_rows_in_another_order_are_refused(names, form, rng, tmp_path):
     i, order = np.arange(40), rng.permutation(40)
     known = {"image_id": i * 3, "text": i.astype("U2"), "doc": i // 4}
-    known |= {"sentence": i % 4, "few": i % 2, "drawn": rng.random(40)}
+    known |= {"few": i % 2, "drawn": rng.random(40)}
     columns = {name: known[name] for name in names.split()} | {"label": i % 3}
     moved = {name: of[order] for name, of in columns.items()}
     if not OTHERS[names]:  # of two classes, or another for each file
@@ -353,7 +351,7 @@ def test_names_of_numbers_that_hugging_face_records_decide(tmp_path):
     file = functools.partial(_of_hugging_face, tmp_path / "a.parquet")
     rows = {"id": [1, 2, 3], "label": [0, 1, 2], "prediction": [0, 1, 1]}
     one = file(rows, label="abc", prediction="abc")
-    assert join(one, file(rows, label="abc")).class_names is None
+    assert join(one, file(rows, label="abc")).class_names == ("a", "b", "c")
     turned = rows | {"label": [2, 1, 0], "prediction": [2, 1, 1]}
     scores = {"id": [1, 2, 3], "label": [2, 1, 0], "logits": [*np.eye(3)[[2, 1, 1]]]}
     for other in (

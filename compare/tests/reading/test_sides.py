@@ -270,10 +270,6 @@ label=Y class=P | label, prediction (column class)
 Y~Hat=P ~y~=Y | label (column  y ), prediction (column Y Hat)
 output=P gold=Y | label (column gold), prediction (column output)
 predict=P p0=HALF | prediction (column predict); left out: p0
-x=Y Pred~x=P | label (column x), prediction (column Pred x)
-true_x=Y x_pred=P | label (column true_x), prediction (column x_pred)
-x=Y x_pred=P y_pred=P --prediction_column=x_pred | label (column x), \
-prediction (column x_pred); left out: y_pred
 target=P --prediction_column=target | prediction (column target)
 pred=P yhat=Y --prediction_column=yhat | prediction (column yhat); left out: pred
 prediction=P prob_0=HALF prob_1=HALF | decision (column prediction), \
@@ -363,7 +359,7 @@ Class=Y score=SURE | what column score next to Class is
 id=IDS_4 reward=Y | it has id, reward; --prediction-column names .* --score-column
 prediction=SURE prob_0=HALF prob_1=HALF | must be whole .* compares the scores alone
 prediction=UNSURE prob_0=HALF prob_1=HALF | decisions of 2 of 4 examples are of no class
-a=Y a_pred=P b=Y b_pred=P | a and a_pred, b and b_pred are several .* in a column set
+x=Y x_pred=P | it has x, x_pred; --prediction-column names .* --label-column the right
 id=P p_a=SURE p_b=SURE | p_a, p_b are not probabilities
 """
 
@@ -386,7 +382,7 @@ def test_decisions_are_numbers_of_the_classes_with_scores():
         np.testing.assert_array_equal(side.decisions, [[1, 0, 0], [0, 0, 1]])
     for decided, message in (
         ([0, 1, 0], r"shape \(3,\) and scores .* \(2, 3, 2\)"),
-        ([[0.1, 0.9, 0.2]] * 2, "next to scores are not decided classes"),
+        ([[0.1, 0.9, 0.2]] * 2, "must be whole numbers .* compares the scores alone"),
     ):
         with pytest.raises(PredictionsError, match=message):
             read_side(scores | {"predictions": np.array(decided)})

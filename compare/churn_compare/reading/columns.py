@@ -1,0 +1,245 @@
+"""What columns and arrays are for, by their names."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from churn_compare.example_ids import PredictionsError, some, twice
+from churn_compare.pair import Kind
+from churn_compare.reading.class_values import all_numbers, class_number
+from churn_compare.reading.spelling import composed
+
+# Names of columns and arrays for each role, as `plain` writes them: the one list for
+# predictions, files of labels and outcomes.
+ID = ("id", "ids", "example_id", "example_ids")
+LABEL = (
+    *("label", "labels", "label_id", "label_ids", "true_label", "true_class"),
+    *("y_true", "y_test", "y", "target", "targets", "truth", "ground_truth", "gold"),
+    *("gold_label", "actual", "reference", "expected"),
+)
+OUTPUT = ("output", "outputs")  # a prediction only where no outcome is there
+PREDICTION = (
+    *("prediction", "predictions", "predicted", "predict", "pred", "preds"),
+    *("y_pred", "yhat", "y_hat", "predicted_label", "predicted_labels"),
+    *("predicted_class", "predicted_classes", "pred_label", "pred_class"),
+    *(".pred_class", "prediction_label", "scored_labels", *OUTPUT),
+)
+CLASS = ("class", "classes")  # the truth if another column is the prediction
+RUN = ("run",)
+_USUAL = {*ID, *LABEL, *PREDICTION, *CLASS, *RUN}
+SCORES: dict[str, Kind] = {
+    **dict.fromkeys(("logits", "logit"), "logits"),
+    **dict.fromkeys(
+        "probabilities probability probs prob probas proba y_prob y_proba pred_proba "
+        "predict_proba".split(),
+        "probabilities",
+    ),
+}
+_PREFIXES: dict[str, Kind] = {
+    **dict.fromkeys(("logit_", "logits_"), "logits"),
+    **dict.fromkeys(("prob_", "proba_", "probability_", "p_"), "probabilities"),
+}
+SCORE_PREFIXES = tuple(_PREFIXES)
+_OPTIONS = {  # that decide between two columns for one role
+    "id": "--id-column",
+    "label": "--label-column",
+    "target": "--label-column",
+    "prediction": "--prediction-column",
+}
+
+
+class ColumnNames(NamedTuple):
+    """Column names that a user gives; None means the usual ones."""
+
+    id: str | None = None  # of the examples
+    label: str | None = None  # the right class
+    prediction: str | None = None  # the predicted class
+
+
+class ScoreColumns(NamedTuple):
+    """One column of scores per class."""
+
+    kind: Kind  # of the scores
+    columns: tuple[str, ...]  # names of the columns, in the order of the classes
+    class_names: tuple[str, ...] | None  # None where classes have numbers 0 to C - 1
+    sure: bool = True  # whether the names alone say so; p_value and p_adj may be others
+
+    def check_classes(self) -> None:
+        """Refuses columns of some class numbers, and of one class."""
+        count, name = len(self.columns), self.columns[0]
+        if count == 1:
+            raise PredictionsError(
+                f"column {name} has scores of one class; there must be a column for "
+                f"every class (--kind {self.kind} --prediction-column {name} takes it "
+                "for the scores of class 1 of two)"
+            )
+        if self.class_names is not None and all_numbers(self.class_names):
+            lacking = [c for c in range(count) if str(c) not in self.class_names]
+            raise PredictionsError(
+                "columns of scores must have the class numbers 0 to "
+                f"{count - 1} or names; {some(lacking)} missing, {count} columns "
+                f"found: {some(self.columns)}"
+            )
+
+
+class Roles(NamedTuple):
+    """Which column is for what, by the names."""
+
+    id: str | None
+    label: str | None
+    prediction: str | None  # predicted classes; where scores are too, the decisions
+    run: str | None
+    scores: ScoreColumns | str | None  # a column per class, or the one with all of them
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns that have a role."""
+        of = self.scores
+        scores = of.columns if isinstance(of, ScoreColumns) else (of,)
+        return tuple(n for n in (*self[:4], *scores) if n is not None)
+
+    def doubtful(self, kind: Kind | None) -> bool:
+        """True if what looks like scores may be something else, by a prediction."""
+        scores = self.scores
+        if self.prediction is None or scores is None or kind is not None:
+            return False
+        return isinstance(scores, str) or not scores.sure or len(scores.columns) == 1
+
+
+def plain(name: str) -> str:
+    """A column's name as the lists of names have it."""
+    return "_".join(name.lower().split())
+
+
+def find_roles(
+    names: Iterable[str], kind: Kind | None, given: ColumnNames, others: bool = True
+) -> Roles:
+    """Roles of columns or arrays; a column that a user names has that role only."""
+    names = list(names)
+    chosen = [name for name in given if name is not None]
+    if again := twice(chosen):
+        raise PredictionsError(f"column {again[0]} is named for two roles")
+    free = [name for name in names if name not in chosen]
+    usual = [name for name in free if plain(name) in _USUAL]
+
+    def one(known: Sequence[str], own: str | None, what: str) -> str | None:
+        return find_column(usual if own is None else names, known, own, what)
+
+    id_name, run, named = (
+        one(ID, given.id, "id"),
+        one(RUN, None, "run"),
+        given.prediction,
+    )
+    prediction = one(PREDICTION, named, "prediction")
+    scores = None if kind == "classes" else _scores_named(free, kind)
+    of_scores = kind in ("logits", "probabilities")
+    classes = one(CLASS, None, "prediction")
+    both = classes is not None and prediction is not None
+    label = one((*LABEL, *CLASS) if both else LABEL, given.label, "label")
+    if classes is not None and prediction is None:
+        if label is None and (scores is not None or of_scores):
+            raise PredictionsError(
+                f"column {classes} next to scores could be the label or the "
+                f"prediction; --label-column {classes} or --prediction-column "
+                f"{classes} says which (an array of their names is called class_names)"
+            )
+        prediction = classes
+    if named is not None and kind is None and plain(named) in SCORES:
+        prediction, scores = None, named
+    elif of_scores and scores is not None and named is None:
+        prediction = None  # the kind asks for the scores alone
+    elif of_scores and scores is None:
+        left = [n for n in free if n not in (id_name, label, prediction, run)]
+        if named is not None:
+            prediction, scores = None, prediction
+        elif _scores_named(free, None) is not None:  # of another kind
+            prediction = None
+        elif others and len(left) > 1:
+            prediction, scores = None, _by_class(kind, "", left)
+        else:
+            prediction, scores = None, prediction
+    return Roles(id_name, label, prediction, run, scores)
+
+
+def score_of_label(
+    names: Iterable[str], roles: Roles, given: ColumnNames
+) -> tuple[str, str] | None:
+    """A label (or class) and a score alone, as pipelines of Hugging Face write them."""
+    label = roles.prediction or roles.label
+    if roles.prediction is not None and (
+        roles.prediction == given.prediction
+        or roles.label is not None
+        or plain(roles.prediction) not in CLASS
+    ):
+        return None
+    score = next((name for name in names if plain(name) == "score"), None)
+    alone = label is not None and score is not None and roles.scores is None
+    return (label, score) if alone else None
+
+
+def find_column(
+    names: Iterable[str], known: Sequence[str], given: str | None, what: str
+) -> str | None:
+    """The one column for a purpose, such as ids."""
+    names = list(names)
+    if given is not None:
+        if given not in names:
+            raise PredictionsError(
+                f"there is no {what} column {given!r}; it has {some(names)}"
+            )
+        return given
+    found = [name for name in names if plain(name) in known]
+    if len(found) > 1:
+        way_out = _OPTIONS.get(what, "renaming the others")
+        raise PredictionsError(
+            f"{' and '.join(found)} could both be the {what} column; {way_out} says "
+            "which it is"
+        )
+    return found[0] if found else None
+
+
+def _scores_named(names: list[str], kind: Kind | None) -> ScoreColumns | str | None:
+    """The columns of scores, one per class, or the one column with all of them."""
+    for wanted in (kind,) if kind else ("logits", "probabilities"):
+        columns = score_columns(names, wanted)
+        if columns is not None and columns.sure and len(columns.columns) > 1:
+            return columns
+        single = [name for name in names if SCORES.get(plain(name)) == wanted]
+        if len(single) > 1:
+            raise PredictionsError(
+                f"{' and '.join(single)} are both {wanted}; leave one of them out"
+            )
+        if single:
+            return single[0]
+        if columns is not None:
+            return columns._replace(sure=kind is not None or columns.sure)
+    return None
+
+
+def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | None:
+    """The columns `logit_<class>`, `prob_<class>` and the like."""
+    of: dict[str, list[str]] = {prefix: [] for prefix in _PREFIXES}
+    for name in names:
+        prefix = "".join(name.strip().lower().partition("_")[:2])
+        if prefix in of:
+            of[prefix].append(name)
+    for wanted in (kind,) if kind else ("logits", "probabilities"):
+        sets = {p: of[p] for p, said in _PREFIXES.items() if said == wanted and of[p]}
+        if len(sets) > 1 or len(sets.get("p_", ())) == 1:
+            sets.pop("p_", None)  # may be anything: p_value
+        if len(sets) > 1:
+            raise PredictionsError(
+                f"columns {' and '.join(f'{prefix}<class>' for prefix in sets)} are "
+                "both there; leave one of them out"
+            )
+        for prefix, columns in sets.items():
+            return _by_class(wanted, prefix, columns)
+    return None
+
+
+def _by_class(kind: Kind, prefix: str, columns: list[str]) -> ScoreColumns:
+    classes = [composed(name.strip()[len(prefix) :]) for name in columns]
+    by_number = dict(zip(map(class_number, classes), columns, strict=True))
+    if by_number.keys() == set(range(len(columns))):
+        ordered = tuple(by_number[c] for c in range(len(columns)))
+        return ScoreColumns(kind, ordered, None)
+    return ScoreColumns(kind, tuple(columns), tuple(classes), prefix != "p_")
