@@ -87,8 +87,8 @@ buffers=--xla_gpu_enable_command_buffer=+CONVOLUTION,+WHILE
 ways flags-buffers "$buffers" --dtype bfloat16 --replicas 10 "${many[@]}"
 ways flags-nhwc --xla_gpu_force_conv_nhwc=true --dtype bfloat16 --replicas 10 "${many[@]}"
 ways flags-nchw --xla_gpu_force_conv_nchw=true --dtype bfloat16 --replicas 10 "${many[@]}"
-# The peer, compiled, and what `auto` and `tune` make of it.
-ways torch "" --dtype bfloat16 --replicas 10 --mappings auto tune "${peer[@]}" \
+# The peer, compiled, and what `auto` makes of it.
+ways torch "" --dtype bfloat16 --replicas 10 --mappings auto "${peer[@]}" \
   --torch-compile
 part small benchmarks/replicas.py \
   "$python" benchmarks/replicas.py --mappings vmap unroll loop auto "${peer[@]}" \

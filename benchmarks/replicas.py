@@ -4,9 +4,8 @@
 
 For each model, in one run and taking turns:
 
-* the engine (`churn_jax.training`) with the mappings vmap, unroll, loop and auto, and
-  if named with `tune`; `study` is auto with the replicas over a CPU's cores, as the
-  commands train them;
+* the engine (`churn_jax.training`) with the mappings vmap, unroll, loop and auto;
+  `study` is auto with the replicas over a CPU's cores, as the commands train them;
 * `one by one`: the same engine with R = 1, R times, as a script that is run once per
   seed (starting and compiling R times would come on top and is not counted);
 * PyTorch (`torch_peer.py` in its own environment): default and channels_last.
@@ -156,8 +155,7 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = sorted(_WORKLOADS)
     parser.add_argument("--models", "--model", nargs="+", choices=known, default=known)
-    ways = (*_MAPPINGS, "tune")
-    parser.add_argument("--mappings", nargs="+", choices=ways, default=_MAPPINGS)
+    parser.add_argument("--mappings", nargs="+", choices=_MAPPINGS, default=_MAPPINGS)
     parser.add_argument("--dtype", type=jnp.dtype, default="float32", help="bfloat16")
     parser.add_argument("--members", type=int, default=1, help="M")
     parser.add_argument("--repeats", type=int, default=5)

@@ -91,8 +91,8 @@ class AllOfStudy(Study):
         data_dir: where TFDS keeps prepared sets.
         manual_dir: where TFDS looks for files downloaded by hand.
         mesh: devices along the axes, such as `replica=4,member=2,data=1`.
-        mapping: how the replicas of one device are computed: `vmap`, `unroll`, `loop`,
-            `auto` or `tune`.
+        mapping: how the replicas of one device are computed: `vmap`, `unroll`, `loop`
+            or `auto`.
     """
 
     list: bool = False

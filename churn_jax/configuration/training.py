@@ -303,9 +303,7 @@ class TrainConfig:
         sample: each replica's training set: `all` or `bootstrap`.
         mesh: devices along replica, member and data.
         mapping: how the replicas of one device are computed: `vmap`, `unroll`, `loop`,
-            `auto`, which chooses by network and backend, or `tune`, which times each
-            for a moment before training and keeps the answer next to JAX's compiled
-            programs. Streams and several processes have `auto` for `tune`.
+            or `auto`, which chooses by network and backend.
         steps_per_call: updates per dispatch; 0 chooses.
         weights: weights that are deployed, those of the `last` or of the `best`
             validation epoch.

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from jaxtyping import PyTree
 
 
-MAPPINGS = ("auto", "vmap", "unroll", "loop", "tune")
-CHOSEN = ("auto", "tune")  # by the table below, or by `training.tuning`
+MAPPINGS = ("auto", "vmap", "unroll", "loop")
 
 
 # On CPU, dense networks: above this many numbers the weights of all slots leave the
@@ -63,7 +62,7 @@ def choose(
     updates: int = 0,
     split: bool = False,
 ) -> str:
-    """Resolves `auto` for the replica axis, and `tune` where nothing can be measured.
+    """Resolves `auto` for the replica axis.
 
     Measured by `benchmarks/replicas.py`. On CPU: `loop` for convolutions, for large
     dense networks and for 17 to 64 small ones, `unroll` for long runs of fewer, else
@@ -73,7 +72,7 @@ def choose(
     see `vmapped_at_once`).
     """
     check_choice("mapping", mapping, MAPPINGS)
-    if mapping not in CHOSEN:
+    if mapping != "auto":
         return mapping
     backend = backend or jax.default_backend()
     if backend != "cpu":

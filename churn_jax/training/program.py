@@ -248,7 +248,7 @@ def choose_mappings(
     alone = platform == "cpu" and chosen != "vmap"
     members = "unroll" if unrolled else "vmap"
     teachers = "unroll" if alone else members
-    automatic = config.mapping in mapping.CHOSEN
+    automatic = config.mapping == "auto"
     if automatic:
 
         def crowded(groups: Sequence[Group], sizes: Sequence[int]) -> bool:

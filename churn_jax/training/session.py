@@ -57,7 +57,6 @@ from churn_jax.training.state import (
 )
 from churn_jax.training.step import term_names
 from churn_jax.training.teachers import Teachers, as_teachers
-from churn_jax.training.tuning import tuned
 
 
 @dataclasses.dataclass
@@ -243,16 +242,9 @@ def open_session(
         identity=identity_of(run, dataset.fingerprint, teachers, start),
     )
 
-    # Mapping and checkpoint ------------------------------------------------------
+    # Checkpoint ------------------------------------------------------------------
     notes = [*(g.network.note for g in run.groups)]
     notes.append(program.optimizer.unread(config.optimizer))
-    if config.mapping == "tune" and feed is None and jax.process_count() == 1:
-        for part in parts:
-            choice, note = tuned(session, part, program_of)
-            part.program, part.steps_per_call = choice
-            notes.append(note)
-        if runs[0] is run:
-            session.program = parts[0].program
     if directory is not None:
         notes += _restore(session, directory)
     session.notes = tuple(dict.fromkeys(filter(None, notes)))

@@ -169,7 +169,7 @@ def test_mapping_is_chosen_by_network_length_and_backend(
     options = {**options, "convolutional": convolutional, "backend": backend}
     assert choose("auto", **options) == chosen
     assert choose("unroll", **options) == "unroll"
-    with pytest.raises(ValueError, match="auto, vmap, unroll, loop, tune; got 'pmap'"):
+    with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
         choose("pmap", **options)
 
 

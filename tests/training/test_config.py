@@ -15,7 +15,7 @@ from churn_jax.configuration.training import MeshShape, Seeds, TrainConfig
             {"replicas": 3, "seed_numbers": (1, 2)},
             "or 3 numbers, one per replica; got 2",
         ),
-        ({"mapping": "pmap"}, "auto, vmap, unroll, loop, tune; got 'pmap'"),
+        ({"mapping": "pmap"}, "auto, vmap, unroll, loop; got 'pmap'"),
         ({"sample": "half"}, "all, bootstrap; got 'half'"),
         ({"weights": "average"}, "one of last, best; got 'average'"),
         ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1; got 1.0"),

@@ -12,7 +12,7 @@ from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
-from churn_jax.training import train, tuning
+from churn_jax.training import train
 from churn_jax.training.examples import example_of
 from churn_jax.training.partition import split
 from churn_jax.training.program import choose_mappings, over_cores
@@ -138,50 +138,3 @@ def test_replicas_over_cores_have_the_bits_of_replicas_one_by_one(name):
     one_by_one, *others = (train(kind, digits).params for kind in kinds)
     for other in others:
         jax.tree.map(np.testing.assert_array_equal, other, one_by_one)
-
-
-def way_of(session):
-    return session.program.mapping, session.parts[0].steps_per_call
-
-
-def test_tune_takes_the_fastest_way_and_remembers_it(monkeypatch, tmp_path):
-    run = tiny.make_run(ERM(), mapping="tune", steps_per_call=0, replicas=2)
-    monkeypatch.setattr(tuning, "_measured", {})
-    monkeypatch.setattr(tuning, "_path", lambda: tmp_path / "cache" / "mappings.json")
-    seconds = {("loop", 1): 3, ("loop", 4): 2, ("unroll", 1): 1, ("unroll", 4): 4}
-    seconds |= {("vmap", 1): 5, ("vmap", 4): 6}
-    timed = []
-
-    def time(session, part, choice):
-        timed.append((choice.program.mapping, choice.steps_per_call))
-        return seconds[timed[-1]]
-
-    monkeypatch.setattr(tuning, "_seconds_per_update", time)
-    session = tiny.session_of(run)
-    assert way_of(session) == ("unroll", 1) and timed == list(seconds)
-    assert "tiny: unroll (1 updates a call); measured per upd" in session.notes[-1]
-    tuning._measured.clear()  # as in another process
-    assert way_of(tiny.session_of(run)) == ("unroll", 1) and len(timed) == 6
-    larger = dataclasses.replace(
-        run, config=dataclasses.replace(run.config, batch_size=32)
-    )
-    seconds["vmap", 2] = seconds["unroll", 2] = seconds["loop", 2] = 0.5
-    assert way_of(tiny.session_of(larger)) == ("loop", 2)
-    tuning._measured.clear()
-    (tmp_path / "cache" / "mappings.json").write_text("{")
-    seconds["vmap", 4] = 0
-    assert way_of(tiny.session_of(run)) == ("vmap", 4)
-
-
-@pytest.mark.slow
-def test_what_tune_measures_changes_nothing_that_is_trained(monkeypatch):
-    monkeypatch.setattr(tuning, "_measured", {})
-    monkeypatch.setattr(tuning, "_path", lambda: None)
-    monkeypatch.setattr(tuning, "_SECONDS", 0.01)
-    options = {"network": tiny.SMALL, "steps_per_call": 0, "replicas": 2}
-    method = Codistillation(beta=0.3)
-    tuned = tiny.stepper(tiny.make_run(method, mapping="tune", **options))
-    mapping = tuned.session.program.mapping
-    plain = tiny.stepper(tiny.make_run(method, mapping=mapping, **options))
-    assert tiny.bitwise_equal(tuned.advance(3), plain.advance(3))
-    assert "measured per update: " in tuned.session.notes[-1]
