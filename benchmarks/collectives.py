@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import time
+from types import SimpleNamespace
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
@@ -29,10 +30,9 @@ from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import ResNet
 from churn_jax.planning.hlo import collectives_of
-from churn_jax.planning.steps import abstract_arguments
-from churn_jax.training.program import make_program
+from churn_jax.planning.step import Sizes, run_step
 from churn_jax.training.run import Run
-from churn_jax.training.step import make_step
+from churn_jax.training.teachers import Teachers
 
 METHODS = {
     "codistillation": Codistillation(beta=0.1),
@@ -68,19 +68,15 @@ def compile_step(options):
     )
     ensemble = Run(options.method, method, (Group(network, method.members),), config)
     (run,) = ensemble.as_replicas()
-    program, _ = make_program(
-        run,
-        image,
-        options.examples // options.batch_size,
-        mean=0.5,
-        std=0.25,
-        teacher_groups=(Group(network, 2),) if method.needs_teacher else None,
-        devices=_devices(options.topology),
-    )
-    arguments = abstract_arguments(run, program, image, options.examples)
+    teachers = None
+    if method.needs_teacher:
+        taught_by = dataclasses.replace(ensemble, method=ERM(members=2))
+        teachers = Teachers(SimpleNamespace(run=taught_by))
+    sizes = Sizes(image, _CLASSES, options.examples)
+    step = run_step(run, sizes, _devices(options.topology), teachers)
     began = time.perf_counter()
-    compiled = make_step(program).lower(*arguments).compile()
-    return compiled, program, time.perf_counter() - began
+    compiled = step.jitted.lower(*step.arguments).compile()
+    return compiled, step.program, time.perf_counter() - began
 
 
 def measure(options) -> dict:

@@ -16,35 +16,20 @@ class NoCompilerError(ValueError):
 
 
 class Chip(NamedTuple):
-    """The peaks of one device of a chip, as the compiler counts devices.
+    """The peaks of one device of a chip, as the compiler counts devices."""
 
-    Attributes:
-        name: as in the name of a topology.
-        kind: as `jax.Device.device_kind` has it.
-        hbm: GiB of memory.
-        room: GiB of it that the compiler gives to a program.
-        flops: peak operations per second in bfloat16.
-        bandwidth: bytes per second between chip and memory.
-        clock: cycles per second.
-        side: chips along the longest side that a slice can have.
-        devices: per chip.
-    """
-
-    name: str
-    kind: str
-    hbm: float
-    room: float
-    flops: float
-    bandwidth: float
-    clock: float
-    side: int
-    devices: int = 1
+    name: str  # as in the name of a topology
+    kind: str  # as `jax.Device.device_kind` has it
+    room: float  # GiB of memory that the compiler gives to a program
+    flops: float  # peak operations per second in bfloat16
+    bandwidth: float  # bytes per second between chip and memory
+    clock: float  # cycles per second
+    devices: int = 1  # per chip
 
 
-# Memory, peak arithmetic and memory bandwidth are those of the pages "TPU v4", "TPU
-# v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs. A slice has at most
-# 16 x 16 chips (v5e, v6e), 16 x 16 x 16 (v4) or 16 x 16 x 24 (v5p). The room is what
-# the compiler names where it refuses a program that is too large.
+# Peak arithmetic and memory bandwidth are those of the pages "TPU v4", "TPU v5e", "TPU
+# v5p" and "TPU v6e" of cloud.google.com/tpu/docs. The room is what the compiler names
+# where it refuses a program that is too large.
 #
 # The clock is derived: peak arithmetic over 2 x the multiplications of one cycle, which
 # are 4 or 8 units of 128 x 128 (v5e; v4 and v5p), or 4 times 256 x 256 (v6e). With it
@@ -54,10 +39,10 @@ class Chip(NamedTuple):
 CHIPS = {
     chip.name: chip
     for chip in (
-        Chip("v4", "TPU v4", 16, 15.25, 137.5e12, 614e9, 1.05e9, 16, devices=2),
-        Chip("v5e", "TPU v5 lite", 16, 15.75, 197e12, 819e9, 1.5e9, 16),
-        Chip("v5p", "TPU v5", 95, 95, 459e12, 2765e9, 1.75e9, 24),
-        Chip("v6e", "TPU v6 lite", 32, 31.25, 918e12, 1640e9, 1.75e9, 16),
+        Chip("v4", "TPU v4", 15.25, 137.5e12, 614e9, 1.05e9, devices=2),
+        Chip("v5e", "TPU v5 lite", 15.75, 197e12, 819e9, 1.5e9),
+        Chip("v5p", "TPU v5", 95, 459e12, 2765e9, 1.75e9),
+        Chip("v6e", "TPU v6 lite", 31.25, 918e12, 1640e9, 1.75e9),
     )
 }
 
@@ -79,31 +64,21 @@ class Slice:
         """From a name such as `v5e:4x4` or `v5p:2x2x1`.
 
         Raises:
-            ValueError: there is no such chip or grid; the message says what there is.
+            ValueError: there is no such chip, or no grid.
 
         Example:
             >>> Slice.parse("v5e:4x8").devices
             32
         """
         kind, _, grid = name.partition(":")
-        if kind not in CHIPS:
-            hint = did_you_mean(kind, CHIPS, count=1)
+        if kind not in CHIPS or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", grid):
+            hint = "" if kind in CHIPS else did_you_mean(kind, CHIPS, count=1)
             raise ValueError(
-                f"unknown topology {name!r}: its chip must be one of "
-                f"{', '.join(CHIPS)}, as in v5e:4x4 or v5p:2x2x1{hint}"
+                f"topology {name!r} must be one of {', '.join(CHIPS)} with its grid of "
+                f"chips, as in v5e:4x4 or v5p:2x2x1{hint}"
             )
-        chip = CHIPS[kind]
-        if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", grid):
-            raise ValueError(
-                f"topology {name!r} lacks its grid of chips, as in v5e:4x4 or v5p:2x2x1"
-            )
-        sizes = tuple(map(int, grid.split("x")))
-        if max(sizes) > chip.side:
-            raise ValueError(
-                f"topology {name!r}: no side of a {kind} slice has more than "
-                f"{chip.side} chips"
-            )
-        return cls(chip, sizes)  # the compiler refuses other grids that cannot be
+        # The compiler refuses grids that cannot be.
+        return cls(CHIPS[kind], tuple(map(int, grid.split("x"))))
 
     @property
     def name(self) -> str:
@@ -111,22 +86,13 @@ class Slice:
         return f"{self.chip.name}:{'x'.join(map(str, self.grid))}"
 
     @property
-    def chips(self) -> int:
-        """Number of chips."""
-        return math.prod(self.grid)
-
-    @property
     def devices(self) -> int:
         """Number of devices for the compiler, which counts the cores of a v4."""
-        return self.chips * self.chip.devices
+        return math.prod(self.grid) * self.chip.devices
 
 
 def check_compiler() -> None:
-    """Refuses to go on without the TPU compiler; says how to install it.
-
-    Raises:
-        NoCompilerError: libtpu is not installed.
-    """
+    """Refuses to go on without the TPU compiler; says how to install it."""
     if importlib.util.find_spec("libtpu") is None:
         raise NoCompilerError(
             "the TPU compiler, libtpu, is not installed; it needs no TPU: "
@@ -147,7 +113,7 @@ def devices_of(part: Slice) -> Sequence[Any]:
         bounds = (*part.grid, 1)[:3]
         options["chips_per_host_bounds"] = (*bounds[:2], 1)
     try:
-        found = topologies.get_topology_desc(
+        return topologies.get_topology_desc(
             platform="tpu", topology_name=part.name, **options
         ).devices
     except Exception as error:
@@ -155,4 +121,3 @@ def devices_of(part: Slice) -> Sequence[Any]:
             f"the TPU compiler refuses the topology {part.name}: "
             f"{str(error).splitlines()[0]}"
         ) from error
-    return found

@@ -13,21 +13,13 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from churn_compare.documents import (
-    Block,
-    Document,
-    Section,
-    Table,
-    Text,
-    bullets,
-    plain_text,
-)
+from churn_compare.documents import Block, Document, Table, Text, bullets, plain_text
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import MeshShape
 from churn_jax.models.layers import compiling_for
 from churn_jax.planning.chips import CHIPS, Slice, devices_of
 from churn_jax.planning.hlo import collectives_of, cycles_of
-from churn_jax.planning.steps import Step, study_step
+from churn_jax.planning.step import Step, study_step
 from churn_jax.training.partition import REPLICA
 
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
@@ -41,15 +33,15 @@ class Communication:
     Attributes:
         axes: mesh axes that are crossed, joined by commas.
         kind: kind of HLO.
-        count: per call of every replica.
-        bytes: that they yield per call on one device.
+        count: per update.
+        bytes: that they yield per update on one device.
         largest: array among them, in bytes.
     """
 
     axes: str
     kind: str
-    count: int
-    bytes: int
+    count: float
+    bytes: float
     largest: int
 
 
@@ -65,18 +57,14 @@ class Plan:
         mesh: devices along every axis.
         replicas: R.
         batch_size: batch size of one replica, over all data shards.
-        updates: that one call of the step makes.
         calls: calls of the step, one after another, until every replica has made them.
         hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
-        other_memory: the same, of what else is on the device while the step runs.
-        fits: True if the compiler found room for it and for `other_memory`.
+        fits: True if the compiler found room for it.
         refusal: why the compiler refused it; other numbers are then 0.
         cycles: cycles of one device per update, of the instructions that have an
-            estimate.
-        estimated: number of instructions of all calls with one.
-        unknown: number without one.
-        open_loops: loops whose length the compiler does not know, taken to turn once.
+            estimate; 0 if none has.
+        unknown: number of instructions without one.
         communication: collectives by axis and kind.
         compile_seconds: that compiling took.
         versions: versions of jax and libtpu.
@@ -89,30 +77,21 @@ class Plan:
     mesh: dict[str, int]
     replicas: int
     batch_size: int
-    updates: int
     calls: int
     hbm: int
     memory: dict[str, int]
-    other_memory: dict[str, int]
     fits: bool = False
     refusal: str = ""
     cycles: float = 0.0
-    estimated: int = 0
     unknown: int = 0
-    open_loops: int = 0
     communication: tuple[Communication, ...] = ()
     compile_seconds: float = 0.0
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
-    def devices(self) -> int:
-        """Number of devices of the mesh."""
-        return math.prod(self.mesh.values())
-
-    @property
     def used(self) -> int:
-        """Bytes of one device, `other_memory` included."""
-        return sum(self.memory.values()) + sum(self.other_memory.values())
+        """Bytes of one device."""
+        return sum(self.memory.values())
 
     @property
     def seconds(self) -> float:
@@ -134,35 +113,17 @@ def default_row(config: StudyConfig) -> str:
     """The row with the most networks, its own and those of its teachers.
 
     Of several the last one, which in our presets is the method that a study is about.
-
-    Args:
-        config: the study.
     """
 
     def networks(spec: Any) -> int:
         rows = (spec, *map(config.spec, spec.dependencies))
         return sum(row.method.members for row in rows)
 
-    most = max(map(networks, config.methods))
-    return [spec.name for spec in config.methods if networks(spec) == most][-1]
-
-
-def mesh_name(mesh: MeshShape) -> str:
-    """A mesh as `--mesh` takes it.
-
-    Example:
-        >>> mesh_name(MeshShape(2, 1, 8))
-        'replica=2,member=1,data=8'
-    """
-    return f"replica={mesh.replica},member={mesh.member},data={mesh.data}"
+    return max(reversed(config.methods), key=networks).name
 
 
 def default_mesh(config: StudyConfig, part: Slice) -> MeshShape:
     """All devices: as many along `replica` as divide the replicas, the rest on `data`.
-
-    Args:
-        config: the study.
-        part: the slice.
 
     Example:
         >>> from churn_jax.studies import preset
@@ -174,19 +135,11 @@ def default_mesh(config: StudyConfig, part: Slice) -> MeshShape:
 
 
 def check_mesh(mesh: MeshShape, part: Slice) -> None:
-    """Refuses a mesh of more devices than a slice has.
-
-    Args:
-        mesh: devices along every axis.
-        part: the slice.
-
-    Raises:
-        ValueError: there are fewer.
-    """
+    """Refuses a mesh of more devices than a slice has."""
     if mesh.size > part.devices:
         raise ValueError(
-            f"mesh {mesh_name(mesh)} needs {mesh.size} devices; {part.name} has "
-            f"{part.devices}"
+            f"mesh replica={mesh.replica},member={mesh.member},data={mesh.data} needs "
+            f"{mesh.size} devices; {part.name} has {part.devices}"
         )
 
 
@@ -217,67 +170,67 @@ def plan(
     check_mesh(config.train.mesh, part)
     found = devices_of(part) if devices is None else devices
     with compiling_for(found[0].platform):
-        return _compiled(study_step(config, row, found), part, config.name)
+        return compiled(study_step(config, row, found), part, config.name)
 
 
-def _compiled(step: Step, part: Slice, preset: str) -> Plan:
+def compiled(step: Step, part: Slice, preset: str) -> Plan:
     """Compiles a step and reads a `Plan` from the program, or why it has no room."""
-    config = step.run.config
+    run, config = step.run, step.run.config
+    networks = [f"{g.size} x {g.network.name}" for g in run.groups if not g.gate]
+    own = _sizes(step.parts)
+    others = {
+        f"{name} (next to the step)": n for name, n in _sizes(step.others).items()
+    }
+    versions = {"jax": jax.__version__}
+    try:
+        versions["libtpu"] = importlib.metadata.version("libtpu")
+    except importlib.metadata.PackageNotFoundError:
+        pass
     found = Plan(
         preset=preset,
-        row=step.run.name,
-        network=step.network,
+        row=run.name,
+        network=", ".join(networks),
         topology=part.name,
         mesh=dict(step.program.mesh.shape),
         replicas=config.replicas,
         batch_size=config.batch_size,
-        updates=step.updates,
         calls=step.calls,
         hbm=int(part.chip.room * 2**30),
-        memory=_sizes(step.parts),
-        other_memory=_sizes(step.others),
-        versions={"jax": jax.__version__, **_libtpu()},
+        memory=own | others,
+        versions=versions,
     )
     began = time.perf_counter()
     try:
-        compiled = step.jitted.lower(*step.arguments).compile()
+        program = step.jitted.lower(*step.arguments).compile()
     except jax.errors.JaxRuntimeError as error:
         if not (refusal := _refusal(" ".join(str(error).split()), part, step)):
             raise
         seconds = time.perf_counter() - began
         return dataclasses.replace(found, refusal=refusal, compile_seconds=seconds)
-    seconds, text = time.perf_counter() - began, compiled.as_text()
-    cycles, sizes = cycles_of(text), compiled.memory_analysis()
+    seconds, text = time.perf_counter() - began, program.as_text()
+    cycles, sizes = cycles_of(text), program.memory_analysis()
     fresh = sizes.output_size_in_bytes - sizes.alias_size_in_bytes
-    padding = sizes.argument_size_in_bytes - sum(found.memory.values())
+    padding = sizes.argument_size_in_bytes - sum(own.values())
     found = dataclasses.replace(
         found,
         memory={
-            **found.memory,
+            **own,
             "padding of these": max(0, padding),  # arrays are padded to tiles
             "results in memory of their own": max(0, fresh),
             "temporary": sizes.temp_size_in_bytes,
             "program": sizes.generated_code_size_in_bytes,
+            **others,
         },
         cycles=cycles.total * step.calls / step.updates,
-        estimated=cycles.kernels,
         unknown=cycles.unknown,
-        open_loops=cycles.open_loops,
         communication=_communication(text, step),
         compile_seconds=seconds,
     )
     return dataclasses.replace(found, fits=found.used <= found.hbm)
 
 
-def _libtpu() -> dict[str, str]:
-    try:
-        return {"libtpu": importlib.metadata.version("libtpu")}
-    except importlib.metadata.PackageNotFoundError:
-        return {}
-
-
-def shard_bytes(tree: PyTree) -> int:
-    """Bytes of a tree of shapes with shardings on one device."""
+def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:
+    """One device's bytes of every tree of shapes with shardings that has any."""
 
     def of(leaf) -> int:
         whole = leaf.sharding is None
@@ -285,27 +238,23 @@ def shard_bytes(tree: PyTree) -> int:
         key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return math.prod(shape) * (8 if key else np.dtype(leaf.dtype).itemsize)
 
-    return sum(of(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:
-    """One device's bytes of every tree that has any."""
-    found = {name: shard_bytes(tree) for name, tree in trees.items()}
+    found = {name: sum(map(of, jax.tree.leaves(tree))) for name, tree in trees.items()}
     return {name: size for name, size in found.items() if size}
 
 
 def _communication(text: str, step: Step) -> tuple[Communication, ...]:
-    """The bytes that one call of every replica moves, by axes and kind."""
+    """What an update of every replica moves, by axes and kind."""
     table = collections.defaultdict(list)
     for one in collectives_of(text, step.program.mesh):
         if one.axes:
             table[", ".join(one.axes), one.kind].append(one)
+    each = step.calls / step.updates
     return tuple(
         Communication(
             axes=axes,
             kind=kind,
-            count=step.calls * sum(one.times for one in ones),
-            bytes=step.calls * sum(one.times * one.bytes for one in ones),
+            count=each * sum(one.times for one in ones),
+            bytes=each * sum(one.times * one.bytes for one in ones),
             largest=max(part for one in ones for part in one.parts),
         )
         for (axes, kind), ones in sorted(table.items())
@@ -331,18 +280,14 @@ def _refusal(message: str, part: Slice, step: Step) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """Everything about one mesh, as Markdown; long lines stay whole.
-
-    Args:
-        plan: what the compiler said.
-    """
+    """Everything about one mesh, as Markdown; long lines stay whole."""
     versions = ", ".join(f"{name} {text}" for name, text in plan.versions.items())
     mesh = ",".join(f"{axis}={count}" for axis, count in plan.mesh.items())
     about = [
         f"{plan.preset}, row {plan.row}: {plan.network}; {plan.replicas} replicas, "
         f"batch {plan.batch_size}",
-        f"{plan.topology}, {plan.devices} devices, mesh {mesh}; {versions}, compiled "
-        f"in {plan.compile_seconds:.0f} s",
+        f"{plan.topology}, {math.prod(plan.mesh.values())} devices, mesh {mesh}; "
+        f"{versions}, compiled in {plan.compile_seconds:.0f} s",
     ]
     if plan.calls > 1:
         each = plan.replicas // (plan.mesh[REPLICA] * plan.calls)
@@ -350,10 +295,6 @@ def plan_text(plan: Plan) -> str:
             f"replicas take turns on a device, {each} at a time; all turns count"
         )
     rows = [(name, _size(count)) for name, count in plan.memory.items() if count]
-    rows += [
-        (f"{name} (next to the step)", _size(count))
-        for name, count in plan.other_memory.items()
-    ]
     verdict = f"Does not fit: {plan.refusal}."
     if not plan.refusal:
         rows.append(("together", _size(plan.used)))
@@ -364,7 +305,7 @@ def plan_text(plan: Plan) -> str:
     memory = Table(("one device holds", "bytes"), rows, kind="aligned")
     blocks: list[Block] = [bullets(about), Text(verdict), memory]
     if not plan.refusal:
-        blocks += [Section("", [Text(_cycles_text(plan))]), *_moved(plan)]
+        blocks += [Text(_cycles(plan)), *_moved(plan)]
     document = Document(f"{plan.preset} on {plan.topology}", blocks=blocks)
     return plain_text(document, width=100_000, spaced=True).rstrip("\n")
 
@@ -377,40 +318,31 @@ def _size(count: float) -> str:
     return f"{int(count):,} B"
 
 
-def _cycles_text(plan: Plan) -> str:
+def _cycles(plan: Plan) -> str:
     """How long the arithmetic of an update takes, as far as the compiler says it."""
-    if not plan.estimated:
+    if not plan.cycles:
         return "Cycles: not known, since the compiler gives no estimate."
-    said = (
+    least = "at least " if plan.unknown else ""
+    return (
         f"Cycles of one device per update, by the compiler's estimate (no TPU ran it): "
-        f"{'at least ' if plan.unknown else ''}{plan.cycles:,.0f}, "
-        f"{1e3 * plan.seconds:,.3g} ms."
+        f"{least}{plan.cycles:,.0f}, {1e3 * plan.seconds:,.3g} ms."
     )
-    if plan.unknown:
-        every = plan.estimated + plan.unknown
-        said += f" {plan.unknown:,} of {every:,} instructions have no estimate."
-    if plan.open_loops:
-        said += (
-            f" {plan.open_loops} loops of unknown length are taken to turn once (a "
-            "step is repeated only if another replica diverges)."
-        )
-    return said
 
 
 def _moved(plan: Plan) -> list[Block]:
     """The bytes moved between devices, per update."""
     if not plan.communication:
         return [Text("Nothing moves between devices.")]
+    heads = ("axis", "collective", "count per update", "bytes", "largest")
     rows = [
         (
-            row.axes,
-            row.kind,
-            f"{row.count / plan.updates:,.4g}",
-            f"{row.bytes / plan.updates:,.0f}",
-            f"{row.largest:,}",
+            one.axes,
+            one.kind,
+            f"{one.count:,.4g}",
+            f"{one.bytes:,.0f}",
+            f"{one.largest:,}",
         )
-        for row in plan.communication
+        for one in plan.communication
     ]
-    heads = ("axis", "collective", "count per update", "bytes", "largest")
     said = "Nothing moves" if plan.apart else "NO: something moves"
     return [Text(f"{said} between replicas."), Table(heads, rows, kind="aligned")]

@@ -8,7 +8,7 @@ with arithmetic is written in every fusion that it overlaps with.
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -145,30 +145,11 @@ def _axes(line: str, mesh: Mesh) -> tuple[str, ...]:
     return tuple(name for name in mesh.axis_names if name in crossed)
 
 
-def _collectives(
-    instructions: Sequence[_Instruction], mesh: Mesh, times: int
-) -> list[Collective]:
-    return [
-        Collective(one.collective, _axes(one.line, mesh), _parts(one), times)
-        for one in instructions
-        if one.collective
-    ]
-
-
-def find_collectives(hlo: str, mesh: Mesh) -> list[Collective]:
-    """Every collective that is written in a program compiled for `mesh`."""
-    found = map(_instruction, hlo.splitlines())
-    return _collectives([one for one in found if one], mesh, 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Cycles:
+class Cycles(NamedTuple):
     """The compiler's estimate of a program's cycles on one device."""
 
     total: int  # over all kernels, loops counted as often as they turn
-    kernels: int  # that have an estimate
-    unknown: int  # that have none, without collectives
-    open_loops: int  # whose length the compiler does not know
+    unknown: int  # kernels without an estimate, and loops of unknown length
 
 
 def _computations(hlo: str) -> tuple[dict[str, list[_Instruction]], str]:
@@ -264,27 +245,27 @@ def _turns(
 
 def cycles_of(hlo: str) -> Cycles:
     """Adds up the TPU compiler's estimates."""
-    total = kernels = unknown = open_loops = 0
+    total = unknown = 0
     for instructions, times, opened in _walk(*_computations(hlo)):
-        open_loops += opened
+        unknown += opened
         for one in instructions:
             if one.cycles is not None:
                 total += times * one.cycles
-                kernels += times
             elif one.opcode not in _FREE and not _COLLECTIVE.match(one.opcode):
                 unknown += times
-    return Cycles(total, kernels, unknown, open_loops)
+    return Cycles(total, unknown)
 
 
 def collectives_of(hlo: str, mesh: Mesh) -> list[Collective]:
     """Every collective that a call runs, and how often."""
     # Those of all branches of a condition are there, since each may be taken.
     computations, entry = _computations(hlo)
-    found = []
-    for instructions, times, _ in _walk(computations, entry, every=True):
-        found += _collectives(instructions, mesh, times)
-        found += _collectives(_fused(instructions, computations), mesh, times)
-    return found
+    return [
+        Collective(one.collective, _axes(one.line, mesh), _parts(one), times)
+        for own, times, _ in _walk(computations, entry, every=True)
+        for one in (*own, *_fused(own, computations))
+        if one.collective
+    ]
 
 
 def _fused(
@@ -297,7 +278,7 @@ def _fused(
         for inner in computations.get(called[1], ()) if called else ():
             if inner.collective:
                 chain, name = _CHAIN.search(inner.line), _OPERATION.search(inner.line)
-                group = chain[1] if chain else called[1] if called else ""
+                group = chain[1] if chain else called[1]
                 key = (inner.collective, group, name[1] if name else "")
                 found.setdefault(key, inner)
     return list(found.values())

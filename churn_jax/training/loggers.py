@@ -12,12 +12,11 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from churn_compare.array_files import write_file
-from churn_jax.configuration.codec import to_json
 from churn_jax.registry import Registry
 
 Values = Mapping[str, float | Sequence[float]]
@@ -100,49 +99,30 @@ def scalars(values: Values, *, replicas: bool = False) -> dict[str, float]:
         >>> scalars({"train/loss": [0.5, float("nan")]}, replicas=True)
         {'train/loss': 0.5, 'train/loss_replica_0': 0.5}
     """
-    numbers = _numbers(values, replicas)
-    return {name: x for name, x in numbers if math.isfinite(x)}
-
-
-def _numbers(values: Values, replicas: bool) -> Iterator[tuple[str, float]]:
+    found = {}
     for name, value in values.items():
-        if not isinstance(value, Sequence):
-            yield name, value
-            continue
-        finite = [x for x in value if math.isfinite(x)]
-        yield name, sum(finite) / len(finite) if finite else math.nan
+        several = isinstance(value, Sequence)
+        finite = (
+            {r: x for r, x in enumerate(value) if math.isfinite(x)} if several else {}
+        )
+        if finite:
+            found[name] = sum(finite.values()) / len(finite)
+        elif not several and math.isfinite(value):
+            found[name] = value
         if replicas:
-            yield from ((f"{name}_replica_{r}", x) for r, x in enumerate(value))
+            found |= {f"{name}_replica_{r}": x for r, x in finite.items()}
+    return found
 
 
-def logged_values(record: Mapping[str, Any]) -> dict[str, float | list[float]]:
-    """A line of `metrics.jsonl` as the values of `Logger.log`."""
-    values = {}
-    for name, value in record.items():
+def flat(tree: Mapping[str, Any], sep: str) -> dict[str, Any]:
+    """The leaves of nested mappings by their path."""
+    found = {}
+    for name, value in tree.items():
         if isinstance(value, Mapping):
-            values |= {f"{name}/{k}": v for k, v in logged_values(value).items()}
-        elif name != "step":
-            values[name] = value.tolist() if hasattr(value, "tolist") else value
-    return values
-
-
-def logged_settings(**parts: Any) -> dict[str, Any]:
-    """Configurations as flat settings.
-
-    Example:
-        >>> from churn_jax.methods import MinimumEntropy
-        >>> found = logged_settings(data="digits", method=MinimumEntropy(alpha=0.5))
-        >>> found["data"], found["method.class"], found["method.alpha"]
-        ('digits', 'MinimumEntropy', 0.5)
-    """
-    flat = {}
-    for name, value in to_json(parts).items():
-        if isinstance(value, Mapping):
-            inner = logged_settings(**value)
-            flat |= {f"{name}.{key}": part for key, part in inner.items()}
+            found |= {f"{name}{sep}{k}": v for k, v in flat(value, sep).items()}
         else:
-            flat[name] = value
-    return flat
+            found[name] = value.tolist() if hasattr(value, "tolist") else value
+    return found
 
 
 class TensorBoardLogger:
@@ -230,11 +210,9 @@ class CsvLogger:
 
     def log(self, values: Values, step: int) -> None:
         """Adds a row: the file is written whole, so that columns may be added."""
-        numbers = _numbers(values, self.replicas)
-        row = {name: x if math.isfinite(x) else "" for name, x in numbers}
-        self._rows.append({"step": step, **row})
-        columns = dict.fromkeys(name for row in self._rows for name in row)
+        self._rows.append({"step": step, **scalars(values, replicas=self.replicas)})
         text = io.StringIO(newline="")
+        columns = dict.fromkeys(name for row in self._rows for name in row)
         table = csv.DictWriter(text, columns, lineterminator="\n")
         table.writeheader()
         table.writerows(self._rows)
@@ -261,22 +239,24 @@ _FILES, _RAISED = (TensorBoardLogger, CsvLogger), (OSError, ValueError)
 
 
 class Loggers(list[Logger]):
-    """The loggers of one training, or of one study; one that fails is removed."""
+    """The loggers of one training, or of one study; one that fails is removed.
 
-    _run: LoggedRun
-    _note: Callable[[str], None]
+    `on_note` is called with a sentence about each that fails; errors of our own files
+    are raised.
+    """
+
+    name: str
+    on_note: Callable[[str], None]
 
     def start(self, run: LoggedRun, on_note: Callable[[str], None]) -> None:
-        """Starts all; `on_note` is called with a sentence about each that fails.
-
-        Errors of our own files are raised, by the other methods, too.
-        """
-        self._run, self._note = run, on_note
+        """Starts all."""
+        self.name, self.on_note = run.name, on_note
         self._each("start", run)
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Logs a line of `metrics.jsonl`."""
-        self._each("log", logged_values(record), int(record["step"]))
+        values = flat(record, "/")
+        self._each("log", values, int(values.pop("step")))
 
     def close(self, finished: bool) -> None:
         """Closes all."""
@@ -291,8 +271,8 @@ class Loggers(list[Logger]):
                     raise
                 self.remove(logger)
                 said = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
-                self._note(
-                    f"{self._run.name}: {type(logger).__name__} failed, and training "
+                self.on_note(
+                    f"{self.name}: {type(logger).__name__} failed, and training "
                     f"goes on without it: {said}"
                 )
                 if method != "close":
@@ -304,8 +284,7 @@ def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
     """The loggers that are named (`csv`, `package.module:Class`) or given.
 
     Raises:
-        ValueError: a name is unknown, a package is missing, or two loggers would write
-            the same files.
+        ValueError: a name is unknown, or a package is missing.
         TypeError: something else is given.
 
     Example:
@@ -314,30 +293,20 @@ def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
     """
     if isinstance(loggers, Loggers):
         return loggers
-    given = [loggers] if isinstance(loggers, str) else loggers
-    found = Loggers(_named(x) if isinstance(x, str) else x for x in given)
-    kinds = [type(logger) for logger in found]
-    for logger, kind in zip(found, kinds):
-        if isinstance(logger, type) or not all(
-            callable(getattr(logger, name, None)) for name in ("start", "log", "close")
-        ):
+    found = Loggers()
+    for given in [loggers] if isinstance(loggers, str) else loggers:
+        try:
+            logger = LOGGERS.find(given)() if isinstance(given, str) else given
+        except TypeError as error:
+            raise ValueError(
+                f"the logger {given} cannot be made without arguments ({error}); name "
+                "a function that makes it"
+            ) from error
+        methods = [getattr(logger, n, None) for n in ("start", "log", "close")]
+        if isinstance(logger, type) or not all(map(callable, methods)):
             raise TypeError(
                 "a logger is a name or an object with the methods start, log and "
                 f"close; got {logger!r}"
             )
-        same = kinds.count(kind)
-        if same > 1 and kind.__module__.startswith("churn_jax."):
-            raise ValueError(
-                f"{kind.__name__} is given {same} times; a training has one of a kind"
-            )
+        found.append(logger)
     return found
-
-
-def _named(name: str) -> Logger:
-    try:
-        return LOGGERS.find(name)()
-    except TypeError as error:
-        raise ValueError(
-            f"the logger {name} cannot be made without arguments ({error}); name a "
-            "function that makes it"
-        ) from error

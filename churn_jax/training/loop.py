@@ -15,6 +15,7 @@ import numpy as np
 
 from churn_compare.flip_counts import count_flips
 from churn_jax import metrics
+from churn_jax.configuration.codec import to_json
 from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.feed import Feed
@@ -24,7 +25,7 @@ from churn_jax.training.loggers import (
     Logger,
     Loggers,
     as_loggers,
-    logged_settings,
+    flat,
 )
 from churn_jax.training.metrics_file import MetricsWriter
 from churn_jax.training.partition import fetch, greatest, join, replicate, split
@@ -213,13 +214,14 @@ def _settings(run: Run, dataset, teachers: Teachers | None) -> dict[str, Any]:
     """The settings of a run, as loggers show them."""
     taught = teachers.trained if teachers is not None else ()
     networks: Any = [f"{group.size} x {group.network.name}" for group in run.groups]
-    return logged_settings(
-        data=dataset.name,
-        network=networks if run.clicks is None else run.clicks,
-        method=run.method,
-        teacher=[trained.run.name for trained in taught],
-        train=run.config,
-    )
+    settings = {
+        "data": dataset.name,
+        "network": networks if run.clicks is None else run.clicks,
+        "method": run.method,
+        "teacher": [trained.run.name for trained in taught],
+        "train": run.config,
+    }
+    return flat(to_json(settings), ".")
 
 
 def stopped_teachers(

@@ -24,7 +24,7 @@ from churn_jax.training.partition import (
     make_mesh,
 )
 from churn_jax.training.state import without_weights
-from churn_jax.training.teachers import TeacherProgram
+from churn_jax.training.teachers import TeacherProgram, Teachers
 
 if TYPE_CHECKING:
     from churn_jax.training.run import Run
@@ -280,39 +280,36 @@ def make_program(
     *,
     mean: float | tuple[float, ...] = 0.0,
     std: float | tuple[float, ...] = 1.0,
-    teacher_groups: tuple[Group, ...] | None = None,
-    old_groups: tuple[Group, ...] = (),
-    cached: bool = False,
+    teachers: Teachers | None = None,
     devices: Sequence[Any] | None = None,
     feed: str = "resident",
     tokens: bool = False,
 ) -> tuple[Program, int]:
     """The program of a run, and how many updates one dispatch makes.
 
-    `image_shape` is `[H, W, C]`, `[D]` or `[L]` for texts (`tokens`). `teacher_groups`
-    are the teacher's committee, empty if it is a table of logits (`cached`), or None
-    without one. See `Program` for `feed`; a stream is dispatched update by update.
+    `image_shape` is `[H, W, C]`, `[D]` or `[L]` for texts (`tokens`). See `Program` for
+    `feed`; a stream is dispatched update by update.
     """
     config = run.config
     mesh = make_mesh(config.mesh, devices)
     platform = mesh.devices.flat[0].platform
     example = example_of(image_shape, tokens=tokens)
-    taught_by = (*(teacher_groups or ()), *old_groups)
+    own = () if teachers is None else teachers.own_groups()
+    old = () if teachers is None else teachers.old_groups()
     mapped = choose_mappings(
         run,
-        taught_by,
+        (*own, *old),
         example,
         platform=platform,
         updates=steps_per_epoch * config.epochs,
     )
     augment = not config.augmentation.is_off and config.seeds.augment != "off"
     teacher = None
-    if teacher_groups is not None:
+    if teachers is not None:
         # Sharded if the member axis divides every group of them.
-        divided = all(g.size % config.mesh.member == 0 for g in teacher_groups)
-        groups, olds = without_weights(taught_by), len(old_groups)
-        sharded = bool(teacher_groups) and divided
-        teacher = TeacherProgram(groups, sharded, mapped.teachers, olds, cached)
+        sharded = bool(own) and all(g.size % config.mesh.member == 0 for g in own)
+        groups, cached = without_weights((*own, *old)), teachers.cached is not None
+        teacher = TeacherProgram(groups, sharded, mapped.teachers, len(old), cached)
     program = Program(
         groups=without_weights(run.groups),
         optimizer=Optimizer.of(

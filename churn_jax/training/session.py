@@ -167,9 +167,7 @@ def open_session(
         steps_per_epoch=steps_per_epoch,
         mean=plain_numbers(mean),
         std=plain_numbers(std),
-        teacher_groups=None if taught_by is None else taught_by.own_groups(),
-        old_groups=() if taught_by is None else taught_by.old_groups(),
-        cached=taught_by is not None and taught_by.cached is not None,
+        teachers=taught_by,
         feed=feed.kind if feed else "resident",
         tokens=tokens,
     )
@@ -186,19 +184,7 @@ def open_session(
 
     # Initial state ---------------------------------------------------------------
     example = jnp.zeros_like(shape)
-    drawn = [
-        init_variables(
-            part.groups,
-            config.seeds,
-            part.config.numbers,
-            example,
-            mesh,
-            stream=run.stream,
-            input_scale=part.method.input_scale,
-            slots=of.slots,
-        )
-        for part, (of, _) in zip(runs, programs)
-    ]
+    drawn = [draw_variables(r, of, example) for r, (of, _) in zip(runs, programs)]
     begun: PyTree | None = None
     if start is not None:
         begun, given = _start_weights(run, start, drawn)
@@ -212,13 +198,8 @@ def open_session(
         taught = tuple(place(tree, mesh, spec) for tree, spec in trees)
     parts = []
     for part, (of, steps_per_call), variables in zip(runs, programs, drawn):
-        replicas = part.config.replicas
-        coefficients = init_coefficients(
-            part.method, part.config.optimizer, replicas, mesh
-        )
-        inputs = _epoch_inputs(part, len(train.labels), of, coefficients)
-        memory = _memory(part, variables, example)
-        state = init_state(of, variables, replicas, memory=memory)
+        inputs = epoch_inputs(part, len(train.labels), of)
+        state = first_state(part, of, variables, example)
         terms = term_names(of, state, inputs(0), taught, *data)
         state = with_sums(state, terms, mesh)
         parts.append(Part(part, of, state, inputs, steps_per_call))
@@ -306,20 +287,41 @@ def _start_weights(
     )
 
 
-def _memory(run: Run, variables: tuple[PyTree, ...], example: jax.Array) -> PyTree:
-    """One replica's memory before the first update."""
-    method = run.method
-    if type(method).init_memory is Method.init_memory:
-        return ()
-    # The number of classes is that of a member's logits.
-    group, stacked = next((g, v) for g, v in zip(run.groups, variables) if not g.gate)
-    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), stacked)
-    outputs, _ = jax.eval_shape(group.network.apply, one, example)
-    return method.init_memory(outputs.logits.shape[-1])
+def draw_variables(run: Run, program: Program, example: jax.Array):
+    """The initial variables of a run, one tree `[R, S, ...]` per group."""
+    return init_variables(
+        run.groups,
+        run.config.seeds,
+        run.config.numbers,
+        example,
+        program.mesh,
+        stream=run.stream,
+        input_scale=run.method.input_scale,
+        slots=program.slots,
+    )
 
 
-def _epoch_inputs(run: Run, num_examples: int, program: Program, coefficients):
+def first_state(run: Run, program: Program, variables, example) -> TrainState:
+    """The state before the first update, but for the sums of the method's terms."""
+    memory: PyTree = ()
+    if type(run.method).init_memory is not Method.init_memory:
+        # The number of classes is that of a member's logits.
+        groups = zip(run.groups, variables)
+        group, stacked = next((g, v) for g, v in groups if not g.gate)
+        one = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), stacked
+        )
+        outputs, _ = jax.eval_shape(group.network.apply, one, example)
+        memory = run.method.init_memory(outputs.logits.shape[-1])
+    return init_state(program, variables, run.config.replicas, memory=memory)
+
+
+def epoch_inputs(run: Run, num_examples: int, program: Program):
+    """A function that makes the inputs of an epoch."""
     config = run.config
+    coefficients = init_coefficients(
+        run.method, config.optimizer, config.replicas, program.mesh
+    )
     numbers = np.asarray(config.numbers)
     replicas = NamedSharding(program.mesh, P(REPLICA))
     ordered, sampled, augmenting = (

@@ -418,7 +418,7 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
         *args, updates = args if counted else (*args, steps_per_call)
         return _local_steps(program, updates, *args)
 
-    given = (*_specs(program), *([P()] if counted else []))
+    given = (*step_specs(program), *([P()] if counted else []))
     returned: Any = TrainState.specs(program.slots)
     placed: dict[str, Any] = {}
     if program.one_pass is not None:
@@ -463,14 +463,15 @@ def _probe(program: Program):
         jax.shard_map(
             probe,
             mesh=program.mesh,
-            in_specs=_specs(program),
+            in_specs=step_specs(program),
             out_specs=P(REPLICA),
             check_vma=True,
         )
     )
 
 
-def _specs(program: Program) -> tuple:
+def step_specs(program: Program) -> tuple:
+    """How the arguments of the step lie on the mesh."""
     state = TrainState.specs(program.slots)
     return (state, P(REPLICA), program.teacher_spec, *program.data_specs)
 

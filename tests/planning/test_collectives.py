@@ -7,7 +7,7 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import Codistillation, EnsembleDistillation
-from churn_jax.planning.hlo import find_collectives
+from churn_jax.planning.hlo import collectives_of
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.step import make_step
 from tests.training import tiny
@@ -42,7 +42,7 @@ def step_of(name):
         *session.data,
     )
     compiled = make_step(session.parts[0].program).lower(*arguments).compile()
-    found = find_collectives(compiled.as_text(), session.program.mesh)
+    found = collectives_of(compiled.as_text(), session.program.mesh)
     return session, compiled, found
 
 

@@ -1,8 +1,14 @@
-"""What a plan says of memory, of what moves and of cycles."""
+"""What a plan says of memory, of what moves and of cycles, and how it ends."""
 
 import dataclasses
+import importlib.util
 import json
+import os
 import re
+import signal
+import threading
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +20,16 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Plan, Slice, plan
-from churn_jax.planning.chips import CHIPS
+from churn_jax.planning.chips import CHIPS, NoCompilerError, devices_of
 from churn_jax.planning.compile import (
     Communication,
-    _compiled,
     check_mesh,
+    compiled,
     default_row,
     plan_text,
-    shard_bytes,
 )
-from churn_jax.planning.steps import Step, study_step
+from churn_jax.planning.process import CompilerDiedError, plan_apart
+from churn_jax.planning.step import study_step
 from churn_jax.training.partition import DATA
 from tests.experiments.presets import study as preset
 from tests.planning.test_hlo import PROGRAM
@@ -42,15 +48,11 @@ def made(**fields):
         "mesh": {"replica": 1, "member": 1, "data": 2},
         "replicas": 10,
         "batch_size": 100,
-        "updates": 1,
         "calls": 1,
         "fits": True,
-        "refusal": "",
         "hbm": 16 * 2**30,
-        "memory": {"weights": 2**30, "temporary": 2**31},
-        "other_memory": {"best weights so far": 2**30},
+        "memory": {"weights": 2**30, "temporary": 2**31, "best weights": 2**30},
         "cycles": 1.2e7,
-        "estimated": 97,
         "unknown": 3,
         "communication": (GRADIENTS,),
         "compile_seconds": 9.0,
@@ -60,73 +62,57 @@ def made(**fields):
 
 
 def test_a_plan_is_json_with_what_follows_from_it():
-    plan = made()
-    assert (plan.used, plan.devices, plan.apart) == (2**32, 2, True)
-    found = json.loads(json.dumps(plan.to_json()))
+    assert (made().used, made().apart) == (2**32, True)
+    found = json.loads(json.dumps(made().to_json()))
     assert found["seconds"] == pytest.approx(8e-3) and found["used"] == 2**32
     assert found["communication"][0]["axes"] == "data"
     across = dataclasses.replace(GRADIENTS, axes="replica, data")
     assert not made(communication=(GRADIENTS, across)).apart
 
 
-class Compiled:
-    """A program of which everything is known; compiles to itself."""
+def compiled_as(topology="v5e:1x2", calls=1, temporary=5000, refusal=None):
+    """The plan of a program of which everything is known.
 
-    def __init__(self, temporary=5000, refusal=None):
-        self.temporary, self.refusal = temporary, refusal
-
-    def lower(self, *arguments):
-        return self
-
-    def compile(self):
-        if self.refusal is not None:
-            raise jax.errors.JaxRuntimeError(self.refusal)
-        return self
-
-    def as_text(self):
-        return PROGRAM
-
-    def memory_analysis(self):
-        return SimpleNamespace(
-            argument_size_in_bytes=1000,
-            output_size_in_bytes=700,
-            alias_size_in_bytes=600,
-            temp_size_in_bytes=self.temporary,
-            generated_code_size_in_bytes=300,
-        )
-
-
-def compiled(program, topology="v5e:1x2", calls=1):
-    """Of three updates a call, 100 weights on every device and 50 other numbers."""
-    mesh = jax.make_mesh(
-        (1, 1, 2),
-        ("replica", "member", "data"),
-        axis_types=(jax.sharding.AxisType.Auto,) * 3,
-    )
-    whole = NamedSharding(mesh, P())
+    Of three updates a call, 100 weights on every device and 50 other numbers.
+    """
+    axes = (jax.sharding.AxisType.Auto,) * 3
+    mesh = jax.make_mesh((1, 1, 2), ("replica", "member", "data"), axis_types=axes)
 
     def numbers(count):
+        whole = NamedSharding(mesh, P())
         return jax.ShapeDtypeStruct((count,), np.dtype("f4"), sharding=whole)
 
-    run: Any = SimpleNamespace(
-        name="baseline", config=SimpleNamespace(replicas=4, batch_size=10)
+    def compile():
+        if refusal is not None:
+            raise jax.errors.JaxRuntimeError(refusal)
+        return SimpleNamespace(as_text=lambda: PROGRAM, memory_analysis=lambda: sizes)
+
+    sizes = SimpleNamespace(
+        argument_size_in_bytes=1000,
+        output_size_in_bytes=700,
+        alias_size_in_bytes=600,
+        temp_size_in_bytes=temporary,
+        generated_code_size_in_bytes=300,
     )
-    step = Step(
-        jitted=program,
+    step: Any = SimpleNamespace(
+        jitted=SimpleNamespace(lower=lambda: SimpleNamespace(compile=compile)),
         arguments=(),
         parts={"weights": numbers(100), "nothing": ()},
         others={"best weights": numbers(50)},
         program=SimpleNamespace(mesh=mesh),
-        run=run,
-        network="1 x mlp",
+        run=SimpleNamespace(
+            name="baseline",
+            groups=(),
+            config=SimpleNamespace(replicas=4, batch_size=10),
+        ),
         updates=3,
         calls=calls,
     )
-    return _compiled(step, Slice.parse(topology), "digits")
+    return compiled(step, Slice.parse(topology), "digits")
 
 
 def test_what_the_compiler_says_becomes_a_plan():
-    one, two = compiled(Compiled()), compiled(Compiled(), calls=2)
+    one, two = compiled_as(), compiled_as(calls=2)
     assert one.memory == two.memory
     assert one.memory == {
         "weights": 400,
@@ -134,26 +120,23 @@ def test_what_the_compiler_says_becomes_a_plan():
         "results in memory of their own": 100,
         "temporary": 5000,
         "program": 300,
+        "best weights (next to the step)": 200,
     }
-    assert (one.other_memory, one.used) == ({"best weights": 200}, 6600)
     # Three turns of 107, a branch of 50 and a copy of 1,000, of three updates.
     assert one.cycles == 1371 / 3 and two.cycles == 2 * one.cycles
-    assert one.seconds == pytest.approx(457 / 1.5e9)
-    assert (one.unknown, one.open_loops) == (6, 1)
+    assert one.seconds == pytest.approx(457 / 1.5e9) and one.unknown == 7
     gather, reduction = one.communication
-    assert (gather.kind, gather.count, gather.bytes) == ("all-gather", 1, 32)
-    assert (reduction.kind, reduction.count, reduction.bytes) == ("all-reduce", 3, 96)
-    assert two.communication[1].bytes == 192
+    assert (gather.kind, 3 * gather.count, 3 * gather.bytes) == ("all-gather", 1, 32)
+    assert (reduction.kind, reduction.count, reduction.bytes) == ("all-reduce", 1, 32)
+    assert two.communication[1].bytes == 64
     assert "take turns" not in plan_text(one)
     assert "replicas take turns on a device, 2 at a time" in plan_text(two)
 
 
 def test_the_last_byte_fits():
-    others = 400 + 600 + 100 + 300 + 200
-    room = int(15.75 * 2**30)
-    assert CHIPS["v5e"].room * 2**30 == room
-    assert compiled(Compiled(temporary=room - others)).fits
-    assert not compiled(Compiled(temporary=room - others + 1)).fits
+    room, others = int(15.75 * 2**30), 400 + 600 + 100 + 300 + 200
+    assert compiled_as(temporary=room - others).fits
+    assert not compiled_as(temporary=room - others + 1).fits
 
 
 @pytest.mark.parametrize(
@@ -171,41 +154,27 @@ def test_the_last_byte_fits():
     ],
 )
 def test_what_the_compiler_refuses_is_a_plan_that_does_not_fit(refusal, said):
-    plan = compiled(Compiled(refusal=refusal), "v5e:2x2")
-    assert said in plan.refusal
-    assert (plan.fits, plan.memory) == (False, {"weights": 400})
+    plan = compiled_as("v5e:2x2", refusal=refusal)
+    assert said in plan.refusal and not plan.fits
+    assert plan_text(plan).splitlines()[3].startswith("Does not fit: the compiler")
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: other"):
-        compiled(Compiled(refusal="INTERNAL: other"))
+        compiled_as(refusal="INTERNAL: other")
 
 
 def test_a_plan_says_memory_moves_and_cycles_or_that_it_does_not_know():
-    text = plan_text(made(open_loops=1))
+    text = plan_text(made())
     assert "Fits: 4.00 GiB of 16.00 GiB per device (25%)." in text
     assert "(no TPU ran it): at least 12,000,000, 8 ms." in text
-    assert "3 of 100 instructions have no estimate." in text
-    assert "taken to turn once" in text
     assert "Nothing moves between replicas." in text
     assert "| data | all-reduce |" in text
     assert "at least" not in plan_text(made(unknown=0))
-    assert "Cycles: not known, since" in plan_text(made(estimated=0, cycles=0.0))
-    refused = made(fits=False, refusal="the compiler finds no room: 20 of 15 GiB")
-    assert plan_text(refused).splitlines()[3].startswith("Does not fit: the compiler")
-    two = dataclasses.replace(GRADIENTS, count=3, bytes=9_000_000)
-    text = plan_text(made(communication=(two,), updates=2))
+    assert "Cycles: not known, since" in plan_text(made(cycles=0.0))
+    two = dataclasses.replace(GRADIENTS, count=1.5, bytes=4_500_000.0)
+    text = plan_text(made(communication=(two,)))
     assert "|              1.5 | 4,500,000 | 4,000,000 |" in text
     assert "Nothing moves between devices." in plan_text(made(communication=()))
     across = dataclasses.replace(GRADIENTS, axes="replica")
     assert "NO: something moves" in plan_text(made(communication=(across,)))
-
-
-def test_bytes_of_a_device_by_hand():
-    mesh = jax.make_mesh(
-        (2, 4), ("a", "b"), axis_types=(jax.sharding.AxisType.Auto,) * 2
-    )
-    leaf = jax.ShapeDtypeStruct(
-        (8, 3), np.dtype("f4"), sharding=NamedSharding(mesh, P(("a", "b")))
-    )
-    assert shard_bytes({"x": leaf, "y": ()}) == 12
 
 
 def small(*axes, **model):
@@ -224,8 +193,7 @@ def test_a_plan_for_devices_of_this_machine():
     assert found.fits and found.apart
     assert found.mesh == {"replica": 2, "member": 1, "data": 2}
     assert {row.axes for row in found.communication} == {DATA}
-    # Nobody has estimated cycles on a processor.
-    assert "Cycles: not known" in plan_text(found)
+    assert "Cycles: not known" in plan_text(found)  # of a processor
 
 
 def test_the_default_row_has_the_most_networks_and_a_mesh_must_fit():
@@ -243,3 +211,105 @@ def test_gradients_of_a_bfloat16_network_are_summed_in_float32():
     assert summed.count("f32") >= 4
     assert "bf16" not in summed
     assert "bf16" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"), [("v5e:16x16", 256), ("v4:2x2x1", 8), ("v5p:2x2x4", 16)]
+)
+def test_a_slice_has_the_devices_of_its_grid_and_a_v4_two_a_chip(name, devices):
+    found = Slice.parse(name)
+    assert (found.name, found.devices) == (name, devices)
+
+
+@pytest.mark.parametrize("name", ["v7:2x2", "v5", "v5e:4", "v5e:0x4"])
+def test_a_name_that_is_no_slice_is_said(name):
+    with pytest.raises(ValueError, match=r"one of v4, v5e, v5p, v6e with its grid"):
+        Slice.parse(name)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_a_chips_public_figures_fit_each_other(name):
+    """Units of 128 x 128, of which a v6e's are counted as four, two by two."""
+    units = {"v4": 4, "v5e": 4, "v5p": 8, "v6e": 16}[name]
+    chip = CHIPS[name]
+    assert 2 * units * 128**2 * chip.clock == pytest.approx(chip.flops, rel=0.01)
+
+
+def test_without_a_compiler_or_a_slice_that_can_be_it_is_said(monkeypatch):
+    if importlib.util.find_spec("libtpu"):
+        with pytest.raises(ValueError, match="refuses the topology v5e:3x4: INVALID"):
+            devices_of(Slice.parse("v5e:3x4"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(NoCompilerError, match=r"pip install \"churn-jax\[tpu\]\""):
+        devices_of(Slice.parse("v5e:2x2"))
+
+
+class Ending:
+    """A study in place of one that is compiled: what its process does instead."""
+
+    def __init__(self, how, path=None):
+        self.how, self.path = how, path
+
+    @property
+    def train(self):
+        if self.how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "refused":
+            raise ValueError("10 replicas do not fit")
+        self.path.with_suffix(".new").write_text(str(os.getpid()))
+        self.path.with_suffix(".new").rename(self.path)
+        time.sleep(100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ("killed", CompilerDiedError, "v5e:2x4: it was killed; it may lack"),
+        ("refused", ValueError, r"^10 replicas do not fit$"),
+    ],
+)
+def test_the_end_of_the_compilers_process_is_said(how, error, said):
+    before = dict(os.environ)
+    with pytest.raises(error, match=said):
+        plan_apart(Ending(how), "baseline", SLICE, MeshShape())
+    assert dict(os.environ) == before
+
+
+def gone(number):
+    """Waits until a process has ended."""
+    last = time.monotonic() + 10
+    while time.monotonic() < last:
+        try:
+            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2]
+        except OSError:
+            return True
+        if state.split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells")
+def test_ctrl_c_ends_the_compiler_at_once(tmp_path):
+    path, began = tmp_path / "pid", []
+
+    def interrupt():
+        while not path.exists():
+            time.sleep(0.05)
+        began.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    # As a command has it; workers of pytest-xdist are deaf to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread = threading.Thread(target=interrupt, daemon=True)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            plan_apart(Ending("waits", path), "baseline", SLICE, MeshShape())
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - began[0] < 10
+    assert gone(int(path.read_text()))

@@ -14,7 +14,7 @@ import pytest
 from churn_jax.configuration.training import MeshShape
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM, OneToOneDistillation
-from churn_jax.planning.hlo import find_collectives
+from churn_jax.planning.hlo import collectives_of
 from churn_jax.training.partition import DATA, MEMBER
 from churn_jax.training.session import open_session
 from churn_jax.training.step import make_step
@@ -76,7 +76,7 @@ def test_the_direction_costs_one_image_between_members():
     arguments = (session.parts[0].state, session.parts[0].inputs(0), session.teacher)
     step = make_step(session.parts[0].program)
     compiled = step.lower(*arguments, *session.data).compile()
-    found = find_collectives(compiled.as_text(), session.program.mesh)
+    found = collectives_of(compiled.as_text(), session.program.mesh)
     assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
     rows = 2 * tiny.BATCH // 2  # local replicas times local batch
     image, logits = rows * 8 * 8 * 4, rows * TEACHERS * tiny.CLASSES * 4

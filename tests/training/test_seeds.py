@@ -15,7 +15,7 @@ from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
-from churn_jax.planning.hlo import find_collectives
+from churn_jax.planning.hlo import collectives_of
 from churn_jax.training import seeds as drawing
 from churn_jax.training.loop import train
 from churn_jax.training.partition import DATA
@@ -205,7 +205,7 @@ def test_between_networks_of_an_ensemble_nothing_moves(fully_optimized):
     arguments = (*stepper.states, *stepper.inputs(0), (), *stepper.data)
     compiled = stepper.step.lower(*arguments).compile()
     mesh = stepper.session.parts[0].program.mesh
-    found = find_collectives(compiled.as_text(), mesh)
+    found = collectives_of(compiled.as_text(), mesh)
     assert {c.axes for c in found if c.axes} == {(DATA,)}
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -249,7 +250,10 @@ def test_a_teachers_convolutions_decide_the_mapping_as_the_students_do():
     run = tiny.make_run(ELODI(), network=tiny.LINEAR, mapping="auto", steps_per_call=0)
 
     def program(*teachers, old=()):
-        return make_program(run, (8, 8, 1), 4, teacher_groups=teachers, old_groups=old)
+        known = SimpleNamespace(
+            cached=None, own_groups=lambda: teachers, old_groups=lambda: old
+        )
+        return make_program(run, (8, 8, 1), 4, teachers=known)
 
     for made in (program(conv), program(dense, old=(conv,))):
         found, updates = made

@@ -8,8 +8,7 @@ import struct
 import pytest
 
 from churn_jax.training import CluLogger, LoggedRun, MlflowLogger, WandbLogger
-from churn_jax.training.loggers import logged_values
-from tests.training.test_loggers import record
+from tests.training.test_loggers import logged
 
 # What other packages warn about is theirs to repair.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -23,8 +22,7 @@ def launch(logger, folder, epochs, *, finished=True, name="pair", **options):
     options = {"group": "digits", "identity": "the same", **options}
     logger.start(LoggedRun(name, directory=folder, settings=SETTINGS, **options))
     for epoch in epochs:
-        line = record(epoch)
-        logger.log(logged_values(line), line["step"])
+        logger.log(logged(epoch), 8 * epoch)
     logger.close(finished)
 
 

@@ -1,0 +1,286 @@
+"""The training step of a row of a study, ready to be compiled without its data.
+
+Networks, state and teachers are those of `training`, traced and not computed; of the
+data set only sizes are known.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
+
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.data import Split, StreamingDataset
+from churn_jax.data.cutting import cut
+from churn_jax.data.digits import VALIDATION_SIZE
+from churn_jax.data.sources import is_object
+from churn_jax.studies.inputs import load_inputs, row_run
+from churn_jax.training.examples import example_of
+from churn_jax.training.feed import stream_keys
+from churn_jax.training.program import Program, make_program
+from churn_jax.training.run import Run, chunk_count
+from churn_jax.training.session import draw_variables, epoch_inputs, first_state
+from churn_jax.training.step import make_step, step_specs, term_names
+from churn_jax.training.teachers import Teachers
+
+
+class Sizes(NamedTuple):
+    """The facts of a data set that a compiled step depends on."""
+
+    shape: tuple[int, ...]  # of one example; () of images that are cropped
+    classes: int
+    train: int
+    validation: int = 0  # of the set's own split, 0 where it has none
+    dtype: Any = np.uint8  # int32 of token ids, float32 of a table
+    streamed: bool = False  # batches are fed, else the training set is on the devices
+
+
+# As published, and as TFDS has them; of the embedded digits 897 are for testing.
+SIZES = {
+    "digits": Sizes((8, 8, 1), 10, 900),
+    "mnist": Sizes((28, 28, 1), 10, 60_000),
+    "fashion_mnist": Sizes((28, 28, 1), 10, 60_000),
+    "svhn_cropped": Sizes((32, 32, 3), 10, 73_257),
+    "cifar10": Sizes((32, 32, 3), 10, 50_000),
+    "cifar100": Sizes((32, 32, 3), 100, 50_000),
+    "tiny_imagenet": Sizes((64, 64, 3), 200, 90_000, 10_000),
+    "imagenet2012": Sizes((), 1000, 1_281_167, streamed=True),
+    "i_naturalist2017": Sizes((), 5089, 579_184, streamed=True),
+    "i_naturalist2018": Sizes((), 8142, 437_513, streamed=True),
+    "ag_news_subset": Sizes((), 4, 120_000, dtype=np.int32),
+}
+
+
+def row_sizes(config: DataConfig, spec: MethodSpec) -> Sizes:
+    """The sizes of what one row of a study is trained on, cut as the study cuts it.
+
+    Raises:
+        ValueError: the set is neither one of `SIZES` nor a file or an object.
+    """
+    name = config.name.removeprefix("tfds:")
+    size = config.train_size if spec.train_size is None else spec.train_size
+    if found := SIZES.get(name):
+        shape = found.shape
+        if not shape:
+            image = (config.image_size, config.image_size, 3)
+            shape = image if found.streamed else (config.sequence_length,)
+        counts = {"train": found.train, "validation": found.validation}
+        none = np.empty(max(counts.values()))
+        splits = {
+            k: Split(none[:n], none[:n], none[:n]) for k, n in counts.items() if n
+        }
+        held = config.validation
+        if held is None and name == "digits":
+            held = VALIDATION_SIZE
+        train, validation = map(len, cut(name, splits, held, size))
+        sizes = found._replace(shape=shape, train=train, validation=validation)
+    elif is_object(config.name) or Path(config.name).expanduser().exists():
+        data = load_inputs(config, size).dataset
+        sizes = Sizes((), data.num_classes, len(data.train), len(data.validation))
+        if isinstance(data, StreamingDataset):
+            sizes = sizes._replace(shape=data.train.image_shape, streamed=True)
+        else:
+            images = data.train.images
+            sizes = sizes._replace(shape=images.shape[1:], dtype=images.dtype)
+    else:
+        raise ValueError(
+            "a plan needs the sizes of the data set: it knows those of "
+            f"{', '.join(SIZES)}, and opens a file, folder or function of your own; "
+            f"got {config.name!r}"
+        )
+    # Classes are taken to be of equal size.
+    known = len(spec.classes) or sizes.classes
+    kept = int(sizes.train * spec.class_share * known / sizes.classes)
+    return sizes._replace(train=kept)
+
+
+def row_teachers(
+    config: StudyConfig, spec: MethodSpec, sizes: Sizes
+) -> Teachers | None:
+    """The teachers of a row, of which only networks and shapes are known."""
+    teaching, classes = spec.teaching, sizes.classes
+    if not spec.taught:
+        return None
+
+    def known(name: str) -> Any:
+        return SimpleNamespace(run=row_run(config, config.spec(name), classes))
+
+    teacher = None if spec.teacher is None else known(spec.teacher)
+    groups, cached, temperatures = (), None, None
+    if teaching.dtype and teacher is not None:
+        row = config.spec(teacher.run.name).computing_in(teaching.dtype, config.model)
+        groups = row.groups(config.model, classes)
+    if teaching.calibrated:
+        temperatures = np.ones(())
+    if teaching.offline or teaching.logits:
+        replicas = spec.config(config.train).replicas
+        table = (replicas, 1, sizes.train, classes)
+        cached = np.broadcast_to(np.float32(0), table)
+    old = tuple(map(known, teaching.old))
+    return Teachers(teacher, old, teaching.members, groups, temperatures, cached)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step that can be compiled, and what its arguments are."""
+
+    run: Run
+    program: Program
+    arguments: tuple  # shapes with shardings; none is allocated
+    parts: dict[str, PyTree]  # by category, trees of the arguments' leaves
+    others: dict[str, PyTree]  # by category, what else the devices hold meanwhile
+    updates: int = 1  # that one call makes
+    calls: int = 1  # until every replica took part, where some wait for the others
+
+    @property
+    def jitted(self) -> Any:
+        """The step, to be lowered with the arguments."""
+        return make_step(self.program, steps_per_call=self.updates)
+
+
+def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
+    """The real step of one row of a study, for devices that need not be there."""
+
+    def drawn(model: ModelConfig) -> ModelConfig:  # in place of pretrained weights
+        return dataclasses.replace(model, pretrained="")
+
+    config = dataclasses.replace(config.with_networks(drawn), updates=())
+    spec = config.spec(name)
+    sizes = row_sizes(config.data, spec)
+    deployed = row_run(config, spec, sizes.classes)
+    runs = deployed.as_replicas()
+    run = deployed if len(runs) > 1 else runs[0]  # kinds of networks count together
+    teachers = row_teachers(config, spec, sizes)
+    return run_step(run, sizes, devices, teachers, deployed)
+
+
+def run_step(
+    run: Run,
+    sizes: Sizes,
+    devices: Sequence[Any],
+    teachers: Teachers | None = None,
+    deployed: Run | None = None,
+) -> Step:
+    """The step of a run; `deployed` is the ensemble whose networks are its replicas."""
+    config, tokens = run.config, np.dtype(sizes.dtype) == np.int32
+    steps = sizes.train // config.batch_size
+    if not steps:
+        raise ValueError(
+            f"batch_size {config.batch_size} is larger than the training set, "
+            f"{sizes.train} examples"
+        )
+    # Values of moments change no shape.
+    channels = 1 if tokens else sizes.shape[-1]
+    program, updates = make_program(
+        run,
+        sizes.shape,
+        steps,
+        mean=(0.5,) * channels,
+        std=(0.25,) * channels,
+        teachers=teachers,
+        devices=devices,
+        feed=_feed(run, sizes),
+        tokens=tokens,
+    )
+    arguments = _arguments(run, program, sizes)
+    best = (arguments[0].params, arguments[0].model_state)
+    calls, waiting = chunk_count(program, config.replicas), ()
+    if calls > 1:
+        own = 5 if program.feed == "own" else 3
+        arguments = (*_share(calls, arguments[:own]), *arguments[own:])
+        waiting = (calls - 1) * arguments[:3]
+    state, inputs, taught, images, labels = arguments
+    counters = (state.step, state.alive, state.stopped_step, state.stopped_term)
+    parts: dict[str, PyTree] = {
+        "weights": state.params,
+        "optimiser": state.opt_state,
+        "batch statistics": state.model_state,
+        "averages and copies": (state.ema, state.peers, state.memory),
+        "teachers": taught,
+        "batches" if sizes.streamed else "training set": (images, labels),
+        "data order, keys, coefficients": inputs,
+        "counters": (*counters, state.sums, state.updates),
+    }
+    others: dict[str, PyTree] = {
+        "replicas that wait": waiting,
+        "best weights so far": best,
+    }
+    if not sizes.streamed:
+        rows = (sizes.validation, math.prod(sizes.shape))
+        others["validation set"] = _shape(rows, sizes.dtype, images.sharding)
+    return Step(deployed or run, program, arguments, parts, others, updates, calls)
+
+
+def _shape(shape: Sequence[int], dtype: Any, sharding: Any = None) -> Any:
+    return jax.ShapeDtypeStruct(tuple(shape), dtype, sharding=sharding)
+
+
+def _stacked(replicas: int, networks: int, leaf: Any) -> Any:
+    return _shape((replicas, networks, *leaf.shape), leaf.dtype)
+
+
+def _share(calls: int, tree: PyTree) -> PyTree:
+    """The part of all replicas `[R, ...]` that one of `calls` calls takes."""
+    return jax.tree.map(
+        lambda x: _shape((x.shape[0] // calls, *x.shape[1:]), x.dtype, x.sharding), tree
+    )
+
+
+def _feed(run: Run, sizes: Sizes) -> str:
+    """How batches are fed, decided as in `churn_jax.training.feed.Feed`."""
+    if not sizes.streamed:
+        return "resident"
+    words = stream_keys(run.config, drawn=run.config.seeds.augment != "off")
+    alike = len(np.unique(np.concatenate(list(words.values()), axis=1), axis=0)) == 1
+    return "shared" if alike else "own"
+
+
+def _arguments(run: Run, program: Program, sizes: Sizes) -> tuple:
+    """The arguments of the step as shapes with shardings."""
+    replicas, batch = run.config.replicas, program.batch_size
+    example = example_of(sizes.shape, tokens=np.dtype(sizes.dtype) == np.int32)
+
+    def begin():
+        variables = draw_variables(run, program, jnp.zeros_like(example))
+        inputs = epoch_inputs(run, sizes.train, program)(0)
+        return first_state(run, program, variables, example), inputs
+
+    state, inputs = jax.eval_shape(begin)
+    taught: list[PyTree] = []
+    if program.teacher is not None:
+        if program.teacher.cached:
+            table = (replicas, 1, sizes.train, sizes.classes)
+            taught.append({"logits": _shape(table, np.float32)})
+        for group in program.teacher.groups:
+            one = jax.eval_shape(group.network.init, jax.random.key(0), example)
+            lead = functools.partial(_stacked, replicas, group.size)
+            taught.append(jax.tree.map(lead, one))
+    lead = {"resident": (sizes.train,), "shared": (batch,), "own": (replicas, batch)}
+    whole = (math.prod(sizes.shape),) if program.feed == "resident" else sizes.shape
+    images = _shape(lead[program.feed] + whole, sizes.dtype)
+    labels = _shape(lead[program.feed], np.int32)
+
+    def placed(spec, part):
+        sharding = NamedSharding(program.mesh, spec)
+        return jax.tree.map(lambda x: _shape(x.shape, x.dtype, sharding), part)
+
+    def lie(state) -> tuple:
+        trees = (state, inputs, tuple(taught), images, labels)
+        specs = step_specs(program)
+        return jax.tree.map(placed, specs, trees, is_leaf=lambda x: isinstance(x, P))
+
+    terms = len(term_names(program, *lie(state)))
+    sums = _shape((replicas, 1 + terms), np.float32)
+    return lie(dataclasses.replace(state, sums=sums))
