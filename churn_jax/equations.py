@@ -1,9 +1,4 @@
-"""The index from equations to code, read from the `References:` lines of docstrings.
-
-    python -m churn_jax.equations docs/reference/equations.md  # refreshes the page
-
-The page has the equations themselves too, from the file `formulas.toml` next to it.
-"""
+"""The index from equations to code, read from the `References:` lines of docstrings."""
 
 import ast
 import dataclasses
@@ -11,13 +6,9 @@ import importlib
 import inspect
 import re
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-BEGIN = "<!-- equations:begin -->"
-END = "<!-- equations:end -->"
 
 PACKAGES = (
     "losses",
@@ -40,7 +31,7 @@ PAPERS = {
 }
 """The four papers of this library; a reference to one may be its place alone."""
 
-_ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 _TAG = re.compile(
     r"\[(?P<paper>[a-z0-9][a-z0-9-]*)\] (?P<label>.+?) -- (?P<citation>.+?) "
     r"(?P<url>https?://\S+)"
@@ -62,29 +53,6 @@ class Equation:
     url: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Formula:
-    """An equation of a paper, in LaTeX."""
-
-    paper: str
-    label: str
-    name: str  # what it says, such as `surrogate churn`
-    tex: str
-
-    @property
-    def heading(self) -> str:
-        """Its title on the page of equations."""
-        return f"{self.label} ({self.paper}): {self.name}"
-
-    @property
-    def anchor(self) -> str:
-        """The anchor of that title, on GitHub and on the site."""
-        return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
-
-
-Formulas = Mapping[tuple[str, str], Formula]
-
-
 def public_objects() -> Iterator[tuple[str, Any]]:
     """Public functions and classes of `PACKAGES` with their full names."""
     for package in PACKAGES:
@@ -97,8 +65,8 @@ def public_objects() -> Iterator[tuple[str, Any]]:
 
 def _of_experiments() -> Iterator[tuple[str, str, int, str | None]]:
     """Name, file, line and docstring of what a clone's experiments define."""
-    for path in sorted(_ROOT.glob("experiments/*/*.py")):
-        file = path.relative_to(_ROOT)
+    for path in sorted(ROOT.glob("experiments/*/*.py")):
+        file = path.relative_to(ROOT)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 name = ".".join((*file.with_suffix("").parts, node.name))
@@ -144,30 +112,7 @@ def tag(reference: str) -> dict[str, str] | None:
     return found.groupdict() if found else None
 
 
-def places(label: str) -> list[str]:
-    """The single places of a label: `Eqs. 2, 5` are `Eq. 2` and `Eq. 5`.
-
-    Example:
-        >>> places("Eqs. 2, 5"), places("Section 3")
-        (['Eq. 2', 'Eq. 5'], ['Sec. 3'])
-    """
-    if label.startswith("Eqs. "):
-        return [f"Eq. {number}" for number in label[5:].split(", ")]
-    return [re.sub(r"^Section ", "Sec. ", label)]
-
-
-def read_formulas(path: Path) -> dict[tuple[str, str], Formula]:
-    """The formulas of a file by paper and label."""
-    papers = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {
-        (paper, label): Formula(paper, label, name, tex.strip())
-        for paper, of in papers.items()
-        if paper != "notes"
-        for label, (name, tex) in of.items()
-    }
-
-
-def _place(label: str) -> tuple[int, int, str]:
+def place_order(label: str) -> tuple[int, int, str]:
     """Equations before lemmas, sections and tables, then by number."""
     kinds = (i for i, kind in enumerate(_KINDS) if label.startswith(kind))
     digits = re.search(r"\d+", label)
@@ -178,7 +123,7 @@ def _place(label: str) -> tuple[int, int, str]:
 def _order(entry: Equation):
     """The four papers first."""
     paper = list(PAPERS).index(entry.paper) if entry.paper in PAPERS else len(PAPERS)
-    return paper, entry.paper, *_place(entry.label), entry.name
+    return paper, entry.paper, *place_order(entry.label), entry.name
 
 
 def equation_index() -> list[Equation]:
@@ -205,66 +150,6 @@ def equation_index() -> list[Equation]:
     return sorted(entries, key=_order)
 
 
-def markdown_page(
-    entries: Sequence[Equation],
-    *,
-    formulas: Formulas,
-    notes: Mapping[str, str],
-    root: str = "",
-) -> str:
-    """The index as a page: a section per paper, a heading per equation, its functions.
-
-    Args:
-        entries: entries of `equation_index`.
-        formulas: formulas of `read_formulas`. What has none is in a table after the
-            others.
-        notes: a sentence below the title of a paper, by paper.
-        root: put before links to files.
-    """
-    papers: dict[str, dict[str, list[Equation]]] = {}
-    for entry in entries:
-        places_here = papers.setdefault(entry.paper, {})
-        for place in places(entry.label):
-            places_here.setdefault(place, []).append(entry)
-    out: list[str] = []
-    for paper, found in papers.items():
-        first = next(e for e in entries if e.paper == paper)
-        out += [f"## {paper}", "", f"[{first.citation}]({first.url})", ""]
-        if paper in notes:
-            out += [notes[paper], ""]
-        known = [place for place in found if (paper, place) in formulas]
-        for place in sorted(known, key=_place):
-            formula = formulas[paper, place]
-            out += [f"### {formula.heading}", "", "$$", formula.tex, "$$", ""]
-            unique = {e.name: e.file for e in found[place]}
-            out += [f"* `{n}`, [{f}]({root}{f})" for n, f in unique.items()] + [""]
-        rest = [e for place, es in found.items() if place not in known for e in es]
-        if rest:
-            title = [f"### Elsewhere in {paper}", ""] if known else []
-            out += [*title, "| Where | Function | File |", "|---|---|---|"]
-            rows = [
-                f"| {e.label} | `{e.name}` | [{e.file}]({root}{e.file}) |" for e in rest
-            ]
-            out += [*dict.fromkeys(rows), ""]
-    return "\n".join(out)
-
-
-def page_text(path: Path) -> str:
-    """The text of a page with the index between its markers."""
-    text, file = path.read_text(encoding="utf-8"), path.parent / "formulas.toml"
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{path} must have the lines {BEGIN} and, after it, {END}")
-    index = markdown_page(
-        equation_index(),
-        formulas=read_formulas(file),
-        notes=tomllib.loads(file.read_text("utf-8"))["notes"],
-        root="../" * len(path.resolve().parent.relative_to(_ROOT).parts),
-    )
-    return f"{head}{BEGIN}\n{index}{END}{tail}"
-
-
 def print_equations(console=None) -> None:
     """Prints equation, function and file:line, unwrapped where it is not a terminal."""
     from rich.console import Console
@@ -280,8 +165,3 @@ def print_equations(console=None) -> None:
     for e in equation_index():
         table.add_row(e.paper, e.label, e.name, f"{e.file}:{e.line}")
     console.print(table, markup=False)
-
-
-if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(page_text(page), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The equation index: what it reads, how it sorts, and that nothing is missing."""
 
+import importlib
 import inspect
 import io
 from pathlib import Path
@@ -9,6 +10,14 @@ import pytest
 from churn_jax import equations, losses
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def page_of(monkeypatch):
+    """The module that writes the page of equations."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "extensions")
+    return importlib.import_module("equations_page")
+
 
 DOCSTRING = """One line.
 
@@ -112,19 +121,19 @@ def test_one_paper_has_one_url(index):
     assert len(urls) == len({entry.paper for entry in index})
 
 
-def test_the_page_of_the_documentation_is_current(tmp_path):
+def test_the_page_of_the_documentation_is_current(tmp_path, page_of):
     page = ROOT / "docs" / "reference" / "equations.md"
-    assert page.read_text(encoding="utf-8") == equations.page_text(page), (
-        "run: python -m churn_jax.equations docs/reference/equations.md"
+    assert page.read_text(encoding="utf-8") == page_of.page_text(page), (
+        "run: python docs/extensions/equations_page.py docs/reference/equations.md"
     )
     (tmp_path / "page.md").write_text("no markers")
     with pytest.raises(ValueError, match="must have the lines <!-- equations:begin"):
-        equations.page_text(tmp_path / "page.md")
+        page_of.page_text(tmp_path / "page.md")
 
 
-def test_every_equation_of_the_four_papers_has_its_formula(index):
-    formulas = equations.read_formulas(ROOT / "docs" / "reference" / "formulas.toml")
-    cited = {(e.paper, place) for e in index for place in equations.places(e.label)}
+def test_every_equation_of_the_four_papers_has_its_formula(index, page_of):
+    formulas = page_of.read_formulas(ROOT / "docs" / "reference" / "formulas.toml")
+    cited = {(e.paper, place) for e in index for place in page_of.places(e.label)}
     needed = {
         (paper, place)
         for paper, place in cited

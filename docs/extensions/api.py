@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from docutils import nodes
+from equations_page import Formula, places, read_formulas
 from public_names import (
     MODULES,
     ROOT,
@@ -31,14 +32,7 @@ from public_names import (
 from sphinx import addnodes
 from sphinx.util.nodes import find_pending_xref_condition
 
-from churn_jax.equations import (
-    Formula,
-    equation_index,
-    places,
-    read_formulas,
-    references,
-    tag,
-)
+from churn_jax.equations import equation_index, references, tag
 
 API = ROOT / "docs" / "reference" / "api"
 EQUATIONS = "../../equations.html"
