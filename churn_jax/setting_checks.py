@@ -23,6 +23,13 @@ def check_share(what: str, value: float) -> None:
         raise ValueError(f"{what} must be at least 0 and below 1; got {value}")
 
 
+def check_none(who: str, *mistakes: tuple[Any, str]) -> None:
+    """Refuses the first mistake that is true, with its sentence."""
+    for wrong, sentence in mistakes:
+        if wrong:
+            raise ValueError(f"{who}: {sentence}" if who else sentence)
+
+
 def check_settings(settings: Any, where: str = "", **limits: Any) -> None:
     """Refuses a setting beyond its limit: the known values, the least one, or `share`.
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.configuration.codec import from_json, replaced, to_json
-    from churn_jax.configuration.difference import differences
+    from churn_jax.configuration.codec import differences, from_json, replaced, to_json
     from churn_jax.configuration.network import Towers
     from churn_jax.configuration.record import StudyRecord, read_record
 
@@ -24,6 +23,6 @@ __all__ = [
     "to_json",
 ]
 
-_FILES = ("codec", "difference", "network", "training", "rows", "study", "record")
+_FILES = ("codec", "network", "training", "rows", "study", "record")
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

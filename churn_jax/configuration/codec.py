@@ -1,4 +1,4 @@
-"""Configurations and records as JSON values, and back again.
+"""Configurations and records as JSON values, back again, and their differences.
 
 One pair of functions serves every file that a study leaves: `to_json` writes all fields
 of a dataclass, `from_json` reads them by their types. Nothing is left out, so a file
@@ -13,7 +13,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, TypeVar, cast
 
@@ -96,7 +96,7 @@ def _read(kind: Any, value: Any, path: str) -> Any:
         try:
             kind = METHODS.find(str(value.get("class")))
         except ValueError as error:
-            raise ValueError(f"{path.lstrip('.')}: {error}") from error
+            raise ValueError(f"{where}: {error}") from error
         value = {k: v for k, v in value.items() if k != "class"}
     if dataclasses.is_dataclass(kind):
         check(isinstance(value, dict), "an object")
@@ -109,8 +109,7 @@ def _read(kind: Any, value: Any, path: str) -> Any:
             needed = field.default is field.default_factory is dataclasses.MISSING
             if needed and field.name not in value:
                 raise ValueError(f"{where} lacks {field.name!r}")
-        read = {n: _read(hints[n], v, f"{path}.{n}") for n, v in value.items()}
-        return kind(**read)
+        return kind(**{n: _read(hints[n], v, f"{path}.{n}") for n, v in value.items()})
     if origin is tuple:
         check(isinstance(value, list), "a list")
         if arms[1:] == (Ellipsis,):
@@ -233,3 +232,88 @@ def _value(config: Any, path: str, text: str) -> Any:
         with contextlib.suppress(ValueError):
             return _read(kind, json.loads(written), path)
     return _read(kind, text, path)
+
+
+FREE = frozenset(
+    (
+        # Where and how fast a study runs.
+        *("mesh", "mapping", "steps_per_call", "eval_batch_size"),
+        *("checkpoint_every_seconds", "data_dir", "manual_dir", "threads", "workers"),
+        # How it is shown, and how its predictions are kept.
+        *("title", "label", "equation", "published", "columns", "updates", "notes"),
+        "evaluation",
+    )
+)
+"""Settings that do not change results: they may differ between two launches."""
+
+_SHOWN = 3  # differences, or numbers of a list, named in a message
+_LONGEST = 45  # characters of a value in a message
+_ABSENT = object()
+
+
+def without(value: Any, names: Collection[str] = FREE) -> Any:
+    """JSON values without the settings called so, at any depth."""
+    if isinstance(value, dict):
+        return {k: without(v, names) for k, v in value.items() if k not in names}
+    return [without(v, names) for v in value] if isinstance(value, list) else value
+
+
+def differences(there: Any, here: Any, path: str = "") -> list[str]:
+    """The differences of two JSON values, as `path: value there, value here`.
+
+    Parts of lists that have a name are called by it. Methods of two classes differ in
+    the class alone, long lists of numbers as a whole.
+
+    Args:
+        there: value that was found.
+        here: value that it is compared with.
+        path: path of both so far.
+
+    Example:
+        >>> differences({"epochs": 1, "only": ["a"]}, {"epochs": 2, "only": ["a"]})
+        ['epochs: 1 there, 2 here']
+    """
+    whole = [f"{path}: {_text(there)} there, {_text(here)} here"]
+    if isinstance(there, dict) and isinstance(here, dict):
+        if there.get("class") != here.get("class"):
+            return whole
+        names = dict.fromkeys((*there, *here))
+        of = [(f".{k}", there.get(k, _ABSENT), here.get(k, _ABSENT)) for k in names]
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        of = [(_place(a, i), a, b) for i, (a, b) in enumerate(zip(there, here))]
+    else:
+        same = there == here and isinstance(there, bool) == isinstance(here, bool)
+        return [] if same else whole
+    found = [
+        d for name, a, b in of for d in differences(a, b, f"{path}{name}".lstrip("."))
+    ]
+    numbers = isinstance(there, list) and not any(
+        isinstance(a, dict | list) for a in there
+    )
+    short = numbers and len(found) > _SHOWN and _text(there) != _text(here)
+    return whole if short else found
+
+
+def in_words(found: list[str]) -> str:
+    """The first differences as one clause, with how many more there are."""
+    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return "; ".join([*found[:_SHOWN], *more])
+
+
+def _place(value: Any, number: int) -> str:
+    named = isinstance(value, dict) and "name" in value
+    return f".{value['name']}" if named else f"[{number}]"
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    if isinstance(value, list) and len(value) > _SHOWN:
+        first = (
+            f"{v:.4g}" if isinstance(v, float) else _text(v) for v in value[:_SHOWN]
+        )
+        return f"[{', '.join(first)}, ... {len(value)} values]"
+    if isinstance(value, dict):
+        value = value.get("class") or value.get("name") or value
+    text = str(value) if value != "" else "''"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

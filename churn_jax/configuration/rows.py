@@ -12,7 +12,7 @@ from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import DTYPES, ModelConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods.base import Method
-from churn_jax.setting_checks import check_settings
+from churn_jax.setting_checks import check_none, check_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,54 +119,58 @@ class MethodSpec:
         """Checks what needs no study."""
         if isinstance(self.model, str):
             object.__setattr__(self, "model", ModelConfig(self.model))
-        if not 0.0 < self.class_share <= 1.0:
-            raise ValueError(
-                f"{self.name}: class_share must be above 0 and at most 1; got "
-                f"{self.class_share}"
-            )
-        if not 0.0 <= self.keep <= 1.0:
-            raise ValueError(f"{self.name}: keep must be from 0 to 1; got {self.keep}")
-        if self.keep and not self.start:
-            raise ValueError(
-                f"{self.name}: keep={self.keep} needs weights that training starts "
-                "from; name their row as start"
-            )
-        if self.teaching.logits and self.teacher is not None:
-            raise ValueError(
-                f"{self.name}: a file of logits teaches instead of a row, but teacher "
-                f"is {self.teacher}"
-            )
-        own = (self.teaching.members, self.teaching.offline, self.teaching.calibrated)
-        if self.teacher is None and (any(own) or self.teaching.dtype):
-            raise ValueError(
-                f"{self.name}: teaching.members, offline, calibrated and dtype are of "
-                "a teacher; it has none"
-            )
-        self._check_old_models()
-        perturbed = self.method.perturbation != "none"
-        if (self.teaching.offline or self.teaching.logits) and perturbed:
-            raise ValueError(
-                f"{self.name}: an offline teacher has not seen perturbed images"
-            )
-
-    def _check_old_models(self) -> None:
-        """Refuses old models that the method does not use or that do not fit."""
-        old, kind = self.teaching.old, type(self.method).__name__
-        if old and not self.method.old_models:
-            raise ValueError(
-                f"{self.name}: {kind} learns nothing from old models; teaching.old "
-                f"names {', '.join(old)}"
-            )
-        named = self.teacher or self.teaching.logits
-        if self.method.old_models == "only" and named:
-            raise ValueError(
-                f"{self.name}: {kind} learns from old models alone; {named} is named "
-                "as its teacher"
-            )
-        if old and (olds := self.method.olds) not in (0, len(old)):
-            raise ValueError(
-                f"{self.name}: olds={olds}, but teaching.old names {', '.join(old)}"
-            )
+        teaching, kind, old = (
+            self.teaching,
+            type(self.method).__name__,
+            self.teaching.old,
+        )
+        own = (teaching.members, teaching.offline, teaching.calibrated, teaching.dtype)
+        named, old, olds = (
+            self.teacher or teaching.logits,
+            teaching.old,
+            self.method.olds,
+        )
+        check_none(
+            self.name,
+            (
+                not 0.0 < self.class_share <= 1.0,
+                f"class_share must be above 0 and at most 1; got {self.class_share}",
+            ),
+            (not 0.0 <= self.keep <= 1.0, f"keep must be from 0 to 1; got {self.keep}"),
+            (
+                self.keep and not self.start,
+                f"keep={self.keep} needs weights that training starts from; name their "
+                "row as start",
+            ),
+            (
+                teaching.logits and self.teacher is not None,
+                "a file of logits teaches instead of a row, but teacher is "
+                f"{self.teacher}",
+            ),
+            (
+                self.teacher is None and any(own),
+                "teaching.members, offline, calibrated and dtype are of a teacher; it "
+                "has none",
+            ),
+            (
+                old and not self.method.old_models,
+                f"{kind} learns nothing from old models; teaching.old names "
+                f"{', '.join(old)}",
+            ),
+            (
+                self.method.old_models == "only" and named,
+                f"{kind} learns from old models alone; {named} is named as its teacher",
+            ),
+            (
+                old and olds not in (0, len(old)),
+                f"olds={olds}, but teaching.old names {', '.join(old)}",
+            ),
+            (
+                (teaching.offline or teaching.logits)
+                and self.method.perturbation != "none",
+                "an offline teacher has not seen perturbed images",
+            ),
+        )
 
     @property
     def taught(self) -> bool:
@@ -181,19 +185,7 @@ class MethodSpec:
         return tuple(dict.fromkeys((*teacher, *self.teaching.old, *start)))
 
     def config(self, train: TrainConfig) -> TrainConfig:
-        """How this row is trained: the study's `train` with the row's changes.
-
-        Raises:
-            ValueError: a path is unknown, or a value cannot be; the message names the
-                row.
-
-        Example:
-            >>> from churn_jax.configuration.training import TrainConfig
-            >>> from churn_jax.methods import ERM
-            >>> spec = MethodSpec("a", "A", ERM(), train=(("seeds.init", "fixed"),))
-            >>> spec.config(TrainConfig()).seeds.init
-            'fixed'
-        """
+        """How this row is trained: the study's `train` with the row's changes."""
         try:
             return replaced(train, self.train)
         except (ValueError, TypeError) as error:
@@ -209,14 +201,7 @@ class MethodSpec:
         return dataclasses.replace(self, model=model, models=parts)
 
     def computing_in(self, dtype: str, model: ModelConfig) -> MethodSpec:
-        """The row with networks that compute in another dtype; `model` is the study's.
-
-        Example:
-            >>> from churn_jax.methods import ERM
-            >>> row = MethodSpec("a", "A", ERM())
-            >>> row.computing_in("bfloat16", ModelConfig()).model.dtype
-            'bfloat16'
-        """
+        """The row with networks of another dtype; `model` is the study's."""
         whole = dataclasses.replace(self, model=self.model or model)
         return whole.with_networks(lambda one: dataclasses.replace(one, dtype=dtype))
 
@@ -228,19 +213,6 @@ class MethodSpec:
         A method that deploys a gate gets one: linear in the flattened input, or
         constant, with separate weights for every member. Where the model says that
         members share weights, there are as many networks as it takes to yield them all.
-
-        Raises:
-            ValueError: a network cannot be built, or its members are not a divisor of
-                the method's.
-
-        Example:
-            >>> from churn_jax.methods import AntiDistillation
-            >>> parts = [ModelConfig(inputs=tuple(range(32)), features=(16,)),
-            ...          ModelConfig(inputs=tuple(range(32, 64)), features=(24,))]
-            >>> spec = MethodSpec("halves", "Halves", AntiDistillation(),
-            ...                   models=tuple((part, 1) for part in parts))
-            >>> [g.network.name[:16] for g in spec.groups(ModelConfig(), 10)]
-            ['mlp on 32 inputs', 'mlp on 32 inputs']
         """
         model = self.model or model
         gate = ()
@@ -252,7 +224,10 @@ class MethodSpec:
         parts = self.models or ((model, self.method.members),)
         built = []
         for part, size in parts:
-            own = _network(part, model)
+            # A part that is only named takes the options of the row's network.
+            own = part
+            if isinstance(part, str):
+                own = dataclasses.replace(model, name=part, features=())
             if self.separate:
                 own = dataclasses.replace(own, sharing=None)
             outputs = len(self.classes) or num_classes
@@ -266,36 +241,16 @@ class MethodSpec:
         return (*built, *gate)
 
 
-def _network(part: str | ModelConfig, model: ModelConfig) -> ModelConfig:
-    """A part of a committee; one that is only named takes options of `model`."""
-    if isinstance(part, ModelConfig):
-        return part
-    return dataclasses.replace(model, name=part, features=())
-
-
 def coefficients(method: Method) -> dict[str, Any]:
-    """The coefficients of a method that `with_coefficient` sets, by name.
-
-    Example:
-        >>> from churn_jax.methods import MinimumEntropy
-        >>> coefficients(MinimumEntropy(alpha=0.5))
-        {'alpha': 0.5}
-    """
-    found = {
-        field.name: getattr(method, field.name)
-        for field in dataclasses.fields(method)
-        if field.metadata.get("pytree_node", True)
-    }
+    """The coefficients of a method that `with_coefficient` sets, by name."""
+    fields = dataclasses.fields(method)
+    leaves = [f.name for f in fields if f.metadata.get("pytree_node", True)]
+    found = {name: getattr(method, name) for name in leaves}
     return {k: v for k, v in found.items() if not dataclasses.is_dataclass(v)}
 
 
 def row_name(method: str) -> str:
-    """The name of a row whose method is all that is known of it.
-
-    Example:
-        >>> row_name("MinimumEntropy")
-        'minimum_entropy'
-    """
+    """The name of a row whose method is all that is known: `minimum_entropy`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", method).lower()
 
 

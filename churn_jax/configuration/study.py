@@ -13,7 +13,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficients
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
-from churn_jax.setting_checks import check_settings
+from churn_jax.setting_checks import check_none, check_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,19 +76,7 @@ class EvaluationConfig:
         check_settings(self, "evaluation.", predictions=("auto", "file", "shards"))
 
     def sharded(self, runs: int, examples: int, classes: int) -> bool:
-        """True if logits `[R, N, C]` go into shards.
-
-        Args:
-            runs: R.
-            examples: N.
-            classes: C.
-
-        Example:
-            >>> EvaluationConfig().sharded(10, 10_000, 10)
-            False
-            >>> EvaluationConfig().sharded(1, 1_000_000, 21_841)
-            True
-        """
+        """True if logits `[R, N, C]` go into shards."""
         if self.predictions == "auto":
             return not fits_whole(runs * examples * classes)
         return self.predictions == "shards"
@@ -163,50 +151,57 @@ class StudyConfig:
     def __post_init__(self):
         """Checks names, teachers and every row's training."""
         names = [spec.name for spec in self.methods]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two methods have one name: {', '.join(names)}")
+        known = ", ".join(names)
+        check_none(
+            "", (len(set(names)) != len(names), f"two methods have one name: {known}")
+        )
         for spec in self.methods:
             train = spec.config(self.train)
             clicks = (spec.model or self.model).name == "click"
-            if clicks != (train.one_pass is not None):
-                raise ValueError(
-                    f"{spec.name}: a click model learns in one pass, and nothing else "
-                    "does; set both model.name to click and train.one_pass, or neither"
-                )
-            if train.ema_decay and averaged_name(spec.name) in names:
-                raise ValueError(
-                    f"{averaged_name(spec.name)} is the row of {spec.name}'s averaged "
-                    "weights; another method cannot have that name"
-                )
-            if train.ema_decay and spec.keep:
-                raise ValueError(
-                    f"{spec.name}: keep mixes the deployed weights alone, and "
-                    "ema_decay has averaged ones, too; use one of the two"
-                )
-            replicas = train.replicas
-            if replicas != self.train.replicas:
-                raise ValueError(
-                    f"{spec.name} has {replicas} replicas, the study "
-                    f"{self.train.replicas}; rows are compared run by run"
-                )
+            averaged = train.ema_decay and averaged_name(spec.name)
+            networks = (spec.model, *(part for part, _ in spec.models))
+            kinds = (ModelConfig, str, type(None))
+            unknown = [type(n).__name__ for n in networks if not isinstance(n, kinds)]
+            check_none(
+                spec.name,
+                (
+                    clicks != (train.one_pass is not None),
+                    "a click model learns in one pass, and nothing else does; set both "
+                    "model.name to click and train.one_pass, or neither",
+                ),
+                (
+                    averaged in names,
+                    f"{averaged} is the row of {spec.name}'s averaged weights; another "
+                    "method cannot have that name",
+                ),
+                (
+                    averaged and spec.keep,
+                    "keep mixes the deployed weights alone, and ema_decay has averaged "
+                    "ones, too; use one of the two",
+                ),
+                (
+                    train.replicas != self.train.replicas,
+                    f"{spec.name} has {train.replicas} replicas, the study "
+                    f"{self.train.replicas}; rows are compared run by run",
+                ),
+                (
+                    unknown,
+                    "a network is a ModelConfig here; a module, a class or a function "
+                    f"is taken by churn_jax.study; got {', '.join(unknown)}",
+                ),
+                (
+                    spec.method.needs_teacher and not spec.taught,
+                    f"{spec.name} needs the name of its teacher method",
+                ),
+            )
             if spec.train_size is not None:
                 check_settings(spec, f"{spec.name}: ", train_size=1)
             self._check_dependencies(spec, (spec.name,), names)
-            for model in (spec.model, *(part for part, _ in spec.models)):
-                if not isinstance(model, (ModelConfig, str, type(None))):
-                    raise ValueError(
-                        f"{spec.name}: a network is a ModelConfig here; a module, a "
-                        "class or a function is taken by churn_jax.study; got "
-                        f"{type(model).__name__}"
-                    )
-            if spec.method.needs_teacher and not spec.taught:
-                raise ValueError(f"{spec.name} needs the name of its teacher method")
         for update in self.updates:
             for name in (update.old, update.new):
                 if name not in names and not (name == update.old and update.from_file):
                     raise ValueError(
-                        f"an update is of {name!r}, which is not in the study: "
-                        f"{', '.join(names)}"
+                        f"an update is of {name!r}, which is not in the study: {known}"
                     )
 
     def _check_dependencies(
@@ -224,42 +219,40 @@ class StudyConfig:
                     f"{', '.join(names)}"
                 )
             other = self.spec(name)
+            members, wanted = other.method.members, spec.teaching.members
+            teaches = name == spec.teacher and wanted
             if name != spec.start:
                 other.method.check_teaches(spec.name)
-                if other.train_size != spec.train_size:
-                    raise ValueError(
-                        f"{spec.name} (train_size {spec.train_size}) and {name} "
-                        f"({other.train_size}) normalise pixels otherwise, so one "
-                        "cannot learn from the other; use class_share instead"
-                    )
-            if name in spec.teaching.old and other.method.members != 1:
-                raise ValueError(
-                    f"{spec.name}: an old model is one network; {name} deploys "
-                    f"{other.method.members}"
-                )
+            check_none(
+                spec.name,
+                (
+                    name != spec.start and other.train_size != spec.train_size,
+                    f"it (train_size {spec.train_size}) and {name} "
+                    f"({other.train_size}) normalise pixels otherwise, so one cannot "
+                    "learn from the other; "
+                    "use class_share instead",
+                ),
+                (
+                    name in spec.teaching.old and members != 1,
+                    f"an old model is one network; {name} deploys {members}",
+                ),
+                (
+                    teaches
+                    and (other.model or self.model).sharing
+                    and not other.separate,
+                    f"teaching.members takes whole networks; members of {name} share "
+                    "theirs",
+                ),
+                (
+                    teaches and (wanted > members or len(other.models) > 1),
+                    f"teaching.members must be 0 or some of {name}'s {members} "
+                    f"members, which must be of one network; got {wanted}",
+                ),
+            )
             self._check_dependencies(other, (*seen, name), names)
-        wanted = spec.teaching.members
-        if spec.teacher is not None and wanted:
-            there = self.spec(spec.teacher)
-            shared = (there.model or self.model).sharing and not there.separate
-            if shared:
-                raise ValueError(
-                    f"{spec.name}: teaching.members takes whole networks; members of "
-                    f"{there.name} share theirs"
-                )
-            if wanted > there.method.members or len(there.models) > 1:
-                raise ValueError(
-                    f"{spec.name}: teaching.members must be 0 or some of "
-                    f"{there.name}'s {there.method.members} members, which must be of "
-                    f"one network; got {wanted}"
-                )
 
     def spec(self, name: str) -> MethodSpec:
-        """The row called `name`.
-
-        Raises:
-            ValueError: there is none; the message has the closest names.
-        """
+        """The row called `name`; a `ValueError` has the closest names."""
         for row in self.methods:
             if row.name == name:
                 return row
@@ -270,11 +263,7 @@ class StudyConfig:
         )
 
     def with_coefficient(self, path: str, value: float) -> StudyConfig:
-        """Sets `row.coefficient`, for example `codistill_skl.beta`.
-
-        Raises:
-            ValueError: no such row, or it has no such coefficient.
-        """
+        """Sets `row.coefficient`, for example `codistill_skl.beta`."""
         name, _, field = path.partition(".")
         spec = self.spec(name)
         known = coefficients(spec.method)

@@ -11,7 +11,7 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
 from churn_jax.registry import Registry, is_own
-from churn_jax.setting_checks import check_choice, check_settings
+from churn_jax.setting_checks import check_choice, check_none, check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -351,28 +351,32 @@ class TrainConfig:
             weights=("last", "best"),
             ema_decay="share",
         )
-        if self.seed_numbers and len(self.seed_numbers) != self.replicas:
-            raise ValueError(
+        check_none(
+            "",
+            (
+                self.seed_numbers and len(self.seed_numbers) != self.replicas,
                 f"seed_numbers must be empty or {self.replicas} numbers, one per "
-                f"replica; got {len(self.seed_numbers)}"
-            )
-        if self.replicas % self.mesh.replica:
-            raise ValueError(
+                f"replica; got {len(self.seed_numbers)}",
+            ),
+            (
+                self.replicas % self.mesh.replica,
                 f"{self.replicas} replicas cannot be sharded over a replica axis of "
-                f"{self.mesh.replica} devices"
-            )
-        if self.batch_size % self.mesh.data:
-            raise ValueError(
+                f"{self.mesh.replica} devices",
+            ),
+            (
+                self.batch_size % self.mesh.data,
                 f"batch_size {self.batch_size} is not divisible by the mesh's data "
-                f"axis, {self.mesh.data}"
-            )
+                f"axis, {self.mesh.data}",
+            ),
+        )
         if (one_pass := self.one_pass) is None:
             return
         # Only what leaves rows of the tables that are not in the batch as they are.
         optimizer = self.optimizer
         plain = optimizer.name == "sgd" and optimizer.momentum == 0.0
         warm = one_pass.warm_examples or one_pass.warm_share
-        for wrong, message in (
+        check_none(
+            "",
             (
                 one_pass.window % self.batch_size,
                 f"window {one_pass.window} is not a multiple of batch_size "
@@ -416,9 +420,7 @@ class TrainConfig:
                 or self.weights != "last",
                 "one pass deploys the last weights after 1 epoch over all examples",
             ),
-        ):
-            if wrong:
-                raise ValueError(message)
+        )
 
     @property
     def numbers(self) -> tuple[int, ...]:

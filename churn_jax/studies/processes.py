@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from churn_jax.configuration.difference import differences, in_words
+from churn_jax.configuration.codec import differences, in_words
 from churn_jax.studies.inputs import StudyError
 from churn_jax.training.identity import jax_settings
 

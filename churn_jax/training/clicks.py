@@ -23,6 +23,7 @@ from churn_jax.data.clicks import Window
 from churn_jax.ensembles import Group, Outputs, from_function
 from churn_jax.methods import Batch, Method, deploy
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
+from churn_jax.setting_checks import check_none
 from churn_jax.training.embeddings import look_up, sum_by_row, update_rows
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh, spreader
@@ -62,7 +63,8 @@ def click_run(name: str, method: Method, model: ClickModel, config: TrainConfig)
     """
     scale = np.asarray(method.input_scale)
     gated = method.deploy == "gate"
-    for wrong, message in (
+    check_none(
+        name,
         (config.one_pass is None, "the training has no one_pass"),
         (
             method.needs_teacher or method.stale_steps,
@@ -86,9 +88,7 @@ def click_run(name: str, method: Method, model: ClickModel, config: TrainConfig)
             gated and method.gate == "constant",
             "the gate of a click model reads the input; it cannot be constant",
         ),
-    ):
-        if wrong:
-            raise ValueError(f"{name}: {message}")
+    )
     towers = Group(_TOWER, model.components)
     groups = (towers, Group(_TOWER, 1, gate=True)) if model.gate else (towers,)
     return Run(name, method, groups, config, clicks=model)

@@ -16,8 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from churn_jax.configuration.codec import to_json
-from churn_jax.configuration.difference import differences, in_words, without
+from churn_jax.configuration.codec import differences, in_words, to_json, without
 from churn_jax.training.run import Run, Trained
 from churn_jax.training.teachers import Teachers, as_teachers
 

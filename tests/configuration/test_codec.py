@@ -8,8 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.configuration.codec import from_json, replaced, to_json
-from churn_jax.configuration.difference import differences, in_words, without
+from churn_jax.configuration.codec import (
+    differences,
+    from_json,
+    in_words,
+    replaced,
+    to_json,
+    without,
+)
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM, Codistillation, MinimumEntropy
