@@ -41,14 +41,9 @@ def _usage() -> str:
     def listed(entries: dict[str, str]) -> list[str]:
         return [f"  {name:<{width}}  {text}" for name, text in entries.items()]
 
-    lines = ["usage: churn-jax COMMAND [options]", "", *listed(COMMANDS), ""]
-    lines += [
-        "-h after a command lists its options; --verbose shows tracebacks of errors.",
-        "",
-        "exit codes:",
-        *listed(EXIT_CODES),
-    ]
-    return "\n".join(lines)
+    said = "-h after a command lists its options; --verbose shows tracebacks of errors."
+    usage = ["usage: churn-jax COMMAND [options]", "", *listed(COMMANDS), "", said, ""]
+    return "\n".join([*usage, "exit codes:", *listed(EXIT_CODES)])
 
 
 def _enable_compilation_cache() -> None:

@@ -27,13 +27,7 @@ class _Lazy:
 
 
 def lazy(name: str) -> Any:
-    """A stand-in for the module `name`, which is imported when an attribute is read.
-
-    Example:
-        >>> colours = lazy("colorsys")
-        >>> colours.rgb_to_hsv(0.0, 0.0, 0.5)
-        (0.6666666666666666, 1.0, 0.5)
-    """
+    """A stand-in for the module `name`, which is imported when an attribute is read."""
     return _Lazy(name)
 
 
@@ -62,14 +56,9 @@ def load_on_use(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's `__getattr__` and `__dir__`; a name's file is imported on first use.
 
-    The message about a name that is not there has the closest ones.
-
-    Args:
-        package: its `__name__`.
-        names: its `__all__`.
-        files: files of the package, searched for the name in this order; one of another
-            package is named relative to this one (`.other.file`), one of
-            `churn_compare` in full. Empty if the package has imported everything.
+    Names are those of `__all__`. Files are searched in their order; one of another
+    package is named relative to this one (`.other.file`), one of `churn_compare` in
+    full. They are empty if the package has imported everything.
     """
     sys.modules[package].__class__ = _Module
 

@@ -38,14 +38,10 @@ _entry_points_imported = False
 
 
 class Registry(Mapping[str, Any]):
-    """The values of one kind by name.
+    """The values of one kind by name: the built-in ones, then the registered ones.
 
-    Iteration yields the built-in names in their order, then the registered ones.
-
-    Args:
-        kind: what a value is called in messages, such as `method`.
-        built_in: values, or the dotted names from which they are imported on first use.
-        accepts: whether a value can be of this kind.
+    `kind` is what a value is called in messages, and `accepts` says whether one can be
+    of it. Built-in values may be dotted names, which are imported on first use.
 
     Example:
         >>> shapes = Registry("shape", {"square": lambda side: side**2})
@@ -72,13 +68,7 @@ class Registry(Mapping[str, Any]):
     def register(self, name: str) -> Callable[[_T], _T]:
         """A decorator that makes a value known by a short name.
 
-        Args:
-            name: under which the value is found. Registering it again, as a notebook's
-                cell does, replaces the value.
-
-        Raises:
-            ValueError: the name is built in, or has a colon or an `@`.
-            TypeError: the value is not of this kind.
+        Registering a name again, as a notebook's cell does, replaces the value.
         """
         if name in self._built_in or is_own(name) or not name:
             reason = "it is taken" if name in self._built_in else "it has : or @"
@@ -94,18 +84,9 @@ class Registry(Mapping[str, Any]):
     def name(self, value: Any, content: Callable[[], str]) -> str:
         """The name under which `find` finds a Python object in this process.
 
-        Args:
-            value: value of this kind.
-            content: says in a text what the value is, if it cannot be imported. Equal
-                texts are equal names, in other processes too.
-
-        Returns:
-            The built-in name or `package.module:name`, else one like `Net@1a2b3c4d`,
-            of the class and the content: `find` gives the value as long as this
-            process runs.
-
-        Raises:
-            TypeError: the value is not of this kind.
+        It is the built-in name or `package.module:name`, else one like `Net@1a2b3c4d`
+        of the class and the `content`, a text that says what the value is: equal texts
+        are equal names, in other processes too.
         """
         self._check(value)
         try:
@@ -126,11 +107,7 @@ class Registry(Mapping[str, Any]):
             raise TypeError(f"{value!r} cannot be registered as {self._a}")
 
     def find(self, name: str) -> Any:
-        """The value of a short name, of `package.module:name` or of `FILE.py:name`.
-
-        Raises:
-            ValueError: there is none, it cannot be imported, or it is of another kind.
-        """
+        """The value of a short name, of `package.module:name` or of `FILE.py:name`."""
         if name in self._built_in:
             value = self._built_in[name]
             return _imported(value) if isinstance(value, str) else value
@@ -156,13 +133,9 @@ class Registry(Mapping[str, Any]):
         )
 
     def record_name(self, value: Any) -> str:
-        """The name under which a value is found in another process.
+        """The name under which a value, or a name of one, is found in other processes.
 
-        Args:
-            value: a value of this kind, or a name of one.
-
-        Returns:
-            The built-in name, else `package.module:name`; an unknown name as it is.
+        It is the built-in name, else `package.module:name`; an unknown one stays.
         """
         if isinstance(value, str):
             name = value
@@ -204,12 +177,7 @@ class Registry(Mapping[str, Any]):
 
 
 def is_own(name: str) -> bool:
-    """True if a name is `package.module:name` or that of an object, so of one's own.
-
-    Example:
-        >>> [is_own(name) for name in ("mine.nets:Net", "Net@1a2b3c4d", "resnet20")]
-        [True, True, False]
-    """
+    """True if a name is `package.module:name` or that of an object, so of one's own."""
     return ":" in name or "@" in name
 
 
@@ -252,11 +220,7 @@ def _imported(name: str) -> Any:
 
 
 def module_of_file(file: str) -> ModuleType:
-    """The module of a Python file, with the name that it has in the current folder.
-
-    Raises:
-        ValueError: there is no such file, or another module has its name.
-    """
+    """The module of a Python file, with the name that it has in the current folder."""
     path = Path(os.path.abspath(file))
     if not path.is_file():
         raise ValueError(f"there is no file {file} here")

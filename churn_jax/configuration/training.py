@@ -198,11 +198,8 @@ class Seeds:
     def keys(self, factor: str, numbers: ArrayLike) -> jax.Array:
         """One typed key per seed number, `[R]`; equal ones where the factor is fixed.
 
-        Args:
-            factor: `init`, `order`, `augment` or `sample`.
-            numbers: `[R]` seed numbers: r of replica r, which has the same key alone
-                and among ten, and `r + 65536 m` of network m of an ensemble. Networks
-                share the `sample`, which is the replica's training set.
+        Replica r has number r, alone and among ten, and network m of an ensemble
+        `r + 65536 m`. Networks share the `sample`, the replica's training set.
         """
         root = jax.random.fold_in(jax.random.key(self.base), _FACTORS.index(factor))
         numbers = jnp.asarray(numbers, jnp.uint32)
@@ -246,13 +243,10 @@ class MeshShape:
                 pairs = dict(part.split("=") for part in text.split(","))
                 return cls(**{k.strip(): int(v) for k, v in pairs.items()})
             return cls(*(int(v) for v in text.split(",")))
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(
-                f"mesh must name replica, member and data; got {text!r}"
-            ) from error
-        except ValueError as error:
-            raise ValueError(
-                f"mesh must look like replica=4,member=2,data=1; got {text!r} ({error})"
+                "mesh must name replica, member and data, as in "
+                f"replica=4,member=2,data=1; got {text!r} ({error})"
             ) from error
 
 

@@ -7,7 +7,7 @@ was: initial weights, mini-batch order, augmentation, or the training set itself
 from collections.abc import Sequence
 
 from churn_compare.documents import Column, Section, Table
-from churn_jax.configuration.network import network_words
+from churn_jax.configuration.names import network_words
 from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.reports.artefacts import Study

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from churn_compare.documents import Cell, Column, Rows, Section, Table, Text
-from churn_jax.configuration.network import data_stem, network_words
+from churn_jax.configuration.names import data_stem, network_words
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import ABSENT

@@ -7,7 +7,7 @@ from typing import Any
 
 from churn_compare.documents import Code, Facts, Fold, Section
 from churn_jax.configuration.codec import to_json
-from churn_jax.configuration.network import network_name, network_words
+from churn_jax.configuration.names import network_name, network_words
 from churn_jax.configuration.record import DataRecord, StudyRecord
 
 

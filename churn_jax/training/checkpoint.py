@@ -84,22 +84,20 @@ class Checkpoints:
         self.directory = Path(directory).absolute()
         self.identity = identity
         self.directory.mkdir(parents=True, exist_ok=True)
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep, enable_async_checkpointing=False
+        self._manager = ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                max_to_keep=keep, enable_async_checkpointing=False
+            ),
         )
-        self._manager = ocp.CheckpointManager(self.directory, options=options)
 
     def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
         """Writes a checkpoint to the disk; an `OSError` leaves older ones intact."""
         check_lock(self.directory)
         if step in self._manager.all_steps():
             return
-        meta = {
-            "format": _FORMAT,
-            "identity": self.identity,
-            "checksums": _checksums(tree),
-            **meta,
-        }
+        own = {"format": _FORMAT, "identity": self.identity}
+        meta = {**own, "checksums": _checksums(tree), **meta}
         meta["crc32"] = _crc32(meta)
         args = ocp.args.Composite(
             state=ocp.args.StandardSave(tree), meta=ocp.args.JsonSave(meta)
@@ -164,13 +162,10 @@ class Checkpoints:
         return None
 
     def _put_aside(self, steps: list[int]) -> None:
-        if not steps:
-            return
-        if jax.process_index() == 0:
-            for step in steps:
-                bad = self.directory / str(step)
-                bad.rename(free_name(bad.with_name(f"{step}.unreadable")))
-        if jax.process_count() > 1:
+        for step in steps if jax.process_index() == 0 else ():
+            bad = self.directory / str(step)
+            bad.rename(free_name(bad.with_name(f"{step}.unreadable")))
+        if steps and jax.process_count() > 1:
             multihost_utils.sync_global_devices("unreadable checkpoints put aside")
         self._manager.reload()
 
@@ -194,16 +189,12 @@ def _crc32(meta: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(meta, sort_keys=True).encode())
 
 
-def _checksum(array: jax.Array) -> jax.Array:
-    return _compiled_checksum()(array)
-
-
 @functools.cache
-def _compiled_checksum():
-    return jax.jit(_hash, compiler_options=compilation())
+def _compiled():
+    return jax.jit(_checksum, compiler_options=compilation())
 
 
-def _hash(array: jax.Array) -> jax.Array:
+def _checksum(array: jax.Array) -> jax.Array:
     """A uint32 that changes when any one element does, whatever the sharding."""
     # Each element's bits are mixed with its position by an invertible function
     # (MurmurHash3's finalizer) and added modulo 2^32, in any order.
@@ -227,7 +218,7 @@ def _hash(array: jax.Array) -> jax.Array:
 
 def _checksums(tree: PyTree) -> dict[str, int]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    sums = fetch([_checksum(leaf) for _, leaf in leaves])
+    sums = fetch([_compiled()(leaf) for _, leaf in leaves])
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
     return {name: int(value) for name, value in zip(names, sums)}
 

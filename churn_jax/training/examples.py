@@ -56,11 +56,6 @@ def check_run(run: Run, dataset) -> None:
         _check_tokens(run, example, int(train.images.max()))
 
 
-OTHER_NETWORKS = (
-    "{} cannot start from the weights of {}: their networks, members or replicas differ"
-)
-
-
 def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
     """Refuses weights of other networks before hours are spent on training them."""
 
@@ -71,7 +66,10 @@ def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
         ]
 
     if form(run) != form(start) or run.config.replicas != start.config.replicas:
-        raise ValueError(OTHER_NETWORKS.format(run.name, start.name))
+        raise ValueError(
+            f"{run.name} cannot start from the weights of {start.name}: their "
+            "networks, members or replicas differ"
+        )
 
 
 def check_teacher_classes(

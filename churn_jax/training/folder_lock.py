@@ -79,11 +79,7 @@ def check_lock(folder: Path) -> None:
     for path, held in list(_locked.items()):
         if not folder.is_relative_to(path.parent):
             continue
-        try:
-            there = _file_of(path.stat())
-        except OSError:
-            there = None
-        if there != held:
+        if not path.exists() or _file_of(path.stat()) != held:
             raise FolderInUseError(
                 f"{path.parent} was removed, moved or begun anew while this process "
                 "trained into it, so this process stops and writes nothing more; the "
@@ -97,11 +93,10 @@ def _file_of(status: os.stat_result) -> tuple[int, int]:
 
 def _in_use(folder: Path, file) -> str:
     file.seek(0)
-    try:
+    who = "another process"
+    with contextlib.suppress(ValueError, KeyError, TypeError):
         holder = json.load(file)
         who = f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (ValueError, KeyError, TypeError):
-        who = "another process"
     return (
         f"{folder} is in use by {who}; wait until it has finished, stop it, or use "
         "another output folder"

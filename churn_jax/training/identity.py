@@ -73,15 +73,10 @@ def difference(theirs: str, ours: str) -> str:
 
 
 def computation(function: Callable, *arguments: Any) -> str:
-    """A hash of what a function computes, equal in every process.
+    """A hash of what a pure function of arrays computes, equal in every process.
 
-    Args:
-        function: pure, of arrays.
-        *arguments: arrays or their shapes; only their shapes and dtypes count.
-
-    Returns:
-        64 hexadecimal digits. Another version of JAX may trace the same function into
-        other operations, and so give other ones.
+    Of the arguments only shapes and dtypes count. Another version of JAX may trace the
+    same function into other operations, and so give another hash.
 
     Example:
         >>> import jax.numpy as jnp

@@ -118,6 +118,7 @@ def train(
     """
     began = time.perf_counter()
     teachers, logging = as_teachers(teacher), as_loggers(loggers)
+    taught = teachers.trained if teachers is not None else ()
     if run.method.needs_teacher and teachers is None:
         raise ValueError(f"{run.name} needs a trained teacher")
     display = Display(silent=jax.process_index() != 0, quiet=not show_progress)
@@ -153,11 +154,19 @@ def train(
             if loop.writer is not None and loop.writer.note:
                 noted(loop.writer.note)
             if loop.done < loop.total and jax.process_index() == 0:
+                networks = [f"{g.size} x {g.network.name}" for g in run.groups]
+                settings = {
+                    "data": dataset.name,
+                    "network": networks if run.clicks is None else run.clicks,
+                    "method": run.method,
+                    "teacher": [t.run.name for t in taught],
+                    "train": run.config,
+                }
                 logged = LoggedRun(
                     run.name,
                     group=group,
                     directory=loop.directory,
-                    settings=_settings(run, dataset, teachers),
+                    settings=flat(to_json(settings), "."),
                     step=0 if loop.writer is None else loop.writer.step,
                     identity=session.identity,
                 )
@@ -210,37 +219,19 @@ def seconds_per_update(
         return loop.update_seconds()
 
 
-def _settings(run: Run, dataset, teachers: Teachers | None) -> dict[str, Any]:
-    """The settings of a run, as loggers show them."""
-    taught = teachers.trained if teachers is not None else ()
-    networks: Any = [f"{group.size} x {group.network.name}" for group in run.groups]
-    settings = {
-        "data": dataset.name,
-        "network": networks if run.clicks is None else run.clicks,
-        "method": run.method,
-        "teacher": [trained.run.name for trained in taught],
-        "train": run.config,
-    }
-    return flat(to_json(settings), ".")
-
-
 def stopped_teachers(
     student: str, teachers: Teachers | None, start: Trained | None = None
 ) -> tuple[str, ...]:
     """Sentences about replicas that follow one that stopped early, or none."""
     followed = [("learns", t) for t in (teachers.trained if teachers else ())]
-    if start is not None:
-        followed.append(("starts", start))
-    sentences = []
-    for verb, trained in followed:
-        if not trained.stopped:
-            continue
-        numbers = ", ".join(str(entry.replica) for entry in trained.stopped)
-        sentences.append(
-            f"{student}: replica {numbers} {verb} from a replica of {trained.run.name} "
-            "that stopped early, with the weights it had then"
-        )
-    return tuple(sentences)
+    followed += [] if start is None else [("starts", start)]
+    return tuple(
+        f"{student}: replica {', '.join(str(one.replica) for one in trained.stopped)} "
+        f"{verb} from a replica of {trained.run.name} that stopped early, with the "
+        "weights it had then"
+        for verb, trained in followed
+        if trained.stopped
+    )
 
 
 class _Loop:
@@ -431,12 +422,11 @@ class _Loop:
 
     def _mark(self) -> None:
         """Ends a block."""
-        if not self.unmarked:
-            return
-        # The states are donated to the next one; copies can be waited for.
-        steps = [jnp.copy(state.step) for chunks in self.states for state in chunks]
-        self.ahead.append((self.unmarked, steps))
-        self.unmarked = 0
+        if self.unmarked:
+            # The states are donated to the next one; copies can be waited for.
+            steps = [jnp.copy(state.step) for chunks in self.states for state in chunks]
+            self.ahead.append((self.unmarked, steps))
+            self.unmarked = 0
 
     def _fed(self, feed: Feed | ClickFeed) -> list[tuple]:
         """The next batch, per chunk of replicas, once an earlier one is free."""
@@ -445,10 +435,8 @@ class _Loop:
         self.running.append(jnp.copy(states[-1].step))
         if len(self.running) > _RUNNING:
             jax.block_until_ready(self.running.popleft())
-        batch = feed.next()
-        if feed.kind == "shared":
-            return [batch] * len(states)
-        return split(batch, len(states))
+        batch, count = feed.next(), len(states)
+        return [batch] * count if feed.kind == "shared" else split(batch, count)
 
     def evaluate(self, epoch: int) -> Progress:
         """Scores the validation split, keeps the best weights, writes a line."""
@@ -463,14 +451,10 @@ class _Loop:
         self.finished, self.unmarked = self.done, 0
         self.looked = time.perf_counter()
         self.evaluation_seconds = self.looked - began
-        record = {
-            "epoch": epoch,
-            "step": self.done,
-            "seconds": round(self.seconds(), 3),
-            **extra,
-            "train": term_means(small, ("loss", *self.session.terms)),
-            "validation": validation,
-        }
+        counted = {"epoch": epoch, "step": self.done}
+        counted |= {"seconds": round(self.seconds(), 3), **extra}
+        means = term_means(small, ("loss", *self.session.terms))
+        record = {**counted, "train": means, "validation": validation}
         self._check_lock()
         if self.writer is not None:
             self.writer.write(record)

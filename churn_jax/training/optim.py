@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
@@ -95,31 +95,11 @@ class Optimizer:
     def of(
         cls, config: OptimizerConfig, *, steps_per_epoch: int, total_steps: int
     ) -> Optimizer:
-        """The optimiser of a run.
-
-        Raises:
-            ValueError: the name cannot be found.
-        """
+        """The optimiser of a run."""
         found = OPTIMIZERS.find(config.algorithms[0])
         own = None if found in (sgd, adam, adagrad) else found
         config = dataclasses.replace(config, learning_rate=0.0, weight_decay=0.0)
         return cls(config, steps_per_epoch, total_steps, own)
-
-    def unread(self, config: OptimizerConfig) -> str:
-        """A sentence on settings that one's own optimiser does not read, or nothing."""
-        if self.own is None:
-            return ""
-        read: Collection[str] = ()
-        if not _is_transformation(self.own):
-            read = parameter_names(self.own)
-        left = [
-            f"{field} {getattr(config, field)}"
-            for field, (argument, nothing) in _READ.items()
-            if argument not in read and getattr(config, field) != nothing
-        ]
-        return (
-            f"optimizer {config.name} does not read {', '.join(left)}" if left else ""
-        )
 
     @property
     def schedule(self) -> Callable[[ArrayLike], ArrayLike]:
@@ -138,21 +118,10 @@ class Optimizer:
         factor: ArrayLike | None = None,
         algorithm: ArrayLike = 0,
     ) -> optax.GradientTransformation:
-        """Of one network.
+        """Of one network, whose learning rate or updates `factor` multiplies.
 
-        Args:
-            learning_rate: peak.
-            weight_decay: its coefficient.
-            factor: multiplies the network's learning rate, or its updates.
-            algorithm: which of `OptimizerConfig.algorithms` it has; only read where
-                those are several.
-
-        Returns:
-            The transformation; where algorithms are several it keeps a state of each.
-
-        Raises:
-            ValueError: a function of one's own needs another argument, or returns
-                something else.
+        `algorithm` says which of `OptimizerConfig.algorithms` it has; where those are
+        several, the transformation keeps a state of each.
         """
         config, parts = self.config, []
         if config.clip_norm is not None:
@@ -218,19 +187,6 @@ def _one_of(
         return chosen, tuple(kept)
 
     return optax.GradientTransformation(init, update)
-
-
-# Settings, the argument through which a function of one's own reads them, and the value
-# at which they say nothing.
-_READ = {
-    "learning_rate": ("learning_rate", 0.0),
-    "schedule": ("learning_rate", "constant"),
-    "warmup_epochs": ("learning_rate", 0.0),
-    "weight_decay": ("weight_decay", 0.0),
-    "decay_on": ("mask", OptimizerConfig.decay_on),
-    "momentum": ("", OptimizerConfig.momentum),
-    "adagrad_accumulator": ("", OptimizerConfig.adagrad_accumulator),
-}
 
 
 def _is_transformation(value: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
@@ -77,17 +78,12 @@ class Program:
 
     def __post_init__(self):
         """Checks that the mesh divides what it shards."""
-        shape = dict(self.mesh.shape)
-        if self.batch_size % shape[DATA]:
-            raise ValueError(
-                f"batch_size {self.batch_size} is not divisible by the mesh's data "
-                f"axis, {shape[DATA]}"
-            )
+        shards = self.mesh.shape[MEMBER]
         for group in self.groups:
-            if group.size % shape[MEMBER] and not self.replicated:
+            if group.size % shards and not self.replicated:
                 raise ValueError(
                     f"{group.size} networks of {group.network.name} cannot be sharded "
-                    f"over a member axis of {shape[MEMBER]} devices"
+                    f"over a member axis of {shards} devices"
                 )
         networks = sum(group.size for group in self.groups)
         for field in ("member_rates", "member_algorithms"):
@@ -161,17 +157,6 @@ def _evaluated(group: Group, examples: jax.ShapeDtypeStruct) -> tuple[Any, Any]:
     return functools.partial(group.network.apply, train=False), variables
 
 
-def _shapes(groups: Sequence[Group], example: jax.ShapeDtypeStruct) -> tuple[bool, int]:
-    """True if a network convolves, and how many parameters the largest one has."""
-    convolutional, largest = False, 0
-    for group in groups:
-        params = _evaluated(group, example)[1]["params"]
-        convolutional |= group.network.with_convolutions_from(params)
-        sizes = (math.prod(p.shape) for p in jax.tree.leaves(params))
-        largest = max(largest, sum(sizes))
-    return convolutional, largest
-
-
 def over_cores(run: "Run") -> "Run":
     """The run, with replicas spread over a CPU's devices if it names no mesh.
 
@@ -187,25 +172,6 @@ def over_cores(run: "Run") -> "Run":
     return dataclasses.replace(run, config=dataclasses.replace(config, mesh=mesh))
 
 
-def _activations(
-    groups: Sequence[Group], examples: jax.ShapeDtypeStruct, platform: str
-) -> list[int]:
-    """`convolved_bytes` of every group's network."""
-    if platform != "tpu":  # it matters nowhere else
-        return [0] * len(groups)
-    bytes_of = functools.partial(mapping.convolved_bytes, lanes=mapping.LANES)
-    return [bytes_of(*_evaluated(group, examples), examples) for group in groups]
-
-
-def _convolves_otherwise(
-    groups: Sequence[Group], examples: jax.ShapeDtypeStruct
-) -> bool:
-    """True if a network has convolutions that are not `models.convolution`'s."""
-    found = (_evaluated(group, examples) for group in groups)
-    traced = (jax.make_jaxpr(apply)(given, examples) for apply, given in found)
-    return any(mapping.convolved_otherwise(program.jaxpr) for program in traced)
-
-
 def choose_mappings(
     run: "Run",
     taught_by: Sequence[Group],
@@ -216,9 +182,11 @@ def choose_mappings(
 ) -> Mappings:
     """Resolves `run.config.mapping`; `updates` are those of the whole run."""
     config, groups, mesh = run.config, run.groups, run.config.mesh
-    convolutional, parameters = _shapes(groups, example)
-    # A teacher's convolutions are slow where the student's would be.
-    any_convolution = convolutional or _shapes(taught_by, example)[0]
+    share = max(1, config.batch_size // mesh.data)
+    examples = jax.ShapeDtypeStruct((share, *example.shape[1:]), example.dtype)
+
+    def params_of(group: Group) -> PyTree:
+        return _evaluated(group, example)[1]["params"]
 
     def held(group: Group) -> int:
         return -(-group.size // mesh.member)
@@ -226,11 +194,26 @@ def choose_mappings(
     def at_once(count: int, activations: int) -> int:
         return mapping.vmapped_at_once(count, activations, platform)
 
-    share = max(1, config.batch_size // mesh.data)
-    examples = jax.ShapeDtypeStruct((share, *example.shape[1:]), example.dtype)
-    sizes = _activations(groups, examples, platform)
+    def kept(group: Group) -> int:  # by one network; it matters on a TPU alone
+        if platform != "tpu":
+            return 0
+        given = _evaluated(group, examples)
+        return mapping.convolved_bytes(*given, examples, lanes=mapping.LANES)
+
+    def crowded(groups: Sequence[Group]) -> bool:
+        return any(at_once(held(g), kept(g)) < held(g) for g in groups)
+
+    own = [params_of(group) for group in groups]
+    parameters = max(sum(math.prod(p.shape) for p in jax.tree.leaves(o)) for o in own)
+    convolutional = any(
+        group.network.with_convolutions_from(p) for group, p in zip(groups, own)
+    )
+    # A teacher's convolutions are slow where the student's would be.
+    any_convolution = convolutional or any(
+        group.network.with_convolutions_from(params_of(group)) for group in taught_by
+    )
     replicas = config.replicas // mesh.replica
-    together = at_once(replicas, sum(held(g) * a for g, a in zip(groups, sizes)))
+    together = at_once(replicas, sum(held(g) * kept(g) for g in groups))
     networks = config.replicas * sum(group.size for group in groups)
     chosen = mapping.choose(
         config.mapping,
@@ -250,15 +233,10 @@ def choose_mappings(
     teachers = "unroll" if alone else members
     automatic = config.mapping == "auto"
     if automatic:
-
-        def crowded(groups: Sequence[Group], sizes: Sequence[int]) -> bool:
-            pairs = zip(groups, sizes)
-            return any(at_once(held(group), a) < held(group) for group, a in pairs)
-
         few = all(held(group) <= _FEW_MEMBERS for group in groups)
-        if few and crowded(groups, sizes):
+        if few and crowded(groups):
             members = "unroll"
-        if crowded(taught_by, _activations(taught_by, examples, platform)):
+        if crowded(taught_by):
             teachers = "scan"
     # `loop` takes several replicas per call only where it was chosen to split a vmap:
     # on a CPU it was chosen because one replica after another is fastest.
@@ -268,7 +246,11 @@ def choose_mappings(
         together if split_vmap else 1,
         members,
         teachers,
-        slow_vmap and _convolves_otherwise((*groups, *taught_by), examples),
+        slow_vmap
+        and any(
+            mapping.convolved_otherwise(jax.make_jaxpr(apply)(given, examples).jaxpr)
+            for apply, given in (_evaluated(g, examples) for g in (*groups, *taught_by))
+        ),
         convolutional,
     )
 

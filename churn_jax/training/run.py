@@ -13,6 +13,7 @@ from churn_jax.data.records import Reading, StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
 from churn_jax.models.click import ClickModel
+from churn_jax.setting_checks import check_none
 from churn_jax.training.partition import REPLICA, fetch, split
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.program import Program
@@ -54,33 +55,32 @@ class Run:
 
     def __post_init__(self):
         """Refuses a committee that the method cannot train."""
-        if not 0.0 <= self.keep <= 1.0:
-            raise ValueError(f"{self.name}: keep must be from 0 to 1; got {self.keep}")
         members = sum(group.members for group in self.groups)
-        if members != self.method.members:
-            raise ValueError(
-                f"{self.name}: the method has {self.method.members} members, the "
-                f"committee {members}"
-            )
-        splits = self.method.member_sample == "split"
-        for group in self.groups:
-            if group.network.splits_batch != splits and not group.gate:
-                raise ValueError(
-                    f"{self.name}: member_sample='split' goes with networks whose "
-                    f"members split the batch; got {self.method.member_sample!r} and "
-                    f"{group.network.name}, which does "
-                    f"{'' if group.network.splits_batch else 'not '}split it"
-                )
         gates = sum(group.gate for group in self.groups)
-        if gates > 1 or (gates and self.method.deploy != "gate"):
-            raise ValueError(
-                f"{self.name}: the committee has {gates} gate group(s); "
-                + (
-                    "it can have one"
-                    if gates > 1
-                    else f"deploy={self.method.deploy!r} would not train it"
-                )
-            )
+        sample, deploys = self.method.member_sample, self.method.deploy
+        networks = [group.network for group in self.groups if not group.gate]
+        alike = [n for n in networks if n.splits_batch != (sample == "split")]
+        check_none(
+            self.name,
+            (not 0.0 <= self.keep <= 1.0, f"keep must be from 0 to 1; got {self.keep}"),
+            (
+                members != self.method.members,
+                f"the method has {self.method.members} members, the committee "
+                f"{members}",
+            ),
+            (
+                alike,
+                f"member_sample='split' goes with networks whose members split the "
+                f"batch, and no other does; got {sample!r} and "
+                f"{', '.join(network.name for network in alike)}",
+            ),
+            (gates > 1, f"the committee has {gates} gate group(s); it can have one"),
+            (
+                gates and deploys != "gate",
+                f"the committee has a gate group, which deploy={deploys!r} would not "
+                "train",
+            ),
+        )
 
     def as_replicas(self) -> "tuple[Run, ...]":
         """A plain ensemble's networks as replicas, a run for each kind of them.
@@ -93,8 +93,7 @@ class Run:
         coupled = (
             config.seeds.members == "shared"
             or not self.method.is_independent
-            # A mean over networks is none of one's own.
-            or self.method.over_members != "sum"
+            or self.method.over_members != "sum"  # one network has no mean over several
             or optimizer.member_rates
             or optimizer.member_algorithms
         )
@@ -105,30 +104,33 @@ class Run:
             def each(value):
                 return np.repeat(value, group.size) if np.ndim(value) else value
 
-            method = dataclasses.replace(
-                jax.tree.map(each, self.method),
-                members=group.network.heads,
-                deploy="mean_probs",
-                deployed_member=0,
-            )
             rates: dict[str, Any] = {
                 name: tuple(map(float, each(rate))) if np.ndim(rate) else rate
                 for name in ("learning_rate", "weight_decay")
                 for rate in [getattr(optimizer, name)]
             }
-            mesh, members = config.mesh, range(first, first + group.size)
-            training = dataclasses.replace(
-                config,
-                replicas=config.replicas * group.size,
-                seed_numbers=tuple(
-                    r + NETWORK * m for r in config.numbers for m in members
-                ),
-                optimizer=dataclasses.replace(optimizer, **rates),
-                mesh=MeshShape(mesh.replica * mesh.member, 1, mesh.data),
+            members = range(first, first + group.size)
+            mesh = MeshShape(
+                config.mesh.replica * config.mesh.member, 1, config.mesh.data
             )
-            groups = (Group(group.network),)
             return dataclasses.replace(
-                self, method=method, groups=groups, config=training
+                self,
+                method=dataclasses.replace(
+                    jax.tree.map(each, self.method),
+                    members=group.network.heads,
+                    deploy="mean_probs",
+                    deployed_member=0,
+                ),
+                groups=(Group(group.network),),
+                config=dataclasses.replace(
+                    config,
+                    replicas=config.replicas * group.size,
+                    seed_numbers=tuple(
+                        r + NETWORK * m for r in config.numbers for m in members
+                    ),
+                    optimizer=dataclasses.replace(optimizer, **rates),
+                    mesh=mesh,
+                ),
             )
 
         firsts = np.cumsum([0, *sizes[:-1]]).tolist()
@@ -209,18 +211,14 @@ class Trained:
         Raises:
             ValueError: there is no such set of weights.
         """
-        program = self.program
-        streamed = isinstance(images, StreamedSplit)
+        program, streamed = self.program, isinstance(images, StreamedSplit)
         predict = make_predict(
             program, self.run.method, every_member=every_member, streamed=streamed
         )
-        logits = predict_split(
-            predict,
-            self.chunks(weights),
-            placed(images, program, reading),
-            program.mesh,
-            batch_size=self.run.config.eval_batch_size,
-        )
+        size = self.run.config.eval_batch_size
+        examples = placed(images, program, reading)
+        chunks = self.chunks(weights)
+        logits = predict_split(predict, chunks, examples, program.mesh, batch_size=size)
         return np.asarray(fetch(logits))
 
     def chunks(self, weights: str = "config") -> list[tuple[PyTree, PyTree]]:

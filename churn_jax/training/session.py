@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from churn_jax.training.checkpoint import CheckpointError, Checkpoints
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.clicks import click_inputs, click_program, init_clicks
 from churn_jax.training.examples import (
-    OTHER_NETWORKS,
     check_run,
+    check_start,
     check_teacher_classes,
     split_example,
 )
@@ -187,11 +187,17 @@ def open_session(
     drawn = [draw_variables(r, of, example) for r, (of, _) in zip(runs, programs)]
     begun: PyTree | None = None
     if start is not None:
-        begun, given = _start_weights(run, start, drawn)
+        check_start(run, start.run, shape)
+        begun = fetch((start.params, start.model_state))
+        given = iter(joined(*begun))
         drawn = [
-            place(tuple(next(given) for _ in variables), mesh, of.slots)
-            for variables, (of, _) in zip(drawn, programs)
+            tuple(
+                jax.tree.map(lambda x, like: x.reshape(like.shape), next(given), like)
+                for like in variables
+            )
+            for variables in drawn
         ]
+        drawn = [place(v, mesh, of.slots) for v, (of, _) in zip(drawn, programs)]
     taught: PyTree = ()
     if taught_by is not None and program.teacher is not None:
         trees = zip(taught_by.variables(), program.teacher.spec, strict=True)
@@ -225,7 +231,6 @@ def open_session(
 
     # Checkpoint ------------------------------------------------------------------
     notes = [*(g.network.note for g in run.groups)]
-    notes.append(program.optimizer.unread(config.optimizer))
     if directory is not None:
         notes += _restore(session, directory)
     session.notes = tuple(dict.fromkeys(filter(None, notes)))
@@ -263,28 +268,6 @@ def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
     """A number, or one per channel, in a form that can be compiled in."""
     numbers = np.asarray(value, np.float64)
     return tuple(numbers.tolist()) if numbers.ndim else float(numbers)
-
-
-def _start_weights(
-    run: Run, start: Trained, drawn: Sequence[tuple[PyTree, ...]]
-) -> tuple[tuple[PyTree, PyTree], Iterator[PyTree]]:
-    """`(params, model_state)` of another row on the host, and its variables by group.
-
-    The latter in the form of those that were `drawn` for each part.
-    """
-    begun = fetch((start.params, start.model_state))
-    given, wanted = joined(*begun), [tree for part in drawn for tree in part]
-
-    def form(tree, *lead):
-        return jax.tree.map(lambda x: (*lead, *x.shape[len(lead) :], x.dtype), tree)
-
-    for group, ours, theirs in zip(run.groups, wanted, given):
-        if form(theirs) != form(ours, run.config.replicas, group.size):
-            raise ValueError(OTHER_NETWORKS.format(run.name, start.run.name))
-    trees = zip(given, wanted)
-    return begun, (
-        jax.tree.map(lambda x, like: x.reshape(like.shape), *pair) for pair in trees
-    )
 
 
 def draw_variables(run: Run, program: Program, example: jax.Array):
@@ -363,12 +346,9 @@ def _restore(session: Session, directory: Path) -> list[str]:
         part.state = state
     session.done = int(restored.meta["updates_done"])
     session.seconds = float(restored.meta["seconds"])
-    if not restored.skipped:
-        return []
-    return [
-        f"{'; '.join(restored.skipped)}; going on from the checkpoint before, "
-        f"update {session.done}"
-    ]
+    skipped = "; ".join(restored.skipped)
+    going_on = f"going on from the checkpoint before, update {session.done}"
+    return [f"{skipped}; {going_on}"] if skipped else []
 
 
 def trained_of(
@@ -387,6 +367,9 @@ def trained_of(
         params, model_state = interpolate_weights(
             (params, model_state), session.start, run.keep
         )
+    scores = None
+    if isinstance(session.feed, ClickFeed):
+        scores = session.feed.result(last, session.parts[0].inputs(0))
     return Trained(
         run=run,
         params=params,
@@ -400,11 +383,7 @@ def trained_of(
         parameters=session.parameters,
         identity=session.identity,
         notes=session.notes,
-        scores=(
-            session.feed.result(last, session.parts[0].inputs(0))
-            if isinstance(session.feed, ClickFeed)
-            else None
-        ),
+        scores=scores,
     )
 
 
@@ -422,15 +401,8 @@ def restore(
     saved = directory / "checkpoints"
     if not saved.is_dir():  # opening it would create it
         raise CheckpointError(f"{saved} does not exist; {run.name} cannot be restored")
-    session = open_session(
-        run,
-        dataset,
-        directory=directory,
-        teacher=teacher,
-        start=start,
-        mean=mean,
-        std=std,
-    )
+    given: Any = {"teacher": teacher, "start": start, "mean": mean, "std": std}
+    session = open_session(run, dataset, directory=directory, **given)
     if session.checkpoints is not None:
         session.checkpoints.close()
     if session.done < (total := session.updates):

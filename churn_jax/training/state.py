@@ -162,14 +162,12 @@ def joined(
 
 def _per_replica(value, replicas: int, name: str) -> Any:
     array = np.asarray(value, np.float32)
-    if array.ndim == 0:
-        return np.full(replicas, array)
-    if array.shape != (replicas,):
+    if array.shape not in ((), (replicas,)):
         raise ValueError(
             f"{name} must be one number or one per replica, [{replicas}]; got shape "
             f"{array.shape}"
         )
-    return array
+    return np.broadcast_to(array, replicas)
 
 
 def init_coefficients(
@@ -380,15 +378,12 @@ def _checked(optimizer: Optimizer, one, init):
                 f"optimizer {name} cannot update all networks at once, as under "
                 f"jax.vmap ({type(error).__name__}: {first_line(error)})"
             ) from error
-        for what, found, wanted in (
-            ("state", after, before),
-            ("updates", updates, params),
-        ):
-            if change := changed_form(wanted, found):
-                raise ValueError(
-                    f"optimizer {name} must leave its {what} in the form that they "
-                    f"had; {change}"
-                )
+        change = changed_form(before, after) or changed_form(params, updates)
+        if change:
+            raise ValueError(
+                f"optimizer {name} must leave its state and the updates in the form "
+                f"that they had; {change}"
+            )
         return init(params)
 
     return checked
@@ -426,13 +421,11 @@ def _gatherer(sizes: tuple[int, ...], mesh, slots: P):
         stops = jnp.where(stops < 0, jnp.iinfo(jnp.int32).max, stops)
         first = jnp.argmin(stops, axis=1)[:, None]
         trees = ("params", "model_state", "opt_state")
-        ema: PyTree = ()
-        if isinstance(states[0].ema, Weights):
-            averages = [state.ema for state in states]
-            ema = Weights(
-                networks([average.params for average in averages]),
-                networks([average.model_state for average in averages]),
-            )
+        averages = [state.ema for state in states if isinstance(state.ema, Weights)]
+        ema = averages and Weights(
+            networks([average.params for average in averages]),
+            networks([average.model_state for average in averages]),
+        )
         return TrainState(
             step=jnp.min(every("step"), axis=1),
             **{name: networks([getattr(s, name) for s in states]) for name in trees},
@@ -441,7 +434,7 @@ def _gatherer(sizes: tuple[int, ...], mesh, slots: P):
             stopped_term=of_first("stopped_term"),
             sums=jnp.sum(every("sums"), axis=1),
             updates=jnp.min(every("updates"), axis=1),
-            ema=ema,
+            ema=ema or (),
         )
 
     specs = TrainState.specs(slots)

@@ -243,10 +243,10 @@ def _check_output(method, out: Any) -> None:
     """Refuses what a method's loss must not return."""
     name = f"{type(method).__name__}.loss"
     if not isinstance(out, LossOutput):
-        kind = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out)
+        array = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else ""
         raise ValueError(
             f"{name} must return methods.LossOutput(loss, terms, model_state); got "
-            f"{getattr(kind, '__name__', kind)}"
+            f"{array or type(out).__name__}"
         )
     if not isinstance(out.terms, Mapping):
         raise ValueError(
@@ -254,10 +254,10 @@ def _check_output(method, out: Any) -> None:
             f"may be empty; got {type(out.terms).__name__}"
         )
     for what, value in {"loss": out.loss, **out.terms}.items():
-        if jnp.shape(value) != ():
+        if shape := jnp.shape(value):
             raise ValueError(
-                f"{name}: {what} must be one number; got shape "
-                f"{list(jnp.shape(value))} (batch.mean averages over examples)"
+                f"{name}: {what} must be one number; got shape {list(shape)} "
+                "(batch.mean averages over examples)"
             )
 
 
@@ -273,11 +273,10 @@ def _check_memory(method, before: PyTree, after: PyTree) -> PyTree:
             f"{name} must return its memory as it found it, {found}; got {left}"
         )
     axes = {a for leaf in jax.tree.leaves(after) for a in varying_axes(leaf)}
-    axes -= {REPLICA}
-    if axes:
+    if axes := sorted(axes - {REPLICA}):
         raise ValueError(
             f"{name} must return one memory for the whole replica; its values differ "
-            f"along {', '.join(sorted(axes))} (sum them over the global batch)"
+            f"along {', '.join(axes)} (sum them over the global batch)"
         )
     return jax.lax.stop_gradient(after)
 
@@ -310,9 +309,15 @@ def update(
     moved = [jax.vmap(one)(*group) for group in groups]
     weights = Weights(tuple(params for params, _ in moved), out.model_state)
     logged = jnp.stack([out.loss, *(out.terms[name] for name in sorted(out.terms))])
-    loss_finite, code = _guard(logged, finite)
+    # Terms come first in the code, then the loss, the gradient and the memory.
+    bad = ~jnp.isfinite(logged)
+    loss_finite, terms = ~jnp.any(bad), len(out.terms)
+    after = jnp.where(finite, terms + 2, terms + 1)
+    code = jnp.where(loss_finite, after, jnp.argmax(jnp.roll(bad, -1)))
     # What would spoil the next update is refused, so a memory is always finite.
-    go = state.alive & loss_finite & finite & _all_finite(out.memory)
+    go = state.alive & loss_finite & finite
+    for leaf in jax.tree.leaves(out.memory):
+        go &= jnp.all(jnp.isfinite(leaf))
     stop = state.alive & ~go
     return TrainState(
         step=state.step + go.astype(jnp.int32),
@@ -321,29 +326,13 @@ def update(
         opt_state=_select(go, tuple(o for _, o in moved), state.opt_state),
         alive=go,
         stopped_step=jnp.where(stop, state.step, state.stopped_step),
-        stopped_term=jnp.where(stop, code, state.stopped_term),
+        stopped_term=jnp.where(stop, code.astype(jnp.int32), state.stopped_term),
         sums=state.sums + jnp.where(go, logged, 0.0),
         updates=state.updates + go.astype(jnp.float32),
         peers=_select(go, _peers(program, state), state.peers),
         ema=_select(go, _average(program, state, weights), state.ema),
         memory=_select(go, out.memory, state.memory),
     )
-
-
-def _guard(logged: jax.Array, finite: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """True if loss and terms are finite, and the code of the culprit if not."""
-    # Terms come first in the code, then the loss, the gradient and the memory.
-    bad = ~jnp.isfinite(logged)
-    loss_finite = ~jnp.any(bad)
-    terms = logged.shape[0] - 1
-    code = jnp.argmax(jnp.roll(bad, -1))
-    after = jnp.where(finite, terms + 2, terms + 1)
-    return loss_finite, jnp.where(loss_finite, after, code).astype(jnp.int32)
-
-
-def _all_finite(tree: PyTree):
-    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
-    return functools.reduce(jnp.logical_and, leaves, True)
 
 
 def _select(condition, new: PyTree, old: PyTree) -> PyTree:

@@ -23,43 +23,34 @@ class _Tracker:
     file = package = ""
     _open: Any
     _send: Any
-    _run: Any = None
-    _end: Any = None  # leaves the run open
+    _end: Any = staticmethod(lambda run, finished: None)  # leaves the run open
 
     def __init__(self, *, replicas: bool = False):
-        package = self.package
-        if package and importlib.util.find_spec(package) is None:
-            needed = f"logging to {package} needs a package: pip install {package}"
-            raise ValueError(needed)
-        self.replicas = replicas
+        name, self.replicas = self.package, replicas
+        if name and importlib.util.find_spec(name) is None:
+            raise ValueError(f"logging to {name} needs a package: pip install {name}")
 
     def start(self, run: LoggedRun) -> None:
-        """Opens a run, or goes on with that of an earlier launch."""
         identity = hashlib.sha256(run.identity.encode()).hexdigest()
         self._sent: dict[str, Any] = {"id": "", "step": -1, "identity": identity}
         self._path = run.directory and run.directory / f"{self.file}.json"
-        if self._path is not None:
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                found = json.loads(self._path.read_text())
-                if found["identity"] == identity:
-                    self._sent = {name: found[name] for name in self._sent}
+        with contextlib.suppress(Exception):  # there is no such file, or a damaged one
+            found = json.loads(self._path.read_text())
+            if found["identity"] == identity:
+                self._sent = {name: found[name] for name in self._sent}
         self._run = self._open(run)
-        self._keep()
+        self._keep(self._sent["step"])
 
     def log(self, values: Values, step: int) -> None:
-        """Sends scalars that no earlier launch has sent."""
         if step > self._sent["step"]:
             self._send(scalars(values, replicas=self.replicas), step)
-            self._sent["step"] = step
-            self._keep()
+            self._keep(step)
 
     def close(self, finished: bool) -> None:
-        """Ends the run."""
-        run, self._run = self._run, None
-        if run is not None and self._end is not None:
-            self._end(run, finished)
+        self._end(self._run, finished)
 
-    def _keep(self) -> None:
+    def _keep(self, step: int) -> None:
+        self._sent["step"] = step
         if self._path is not None:
             write_file(self._path, json.dumps(self._sent) + "\n")
 
@@ -68,8 +59,7 @@ class CluLogger(_Tracker):
     """Gives scalars to a metric writer of CLU (`clu.metric_writers`).
 
     Args:
-        writer: a writer, which is flushed and stays open; in a study, names begin with
-            the row's (`baseline/train/loss`).
+        writer: it is flushed and stays open; in a study, names begin with the row's.
         replicas: also log every replica, not only their mean.
     """
 

@@ -85,54 +85,23 @@ def test_settings_that_do_not_fit_are_refused_and_bind_nobody(
     assert not list(out.glob("methods/*/checkpoints/*"))
 
 
-def images(count=60, size=6):
-    rng = np.random.default_rng(0)
-    return rng.integers(0, 256, (count, size, size, 1), dtype=np.uint8)
+def images():
+    return np.random.default_rng(0).integers(0, 256, (60, 6, 6, 1), dtype=np.uint8)
 
 
 def labels(count=60):
     return np.arange(count) % 3
 
 
-def with_nan():
-    bad = images().astype(np.float32) / 255
-    bad[7, 2, 2, 0] = np.nan
-    return bad
-
-
+# Each mistake has its test in `tests/data`.
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
         ({"images": images(), "labels": labels(59)}, ["60", "59"]),
-        ({"images": images(), "labels": labels().astype(float)}, ["integer"]),
-        (
-            {"images": images(), "labels": labels(), "num_classes": np.int64(2)},
-            ["2"],
-        ),
-        ({"images": with_nan(), "labels": labels()}, ["NaN"]),
         ({"images": images()[:, 0, 0, 0], "labels": labels()}, ["(60,)"]),
         ({"pictures": images(), "labels": labels()}, ["pictures"]),
-        ({"images": images(), "labels": labels(), "ids": np.zeros(60, int)}, ["id"]),
-        (
-            {
-                "train_image": images(40),
-                "train_label": labels(40),
-                "test_image": images(20, size=7),
-                "test_label": labels(20),
-            },
-            ["7", "6"],
-        ),
     ],
-    ids=[
-        "lengths",
-        "float labels",
-        "labels out of range",
-        "nan images",
-        "no image axes",
-        "other keys",
-        "equal ids",
-        "test of another size",
-    ],
+    ids=["lengths", "no image axes", "other keys"],
 )
 def test_a_users_arrays_that_do_not_fit_are_refused(capsys, tmp_path, arrays, words):
     path = tmp_path / "mine.npz"

@@ -21,7 +21,6 @@ from churn_jax.training.checkpoint import (
     Checkpoints,
     OtherConfiguration,
     _checksum,
-    free_name,
 )
 
 # A restore that Orbax gives up leaves coroutines that nobody awaited.
@@ -89,13 +88,9 @@ def assert_is(restored, step):
     )
 
 
-def test_newest_comes_back_whole(two):
-    restored = restore(two)
-    assert_is(restored, 16)
-    assert restored.skipped == ()
-
-
-def test_empty_folder_has_nothing_to_restore(tmp_path):
+def test_the_newest_comes_back_whole_and_nothing_of_an_empty_folder(two, tmp_path):
+    assert_is(restore(two), 16)
+    assert restore(two).skipped == ()
     assert restore(tmp_path / "new") is None
 
 
@@ -173,7 +168,7 @@ def test_arrays_other_than_those_written_are_found(two, monkeypatch):
     """Where the files can be read: storage that returned other bytes."""
     checkpoints = Checkpoints(two, identity=IDENTITY)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_checksum", lambda leaf: jnp.uint32(1))
+        patch.setattr(checkpoint, "_compiled", lambda: lambda leaf: jnp.uint32(1))
         checkpoints.save(24, tree(24), {"updates_done": 24})
     checkpoints.close()
     restored = restore(two)
@@ -253,14 +248,6 @@ def test_other_value_errors_are_not_mistaken_for_a_full_disk(two, monkeypatch):
     with pytest.raises(ValueError, match="something else"):
         checkpoints.save(24, tree(24), {"updates_done": 24})
     checkpoints.close()
-
-
-def test_free_name_counts_up(tmp_path):
-    assert free_name(tmp_path / "a").name == "a"
-    (tmp_path / "a").mkdir()
-    assert free_name(tmp_path / "a").name == "a-2"
-    (tmp_path / "a-2").touch()
-    assert free_name(tmp_path / "a").name == "a-3"
 
 
 def test_the_first_checkpoint_comes_early(monkeypatch):

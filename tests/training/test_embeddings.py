@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from churn_jax.training.embeddings import (
+from churn_jax.training.clicks import (
     _sorted_fields,
     look_up,
     sum_by_row,

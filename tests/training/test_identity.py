@@ -74,18 +74,6 @@ def test_arrays_that_begin_alike_show_the_first_value_that_differs(count):
     assert text == "method.beta[40]: 0.5 there, 0.25 here"
 
 
-def test_another_kind_of_method_is_one_difference():
-    text = difference(identity(ERM(members=2)), identity(Codistillation(beta=0.3)))
-    assert text == "method: ERM there, Codistillation here"
-
-
-def test_many_differences_are_counted():
-    a = identity(ERM())
-    b = identity(ERM(), epochs=7, batch_size=7, ema_decay=0.5, weights="best")
-    assert difference(a, b).endswith("; and 1 more")
-    assert difference(a, b).count("there") == 3
-
-
 def test_text_that_is_no_identity_differs_in_unknown_settings():
     assert difference("not JSON", identity(ERM())) == "unknown settings"
 

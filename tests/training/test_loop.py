@@ -16,7 +16,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import Stopped
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group
-from churn_jax.methods import ERM, MinimumEntropy
+from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.loop import (
@@ -90,38 +90,22 @@ def test_last_weights_are_those_of_the_last_epoch(wild):
     np.testing.assert_allclose(accuracy(last, digits().validation), scores, rtol=1e-6)
 
 
-def test_a_tie_keeps_the_earlier_epoch():
-    """Scores per epoch of two replicas; the weights hold the number of the epoch."""
-    scores = np.array([[0.5, 0.2], [0.7, 0.2], [0.7, 0.6], [0.6, 0.6]], np.float32)
+def test_a_tie_keeps_the_earlier_epoch_and_a_stopped_replica_its_best():
+    """Scores per epoch of three replicas; the weights hold the number of the epoch."""
+    scores = np.array([[0.5, 0.2, 0.5], [0.7, 0.2, 0.9], [0.7, 0.6, 1]], np.float32)
     best = BestState(
-        ({"w": jnp.zeros((2, 1))},), ({},), jnp.full(2, -1.0), jnp.zeros(2, jnp.int32)
+        ({"w": jnp.zeros((3, 1))},), ({},), jnp.full(3, -1.0), jnp.zeros(3, jnp.int32)
     )
     for epoch, score in enumerate(scores, start=1):
-        state = _state_of(({"w": jnp.full((2, 1), float(epoch))},))
+        state = SimpleNamespace(
+            params=({"w": jnp.full((3, 1), float(epoch))},),
+            model_state=({},),
+            alive=jnp.array([True, True, epoch < 2]),
+        )
         best = best.update(state, jnp.asarray(score), epoch)
-    np.testing.assert_array_equal(best.epoch, [2, 3])
-    np.testing.assert_array_equal(best.params[0]["w"], [[2.0], [3.0]])
-    np.testing.assert_array_equal(best.score, np.float32([0.7, 0.6]))
-
-
-@dataclasses.dataclass
-class _State:
-    params: tuple
-    model_state: tuple
-    alive: jax.Array
-
-
-def _state_of(params):
-    return _State(params, ({},), jnp.ones(2, bool))
-
-
-def test_a_stopped_replica_keeps_its_best_epoch():
-    best = BestState(({"w": jnp.zeros((2, 1))},), ({},), jnp.full(2, 0.5), jnp.ones(2))
-    state = _state_of(({"w": jnp.ones((2, 1))},))
-    state.alive = jnp.array([True, False])
-    after = best.update(state, jnp.full(2, 0.9), 7)
-    np.testing.assert_array_equal(after.epoch, [7, 1])
-    np.testing.assert_array_equal(after.params[0]["w"], [[1.0], [0.0]])
+    np.testing.assert_array_equal(best.epoch, [2, 3, 1])
+    np.testing.assert_array_equal(best.params[0]["w"], [[2.0], [3.0], [1.0]])
+    np.testing.assert_array_equal(best.score, np.float32([0.7, 0.6, 0.5]))
 
 
 def test_metrics_hold_the_mean_of_the_epochs_terms(tmp_path):
@@ -167,11 +151,11 @@ def test_training_in_bfloat16_keeps_float32_weights_and_learns():
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(trained.params))
 
 
-def test_method_that_needs_a_teacher_says_so():
-    from churn_jax.methods import EnsembleDistillation
-
+def test_a_run_that_cannot_be_trained_says_so():
     with pytest.raises(ValueError, match="run needs a trained teacher"):
         train(run_of(EnsembleDistillation()), digits())
+    with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
+        Run("run", ERM(), (Group(MODEL.build(10), 2),), CONFIG)
 
 
 def test_students_of_a_stopped_replica_are_reported():
@@ -184,11 +168,6 @@ def test_students_of_a_stopped_replica_are_reported():
     assert stopped_teachers("kd", SimpleNamespace(trained=(old,))) == ()
     (sentence,) = stopped_teachers("tuned", None, teacher)
     assert sentence.startswith("tuned: replica 1, 4 starts from a replica of teachers")
-
-
-def test_committee_must_have_the_methods_members():
-    with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
-        Run("run", ERM(), (Group(MODEL.build(10), 2),), CONFIG)
 
 
 @pytest.fixture

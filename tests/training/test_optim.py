@@ -310,23 +310,3 @@ def test_an_optimiser_that_cannot_be_mapped_over_networks_is_refused(case, monke
     )
     with pytest.raises(ValueError, match=f"optimizer mine .*{message}"):
         _init_optimizer(made, sharding)(({"w": jnp.ones((1, 1, 2))},))
-
-
-@pytest.mark.parametrize(
-    ("name", "unread"),
-    [
-        ("adam", ""),
-        ("optax:adamw", "momentum 0.5"),
-        (f"{__name__}:adamw", "learning_rate 0.1, schedule cosine, momentum 0.5"),
-        (
-            "own",
-            "learning_rate 0.1, schedule cosine, weight_decay 0.0001, momentum 0.5",
-        ),
-    ],
-)
-def test_settings_that_nobody_reads_are_named(name, unread, monkeypatch):
-    monkeypatch.setattr(OPTIMIZERS, "_registered", {"own": optax.sgd(0.1)})
-    config = OptimizerConfig(name, momentum=0.5, schedule="cosine")
-    made = Optimizer.of(config, steps_per_epoch=1, total_steps=1)
-    said = made.unread(config)
-    assert said == (f"optimizer {name} does not read {unread}" if unread else "")

@@ -75,23 +75,23 @@ def predictions(
     return np.asarray(logits), scale
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, 1000])
-def test_every_example_is_predicted_once_and_in_order(batch_size):
-    logits, scale = predictions(batch_size)
+@pytest.mark.parametrize(
+    ("batch_size", "shape"),
+    [(1, None), (5, None), (1000, None), (3, (2, 1, 4)), (11, (2, 1, 4))],
+)
+def test_every_example_is_predicted_once_and_in_order(batch_size, shape):
+    """Sizes are rounded to a multiple of the data shards, and nothing is lost."""
+    logits, scale = predictions(batch_size, shape=shape and MeshShape(*shape))
     np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
 
 
-@pytest.mark.parametrize("batch_size", [3, 11])
-def test_batches_are_padded_over_a_mesh(batch_size):
-    """Four data shards: sizes are rounded to a multiple of four, nothing is lost."""
-    logits, scale = predictions(batch_size, shape=MeshShape(replica=2, data=4))
-    np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
-
-
-@pytest.mark.parametrize("mapping", ["vmap", "loop"])
-def test_every_member_has_an_axis_of_its_own(mapping):
-    logits, scale = predictions(5, members=3, every_member=True, mapping=mapping)
-    assert logits.shape == (2, 3, EXAMPLES, 2)
+@pytest.mark.parametrize(
+    ("members", "options"),
+    [(3, {}), (3, {"mapping": "loop"}), (2, {"shape": MeshShape(2, 2, 2)})],
+)
+def test_every_member_has_an_axis_of_its_own(members, options):
+    logits, scale = predictions(5, members=members, every_member=True, **options)
+    assert logits.shape == (2, members, EXAMPLES, 2)
     np.testing.assert_array_equal(logits, scale[:, :, None, None] * IMAGES[None, None])
 
 
@@ -99,13 +99,6 @@ def test_the_deployed_member_is_predicted():
     method = Codistillation(members=3, deployed_member=1)
     logits, scale = predictions(6, members=3, method=method)
     np.testing.assert_array_equal(logits, scale[:, 1, None, None] * IMAGES[None])
-
-
-def test_members_on_two_devices_are_gathered_in_order():
-    logits, scale = predictions(
-        8, members=2, every_member=True, shape=MeshShape(replica=2, member=2, data=2)
-    )
-    np.testing.assert_array_equal(logits, scale[:, :, None, None] * IMAGES[None, None])
 
 
 def test_images_are_normalised_as_in_training():

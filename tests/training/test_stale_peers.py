@@ -90,12 +90,6 @@ def test_an_update_follows_the_copies():
     assert apart > 0.1
 
 
-def test_the_delay_matters():
-    one, three = history(1, mapping="loop")[1][-1], history(3)[1][-1]
-    gap = tiny.largest_difference(one.params, three.params)
-    assert gap > 1e-3
-
-
 def test_refreshing_compiles_nothing_and_fetches_nothing():
     stepper, _ = history(3)
     stepper.advance(1)  # `history` still looks at the state before
