@@ -114,7 +114,7 @@ def study(
         loggers: where metrics go in addition to the folder, see
             `churn_jax.training.LOGGERS`.
         minutes: save and return after so many, whether finished or not.
-        show_progress: show bars on a terminal, and elsewhere a line every few seconds;
+        show_progress: show one line on a terminal, and elsewhere one every few seconds;
             otherwise only notes on what is missing or goes wrong.
 
     Returns:

@@ -105,7 +105,7 @@ def train(
         on_note: called with sentences about checkpoints that could not be used; the
             default shows them.
         stop: when set, the loop saves a checkpoint and raises.
-        show_progress: show bars on a terminal, and elsewhere a line every few seconds.
+        show_progress: show one line on a terminal, and elsewhere one every few seconds.
 
     Returns:
         A `Trained`.

@@ -1,21 +1,17 @@
-"""Progress of a training: bars on a terminal, lines elsewhere.
+"""Progress of a training: a line that changes on a terminal, more and more elsewhere.
 
-A thread draws them, so that they go on while XLA compiles or the data are loaded.
+A thread writes them, so that they go on while XLA compiles or the data are loaded.
 """
 
 import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.errors import LiveError
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.status import Status
 
 from churn_compare.escaping import terminal_text
 
@@ -98,16 +94,14 @@ class _Task:
 
 
 class Display:
-    """Shows tasks, one at a time, and how far all of them are."""
+    """Shows tasks, one at a time, and how far all of them are.
+
+    `silent` shows nothing at all, `quiet` only what `note` is given.
+    """
 
     def __init__(
-        self,
-        *,
-        silent: bool = False,
-        quiet: bool = False,
-        stderr: bool = False,
+        self, *, silent: bool = False, quiet: bool = False, stderr: bool = False
     ):
-        """`silent` shows nothing at all, `quiet` only what `note` is given."""
         self.console = Console(quiet=silent, stderr=stderr, force_jupyter=False)
         self.quiet = quiet or silent
         self._stopped: set[tuple[str, int]] = set()
@@ -115,7 +109,7 @@ class Display:
         self._task = _Task("", 0.0, Work("", "starting", 0))
         self._expected, self._everything = 0.0, ""
         self._began = time.monotonic()
-        self._live: Live | None = None
+        self._status: Status | None = None  # of a terminal
         self._over = threading.Event()
         self._writer: threading.Thread | None = None
 
@@ -124,24 +118,20 @@ class Display:
             return self
         # FORCE_COLOR makes rich believe that a file is a terminal.
         if self.console.file.isatty() and not self.console.is_dumb_terminal:
-            self._live = Live(
-                console=self.console, get_renderable=self._drawing, transient=True
-            )
-            try:
-                self._live.start()
-                return self
-            except LiveError:  # the program has bars of its own
-                self._live = None
-        self._writer = threading.Thread(target=self._write_lines, daemon=True)
+            status = self.console.status(self._line())
+            with contextlib.suppress(LiveError):  # the program has bars of its own
+                status.start()
+                self._status = status
+        self._writer = threading.Thread(target=self._write, daemon=True)
         self._writer.start()
         return self
 
     def __exit__(self, *error):
-        if self._live is not None:
-            self._live.stop()
         if self._writer is not None:
             self._over.set()
             self._writer.join()
+        if self._status is not None:
+            self._status.stop()
 
     def expect(self, weight: float, everything: str) -> None:
         """Sets how much work all tasks are together; `everything` names them."""
@@ -169,9 +159,8 @@ class Display:
 
     def work(self, work: Work) -> None:
         """Updates a task, or begins one that is not known yet."""
-        task = self._tasks.setdefault(work.name, _Task(work.name, 0.0, work))
-        task.tell(work)
-        self._task = task
+        self._task = self._tasks.setdefault(work.name, _Task(work.name, 0.0, work))
+        self._task.tell(work)
 
     def update(self, progress: "Progress") -> None:
         """Shows the result of an evaluation."""
@@ -201,62 +190,43 @@ class Display:
             )
 
     def say(self, sentence: str) -> None:
-        """Prints a line above the bars."""
+        """Prints a line."""
         if not self.quiet:
-            self._print(sentence)
+            self.note(sentence, style="")
 
-    def note(self, sentence: str) -> None:
+    def note(self, sentence: str, style: str = "yellow") -> None:
         """Prints a sentence, even if `quiet`."""
-        self._print(sentence, style="yellow")
-
-    def _print(self, sentence: str, style: str = "") -> None:
-        if self._writer is not None:
+        if self._writer is not None and self._status is None:
             sentence = f"{time.strftime('%H:%M:%S')} {sentence}"
         self.console.print(terminal_text(sentence, style), soft_wrap=True)
 
-    def _write_lines(self) -> None:
-        while not self._over.wait(line_interval(time.monotonic() - self._began)):
+    def _write(self) -> None:
+        def pause() -> float:
+            passed = time.monotonic() - self._began
+            return 0.5 if self._status else line_interval(passed)
+
+        while not self._over.wait(pause()):
             with contextlib.suppress(OSError, ValueError):  # nobody reads any more
-                self._print("; ".join(filter(None, self._sentences())))
+                if self._status is not None:
+                    self._status.update(terminal_text(self._line()))
+                else:
+                    self.say(self._line())
 
-    def _sentences(self) -> Iterator[str]:
-        task = self._task
-        yield f"{task.label}: {task}" if task.label else str(task)
-        share, said = self._all()
-        if share is not None:
-            yield f"{self._everything} {said}"
-
-    def _all(self) -> tuple[float | None, str]:
-        """The share of all tasks that is done, if there are several, in words too."""
-        tasks = list(self._tasks.values())
+    def _line(self) -> str:
+        """How far the task is, and all of them if there are several."""
+        task, tasks = self._task, list(self._tasks.values())
+        said = f"{task.label}: {task}" if task.label else str(task)
         if self._expected <= max((task.weight for task in tasks), default=0.0):
-            return None, ""
+            return said
         done = sum(task.weight * task.share() for task in tasks)
         begun = [(task, *task.first) for task in tasks if task.first]
         now = sum(task.weight * task.share(since=since) for task, _, since in begun)
-        said = f"{done / self._expected:.0%}"
+        said += f"; {self._everything} {done / self._expected:.0%}"
         if now:
             passed = time.monotonic() - min(first for _, first, _ in begun)
             left = (self._expected - done) / now * passed
             said += f", about {_clock(left)} left"
-        return done / self._expected, said
-
-    def _drawing(self) -> Group:
-        task = self._task
-        share, said = self._all()
-        table = Table.grid(padding=(0, 1))
-        table.add_column(overflow="fold")
-        table.add_column(width=24)
-        table.add_column(overflow="fold")
-        own = task.share()
-        bar = ProgressBar(total=1.0, completed=own, pulse=not task.work.total)
-        table.add_row(terminal_text(task.label), bar, Text(f"{own:.0%}"))
-        if share is not None:
-            bar = ProgressBar(total=1.0, completed=share)
-            table.add_row(Text(self._everything), bar, Text(said))
-        doing = terminal_text(str(task))
-        doing.overflow, doing.plain = "fold", f"  {doing.plain}"
-        return Group(table, doing)
+        return said
 
 
 def _clock(seconds: float) -> str:

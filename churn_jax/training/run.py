@@ -77,8 +77,8 @@ class Run:
             (gates > 1, f"the committee has {gates} gate group(s); it can have one"),
             (
                 gates and deploys != "gate",
-                f"the committee has a gate group, which deploy={deploys!r} would not "
-                "train",
+                "the committee has a gate group; "
+                f"deploy={deploys!r} would not train it",
             ),
         )
 

@@ -55,22 +55,28 @@ def test_time_left_follows_from_finished_work_of_this_launch(monkeypatch, capsys
         (110.0, "training", 60),
     ):
         shown.work(Work("a", doing, done, 100))
-    about, everything = shown._sentences()
+    about, everything = shown._line().split("; ")
     assert "60 of 100 updates (60%), training, 1:50 so far, about 0:40 left" in about
     # 10 of 400 in this launch, 160 in all.
     assert everything == "all 4 methods 40%, about 4:00 left"
 
 
-def test_no_word_is_cut_off_on_a_narrow_terminal():
-    shown = Display()
-    shown.begin("a", "Co-distill SKL + entropy, four members")
-    shown.work(Work("a", "training", 1204, 2340))
-    found = Progress("a", 12, 20, 0.9721, 0.0311, ())
-    shown.update(found)
+def test_a_terminal_has_one_line_that_changes():
+    """Its words are whole on a narrow one."""
     text = io.StringIO()
-    Console(file=text, width=50, force_terminal=True).print(shown._drawing())
-    said = re.sub(r"\x1b\[[0-9;]*m", "", text.getvalue())
-    assert "…" not in said
+    text.isatty = lambda: True
+    shown = Display()
+    shown.console = Console(file=text, width=50, force_terminal=True)
+    shown.begin("a", "Co-distill SKL + entropy, four members")
+    with shown:
+        shown.work(Work("a", "training", 1204, 2340))
+        shown.update(Progress("a", 12, 20, 0.9721, 0.0311, ()))
+        last = time.monotonic() + 20
+        while "churn 3.11" not in text.getvalue() and time.monotonic() < last:
+            time.sleep(0.05)
+        shown.note("a sentence")
+    said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
+    assert "…" not in said and "a sentence\n" in said
     said = " ".join(said.split())
     for words in ("entropy", "1,204 of 2,340 updates (51%), training", "churn 3.11 %"):
         assert words in said
