@@ -245,8 +245,8 @@ class MeshShape:
             return cls(*(int(v) for v in text.split(",")))
         except (TypeError, ValueError) as error:
             raise ValueError(
-                "mesh must name replica, member and data, as in "
-                f"replica=4,member=2,data=1; got {text!r} ({error})"
+                "mesh must look like replica=4,member=2,data=1, with the axes replica, "
+                f"member and data; got {text!r} ({error})"
             ) from error
 
 
