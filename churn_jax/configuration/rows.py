@@ -119,17 +119,10 @@ class MethodSpec:
         """Checks what needs no study."""
         if isinstance(self.model, str):
             object.__setattr__(self, "model", ModelConfig(self.model))
-        teaching, kind, old = (
-            self.teaching,
-            type(self.method).__name__,
-            self.teaching.old,
-        )
+        teaching, kind = self.teaching, type(self.method).__name__
         own = (teaching.members, teaching.offline, teaching.calibrated, teaching.dtype)
-        named, old, olds = (
-            self.teacher or teaching.logits,
-            teaching.old,
-            self.method.olds,
-        )
+        named, old = self.teacher or teaching.logits, teaching.old
+        olds = self.method.olds
         check_none(
             self.name,
             (
