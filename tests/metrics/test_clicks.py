@@ -101,19 +101,3 @@ def test_what_cannot_be_ranked_is_nan_not_a_number():
     # Predictions without a click are all too many; another label is not an example.
     assert np.isposinf(calibration_ratio(as_logits(z), 0 * labels))
     assert np.isnan(calibration_ratio(as_logits(z), 0 * labels - 1))
-
-
-def test_errors():
-    labels = np.zeros(4, np.int32)
-    for metric in (metrics.roc_auc, metrics.calibration_ratio):
-        with pytest.raises(ValueError, match=r"\[\.\.\., N, 2\].*\(4, 3\).*\[0, z\]"):
-            metric(np.zeros((4, 3), np.float32), labels)
-    with pytest.raises(ValueError, match=r"num_bins.*0"):
-        metrics.AUCState.empty(0)
-    for limit in (0.0, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="limit must be positive and finite"):
-            metrics.AUCState.empty(8, limit=limit)
-    with pytest.raises(ValueError, match=r"limit=16\.0.*limit=4\.0"):
-        metrics.AUCState.empty(8).merge(metrics.AUCState.empty(8, limit=4.0))
-    with pytest.raises(ValueError, match=r"one kind.*\(8,\).*\(4,\)"):
-        metrics.AUCState.empty(8).merge(metrics.AUCState.empty(4))

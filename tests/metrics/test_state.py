@@ -9,7 +9,6 @@ from churn_jax.metrics import (
     ChurnState,
     FlipState,
     MeanState,
-    PredictionDifferenceState,
     RateState,
 )
 from churn_jax.metrics.state import LongSum, masked_mean
@@ -78,14 +77,6 @@ def test_counts_beyond_two_to_the_24_stay_exact():
     flips = FlipState(*(jnp.int32(2**30 + n) for n in more)).compute()
     np.testing.assert_allclose(flips.negative_flip_rate, 101 / (2**30 + 1001), 1e-6)
     np.testing.assert_allclose(flips.backward_error_compatibility, 823 / 924, 1e-6)
-
-
-def test_states_with_other_settings_do_not_merge():
-    one, two = (PredictionDifferenceState.empty(order=o) for o in (1, 2))
-    with pytest.raises(ValueError, match=r"order=1.*order=2"):
-        one.merge(two)
-    with pytest.raises(ValueError, match="ChurnState"):
-        one.merge(ChurnState.empty())
 
 
 def test_states_are_valid_scan_carries():

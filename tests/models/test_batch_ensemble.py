@@ -12,18 +12,11 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM
-from churn_jax.models import (
-    MLP,
-    BatchEnsemble,
-    BatchEnsembleDense,
-    LeNet5,
-    ResNet,
-)
+from churn_jax.models import MLP, BatchEnsemble, BatchEnsembleDense, LeNet5, ResNet
 from churn_jax.models.batch_ensemble import BatchEnsembleConv, check_fast_weights
 from churn_jax.models.convolution import banded_convolution
 from churn_jax.models.layers import compiling_for, xla_convolution
 from churn_jax.training.run import Run
-from tests import reference_models as reference
 from tests.models import numpy_networks
 from tests.models.linen_networks import drawn_variables, images, products
 from tests.reference_losses import softmax
@@ -55,8 +48,8 @@ def test_dense_equals_a_loop_over_weight_matrices_forward_and_gradient(rng, bias
         ((_, y), (found, in_inputs)), (as_data, _) = jax.jit(
             lambda p, x: (both(p, x), jax.grad(loss, has_aux=True)(p, x))
         )(params, x)
-    assert_close(y, reference.batch_ensemble(params, x, np.matmul))
-    inputs, expected = reference.dense_gradients(params, x, outer)
+    assert_close(y, numpy_networks.batch_ensemble(params, x, np.matmul))
+    inputs, expected = numpy_networks.dense_gradients(params, x, outer)
     assert_close(in_inputs, inputs)
     assert set(expected) == set(found) == set(params)
     for name in params:
@@ -83,7 +76,7 @@ def test_convolution_equals_a_loop_over_kernels_forward_and_gradient(
     x = images(K * 2, 5, 6, 3)
     params = drawn_variables(layer, x)["params"]
     stride, padding = options.get("stride", 1), options.get("padding", 1)
-    y = reference.batch_ensemble(
+    y = numpy_networks.batch_ensemble(
         params, x, partial(numpy_networks.convolution, stride=stride, padding=padding)
     )
     outer = rng.normal(size=y.shape).astype(np.float32)
@@ -397,10 +390,10 @@ def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts()
     rows = np.asarray(stepper.session.parts[0].inputs(0).order)[0, : tiny.BATCH]
     x = (data.images[rows].reshape(tiny.BATCH, -1) / 255 - 0.5) / 0.25
     # Outputs of the loop over members are those of the parts, one after the other.
-    logits = reference.batch_ensemble(params["head"], x, np.matmul)
+    logits = numpy_networks.batch_ensemble(params["head"], x, np.matmul)
     errors = softmax(logits) - np.eye(tiny.CLASSES)[data.labels[rows]]
     # Every member's mean is over B / K rows, and the loss is the mean over K members.
-    _, expected = reference.dense_gradients(params["head"], x, errors / tiny.BATCH)
+    _, expected = numpy_networks.dense_gradients(params["head"], x, errors / tiny.BATCH)
     found = tiny.replica(momentum.trace["head"], (0, 0))
     assert set(found) == set(expected)
     for name, gradient in expected.items():

@@ -15,7 +15,6 @@ from churn_jax.models.convolution import banded_convolution
 from churn_jax.models.layers import Conv, xla_convolution
 from churn_jax.models.vgg import adaptive_average_pool
 from churn_jax.training.partition import compilation
-from tests import reference_models
 from tests.models import drawn, numpy_networks, public_networks
 from tests.models.linen_networks import drawn_variables, images, products
 
@@ -127,7 +126,7 @@ def test_a_training_step_of_a_wide_resnet_is_that_of_numpy():
     variables = drawn_variables(model, x)
     train = partial(model.apply, train=True, mutable=["batch_stats"])
     output, _ = jax.jit(train)(variables, x)
-    expected = reference_models.wide_resnet(
+    expected = numpy_networks.wide_resnet(
         *numpy_networks.in_float64((variables["params"], x)), blocks=1
     )
     np.testing.assert_allclose(output.logits, expected, rtol=1e-4, atol=2e-5)
