@@ -1,6 +1,7 @@
 """The command `churn-compare OLD NEW`, which compares two versions of a model."""
 
 import dataclasses
+import inspect
 import math
 import os
 import re
@@ -467,14 +468,11 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     from churn_compare.versions import compare_versions
 
     old, new, file = given["old"], given["new"], given["gates"]
-    judged: dict[str, Any] = {
-        "gates": _gates(given),
-        "waivers": gates.waivers_of(file) if file else (),
-    }
+    limits = _gates(given)
     what = "folder" if new is None else "classes"
     if given["noise"]:
         what = "noise"
-        if old is not None or judged["gates"]:
+        if old is not None or limits:
             raise ValueError(
                 "--noise is about runs of one version: no NEW and no limits"
             )
@@ -494,31 +492,29 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
         for name in names:
             if of == what and given[name]:
                 raise ValueError(f"--{name.replace('_', '-')} {why}")
-    shared = {name: given[name] for name in ("id_column", "confirm", "level")}
-    shared["clusters"] = given["cluster"]
-    if what in ("classes", "folder"):
-        names = ("labels", "slices", "kind", "class_map", "on_missing", "strip", "pool")
-        names += ("label_column", "prediction_column", "equivalent")
-        shared |= judged | {name: given[name] for name in names}
-        if what == "classes":
-            return compare_classes(old, new, **shared, by=given["by"])
-        return compare_versions(old, **shared, order=given["order"] or None)
+    functions: dict[str, Any] = {"classes": compare_classes, "noise": noise_floor}
+    functions |= {"folder": compare_versions, "outcomes": compare_outcomes}
     tolerance, margin = given["tolerance"] or "0", given["equivalent"]
-    shared |= {
+    if what == "outcomes" and margin is not None:
+        margin = gates.limit_of(margin, "--equivalent")
+    settings = given | {
+        "gates": limits,
+        "waivers": gates.waivers_of(file) if file else (),
+        "clusters": given["cluster"],
+        "equivalent": margin,
         "score_columns": given["score_column"],
         "target_column": given["label_column"],
         "grades": _grades(given["grades"]),
         "normalize": given["normalize"] or "text",
         "tolerance": gates.limit_of(tolerance, "--tolerance"),
         "relative": tolerance.rstrip().endswith("%"),
+        "order": given["order"] or None,
     }
-    if what == "noise":
-        return noise_floor(*given["noise"], **shared)
-    names = ("slices", "by", "pool", "lower_is_better", "on_missing", "strip")
-    names += ("labels", "errors")
-    margin = None if margin is None else gates.limit_of(margin, "--equivalent")
-    shared |= judged | {name: given[name] for name in names}
-    return compare_outcomes(old, new, **shared, equivalent=margin)
+    names = {*inspect.signature(functions[what]).parameters} - {"old", "new"}
+    names |= {"equivalent", "level", "pool"} if what == "folder" else set()
+    sides = given["noise"] or [side for side in (old, new) if side is not None]
+    chosen = {name: settings[name] for name in names & settings.keys()}
+    return functions[what](*sides, **chosen)
 
 
 def _grades(given: Sequence[str]) -> dict[str, float]:

@@ -5,7 +5,7 @@ import datetime
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -164,44 +164,40 @@ def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
 def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
     """Raises for gates that the predictions cannot answer, before the scan."""
     for gate in gates:
-        if reason := _unanswerable(gate, pair):
+        if reason := next(filter(None, _obstacles(gate, pair)), ""):
             raise GateError(f"the gate {gate.text!r} cannot be judged: {reason}")
 
 
-def _unanswerable(gate: Gate, pair: Pair) -> str:
-    """Reason why the predictions cannot answer the gate, or ""."""
+def _obstacles(gate: Gate, pair: Pair) -> Iterator[str | bool]:
+    """Reasons why the predictions cannot answer the gate, or what is false."""
+    none, of_class = "there are no labels", gate.grouping == CLASSES
     if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
-        return "noise is measured between runs, and both versions have one run"
+        yield "noise is measured between runs, and both versions have one run"
     if gate.quantity == EQUIVALENT:
-        unlabelled = pair.labels is None and not pair.partial
-        return "there are no labels" if unlabelled else ""
+        yield pair.labels is None and not pair.partial and none
+        return
     quantity = QUANTITIES[gate.quantity]
-    if quantity.outcomes:
-        return "it is for outcomes, and these are predicted classes"
     of_changed = gate.quantity in OF_CHANGED or quantity.name.endswith("_nfr")
-    if pair.partial and not of_changed and quantity.labels:
-        return "only examples that change have labels"
+    if quantity.outcomes:
+        yield "it is for outcomes, and these are predicted classes"
+    if pair.partial and quantity.labels and not of_changed:
+        yield "only examples that change have labels"
     needed = quantity.labels and not (pair.partial and of_changed)
-    if (needed or gate.grouping == CLASSES) and pair.labels is None:
-        return "there are no labels"
+    yield (needed or of_class) and pair.labels is None and none
     for name, side in (("old", pair.old), ("new", pair.new)):
         if quantity.scores in ("both", name) and side.kind == "classes":
-            return f"{side.name} has predicted classes only, without probabilities"
+            yield f"{side.name} has predicted classes only, without probabilities"
     if gate.grouping and CLASSES in pair.slices:
-        return 'a column of the slices is called "class", like the groups by label'
-    if gate.grouping == ALL_SLICES and not pair.slices:
-        return "there are no slices"
-    if gate.grouping in ("", ALL_SLICES):
-        return ""
-    if gate.grouping == CLASSES:
-        there = [] if pair.labels is None else np.unique(pair.labels).tolist()
-        return _no_such(
-            gate.group, [*map(pair.class_name, there)], "class with examples"
-        )
-    if reason := _no_such(gate.grouping, list(pair.slices), "column of the slices"):
-        return reason
-    values, _ = coded(pair.slices[gate.grouping])
-    return _no_such(gate.group, values, f"value of {gate.grouping}")
+        yield 'a column of the slices is called "class", like the groups by label'
+    if gate.grouping == ALL_SLICES:
+        yield not pair.slices and "there are no slices"
+    elif of_class:
+        there = map(pair.class_name, np.unique(pair.labels).tolist())
+        yield _no_such(gate.group, [*there], "class with examples")
+    elif gate.grouping:
+        yield _no_such(gate.grouping, list(pair.slices), "column of the slices")
+        values, _ = coded(pair.slices[gate.grouping])
+        yield _no_such(gate.group, values, f"value of {gate.grouping}")
 
 
 def _no_such(name: str, known: Sequence[str], what: str) -> str:

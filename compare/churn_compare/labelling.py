@@ -4,6 +4,7 @@
 not needed. Labels of a random part of them are enough for an interval.
 """
 
+import bisect
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -210,10 +211,10 @@ def ends_of(
 def more_labels(sampled: Sampled, name: str, limit: float) -> int:
     """About how many more labels put a limit outside of the interval."""
     have = max(sampled.labelled, 1)
-    low, high = 0, sampled.changed - have
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = ends_of(sampled, name, (have + middle) / have)
-        decided = not found.low <= limit <= found.high
-        low, high = (low, middle) if decided else (middle, high)
-    return high
+
+    def decided(more: int) -> bool:
+        found = ends_of(sampled, name, (have + more) / have)
+        return not found.low <= limit <= found.high
+
+    most = sampled.changed - have
+    return min(1 + bisect.bisect_left(range(1, most), True, key=decided), most)

@@ -1,5 +1,6 @@
 """The outcome of every example: how far two are apart, and what each is worth."""
 
+import bisect
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,6 @@ Kind = Literal[
 ]
 Normalization = Literal["text", "squad", "none"]
 NORMALIZATIONS = get_args(Normalization)
-
-_NUMBERS = 2**24  # of a block of pairs of places in rankings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,65 +135,26 @@ class Measure:
         return mark.join(self.things[outcome]) or "(none)"
 
 
-class _Items:
-    """The items of many tuples, as numbers in one row after the other."""
-
-    def __init__(self, things: Sequence[Sequence[str]]):
-        self.size = np.array([len(thing) for thing in things], np.int64)
-        self.start = np.cumsum(self.size) - self.size
-        flat = [item for thing in things for item in thing]
-        codes = {item: i for i, item in enumerate(dict.fromkeys(flat))}
-        self.count = max(len(codes), 1)
-        self.item = np.fromiter(map(codes.__getitem__, flat), np.int64, len(flat))
-        owner = np.repeat(np.arange(len(things)), self.size)
-        keys = owner * self.count + self.item
-        self._order = np.argsort(keys, kind="stable")
-        self._keys = keys[self._order]
-
-    def spread(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of every item of the chosen tuples: which tuple, and its place in `item`."""
-        size = self.size[chosen]
-        row = np.repeat(np.arange(len(chosen)), size)
-        first = np.repeat(np.cumsum(size) - size, size)
-        return row, self.start[chosen][row] + np.arange(len(row)) - first
-
-    def find(self, owner: np.ndarray, item: np.ndarray) -> np.ndarray:
-        """Where in each owner an item is, from 0; -1 where it is not."""
-        wanted = owner * self.count + item
-        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        found = self._keys[place] == wanted if len(self._keys) else wanted < 0
-        at = self._order[place] if len(self._keys) else place
-        return np.where(found, at - self.start[owner], -1)
-
-
 def jaccard(things: Sequence[Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """1 - |A and B| / |A or B| of pairs of sets `[J]`; 0 for two empty ones."""
-    items = _Items(things)
-    row, at = items.spread(a)
-    common = np.bincount(row[items.find(b[row], items.item[at]) >= 0], minlength=len(a))
-    either = items.size[a] + items.size[b] - common
-    return np.where(either > 0, 1.0 - common / np.maximum(either, 1), 0.0)
+    pairs = zip(a.tolist(), b.tolist(), strict=True)
+    sets = ((frozenset(things[x]), frozenset(things[y])) for x, y in pairs)
+    return np.array([len(x ^ y) / max(len(x | y), 1) for x, y in sets])
 
 
 def kendall(things: Sequence[Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """1 - Kendall's tau of pairs of rankings `[J]`, over the items that both have."""
-    items = _Items(things)
     out = np.ones(len(a))
-    width = int(items.size[a].max(initial=0))
-    block = max(1, _NUMBERS // max(width, 1) ** 2)
-    for first in range(0, len(a), block):
-        chosen = slice(first, first + block)
-        row, at = items.spread(a[chosen])
-        places = np.full((len(a[chosen]), width), -1)
-        places[row, at - items.start[a[chosen]][row]] = items.find(
-            b[chosen][row], items.item[at]
-        )
-        both = (places[:, :, None] >= 0) & (places[:, None, :] >= 0)
-        both &= np.triu(np.ones((width, width), bool), 1)
-        discordant = both & (places[:, :, None] > places[:, None, :])
-        pairs = both.sum(axis=(1, 2))
-        tau = 1.0 - 2.0 * discordant.sum(axis=(1, 2)) / np.maximum(pairs, 1)
-        out[chosen] = np.where(pairs > 0, 1.0 - tau, 1.0)
+    for j, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        places = {item: place for place, item in enumerate(things[y])}
+        before: list[int] = []
+        discordant = 0
+        for place in map(places.get, things[x]):
+            if place is not None:
+                discordant += len(before) - bisect.bisect(before, place)
+                bisect.insort(before, place)
+        if pairs := len(before) * (len(before) - 1) // 2:
+            out[j] = 2.0 * discordant / pairs
     return out
 
 

@@ -6,6 +6,7 @@ A terminal shows the verdict, a comment and a notebook the summary, a page all o
 import dataclasses
 import datetime
 import functools
+import importlib.util
 import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,10 +29,10 @@ from churn_compare.documents import (
     Terms,
     Text,
 )
-from churn_compare.figures import has_matplotlib, reliability
+from churn_compare.documents.plotting import COLOURS, INK, drawing
 from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import GateOutcome, Measured, MeasureFindings, Version
+from churn_compare.result import Curve, GateOutcome, Measured, MeasureFindings, Version
 from churn_compare.tables import (
     change_blocks,
     changes_table,
@@ -51,6 +52,8 @@ from churn_compare.verdict import gate_sentence, sentences
 _LISTED, _REGRESSIONS = 50, 2000  # regressions on the page, unfolded and in all
 _OF_STEP = 20  # regressions of each of several updates
 _MANY, _SHORT = 8, 10  # most versions, and characters of a name, as headings
+FEW = 10  # examples of a bin below which its mark is hollow
+_SIZE = (5.4, 4.2)  # inches of a figure
 KINDS = {"pass": "good", "fail": "bad", "inconclusive": "mixed"}  # `Text.kind`
 
 
@@ -58,23 +61,20 @@ def document(result: Display, command: str = "") -> Document:
     """The report of an update or of versions, with its figures yet to be drawn."""
     if isinstance(result, VersionsResult):
         return _of_versions(result, command)
+    assert isinstance(result, CompareResult | OutcomesResult)
+    facts = {"Old": result.old, "New": result.new}
     if isinstance(result, CompareResult):
-        measured: list[tuple[str, Measured]] = [("", result)]
         facts = {
             side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
             for side in (result.old, result.new)
         }
-    else:
-        assert isinstance(result, OutcomesResult)
-        several = len(result.measures) > 1
-        measured = [(m.name if several else "", m) for m in result.measures]
-        facts = {"Old": result.old, "New": result.new}
-    said = []
-    for name, found in measured:
-        first, *rest = sentences(found)
+    measured, said, parts = result.each(), [], []
+    for name, of in measured.items():
+        name = name if len(measured) > 1 else ""
+        first, *rest = sentences(of)
         said += [f"{name}: {first}" if name else first, *rest]
-    parts = [section for of in measured for section in sections(*of)]
-    glossary = Terms(terms([of for _, of in measured]))
+        parts += sections(name, of)
+    glossary = Terms(terms([*measured.values()]))
     found = composed(
         result,
         parts,
@@ -143,21 +143,8 @@ def composed(
     about: str = "",
     said: Sequence[str] | None = None,
     gates: Sequence[tuple[GateOutcome, str]] | None = None,
-    title: str = "",
 ) -> Document:
-    """A report: what was read, the verdict, sections, and what was run.
-
-    Args:
-        result: `Display` with a level and, unless `said` is given, sentences.
-        sections: sections of the report.
-        notes: remarks about what was read.
-        facts: facts about what was run.
-        command: command that made the report.
-        about: the comparison in one line.
-        said: sentences of the verdict.
-        gates: outcomes of gates, with what they are about.
-        title: title, if it is not that of the result.
-    """
+    """A report: what was read, the verdict, sections, and what was run."""
     lines = []
     for gate, step in gates or [(gate, "") for gate in result.gates]:
         kind, word = KINDS[gate.state], gate.state.upper()
@@ -176,7 +163,7 @@ def composed(
             "What was run", [Facts({**facts, **made(result.level)})], detail="full"
         ),
     ]
-    return Document(title or result.title, [about], blocks, command)
+    return Document(result.title, [about], blocks, command)
 
 
 def sections(heading: str, found: Measured) -> list[Section]:
@@ -268,6 +255,34 @@ def _probabilities(result: CompareResult) -> list[Block]:
     drawn = functools.partial(reliability, **result.curves)
     figure = Figure(drawn, "Reliability", caption, name=reliability.__name__)
     return [Grid([figure]), Fold("As a table", [table])]
+
+
+def has_matplotlib() -> bool:
+    """True if Matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def reliability(old: Curve, new: Curve) -> str:
+    """Accuracy against confidence of both versions; below, examples of each bin."""
+    with drawing(*_SIZE) as (figure, done):
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+        upper.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+        for i, (name, curve) in enumerate((("old", old), ("new", new))):
+            counts = np.asarray(curve.examples)
+            full, few = counts >= FEW, (counts > 0) & (counts < FEW)
+            style = {"color": COLOURS[i], "marker": "os"[i]}
+            where = curve.confidence, curve.accuracy
+            upper.plot(
+                *(x[full] for x in where), label=name, ls=("-", "--")[i], **style
+            )
+            upper.plot(*(x[few] for x in where), ls="", mfc="none", **style)
+            place = (np.arange(len(counts)) + 0.3 + 0.4 * i) / len(counts)
+            share = 100 * counts / max(counts.sum(), 1)
+            lower.bar(place, share, 0.4 / len(counts), color=COLOURS[i])
+        upper.set_ylabel("Accuracy")
+        lower.set(ylabel="Examples %", xlabel="Confidence (top probability)")
+        upper.legend()
+        return done("Reliability of the old and the new version")
 
 
 def _regressions(result: CompareResult) -> list[Block]:

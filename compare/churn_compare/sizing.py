@@ -1,5 +1,6 @@
 """Numbers of examples and runs that a decision needs, from variance components."""
 
+import bisect
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable
@@ -68,14 +69,8 @@ def components(
 
         x_abi = mean + e_i + r_a + s_b + (e r)_ai + (e s)_bi + (e r s)_abi
 
-    and the variances of e, r and so on are `Components`.
-
-    Args:
-        values: x, `[N]` for each pair of runs, sorted by the old run.
-        old: number of old runs.
-        new: number of new runs.
-        every: all examples, see `estimates.all_examples`.
-        shared: True if a run is the same on all examples.
+    and the variances of e, r and so on are `Components`. `values` are x, sorted by the
+    old run; `shared` runs are the same on all examples.
     """
     N = len(every.group)
     rows, columns, squares = np.zeros((old, N)), np.zeros((new, N)), np.zeros(N)
@@ -152,16 +147,9 @@ class Design:
 
     def least(self, of: Callable[[int], Option], low: int, most: int) -> Option | None:
         """The option with the smallest number that has the power; None without any."""
-        high = low
-        while of(high).power < self.power:
-            if high >= most:
-                return None
-            low, high = high, min(2 * high, most)
-        while high - low > 1:
-            middle = (low + high) // 2
-            less = of(middle).power < self.power
-            low, high = (middle, high) if less else (low, middle)
-        return of(high)
+        numbers = range(low, most + 1)
+        found = bisect.bisect_left(numbers, self.power, key=lambda n: of(n).power)
+        return of(numbers[found]) if found < len(numbers) else None
 
     def options(self, N: int, old: int, new: int) -> tuple[Option, ...]:
         """The given predictions, then more examples, more runs, or both."""

@@ -1,7 +1,7 @@
 """The verdict of a comparison, in sentences."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,14 @@ from churn_compare.number_text import (
     with_range,
 )
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import GateOutcome, Interval, Measured, Noise, Sampled
+from churn_compare.result import (
+    Clusters,
+    GateOutcome,
+    Interval,
+    Measured,
+    Noise,
+    Sampled,
+)
 
 _WAIVERS = 10  # waivers listed in a sentence; the record has all
 _NAMED = 3  # groups named in a sentence
@@ -39,39 +46,37 @@ _MEANS = {
 def sentences(found: Measured) -> tuple[str, ...]:
     """The findings in plain words, most important first."""
     # A change is reported as one only if its interval leaves out zero.
-    if "runs_differ" in found.quantities:
-        return _floor(found)
-    said = [_changed(found)]
+    return tuple(_floor(found) if "runs_differ" in found.quantities else _said(found))
+
+
+def _said(found: Measured) -> Iterator[str]:
+    yield _changed(found)
     if not found.judged:
         truth = "labels" if found.of_classes else "targets"
-        said.append(
-            f"There are no {truth}: it is not known which changes are for the better."
-        )
+        yield f"There are no {truth}: it is not known which changes are for the better."
     else:
-        said += [_flips(found), _average(found)]
+        yield from (_flips(found), _average(found))
         if found.sampled is not None:
-            said += _sampled(found, found.sampled)
+            yield from _sampled(found, found.sampled)
         elif f"{found.mean}_old" not in found.quantities:
-            said.append(_UNKNOWN_ACCURACY)
-        said += _precision(found)
-        said += _probabilities(found)
+            yield _UNKNOWN_ACCURACY
+        yield from (*_precision(found), *_probabilities(found))
     if found.clusters is not None:
-        said.append(_clusters(found))
+        yield _clusters(found, found.clusters)
     if found.noise is not None:
-        said.append(_retraining(found, found.noise))
+        yield _retraining(found, found.noise)
         if found.noise.of_runs > 0.5:
-            said.append(
+            yield (
                 "Runs differ by more than the examples explain, so intervals of churn "
                 "are too narrow: in simulations, 95 % intervals held the true value "
                 "about 90 times of 100."
             )
     elif EXCESS in found.quantities:
-        said.append(_excess(found))
+        yield _excess(found)
     if "excess_nfr" in found.quantities:
-        said.append(_excess_flips(found))
+        yield _excess_flips(found)
     if found.groups_judged:
-        said += [*_pooled(found), *_waived(found), *_groups(found)]
-    return tuple(said)
+        yield from (*_pooled(found), *_waived(found), *_groups(found))
 
 
 def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
@@ -95,26 +100,25 @@ def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
     return f"FAILED: {what} {holds}{left}."
 
 
-def _floor(found: Any) -> tuple[str, ...]:
+def _floor(found: Any) -> Iterator[str]:
     """Sentences on the changes between runs of one version."""
     differ, agree = found["runs_differ"], found["runs_agree"]
-    said = [
+    yield (
         f"Two of {found.runs[0]} runs differ on {with_range(differ, 'share')} of "
         f"examples; all agree on {with_range(agree, 'share')}."
-    ]
+    )
     if runs := found.of_runs:
         share = found.kind in ("correct", "answer", "label")
         scale, unit = (100, " %") if share else (1, "")
         least, most = (f"{scale * end:.4g}" for end in (min(runs), max(runs)))
         spread = f"{scale * statistics.stdev(runs):.2g}{' points' if share else ''}"
         what = "The mean error" if found.kind == "value" else "The mean"
-        what = "Accuracy" if share else what
-        said.append(
-            f"{what} is {scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
+        yield (
+            f"{'Accuracy' if share else what} is "
+            f"{scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
             f"{most}{unit} over runs (standard deviation {spread})."
         )
-    said.append("An update with no more churn is indistinguishable from another run.")
-    return tuple(said)
+    yield "An update with no more churn is indistinguishable from another run."
 
 
 def _changed(found: Measured) -> str:
@@ -208,9 +212,7 @@ def _sampled(found: Measured, sampled: Sampled) -> list[str]:
     ]
 
 
-def _clusters(found: Measured) -> str:
-    clusters = found.clusters
-    assert clusters is not None
+def _clusters(found: Measured, clusters: Clusters) -> str:
     of = f" of {clusters.column}" if clusters.column else ""
     said = f"Intervals and tests are for new clusters{of}"
     if not clusters.wider < float("inf"):  # NaN
@@ -224,41 +226,39 @@ def _clusters(found: Measured) -> str:
     )
 
 
-def _precision(found: Measured) -> list[str]:
+def _precision(found: Measured) -> Iterator[str]:
     """Sentences on equivalence and on the change that can be detected."""
-    said, unit = [], QUANTITIES[found.change].unit
+    unit = QUANTITIES[found.change].unit
     what = _MEANS[found.change].lower()
     if found.equivalent is not None and found.within is not None:
         shown = "is shown" if found.is_equivalent else "is not shown"
         margin = f"{found.equivalent:.10g}"
         margin = margin_text(found.equivalent) if unit == "points" else margin
-        said.append(
+        yield (
             f"The update {shown} to change {what} by less than {margin} "
             f"({level_text(2 * found.level - 1)} interval "
             f"{range_text(found.within, unit)})."
         )
     units = "examples" if found.clusters is None else "clusters"
     if unit == "points" and found.detectable >= 1:
-        said.append(
+        yield (
             f"These {units} are too few to detect a change of {what} of less than 100 "
             "points."
         )
     elif found.detectable == found.detectable:  # not NaN
-        said.append(
+        yield (
             f"These {units} detect a change of {what} of "
             f"{size_text(found.detectable, unit)} in 80 % of cases"
             f"{' if no more examples flip' if unit == 'points' else ''}; a smaller one "
             "may go unseen."
         )
-    return said
 
 
-def _probabilities(found: Measured) -> list[str]:
-    said = []
+def _probabilities(found: Measured) -> Iterator[str]:
     for version in ("old", "new"):
         nll = found.quantities.get(f"nll_{version}")
         if nll is not None and nll.value == float("inf"):
-            said.append(
+            yield (
                 f"The {version} version gives some label a probability of 0, so its "
                 "NLL is infinite."
             )
@@ -271,11 +271,10 @@ def _probabilities(found: Measured) -> list[str]:
             continue
         verb, word = ("falls", "better") if change.high < 0 else ("rises", "worse")
         size = value_text(change, "change").lstrip("+-")
-        said.append(
+        yield (
             f"{what} {word}: {heading} {verb} by {size} "
             f"({range_text(change, 'change')})."
         )
-    return said
 
 
 def _retraining(found: Measured, noise: Noise) -> str:
@@ -372,12 +371,11 @@ def _waived(found: Measured) -> list[str]:
     ]
 
 
-def _groups(found: Measured) -> list[str]:
+def _groups(found: Measured) -> Iterator[str]:
     """Sentences on the groups whose mean gets worse, one per grouping."""
     alpha, change = 1 - found.level, found.change
     down = found.higher_is_better
     falls = f"{_MEANS[change]} {'falls' if down else 'rises'} detectably in"
-    said = []
     for grouping, groups in found.groupings.items():
         if len(groups) == 1:
             continue  # the same as all examples
@@ -386,14 +384,13 @@ def _groups(found: Measured) -> list[str]:
         groups_of = "classes" if grouping == "class" else f"values of {grouping}"
         total = count_text(len(groups))
         if not worse:
-            said.append(f"{falls} none of the {total} {groups_of}.")
+            yield f"{falls} none of the {total} {groups_of}."
             continue
         names = listed([group.name for group in worse], _NAMED)
-        said.append(
+        yield (
             f"{falls} {count_text(len(worse))} of {total} {groups_of} (Holm-adjusted p "
             f"below {alpha:.3g}): {names}."
         )
-    return said
 
 
 def versions_sentences(result: VersionsResult) -> tuple[str, ...]:

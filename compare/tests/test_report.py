@@ -20,9 +20,9 @@ from churn_compare import CompareResult, report
 from churn_compare.comparison import compare_pair
 from churn_compare.documents import html_fragment, html_page, plain_text, print_document
 from churn_compare.escaping import markdown_text, printable
-from churn_compare.figures import reliability
 from churn_compare.number_text import value_text
 from churn_compare.quantities import QUANTITIES
+from churn_compare.report import reliability
 from churn_compare.result import Flow, GateOutcome, Interval, Regression
 from churn_compare.tables import changes_table, flow_map, group_blocks, singles_table
 from churn_compare.verdict import gate_sentence, sentences
