@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from churn_compare.escaping import printable
@@ -14,16 +15,14 @@ from churn_jax.training.progress import COMPILING, Work
 def run_command(
     options: Any,
     command: str,
-    *,
     train: Callable[..., Any],
-    show: Callable[..., Any],
 ) -> int:
     """Trains into `options.out` and reports; returns the exit code.
 
     `options` are an `AllOfFolder` with its folder.
     """
     # `train(**told)` is called after the processes are connected, so it may
-    # import what needs them; `show(folder, seconds)` by process 0 alone.
+    # import what needs them; process 0 alone reports.
     process = connect(options.launch)
     try:  # for the report: a matplotlibrc that cannot be read is found before training
         import matplotlib  # noqa: F401
@@ -33,10 +32,21 @@ def run_command(
             "whether a matplotlibrc of this folder or MATPLOTLIBRC is damaged"
         ) from error
     with ending_at_once():
-        return _run(process, options, command, train, show)
+        return _run(process, options, command, train)
 
 
-def _run(process: int, options: Any, command: str, train, show) -> int:
+def show_report(folder: Path, began: float) -> Any:
+    """Writes the report of a folder, prints it and where it is; returns it."""
+    from churn_jax import reports
+
+    written = reports.write(folder)
+    reports.print_report(written)
+    seconds = time.perf_counter() - began
+    print(f"\n{seconds:.0f} s. Report: {written.files['report.html']}")
+    return written
+
+
+def _run(process: int, options: Any, command: str, train) -> int:
     import jax
 
     from churn_jax.studies.progress import StudyDisplay
@@ -81,7 +91,7 @@ def _run(process: int, options: Any, command: str, train, show) -> int:
                 tell_how_to_go_on(error, asked, command)
             return asked.exit_code
     if process == 0:
-        show(options.out, time.perf_counter() - began)
+        show_report(options.out, began)
     return 0
 
 

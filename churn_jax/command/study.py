@@ -13,7 +13,6 @@ import tyro
 from churn_compare.escaping import printable
 from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
-    OWN,
     AllOfFolder,
     AllOfStudy,
     Folder,
@@ -23,7 +22,7 @@ from churn_jax.command.options import (
     read_options,
     study_of,
 )
-from churn_jax.command.run import run_command
+from churn_jax.command.run import run_command, show_report
 from churn_jax.command.signals import check_minutes
 from churn_jax.training.loggers import as_loggers
 
@@ -47,12 +46,10 @@ class Arguments(AllOfFolder, AllOfStudy, Used):
 
     Attributes:
         dry_run: only say what training would cost; the data are opened.
-        yes: train a study of your own data although it takes more than two hours.
         predictions: how predictions are kept: `file`, `shards`, or `auto`.
     """
 
     dry_run: bool = False
-    yes: bool = False
     predictions: str = ""
 
 
@@ -85,54 +82,10 @@ def study(argv: Sequence[str]) -> int:
     def train(**told):
         from churn_jax.studies import run_study
 
-        if options.preset == OWN:
-            _check_hours(config, options, told["on_note"])
         out: Any = options.out
         run_study(config, out, only=options.only, loggers=options.log, **told)
 
-    return run_command(
-        options,
-        shlex.join(["churn-jax", "study", *argv]),
-        train=train,
-        show=_show,
-    )
-
-
-# Up to so many seconds a study of one's own data is trained without a question.
-_LONG = 7200.0
-# A machine that would take so long for fewer operations is not worth a question.
-_FEW_OPERATIONS = 1e13
-
-
-def _check_hours(config: Any, options: Any, say: Any) -> None:
-    """Says how long a study will take; refuses a long one."""
-    import jax
-
-    from churn_jax.studies.cost import seconds_per_operation, study_costs
-
-    began = (options.out / "study.json").exists()
-    if began or options.minutes is not None or jax.process_count() > 1:
-        return
-    try:
-        total = sum(row.flops for row in study_costs(config, options.only))
-        if total < _FEW_OPERATIONS:
-            return
-        say("timing a few updates, to say how long the study will take")
-        rate = seconds_per_operation(config, options.only)
-    except ValueError:  # a device that counts nothing; mistakes are found again
-        return
-    if rate is None:
-        return
-    hours = f"{rate * total / 3600:,.2g} hours"
-    if rate * total >= 36_000:
-        hours = f"{rate * total / 3600:,.0f} hours"
-    say(f"all rows take about {hours} on this machine")
-    if rate * total > _LONG and not options.yes:
-        raise ValueError(
-            f"this study takes about {hours} on this machine, so it is not started "
-            "without --yes; use fewer --epochs, --replicas or rows (--only), or a "
-            "smaller --model; --minutes trains for a limited time"
-        )
+    return run_command(options, shlex.join(["churn-jax", "study", *argv]), train)
 
 
 def _costs(config, only: tuple[str, ...]) -> int:
@@ -153,15 +106,6 @@ def _costs(config, only: tuple[str, ...]) -> int:
     return 0
 
 
-def _show(out: Path, seconds: float):
-    from churn_jax import reports
-
-    written = reports.write(out)
-    reports.print_report(written)
-    print(f"\n{seconds:.0f} s. Report: {out / 'report.html'}")
-    return written
-
-
 @dataclasses.dataclass(frozen=True)
 class Report:
     """Writes the tables and the report of a study's folder again.
@@ -176,8 +120,7 @@ class Report:
 def report(argv: Sequence[str]) -> int:
     """Writes a finished study's report again; 2 if a row's file is damaged."""
     parsed = read_options(Report, argv, command="churn-jax report")
-    began = time.perf_counter()
-    written = _show(parsed.folder, time.perf_counter() - began)
+    written = show_report(parsed.folder, time.perf_counter())
     damaged = [
         f"the report lacks {missing.info.label}: {missing.reason}"
         for missing in written.missing

@@ -27,15 +27,13 @@ from churn_jax.training.loggers import as_loggers
 class Used(Folder, Study):
     """Trains a grid of one or more coefficients as one program and draws it.
 
-    `sweep digits codistill_ce.beta codistill_skl.beta --values 0.1,0.3,1` draws both;
-    `sweep digits codistill_skl_entropy --select` picks beta, then alpha.
+    `sweep digits codistill_ce.beta codistill_skl.beta --values 0.1,0.3,1` draws both.
 
     Attributes:
         axes: coefficients, `codistill_skl.beta` or `codistill_skl.beta=0.1,0.3`, or
-            `optimizer.learning_rate`; one method with --select.
+            `optimizer.learning_rate`.
         values: values of every coefficient that has none of its own, for example
             `0.1,0.3,1`; default 1/4 to 4 times the preset's.
-        select: choose beta first, then alpha at the best beta, of one METHOD.
         seeds: runs per value; all values have the same seeds.
     """
 
@@ -44,7 +42,6 @@ class Used(Folder, Study):
         tyro.conf.arg(metavar="METHOD.COEFFICIENT"),
     ] = ()
     values: str = ""
-    select: bool = False
     seeds: int = 5
 
 
@@ -53,8 +50,6 @@ class Arguments(AllOfFolder, AllOfStudy, Used):
     """Trains a grid of one or more coefficients as one program and draws it.
 
     Attributes:
-        betas: values of beta for --select; default 1/4 to 4 times the preset's.
-        alphas: values of alpha for --select; the same default.
         criterion: churn, accuracy, churn-at-accuracy, prediction-difference or
             prediction-difference-at-accuracy, on the validation split.
         baseline: train the baseline too, as the value 0 where that is the baseline.
@@ -62,8 +57,6 @@ class Arguments(AllOfFolder, AllOfStudy, Used):
             memory; 0 trains all together.
     """
 
-    betas: str = ""
-    alphas: str = ""
     criterion: str = "churn"
     baseline: bool = True
     points_per_program: int = 0
@@ -76,7 +69,8 @@ def read_sweep(argv: Sequence[str]) -> tuple[Any, Arguments]:
         return None, options
     config = study_of(options, "sweep")
     swept = [word.partition("=")[0].strip() for word in options.axes]
-    swept += ["select"] * (options.select or not swept)
+    if not swept and not options.print_config:
+        raise ValueError("sweep needs what to sweep, for example codistill_skl.beta")
     folder = Path("runs") / "sweeps" / f"{config.name}-{'-'.join(swept)}"
     print_if_asked(options, config)
     return config, dataclasses.replace(options, out=options.out or folder)
@@ -91,53 +85,22 @@ def sweep(argv: Sequence[str]) -> int:
 
     check_minutes(options.minutes)
     as_loggers(options.log)
-    words, values = options.axes, numbers(options.values, "--values")
-    if options.select:
-        if len(words) != 1 or "." in words[0]:
-            raise ValueError(
-                "--select takes one method, for example codistill_skl_entropy; got "
-                f"{' '.join(words) or 'none'}"
-            )
-        if values:
-            raise ValueError("--select takes --betas and --alphas, not --values")
-        config.spec(words[0])
-    elif not words:
-        raise ValueError(
-            "sweep needs what to sweep, for example codistill_skl.beta, or a method "
-            "and --select"
-        )
-    axes = [] if options.select else [Axis.parse(w, config, values) for w in words]
+    values = numbers(options.values, "--values")
+    axes = [Axis.parse(word, config, values) for word in options.axes]
 
     def train(**told):
-        from churn_jax.studies import run_selection, run_sweep
+        from churn_jax.studies import run_sweep
 
-        shared: dict[str, Any] = {
-            "out": options.out,
-            "seeds": options.seeds,
-            "baseline": options.baseline,
-            "criterion": options.criterion,
-            "points_per_program": options.points_per_program,
-            "loggers": options.log,
+        run_sweep(
+            config,
+            axes,
+            options.out,
+            seeds=options.seeds,
+            baseline=options.baseline,
+            criterion=options.criterion,
+            points_per_program=options.points_per_program,
+            loggers=options.log,
             **told,
-        }
-        if options.select:
-            betas = numbers(options.betas, "--betas")
-            alphas = numbers(options.alphas, "--alphas")
-            run_selection(config, words[0], betas=betas, alphas=alphas, **shared)
-        else:
-            run_sweep(config, axes, **shared)
+        )
 
-    return run_command(
-        options,
-        shlex.join(["churn-jax", "sweep", *argv]),
-        train=train,
-        show=_show,
-    )
-
-
-def _show(folder: Path, seconds: float) -> None:
-    from churn_jax import reports
-
-    result = reports.write(folder)
-    reports.print_report(result)
-    print(f"\n{seconds:.0f} s. Report: {result.files['report.html']}")
+    return run_command(options, shlex.join(["churn-jax", "sweep", *argv]), train)

@@ -131,13 +131,12 @@ class RowRecord:
 
 @dataclasses.dataclass(frozen=True)
 class AxisRecord:
-    """A swept coefficient: its name, its row, and what was held fixed."""
+    """A swept coefficient: its name and its row."""
 
     name: str
     method: str
     label: str
     field: str
-    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -227,9 +227,7 @@ def sweep_pictures(report: Report) -> dict[str, bytes]:
 
 
 def _axis_title(axis: AxisRecord) -> str:
-    """`Co-distill SKL: beta`, with what is held fixed."""
-    held = "".join(f", {k} = {v:g}" for k, v in axis.fixed.items())
-    return f"{axis.label}: {axis.field}{held}"
+    return f"{axis.label}: {axis.field}"
 
 
 def _choice_sentence(sweep: Sweep, axis: AxisRecord) -> str:

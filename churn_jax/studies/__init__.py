@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from churn_jax.studies.own_data import own_study
     from churn_jax.studies.presets import PRESETS, preset
     from churn_jax.studies.study import run_study
-    from churn_jax.studies.sweep import run_selection, run_sweep
+    from churn_jax.studies.sweep import run_sweep
 
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "Update",
     "own_study",
     "preset",
-    "run_selection",
     "run_study",
     "run_sweep",
 ]

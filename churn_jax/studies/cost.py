@@ -10,9 +10,7 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.ensembles import Group
 from churn_jax.studies.inputs import StudyInputs, row_run
-from churn_jax.training.examples import check_run, example_of, split_example
-from churn_jax.training.loop import seconds_per_update
-from churn_jax.training.program import over_cores
+from churn_jax.training.examples import check_run, split_example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,34 +26,24 @@ class RowCost:
 
 
 def network_flops(
-    network, image_shape: tuple[int, ...], *, train: bool, tokens: bool = False
+    network, image_shape: tuple[int, ...], of: str = "forward", *, tokens: bool = False
 ) -> float:
     """Operations of one network and one example; multiplications and additions count.
 
-    XLA counts them; nothing is compiled or run. With `train` they include the gradient
-    of the cross-entropy.
+    XLA counts them; nothing is compiled or run. `of` is a field of `methods.Passes`:
+    `forward`, `training`, which includes the gradient of the cross-entropy, or
+    `input_gradients`, a forward pass and the gradient in the input alone.
 
     Example:
         >>> from churn_jax.studies import ModelConfig
         >>> linear = ModelConfig("mlp", features=(100,)).build(10)
-        >>> flops = network_flops(linear, (50,), train=False)
+        >>> flops = network_flops(linear, (50,))
         >>> 2 * (50 * 100 + 100 * 10) < flops < 1.1 * 2 * (50 * 100 + 100 * 10)
         True
     """
-    example = example_of(image_shape, tokens=tokens)
-    return _flops(network, example, "training" if train else "forward")
-
-
-def input_gradient_flops(network, image_shape: tuple[int, ...]) -> float:
-    """The same of a forward pass and the gradient in the input alone."""
-    return _flops(network, example_of(image_shape, tokens=False), "input_gradients")
-
-
-def _flops(network, example: jax.ShapeDtypeStruct, of: str) -> float:
-    """Operations per example of one kind of pass; the kinds are fields of `Passes`."""
-    # One example of many: what an update does once per batch is hardly counted.
-    batch = 64
-    images = jax.ShapeDtypeStruct((batch, *example.shape[1:]), example.dtype)
+    batch = 64  # what an update does once per batch is hardly counted
+    dtype = jnp.int32 if tokens else jnp.float32
+    images = jax.ShapeDtypeStruct((batch, *image_shape), dtype)
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
     variables = jax.eval_shape(network.init, key, images)
     labels = jax.ShapeDtypeStruct((batch,), jnp.int32)
@@ -98,31 +86,6 @@ def _flops(network, example: jax.ShapeDtypeStruct, of: str) -> float:
     return float(analysis["flops"]) / batch
 
 
-def seconds_per_operation(
-    config: StudyConfig, only: tuple[str, ...] = ()
-) -> float | None:
-    """How long this machine takes for one operation of a study.
-
-    A few updates of the first row without a teacher are timed, the baseline in most
-    studies. None where every row has a teacher.
-    """
-    rows = [s for s in config.select(only) if not s.taught and not s.start]
-    if not rows:
-        return None
-    spec, inputs = rows[0], StudyInputs(config)
-    own = inputs.of(spec)
-    run = over_cores(inputs.run(spec))
-    (cost,) = study_costs(config, (spec.name,))
-    timed = run.config.replicas
-    if jax.default_backend() == "cpu":  # replicas of a device take turns
-        timed = run.config.mesh.replica
-        run = dataclasses.replace(
-            run, config=dataclasses.replace(run.config, replicas=timed)
-        )
-    seconds = seconds_per_update(run, own.dataset, mean=own.mean, std=own.std)
-    return seconds * cost.updates / cost.flops * cost.replicas / timed
-
-
 def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCost, ...]:
     """The cost of training each row; the data are opened, nothing is trained.
 
@@ -139,28 +102,25 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
         split = dataset.train
         check_run(row_run(config, spec, dataset.num_classes), dataset)
         example = split_example(split)
-        groups = spec.groups(config.model, dataset.num_classes)
         updates = len(split) // train.batch_size * train.epochs
         seen = updates * train.batch_size
-        flops = example_flops(config, spec, example, dataset.num_classes, counted)
-        networks = sum(group.size for group in groups)
+        flops = _example_flops(config, spec, example, dataset.num_classes, counted)
+        networks = sum(
+            group.size for group in spec.groups(config.model, dataset.num_classes)
+        )
         total = train.replicas * seen * flops
         costs.append(RowCost(spec.name, train.replicas, networks, updates, seen, total))
     return tuple(costs)
 
 
-def example_flops(
+def _example_flops(
     config: StudyConfig,
     spec: MethodSpec,
     example: jax.ShapeDtypeStruct,
     num_classes: int,
-    counted: dict | None = None,
+    counted: dict,
 ) -> float:
-    """Operations of all passes over one example `[1, ...]` in one update.
-
-    `counted` is what is known of networks, to be shared between rows.
-    """
-    counted = {} if counted is None else counted
+    """Operations of all passes over one example in one update; `counted` is shared."""
 
     def per_example(groups: tuple[Group, ...], of: str) -> float:
         total = 0.0
@@ -170,7 +130,9 @@ def example_flops(
             widths = tuple(leaf.shape for leaf in jax.tree.leaves(params))
             key = (group.network.name, widths, example.shape, of)
             if key not in counted:
-                counted[key] = _flops(group.network, example, of)
+                tokens = jnp.issubdtype(example.dtype, jnp.integer)
+                shape = example.shape[1:]
+                counted[key] = network_flops(group.network, shape, of, tokens=tokens)
             total += group.size * counted[key]
         return total
 

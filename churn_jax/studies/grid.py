@@ -41,13 +41,11 @@ class Axis:
             `optimizer.learning_rate` or `optimizer.weight_decay`.
         values: finite, at least 0 and distinct; empty takes 1/4 to 4 times the
             preset's value.
-        fixed: other coefficients of the method and what they are held at.
     """
 
     method: str
     field: str
     values: tuple[float, ...] = ()
-    fixed: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self):
         """Checks the values."""
@@ -67,11 +65,6 @@ class Axis:
     def path(self) -> str:
         """`method.field`."""
         return f"{self.method}.{self.field}"
-
-    @property
-    def name(self) -> str:
-        """`method.field`, with what is held fixed: one curve of a figure."""
-        return self.path + "".join(f",{k}={_text(v)}" for k, v in self.fixed)
 
     @classmethod
     def parse(
@@ -111,13 +104,11 @@ class Axis:
             ValueError: they are not, or there is no value to start from.
         """
         spec = config.spec(self.method)
-        for field, _ in (*self.fixed, (self.field, 0.0)):
-            if field not in (known := _sweepable(spec.method)):
-                hint = did_you_mean(field, known)
-                raise ValueError(
-                    f"{self.method} has no coefficient {field!r} that can be swept; "
-                    f"it has: {', '.join(known)}{hint}"
-                )
+        if self.field not in (known := _sweepable(spec.method)):
+            raise ValueError(
+                f"{self.method} has no coefficient {self.field!r} that can be swept; "
+                f"it has: {', '.join(known)}{did_you_mean(self.field, known)}"
+            )
         convex = _is_share(spec.method, self.field)
         if self.values:
             if convex and max(self.values) > 1:
@@ -150,18 +141,15 @@ def numbers(text: str, path: str) -> tuple[float, ...]:
 
 def grid_points(config: StudyConfig, axis: Axis) -> dict[float, MethodSpec]:
     """A row for each value of an axis, the smallest value first."""
-    spec, found = config.spec(axis.method), {}
-    for field, value in axis.fixed:
-        spec = _at(spec, field, value)
-    for value in sorted(axis.values):
-        fields = {axis.field: value, **dict(axis.fixed)}.items()
-        label = ", ".join(f"{name} = {number:g}" for name, number in fields)
-        found[value] = dataclasses.replace(
+    spec = config.spec(axis.method)
+    return {
+        value: dataclasses.replace(
             _at(spec, axis.field, value),
-            name=f"{axis.path}={_text(value)}{axis.name.removeprefix(axis.path)}",
-            label=f"{spec.label}: {label}",
+            name=f"{axis.path}={_text(value)}",
+            label=f"{spec.label}: {axis.field} = {value:g}",
         )
-    return found
+        for value in sorted(axis.values)
+    }
 
 
 def baseline_point(
@@ -188,7 +176,7 @@ def baseline_point(
     for axis in (*axes, *zero):
         for value, row in grid_points(config, axis).items():
             if is_baseline(config, row):
-                return PointRecord(row.name, axis.name, value, True), row
+                return PointRecord(row.name, axis.path, value, True), row
     row = config.spec(config.baseline)
     return PointRecord(row.name, is_baseline=True), row
 
@@ -216,7 +204,7 @@ def swept(
     for axis in axes:
         for value, row in grid_points(config, axis).items():
             alike = is_baseline(config, row)
-            points.setdefault(row.name, PointRecord(row.name, axis.name, value, alike))
+            points.setdefault(row.name, PointRecord(row.name, axis.path, value, alike))
             rows.setdefault(row.name, row)
     # Without a baseline of the sweep the study's is a row that is not trained.
     needed = [name for row in rows.values() for name in row.dependencies]
@@ -239,13 +227,7 @@ def swept(
         published="",
     )
     records = tuple(
-        AxisRecord(
-            axis.name,
-            axis.method,
-            config.spec(axis.method).label,
-            axis.field,
-            dict(axis.fixed),
-        )
+        AxisRecord(axis.path, axis.method, config.spec(axis.method).label, axis.field)
         for axis in axes
     )
     return study, SweepRecord(

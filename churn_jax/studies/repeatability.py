@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -96,11 +96,18 @@ class Launch:
         """The row."""
         return self.config.spec(self.row or self.config.baseline)
 
-    def run(self, dataset: Dataset) -> Run:
-        """The engine's run: one replica, as long as the study's or as `updates`."""
-        run = row_run(self.config, self.spec, dataset.num_classes)
+    def opened(self) -> tuple[Run, Inputs]:
+        """The engine's run, one replica as long as the study's or as `updates`."""
+        source = self.config.data
+        inputs = load_inputs(source, source.train_size)
+        if not isinstance(inputs.dataset, Dataset):
+            raise ValueError(
+                f"launches are compared on data that fit in memory; {source.name} is "
+                "streamed"
+            )
+        run = row_run(self.config, self.spec, inputs.dataset.num_classes)
         train = run.config
-        per_epoch = max(len(dataset.train) // train.batch_size, 1)
+        per_epoch = max(len(inputs.dataset.train) // train.batch_size, 1)
         augment = "off" if train.seeds.augment == "off" else "fixed"
         train = dataclasses.replace(
             train,
@@ -109,22 +116,10 @@ class Launch:
             epochs=max(train.epochs, -(-self.updates // per_epoch)),
             seeds=Seeds(train.seeds.base, "fixed", "fixed", augment, "fixed"),
         )
-        return dataclasses.replace(run, config=train)
-
-    def load(self) -> Inputs:
-        """The study's data."""
-        source = self.config.data
-        inputs = load_inputs(source, source.train_size)
-        if not isinstance(inputs.dataset, Dataset):
-            raise ValueError(
-                f"launches are compared on data that fit in memory; {source.name} is "
-                "streamed"
-            )
-        return inputs
+        return dataclasses.replace(run, config=train), inputs
 
 
-@dataclasses.dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """The recording of one launch."""
 
     checksums: np.ndarray  # [updates + 1] uint32, of the weights after every update
@@ -137,14 +132,8 @@ class Recording:
         """Writes one file of arrays."""
         # Not straight into the file: NumPy would not say why it could not be written.
         whole = io.BytesIO()
-        np.savez(whole, **dataclasses.asdict(self))
+        np.savez(whole, **self._asdict())
         write_file(path, whole.getvalue())
-
-    @classmethod
-    def load(cls, path: Path) -> "Recording":
-        """Reads what `save` wrote."""
-        with np.load(path) as found:
-            return cls(**{name: found[name] for name in found.files})
 
 
 def record(launch: Launch) -> Recording:
@@ -153,8 +142,7 @@ def record(launch: Launch) -> Recording:
     The engine's compiled step is called once per update, from the engine's own initial
     state and inputs: the weights are those of `churn_jax.training.train`.
     """
-    dataset, mean, std = launch.load()
-    run = launch.run(dataset)
+    run, (dataset, mean, std) = launch.opened()
     session = open_session(
         run, dataset, directory=None, teacher=None, mean=mean, std=std
     )
@@ -184,13 +172,9 @@ def record(launch: Launch) -> Recording:
         batch_size=run.config.eval_batch_size,
     )
     leaves = jax.tree.leaves(fetch(state.params))
-    return Recording(
-        checksums=numbers,
-        weights=np.concatenate([np.ravel(x).astype(np.float32) for x in leaves]),
-        logits=np.asarray(fetch(logits))[0],
-        labels=dataset.test.labels,
-        seconds=seconds,
-    )
+    weights = np.concatenate([np.ravel(x).astype(np.float32) for x in leaves])
+    logits = np.asarray(fetch(logits))[0]
+    return Recording(numbers, weights, logits, dataset.test.labels, seconds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,36 +221,25 @@ def measure(
     """Runs `count` launches one after the other, each in a process of its own."""
     if count < 2:
         raise ValueError(f"at least two launches can be compared; got {count}")
-    with tempfile.TemporaryDirectory(prefix="launches-") as name:
-        paths = [Path(name) / f"{number}.npz" for number in range(count)]
-        for number, path in enumerate(paths):
-            on_launch(number)
-            _start(launch, path, environment(deterministic=deterministic))
-        return compare([Recording.load(path) for path in paths])
-
-
-def environment(
-    *, deterministic: bool, base: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """The environment of a launch.
-
-    No compiled program is shared through the persistent cache: on a GPU the second
-    launch would be handed the kernels that the first one picked. GPU memory is taken
-    as it is needed, so that a parent that holds some does not stop its launches.
-
-    Example:
-        >>> environment(deterministic=True, base={"XLA_FLAGS": "--a=1"})["XLA_FLAGS"]
-        '--a=1 --xla_gpu_deterministic_ops=true'
-    """
-    changed = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **base}
-    changed["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    # No compiled program is shared through the persistent cache: on a GPU the second
+    # launch would be handed the kernels that the first one picked. GPU memory is taken
+    # as it is needed, so that a parent that holds some does not stop its launches.
+    env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+    env["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     if deterministic:
-        flags = [base.get("XLA_FLAGS", ""), _DETERMINISTIC]
-        changed["XLA_FLAGS"] = " ".join(flags).strip()
-    return changed
+        env["XLA_FLAGS"] = f"{env.get('XLA_FLAGS', '')} {_DETERMINISTIC}".strip()
+    found = []
+    with tempfile.TemporaryDirectory(prefix="launches-") as folder:
+        for number in range(count):
+            on_launch(number)
+            path = Path(folder) / f"{number}.npz"
+            _start(launch, path, env)
+            with np.load(path) as arrays:
+                found.append(Recording(*(arrays[name] for name in Recording._fields)))
+    return compare(found)
 
 
-def _start(launch: Launch, path: Path, env: dict[str, str]) -> None:
+def _start(launch: Launch, path: Path, env: Mapping[str, str]) -> None:
     """Trains in a process of its own, which leaves its recording in a file."""
     command = [sys.executable, "-m", "churn_jax.studies.repeatability", str(path)]
     done = subprocess.run(

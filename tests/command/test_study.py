@@ -160,7 +160,7 @@ def train(*, on_work, stop, **told):
     time.sleep(300)
 
 run_command(
-    AllOfFolder(Path(sys.argv[2])), "churn-jax study", train=train, show=None
+    AllOfFolder(Path(sys.argv[2])), "churn-jax study", train=train
 )
 """
 

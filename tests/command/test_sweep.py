@@ -32,9 +32,6 @@ SMALL = """--set model.features=8 --train-size 64 --validation 40
             ["digits", "codistill_skl.beta=0.1", "codistill_skl.beta=0.1,0.3"],
             "codistill_skl.beta is named twice",
         ),
-        (["digits", "--select"], "--select takes one method"),
-        (["digits", "codistill_skl", "--select", "--values", "1"], "--betas"),
-        (["digits", "baseline", "--select"], "neither beta nor alpha"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(

@@ -17,7 +17,7 @@ from churn_jax.methods import (
 )
 from churn_jax.models import MLP, BatchEnsemble
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, StudyConfig
-from churn_jax.studies.cost import input_gradient_flops, network_flops, study_costs
+from churn_jax.studies.cost import network_flops, study_costs
 
 ROWS = (
     MethodSpec("baseline", "Baseline", ERM()),
@@ -105,12 +105,12 @@ def test_a_network_of_several_members_counts_with_all_of_them():
     """Four members from one set of weights: rows times four, and their scalings."""
     shared = from_linen(MLP((32,), 10, layers=BatchEnsemble(4)))
     answer = 4 * dense(32, train=False)
-    assert answer < network_flops(shared, (64,), train=False) < 1.1 * answer
+    assert answer < network_flops(shared, (64,)) < 1.1 * answer
     # The gradient in the data is spared, although the first layer scales them.
     trained = 2 * answer + 4 * 2 * 32 * 10
-    assert trained < network_flops(shared, (64,), train=True) < 1.1 * trained
+    assert trained < network_flops(shared, (64,), "training") < 1.1 * trained
     # The gradient in the input needs none in the weights.
-    climb = input_gradient_flops(from_linen(MLP((32,), 10)), (64,))
+    climb = network_flops(from_linen(MLP((32,), 10)), (64,), "input_gradients")
     assert towards(32) < climb < 1.1 * towards(32)
 
 

@@ -1,5 +1,4 @@
 import json
-import re
 
 import numpy as np
 import pytest
@@ -7,9 +6,8 @@ import pytest
 from churn_jax.cli import main
 from churn_jax.command.study import read_study
 from churn_jax.command.sweep import read_sweep
-from churn_jax.studies import DataConfig, cost, own_study, preset
+from churn_jax.studies import DataConfig, own_study, preset
 from churn_jax.studies.own_data import DataFacts
-from churn_jax.training.run import Interrupted
 
 
 def facts(kind, *shape, train=5000, tokens=0, streamed=False):
@@ -141,40 +139,3 @@ def test_all_examples_train_and_the_recipe_is_told(images, tmp_path, capsys):
         assert what in said
         assert what in page
     assert title in page
-
-
-@pytest.fixture
-def slow_machine(monkeypatch):
-    """One that takes 1e-8 s for an operation, and only says what it would train."""
-    began = []
-    monkeypatch.setattr("churn_jax.command.study._FEW_OPERATIONS", 0)
-    monkeypatch.setattr(cost, "seconds_per_operation", lambda config, only: 1e-8)
-
-    def train(config, out, **told):
-        began.append(config)
-        raise Interrupted("trained nothing")
-
-    monkeypatch.setattr("churn_jax.studies.run_study", train)
-    return began
-
-
-def test_hours_are_said_before_training(images, slow_machine, tmp_path, capsys):
-    words = ["study", "own", "--data", str(images), "--out", str(tmp_path / "run")]
-    assert main([*words, "--model", "resnet20", "--epochs", "999"]) == 2
-    said = capsys.readouterr()
-    hours = re.search(r"all rows take about ([\d,]+) hours on this machine", said.out)
-    assert hours and not slow_machine
-    assert f"takes about {hours[1]} hours on this machine, so it is not" in said.err
-    assert "--yes" in said.err and "--minutes" in said.err
-
-
-@pytest.mark.parametrize("word", ["--yes", "--minutes=9", "begun", "short"])
-def test_a_long_study_is_trained_where_that_was_asked_for(
-    images, slow_machine, tmp_path, word
-):
-    words = ["study", "own", "--data", str(images), "--out", str(tmp_path)]
-    words += ["--model", "resnet20", "--epochs", "1" if word == "short" else "999"]
-    if word == "begun":
-        (tmp_path / "study.json").touch()
-    main([*words, *([word] if word.startswith("--") else [])])
-    assert len(slow_machine) == 1
