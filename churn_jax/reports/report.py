@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from churn_compare.display import CompareResult
+from churn_compare.example_ids import rows_of
 from churn_compare.store import (
     Predictions,
     PredictionsError,
@@ -35,11 +36,9 @@ from churn_jax.reports.equivalents import ReferenceCurve, equivalents, reference
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.factors import kind_of_churn, shared
 from churn_jax.reports.members import (
-    DIAGNOSTICS,
     MEMBERS,
     Agreement,
     agreement_of,
-    load_agreement,
     load_members,
 )
 from churn_jax.reports.own_columns import with_columns
@@ -539,17 +538,20 @@ def _agreement(
     said: dict[str, bool],
 ) -> Agreement | None:
     """Numbers of the members' predictions, if they were kept."""
-    folder = study.method_folder(info.name)
+    path = study.method_folder(info.name) / MEMBERS
+    if not path.exists():
+        return None
     try:
-        if (folder / MEMBERS).exists():
-            members = load_members(folder / MEMBERS)
-            check_comparable(examples, _examples_of(members))
-            agreement = agreement_of(members, info.method)
-        elif (folder / DIAGNOSTICS).exists():
-            agreement = load_agreement(folder / DIAGNOSTICS)
-        else:
-            return None
-        return agreement.of_runs(summary.runs)
+        members = load_members(path)
+        rows = rows_of(members.ids, examples.ids)
+        if (lost := int((rows < 0).sum())) or np.any(
+            examples.labels[rows] != members.labels
+        ):
+            raise PredictionsError(
+                f"{path}: {lost or 'the labels'} of {len(rows)} examples are not those "
+                "of the predictions"
+            )
+        return agreement_of(members, info.method, summary.runs)
     except PredictionsError as error:
         nothing = f"Nothing is known of the members of {info.label}"
         said[f"{nothing}: {_sentence(error)}."] = True

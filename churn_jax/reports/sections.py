@@ -48,10 +48,9 @@ def members_section(report: Report) -> Section:
         kl = number(over_runs(found.mean_kl))
         cells = (percent(over_runs(values)) for values in shares)
         rows.append((label, str(found.members), kl, *cells))
-        if found.examples < found.total:
+        if found.examples < (total := row.summary.examples):
             caption += (
-                f" {label}: on {found.examples:,} of {found.total:,} examples, evenly "
-                "spaced."
+                f" {label}: on {found.examples:,} of {total:,} examples, evenly spaced."
             )
         if found.disagreement.mean() < HARDLY:
             caption += (

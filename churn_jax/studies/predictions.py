@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,14 +22,10 @@ from churn_jax.methods import deploy
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.examples import save_examples
 from churn_jax.reports.members import (
-    DIAGNOSTICS,
     MEMBERS,
     MEMBERS_VALIDATION,
     MOST_NUMBERS,
-    Agreement,
     Members,
-    agreement_of,
-    save_agreement,
     save_members,
 )
 from churn_jax.reports.summary import ambiguity_of
@@ -54,28 +50,6 @@ def split_logits(
     return trained.predict(part.images, weights, every_member=every_member)
 
 
-class SplitPredictions(NamedTuple):
-    """Predictions of a trained row for one split; logits are None if not wanted."""
-
-    logits: np.ndarray | None  # [R, N, C], deployed
-    members: Members | None = None
-    agreement: Agreement | None = None  # where the members' logits are too many
-    note: str = ""  # why there are no members' logits
-
-    def of_runs(self, runs: range) -> "SplitPredictions":
-        """Of some runs alone."""
-        logits, members, agreement, note = self
-        if members is not None:
-            own = members.logits[runs.start : runs.stop]
-            members = dataclasses.replace(members, logits=own)
-        return SplitPredictions(
-            None if logits is None else logits[runs.start : runs.stop],
-            members,
-            None if agreement is None else agreement.of_runs(runs),
-            note,
-        )
-
-
 def predict_split_of(
     trained: Trained,
     dataset: Dataset | StreamingDataset,
@@ -83,46 +57,38 @@ def predict_split_of(
     weights: str = "config",
     *,
     deployed: bool = True,
-) -> SplitPredictions:
-    """Deployed logits and, where their mean is deployed, the members' of a split.
+) -> tuple[np.ndarray | None, Members | None, str]:
+    """Deployed logits, if wanted, members' where their mean is deployed, and a note.
 
     Both come from one pass over the images. Only where the members' logits are more
-    than `MOST_NUMBERS` numbers are they predicted separately, for as many evenly spaced
-    examples as that allows, and their diagnostics kept.
+    than `MOST_NUMBERS` numbers are they predicted separately, of the test split, for as
+    many evenly spaced examples as that allows.
     """
     method, part = trained.run.method, getattr(dataset, split)
-
-    def of_row() -> np.ndarray | None:
-        return split_logits(trained, dataset, split, weights) if deployed else None
-
-    if not method.deploys_a_mean:
-        return SplitPredictions(of_row())
     per_example = trained.run.config.replicas * method.members * dataset.num_classes
-    streamed = isinstance(dataset, StreamingDataset)
     most = MOST_NUMBERS // per_example
-    if len(part) <= most:
+    if method.deploys_a_mean and len(part) <= most:
         every = split_logits(trained, dataset, split, weights, every_member=True)
         members = Members(part.ids, part.labels, every)
         if not deployed:
-            return SplitPredictions(None, members)
+            return None, members, ""
         mean = jax.jit(lambda logits: deploy(method, logits))
-        logits = np.stack([np.asarray(mean(run)) for run in every])
-        return SplitPredictions(logits, members)
-    logits = of_row()
-    many = (
-        f"{len(part) * per_example:,} logits of members on the {split} split are not "
-        "kept"
-    )
-    if streamed or not most:
-        return SplitPredictions(logits, note=f"{many}, nor are their diagnostics")
+        return np.stack([np.asarray(mean(run)) for run in every]), members, ""
+    logits = split_logits(trained, dataset, split, weights) if deployed else None
+    if not method.deploys_a_mean:
+        return logits, None, ""
+    many = f"{len(part) * per_example:,} logits of members on the {split} split"
+    if isinstance(dataset, StreamingDataset) or not most or split != "test":
+        return logits, None, f"{many} are not kept"
     chosen = np.linspace(0, len(part) - 1, most).astype(int)
     every = trained.predict(part.images[chosen], weights, every_member=True)
-    seen = Members(part.ids[chosen], part.labels[chosen], every)
-    note = f"{many}; their diagnostics are of {most:,} of {len(part):,} examples"
-    return SplitPredictions(logits, None, agreement_of(seen, method, len(part)), note)
+    members = Members(part.ids[chosen], part.labels[chosen], every)
+    note = f"of {many} those of {most:,} examples of {len(part):,} are kept"
+    return logits, members, note
 
 
 _FILES = {"test": TEST, "validation": VALIDATION}
+_MEMBERS = {"test": MEMBERS, "validation": MEMBERS_VALIDATION}
 
 
 def keep_split(
@@ -150,14 +116,17 @@ def keep_split(
     sharded = len(folders) == 1 and evaluation.sharded(
         runs, len(part), dataset.num_classes
     )
-    every = predict_split_of(trained, dataset, split, weights, deployed=not sharded)
+    logits, members, note = predict_split_of(
+        trained, dataset, split, weights, deployed=not sharded
+    )
     for number, (folder, meta) in enumerate(folders.items()):
-        path, first = folder / _FILES[split], number * runs
-        predicted = every.of_runs(range(first, first + runs))
+        path, own = folder / _FILES[split], slice(number * runs, (number + 1) * runs)
         if primary:
             _remove(path, sharded)
-            _keep_members(folder, split, predicted)
-        if predicted.logits is None:
+            if members is not None:
+                every = dataclasses.replace(members, logits=members.logits[own])
+                save_members(folder / _MEMBERS[split], every)
+        if logits is None:
             any_process(False)  # a barrier: what was there is gone before writing
             stream = dataset if isinstance(dataset, StreamingDataset) else None
             write_predictions(
@@ -169,9 +138,9 @@ def keep_split(
                 reading=Reading() if stream is None else stream.reading,
             )
         elif primary:
-            found = Predictions(part.ids, part.labels, predicted.logits, dict(meta))
+            found = Predictions(part.ids, part.labels, logits[own], dict(meta))
             save_predictions(path, found)
-    return every.note
+    return note
 
 
 def _keep_scores(
@@ -200,15 +169,6 @@ def _remove(path: Path, sharded: bool) -> None:
         # First, since the index says that all shards are there.
         (shards / INDEX).unlink(missing_ok=True)
         shutil.rmtree(shards)
-
-
-def _keep_members(folder: Path, split: str, predicted: SplitPredictions) -> None:
-    """Keeps every member's logits, or their diagnostics."""
-    if predicted.members is not None:
-        name = MEMBERS if split == "test" else MEMBERS_VALIDATION
-        save_members(folder / name, predicted.members)
-    elif predicted.agreement is not None and split == "test":
-        save_agreement(folder / DIAGNOSTICS, predicted.agreement)
 
 
 def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) -> None:

@@ -1,7 +1,6 @@
 """Members' predictions: kept whole, read with care, and told of in every report."""
 
 import io
-import json
 
 import numpy as np
 import pytest
@@ -13,13 +12,10 @@ from churn_compare.store import PredictionsError
 from churn_jax import reports
 from churn_jax.methods import ERM, deploy
 from churn_jax.reports.members import (
-    DIAGNOSTICS,
     MEMBERS,
     Members,
     agreement_of,
-    load_agreement,
     load_members,
-    save_agreement,
     save_members,
 )
 from churn_jax.reports.sections import HARDLY, members_section
@@ -68,32 +64,18 @@ def by_hand():
     return Members(np.arange(10), LABELS, np.log(3.0) * np.eye(3)[classes])
 
 
-def test_diagnostics_by_hand_also_through_their_file(tmp_path):
+def test_diagnostics_by_hand_without_a_stopped_run():
     found = agreement_of(by_hand(), ERM(members=2))
     # KL of (3, 1, 1) / 5 to (1, 3, 1) / 5 is log(3) * 2/5, on one example of ten.
     np.testing.assert_allclose(found.mean_kl, [np.log(3) / 25, 0], atol=1e-6)
     np.testing.assert_allclose(found.disagreement, [0.1, 0], rtol=1e-6)
     np.testing.assert_allclose(found.member_accuracy, [0.95, 1], rtol=1e-6)
-    assert (found.members, found.examples, found.total) == (2, 10, 10)
-    save_agreement(
-        tmp_path / DIAGNOSTICS, agreement_of(by_hand(), ERM(members=2), total=99)
-    )
-    again = load_agreement(tmp_path / DIAGNOSTICS)
-    assert (again.examples, again.total) == (10, 99)
-    np.testing.assert_array_equal(again.mean_kl, found.mean_kl)
-    (tmp_path / DIAGNOSTICS).write_text('{"members": 2')
-    with pytest.raises(PredictionsError, match="cannot read the members' diagnostics"):
-        load_agreement(tmp_path / DIAGNOSTICS)
-    # A stopped run is null in the file and in no number.
+    assert (found.members, found.examples) == (2, 10)
     members = by_hand()
     members.logits[0] = np.nan
-    save_agreement(tmp_path / DIAGNOSTICS, agreement_of(members, ERM(members=2)))
-    record = json.loads((tmp_path / DIAGNOSTICS).read_text())
-    assert record["mean_kl"][0] is None
-    found = load_agreement(tmp_path / DIAGNOSTICS).of_runs([1])
-    np.testing.assert_array_equal(found.mean_kl, [0])
+    np.testing.assert_array_equal(agreement_of(members, ERM(members=2), [1])[2], [0])
     with pytest.raises(PredictionsError, match="run 2 is missing among members of 2"):
-        agreement_of(members, ERM(members=2)).of_runs([2])
+        agreement_of(members, ERM(members=2), [2])
 
 
 @pytest.fixture(scope="module")
@@ -113,10 +95,8 @@ def pairs(tmp_path_factory):
     torn.write_bytes(torn.read_bytes()[:-30])
     others = Members(ids + 1, LABELS, logits)
     save_members(folder / "methods" / "elsewhere" / MEMBERS, others)
-    diagnostics = agreement_of(
-        Members(ids, LABELS, logits), ERM(members=2), total=50_000
-    )
-    save_agreement(folder / "methods" / "partly" / DIAGNOSTICS, diagnostics)
+    some = Members(ids[::3], LABELS[::3], logits[:, :, ::3])
+    save_members(folder / "methods" / "partly" / MEMBERS, some)
     return reports.collect(folder)
 
 
@@ -156,7 +136,7 @@ def test_members_are_in_every_form_of_any_study(pairs):
         assert "Members" in said and "Accuracy of a member %" in said
         assert "Alike: two members predict the same class for more than" in said
         assert "Differ: two members" not in said
-        assert "Partly: on 10 of 50,000 examples, evenly spaced." in said
+        assert "Partly: on 4 of 10 examples, evenly spaced." in said
     (found,) = section.blocks
     assert [cells[0] for cells in found.rows] == ["Alike", "Differ", "Partly"]
     assert found.rows[0][1:4] == ("2", "0.000 ± 0.000", "0.00 ± 0.00")
@@ -170,7 +150,7 @@ def test_files_that_cannot_be_used_are_told_and_the_rows_stay(pairs):
     torn, elsewhere = pairs.unreadable
     assert torn.startswith("Nothing is known of the members of Torn: ")
     assert "truncated" in torn
-    assert "1 of 10 ids only on the first side" in elsewhere
+    assert "1 of 10 examples are not those of the predictions" in elsewhere
     assert set(pairs.unreadable) <= set(pairs.remarks)
 
 

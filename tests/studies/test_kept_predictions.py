@@ -18,7 +18,6 @@ from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.methods import EnsembleDistillation
 from churn_jax.reports import examples
 from churn_jax.reports.members import (
-    DIAGNOSTICS,
     MEMBERS,
     MEMBERS_VALIDATION,
     load_members,
@@ -82,7 +81,7 @@ def test_a_pair_is_kept_with_its_members_and_a_network_is_not(files, tmp_path):
         probs = softmax(kept.logits.astype(np.float64), axis=-1).mean(axis=1)
         np.testing.assert_allclose(deployed.logits, np.log(probs), 1e-5, 1e-5)
         assert not np.array_equal(kept.logits[:, 0], kept.logits[:, 1])
-    assert not (folder / DIAGNOSTICS).exists() and not list(files.rglob("*.tmp"))
+    assert not list(files.rglob("*.tmp"))
     assert not (files / "methods" / "baseline" / MEMBERS).exists()
     # Finished without them is finished.
     out = shutil.copytree(files, tmp_path / "study")

@@ -6,9 +6,8 @@ import numpy as np
 
 from churn_jax.data import Dataset, Split
 from churn_jax.methods import ERM
-from churn_jax.reports.members import DIAGNOSTICS, load_agreement
 from churn_jax.studies import predictions as module
-from churn_jax.studies.predictions import _keep_members, predict_split_of
+from churn_jax.studies.predictions import predict_split_of
 
 
 class Told:
@@ -36,25 +35,19 @@ def dataset(examples=10):
 
 def test_members_and_deployed_logits_come_from_one_pass():
     told = Told(ERM(members=2, deploy="mean_logits"))
-    found = predict_split_of(told, dataset(), "test", "ema")
+    logits, members, note = predict_split_of(told, dataset(), "test", "ema")
     assert told.asked == [(10, "ema", True)]
-    every = found.members.logits
-    np.testing.assert_allclose(found.logits, every.mean(axis=1), rtol=1e-6)
-    assert found.note == "" and found.agreement is None
+    np.testing.assert_allclose(logits, members.logits.mean(axis=1), rtol=1e-6)
+    assert note == ""
 
 
-def test_too_many_members_leave_diagnostics_and_a_note(monkeypatch, tmp_path):
+def test_of_too_many_members_those_of_some_examples_are_kept(monkeypatch):
     monkeypatch.setattr(module, "MOST_NUMBERS", 4 * 2 * 2 * 3)
     told = Told(ERM(members=2, deploy="mean_probs"))
-    found = predict_split_of(told, dataset(), "test")
+    logits, members, note = predict_split_of(told, dataset(), "test")
     assert told.asked == [(10, "config", False), (4, "config", True)]
-    assert found.members is None and found.logits.shape == (2, 10, 3)
-    assert (found.agreement.examples, found.agreement.total) == (4, 10)
-    assert found.note == (
-        "120 logits of members on the test split are not kept; their diagnostics are "
-        "of 4 of 10 examples"
-    )
-    _keep_members(tmp_path, "validation", found)
-    assert not list(tmp_path.iterdir())
-    _keep_members(tmp_path, "test", found)
-    assert load_agreement(tmp_path / DIAGNOSTICS).total == 10
+    assert members.ids.tolist() == [0, 3, 6, 9] and logits.shape == (2, 10, 3)
+    said = "120 logits of members on the test split"
+    assert note == f"of {said} those of 4 examples of 10 are kept"
+    _, members, note = predict_split_of(told, dataset(), "validation")
+    assert members is None and note.endswith("validation split are not kept")
