@@ -122,20 +122,6 @@ def scatter(
     return chart.of(draw)
 
 
-def set_ticks(axes, across: Across) -> None:
-    """Scale, ticks and label of the axis that panels share."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    axes.set(xscale=across.scale, xlabel=across.label)
-    if across.limits is not None:
-        axes.set_xlim(*across.limits)
-    if across.ticks:
-        axes.set_xticks(across.ticks)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: across.form(x)))
-        axes.xaxis.set_minor_locator(NullLocator())
-    axes.tick_params(axis="x", rotation=across.rotation)
-
-
 def lines(
     chart: Chart, panels: Sequence[Panel], across: Across, columns: int = 1
 ) -> Figure:
@@ -145,6 +131,8 @@ def lines(
         return Figure()
 
     def draw(figure):
+        from matplotlib.ticker import FuncFormatter, NullLocator
+
         rows = -(-len(panels) // columns)
         every = figure.subplots(rows, columns, sharex=True, squeeze=False)
         for axes, panel in zip(every.flat, panels):
@@ -166,7 +154,15 @@ def lines(
             if panel.limits is not None:
                 axes.set_ylim(*panel.limits)
         for axes in every[-1]:
-            set_ticks(axes, across)
+            axes.set(xscale=across.scale, xlabel=across.label)
+            if across.limits is not None:
+                axes.set_xlim(*across.limits)
+            if across.ticks:
+                axes.set_xticks(across.ticks)
+                form = FuncFormatter(lambda x, _: across.form(x))
+                axes.xaxis.set_major_formatter(form)
+                axes.xaxis.set_minor_locator(NullLocator())
+            axes.tick_params(axis="x", rotation=across.rotation)
         first = {one.label for one in panels[0].lines}
         for one in (one for panel in panels[1:] for one in panel.lines):
             if one.label not in first:  # the legend is of the first panel

@@ -37,7 +37,8 @@ def save_examples(out, ids, images, ambiguity=lambda: None) -> Path | None:
 
     Of a large split those with most of `ambiguity()`, `[N]`; None without it.
     """
-    ids, shape = np.asarray(ids), _shape(images)
+    ids, streamed = np.asarray(ids), not hasattr(images, "shape")
+    shape = (len(images), *images.image_shape) if streamed else images.shape
     if shape[:1] != ids.shape:
         raise ValueError(f"ids {ids.shape} and images {shape} must be of one length")
     if len(shape) not in (3, 4) or not all(shape):
@@ -49,22 +50,13 @@ def save_examples(out, ids, images, ambiguity=lambda: None) -> Path | None:
         order = np.argsort(-np.asarray(found), kind="stable")
         index = np.sort(order[:MOST])
     path = Path(out) / FILE
-    chosen = _thumbnails(_take(images, index))
+    if streamed:
+        chosen = np.stack([images.image(int(i)) for i in index])
+    else:
+        chosen = images[index]
     with replace_file(path) as file:
-        np.savez_compressed(file, ids=ids[index], images=chosen)
+        np.savez_compressed(file, ids=ids[index], images=_thumbnails(chosen))
     return path
-
-
-def _shape(images) -> tuple[int, ...]:
-    if hasattr(images, "shape"):
-        return tuple(images.shape)
-    return len(images), *images.image_shape  # of a stream
-
-
-def _take(images, index) -> np.ndarray:
-    if hasattr(images, "shape"):
-        return images[index]
-    return np.stack([images.image(int(i)) for i in index])
 
 
 def _thumbnails(images) -> np.ndarray:

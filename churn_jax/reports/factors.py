@@ -1,15 +1,18 @@
-"""Seeds that the runs of a row share, and the row's changes of its training.
+"""How rows were trained: seeds that runs share, changes of a row, and what was run.
 
 Churn between runs is caused by what differs between them, so a report says what that
 was: initial weights, mini-batch order, augmentation, or the training set itself.
 """
 
-from collections.abc import Sequence
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from churn_compare.documents import Column, Section, Table
-from churn_jax.configuration.names import network_words
-from churn_jax.configuration.record import RowRecord
-from churn_jax.configuration.training import TrainConfig
+from churn_compare.documents import Code, Column, Facts, Fold, Section, Table
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.names import network_name, network_words
+from churn_jax.configuration.record import DataRecord, RowRecord, StudyRecord
 from churn_jax.reports.artefacts import Study
 
 _SEEDS = {
@@ -17,57 +20,32 @@ _SEEDS = {
     "order": "mini-batch order",
     "augment": "augmentation",
 }
+_ONE_BOOTSTRAP = "one bootstrap of the training set"
+_RESAMPLED = "resampled training set"
 
 
-def training(study: Study, info: RowRecord) -> TrainConfig:
-    """The training of one row: the study's, with the row's changes."""
-    return info.spec.config(study.config.train)
+class Factors(NamedTuple):
+    """Seeds and samples of the runs of a row, in words."""
+
+    shared: tuple[str, ...]
+    differing: tuple[str, ...]
 
 
-def _with_seeds(study: Study, info: RowRecord, how: str) -> list[str]:
-    seeds = training(study, info).seeds
-    return [words for name, words in _SEEDS.items() if getattr(seeds, name) == how]
-
-
-def shared(study: Study, info: RowRecord) -> tuple[str, ...]:
-    """The seeds that all runs of a row share, in words."""
-    out = _with_seeds(study, info, "fixed")
-    if training(study, info).seeds.augment == "off":
-        out.append("no augmentation")
-    if _draws(study, info) and not _resampled(study, info):
-        out.append("one bootstrap of the training set")
-    return tuple(out)
-
-
-def differing(study: Study, info: RowRecord) -> tuple[str, ...]:
-    """The seeds in which the runs of a row differ, in words."""
-    drawn = ["resampled training set"] if _resampled(study, info) else []
-    return (*_with_seeds(study, info, "varied"), *drawn)
-
-
-def _draws(study: Study, info: RowRecord) -> bool:
-    """True if a training set is drawn at all, per run or per member."""
-    per_run = training(study, info).sample == "bootstrap"
-    return per_run or info.method.member_sample != "shared"
-
-
-def _resampled(study: Study, info: RowRecord) -> bool:
-    varied = training(study, info).seeds.sample == "varied"
-    return varied and _draws(study, info)
-
-
-def _changes(info: RowRecord) -> list[str]:
-    """The changes of a row to the study's training, data or network."""
-    # What varies between runs is not among it: see `differing`.
-    spec = info.spec
-    found = [
-        f"{path} = {value}"
-        for path, value in spec.train
-        if path != "sample" and path.partition(".")[0] != "seeds"
-    ]
-    if spec.train_size is not None:
-        found.append(f"{spec.train_size:,} training examples")
-    return [*found, f"network {network_words(spec.model)}"] if spec.model else found
+def factors_of(study: Study, info: RowRecord) -> Factors:
+    """What all runs of a row share, and what they differ in."""
+    train = info.spec.config(study.config.train)
+    draws = train.sample == "bootstrap" or info.method.member_sample != "shared"
+    resampled = draws and train.seeds.sample == "varied"
+    found = {
+        how: [
+            words for name, words in _SEEDS.items() if getattr(train.seeds, name) == how
+        ]
+        for how in ("fixed", "varied")
+    }
+    found["fixed"] += ["no augmentation"] * (train.seeds.augment == "off")
+    found["fixed"] += [_ONE_BOOTSTRAP] * (draws and not resampled)
+    found["varied"] += [_RESAMPLED] * resampled
+    return Factors(tuple(found["fixed"]), tuple(found["varied"]))
 
 
 def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
@@ -77,8 +55,16 @@ def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
         return Section("", [])
     heads = ("Method", "Runs share", "Runs differ in", "The row changes")
     rows = []
-    for info in methods:
-        words = shared(study, info), differing(study, info), _changes(info)
+    for info, spec in zip(methods, specs, strict=True):
+        changes = [  # what varies between runs is in the column before
+            f"{path} = {value}"
+            for path, value in spec.train
+            if path != "sample" and path.partition(".")[0] != "seeds"
+        ]
+        if spec.train_size is not None:
+            changes.append(f"{spec.train_size:,} training examples")
+        changes += [f"network {network_words(spec.model)}"] if spec.model else []
+        words = (*factors_of(study, info), changes)
         rows.append((info.label, *(", ".join(w) or "–" for w in words)))
     table = Table([Column(head, "left") for head in heads], rows, kind="words")
     return Section("What the rows differ in", [table], detail="summary")
@@ -97,17 +83,21 @@ def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]
     # Runs that share their initial weights are independent only given those weights:
     # their spread, and with it every standard error and test, leaves out how much other
     # weights would have moved them all. Runs that share everything are one run.
-    resampled = [info for info in methods if _resampled(study, info)]
-    drawn = [i for i in methods if _draws(study, i) and i not in resampled]
-    equal = [info for info in methods if not differing(study, info)]
+    found = {info.label: factors_of(study, info) for info in methods}
+    resampled = [name for name, of in found.items() if _RESAMPLED in of.differing]
+    drawn = [name for name, of in found.items() if _ONE_BOOTSTRAP in of.shared]
+    equal = [name for name, of in found.items() if not of.differing]
     fixed = [
-        info
-        for info in methods
-        if info not in equal and _with_seeds(study, info, "fixed")
+        name
+        for name, of in found.items()
+        if of.differing and not {*_SEEDS.values()}.isdisjoint(of.shared)
     ]
-    whose = "all rows" if len(resampled) == len(methods) else _names(resampled)
     several = [info for info in methods if info.method.members > 1]
-    served = {how: [i for i in several if i.method.deploy == how] for how in _SERVED}
+    served = {
+        what: [info.label for info in several if info.method.deploy == how]
+        for how, what in _SERVED.items()
+    }
+    whose = "all rows" if len(resampled) == len(found) else "; ".join(resampled)
     sentences = [
         (
             resampled,
@@ -117,32 +107,67 @@ def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]
         ),
         (
             drawn,
-            f"The runs of {_names(drawn)} share one bootstrap of the training set, so "
-            "their churn is not cross-sample churn.",
+            f"The runs of {'; '.join(drawn)} share one bootstrap of the training set, "
+            "so their churn is not cross-sample churn.",
         ),
         (
             fixed,
-            f"The runs of {_names(fixed)} share a seed: their spread, standard errors "
-            "and tests hold for that one draw of it, and do not say how another draw "
-            "would move all of them.",
+            f"The runs of {'; '.join(fixed)} share a seed: their spread, standard "
+            "errors and tests hold for that one draw of it, and do not say how another "
+            "draw would move all of them.",
         ),
         (
             equal,
-            f"The runs of {_names(equal)} differ in nothing: they are one computation, "
-            "repeated. Their churn is what this launch's hardware adds, which slots of "
-            "one launch can hide (churn-jax doctor compares launches), and their "
-            "accuracy is a single run's, whatever its test says.",
+            f"The runs of {'; '.join(equal)} differ in nothing: they are one "
+            "computation, repeated. Their churn is what this launch's hardware adds, "
+            "which slots of one launch can hide (churn-jax doctor compares launches), "
+            "and their accuracy is a single run's, whatever its test says.",
         ),
         *(
-            (
-                infos,
-                f"Rows of several networks that serve {_SERVED[how]}: {_names(infos)}.",
-            )
-            for how, infos in served.items()
+            (rows, f"Rows of several networks that serve {what}: {'; '.join(rows)}.")
+            for what, rows in served.items()
         ),
     ]
-    return tuple(said for infos, said in sentences if infos)
+    return tuple(said for rows, said in sentences if rows)
 
 
-def _names(methods: Sequence[RowRecord]) -> str:
-    return "; ".join(info.label for info in methods)
+def run_section(record: StudyRecord, extra: Mapping[str, Any]) -> Section:
+    """The last section of a page; `extra` has facts that only one kind of run has."""
+    data, launch = record.data, record.launch
+    shown = {
+        "Command": launch.command,
+        "Date": launch.date,
+        "Hardware": launch.hardware,
+        "Devices": ", ".join(launch.devices),
+        "Versions": ", ".join(f"{k} {v}" for k, v in launch.versions.items()),
+        "Data": ", ".join(filter(None, (data.name, *_sizes(data)))),
+        "Classes": data.num_classes,
+        "Data fingerprint": data.fingerprint,
+        **extra,
+    }
+    facts = Facts({name: str(value) for name, value in shown.items() if value})
+    text = json.dumps(to_json(record.config), indent=2, ensure_ascii=False)
+    fold = Fold("Configuration", [Code(text)])
+    return Section("What was run", [facts, fold], detail="full")
+
+
+def run_facts(record: StudyRecord) -> tuple[str, ...]:
+    """Data, network, length and runs of a study in words."""
+    data, config = record.data, record.config
+    model = dataclasses.replace(config.model, name=network_name(config.model.name))
+    length = f"{config.train.epochs} epochs"
+    if (one_pass := config.train.one_pass) is not None:
+        length = f"one pass in windows of {one_pass.window:,}"
+    found = (
+        ": ".join(filter(None, (data.title or data.name, ", ".join(_sizes(data))))),
+        network_words(model),
+        length,
+        f"{config.train.replicas} runs per method",
+    )
+    return tuple(filter(None, found))
+
+
+def _sizes(data: DataRecord) -> list[str]:
+    """How many examples each split has: `1,200 train`."""
+    sizes = {k: getattr(data, k) for k in ("train", "validation", "test")}
+    return [f"{size:,} {split}" for split, size in sizes.items() if size is not None]

@@ -7,9 +7,12 @@ it does. Nothing here says whether a measured number reaches a published one: a 
 number is context, not a target.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from churn_compare.documents import Cell, Column, Rows, Section, Table, Text
 from churn_jax.configuration.names import data_stem, network_words
@@ -17,10 +20,11 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.factors import training
 from churn_jax.reports.published import Published, PublishedTable, published
 from churn_jax.reports.quantities import Quantity
-from churn_jax.reports.report import Report
+
+if TYPE_CHECKING:
+    from churn_jax.reports.report import Report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,7 @@ def paper_numbers(report: Report) -> PaperNumbers | None:
     # Not every name: the `temperature` of a table's coefficients is another one.
     metrics = tuple(q for q in report.quantities if q.name in found.printed)
     if not metrics:
-        return None  # a table about updates: `updates_report.paper_updates`
+        return None  # a table about updates: `updates.paper_updates`
     rows = [
         PaperRow(
             row.info.name,
@@ -149,7 +153,11 @@ def _departures(study: Study, found: PublishedTable, infos: Sequence[RowRecord])
     if names and found.networks:
         said.append(f"{names} instead of {' and '.join(found.networks)}")
     for ours, theirs, what in (
-        ({training(study, info).epochs for info in infos}, found.epochs, "epochs"),
+        (
+            {info.spec.config(study.config.train).epochs for info in infos},
+            found.epochs,
+            "epochs",
+        ),
         (
             {info.spec.train_size or data.train for info in infos},
             *(found.train, "training examples"),

@@ -34,7 +34,7 @@ from churn_jax.reports.compare import (
 )
 from churn_jax.reports.equivalents import ReferenceCurve, equivalents, reference_curve
 from churn_jax.reports.estimates import Estimate, over_runs
-from churn_jax.reports.factors import kind_of_churn, shared
+from churn_jax.reports.factors import factors_of, kind_of_churn
 from churn_jax.reports.members import (
     MEMBERS,
     Agreement,
@@ -265,8 +265,8 @@ class Report:
         a, b = row.info, base.info
         if not self.study.trained:
             return True
-        same = shared(self.study, a) == shared(self.study, b)
-        return same and all(
+        ours, theirs = (factors_of(self.study, info).shared for info in (a, b))
+        return ours == theirs and all(
             getattr(a.spec, name) == getattr(b.spec, name)
             for name in ("train_size", "class_share", "classes")
         )

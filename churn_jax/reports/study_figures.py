@@ -52,7 +52,6 @@ def study_figures(report: Report) -> list[Figure]:
     found = [
         *trained,
         on_reference_curve(report),
-        *_against_calibrated(report),
         pairwise_churn(report),
         churn_by_correctness(report),
         training_curves(report),
@@ -216,40 +215,6 @@ def on_reference_curve(report: Report) -> Figure:
     )
     x = "Members of a deep ensemble"
     return charts.scatter(chart, points, x, _LESS, margins=0.08, behind=behind)
-
-
-def _against_calibrated(report: Report) -> list[Figure]:
-    """The price of a lower calibrated NLL, and the differences between members."""
-    nll = QUANTITIES["calibrated_nll"]
-    if report.headline is not nll:
-        return []
-    sizes = _points(report, QUANTITIES["parameters"], nll)
-    sizes = [p._replace(x=(1e-6 * p.x[0], 1e-6 * p.x[1])) for p in sizes]
-    ticks: list[float] = []  # whose labels do not overlap on a logarithmic axis
-    for value in sorted(one.x[0] for one in sizes):
-        if not ticks or value > 1.25 * ticks[-1]:
-            ticks.append(value)
-    across = Across("Parameters, millions, log scale", "log", ticks, "{:.3g}".format)
-    found = []
-    for name, what, caption, points, x in (
-        ("parameters", "size", "Down and left is better.", sizes, across),
-        (
-            *("diversity", "diversity", "Rows with several members."),
-            _points(report, QUANTITIES["member_kl"], nll),
-            Across("KL of two members, nats"),
-        ),
-    ):
-        if len({one.x[0] for one in points}) > 1:
-            by = "kl of members" if name == "diversity" else name
-            chart = Chart(
-                f"against_{name}",
-                f"Calibrated NLL against {what}",
-                f"{caption} {_ERROR}",
-                f"Calibrated NLL against {by} of every method",
-            )
-            ticks_of = {"behind": lambda axes, x=x: charts.set_ticks(axes, x)}
-            found.append(charts.scatter(chart, points, x.label, _LESS, **ticks_of))
-    return found
 
 
 def pairwise_churn(report: Report) -> Figure:

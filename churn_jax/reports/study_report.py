@@ -49,7 +49,7 @@ from churn_jax.reports.cells import (
 )
 from churn_jax.reports.compare import COMPARED, UNTESTED
 from churn_jax.reports.estimates import UNKNOWN
-from churn_jax.reports.factors import training_section
+from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.logits_sections import (
     logits_facts,
@@ -61,7 +61,6 @@ from churn_jax.reports.logits_sections import (
 )
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.report import Missing, Report, Row, collected
-from churn_jax.reports.run_facts import run_facts, run_section
 from churn_jax.reports.sections import (
     ambiguous_section,
     bounds_section,
@@ -72,9 +71,8 @@ from churn_jax.reports.sweep import (
     choice_section,
     collect_sweep,
     sweep_fields,
-    sweep_pictures,
 )
-from churn_jax.reports.updates_report import updates_document, updates_sections
+from churn_jax.reports.updates import updates_document, updates_sections
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,9 +124,9 @@ def collect(run_dir) -> Report:
 def write(run_dir) -> Report:
     """Write `table.md`, `table.csv` and `report.html` into a run folder.
 
-    A study of model updates gets `updates.md` and `updates.csv`, too, and a sweep its
-    figures as PNG. Works while a study is unfinished: methods without usable
-    predictions are named with the reason. Every file is replaced whole or not at all.
+    A study of model updates gets `updates.md` and `updates.csv`, too. Works while a
+    study is unfinished: methods without usable predictions are named with the reason.
+    Every file is replaced whole or not at all.
 
     Args:
         run_dir: the folder of a study or a sweep.
@@ -176,7 +174,6 @@ def write(run_dir) -> Report:
         contents |= {"updates.md": markdown(own), "updates.csv": csv_text(own.data)}
     if report.held_out is not None:
         contents["held_out.csv"] = csv_text(_records(report.held_out))
-    contents |= sweep_pictures(report)
     report.files.update(write_files(report.study.folder, contents))
     return report
 

@@ -5,7 +5,6 @@ the test split, as always, and never used for a choice.
 """
 
 import dataclasses
-import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,6 @@ from churn_compare.documents.plotting import (
     colour,
     dash,
     error_line,
-    page_figures,
     short_label,
 )
 from churn_compare.store import PredictionsError, is_stored, load_predictions
@@ -213,16 +211,6 @@ def sweep_fields(report: Report, name: str) -> dict:
     for quantity in report.columns if summary else ():
         estimate = getattr(summary, quantity.name)
         found |= estimate_fields(f"validation_{quantity.name}", estimate)
-    return found
-
-
-def sweep_pictures(report: Report) -> dict[str, bytes]:
-    """The figures of a sweep as PNG files, by their names."""
-    found = {}
-    for name, figure in page_figures(sweep_figures(report)).items():
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=200, facecolor="white")
-        found[f"{name}.png"] = out.getvalue()
     return found
 
 

@@ -1,36 +1,73 @@
-"""Model updates of a study as data: error rates, flips and churn of old and new runs.
+"""Model updates of a study: rates of old and new runs, as data and as sections.
 
 `config.updates` of `study.json` says which rows replace which. Predicted classes are
-all that it needs.
+all that it needs. The sections are in `updates.md`, too, the numbers in `updates.csv`.
 """
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
+from churn_compare.documents import (
+    Block,
+    Column,
+    Document,
+    Figure,
+    Fold,
+    Grid,
+    Records,
+    Section,
+    Strong,
+    Table,
+    Text,
+)
+from churn_compare.documents.plotting import COLOURS
 from churn_compare.example_ids import rows_of, some
 from churn_compare.flip_counts import Flips, count_flips, version_matrices
 from churn_compare.significance import holm
 from churn_compare.store import PredictionsError, load_predictions
+from churn_compare.tables import heat_map, matrix_tables
 from churn_jax import metrics
 from churn_jax.analysis.significance import (
     jackknife_stderr,
     paired_leave_one_out_test,
     paired_t_test,
 )
+from churn_jax.reports import charts
 from churn_jax.reports.artefacts import ReportError, Study
-from churn_jax.reports.cells import rate
-from churn_jax.reports.compare import Change
-from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.cells import (
+    ABSENT,
+    change_cells,
+    difference_fields,
+    estimate_fields,
+    rate,
+)
+from churn_jax.reports.charts import Across, Chart, Line, Panel, Point
+from churn_jax.reports.compare import UNTESTED, Change
+from churn_jax.reports.estimates import UNKNOWN, Estimate, over_runs
+from churn_jax.reports.paper_numbers import (
+    PaperNumbers,
+    PaperRow,
+    next_to_paper,
+    paper_section,
+    published_table,
+)
 from churn_jax.reports.quantities import Quantity
 from churn_jax.reports.summary import MethodSummary, classes_of
 
+if TYPE_CHECKING:
+    from churn_jax.reports.report import Report
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ModelRuns:
+_WIDE = 150  # columns of a terminal that has room for every rate
+_MOST_OPEN = 12  # models; a larger table of all pairs is folded
+_SECOND = ("negative_flip_rate", "relative_negative_flip_rate")
+
+
+class ModelRuns(NamedTuple):
     """The runs of one model, without those that stopped."""
 
     name: str  # the row, or the path as the update gives it
@@ -41,8 +78,12 @@ class ModelRuns:
 
     def knows(self, labels: np.ndarray) -> np.ndarray:
         """Which examples are of a class that the model knows, `[N]`."""
-        inside = labels < len(self.known)
-        return inside & self.known[np.where(inside, labels, 0)]
+        return np.isin(labels, np.flatnonzero(self.known))
+
+    def knows_as(self, other: "ModelRuns") -> bool:
+        """True if both know the same classes."""
+        ours, theirs = map(np.flatnonzero, (self.known, other.known))
+        return np.array_equal(ours, theirs)
 
 
 def _from_file(study: Study, given: str, examples) -> ModelRuns:
@@ -73,8 +114,7 @@ def _from_file(study: Study, given: str, examples) -> ModelRuns:
     return ModelRuns(given, label, runs, classes[:, order], known)
 
 
-@dataclasses.dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """Rates of an update, over one kind of pairs of runs."""
 
     pairs: int  # how many
@@ -97,8 +137,7 @@ RATES: tuple[Quantity, ...] = (
 """The fields of `Rates` as columns."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Gain:
+class Gain(NamedTuple):
     """An update against the one to the study's baseline, p Holm-adjusted over all."""
 
     # of `negative_flip_rate` (of own pairs where it is targeted) and `new_error`
@@ -158,41 +197,33 @@ def collect_updates(
     examples,
 ) -> Updates | None:
     """Compute a study's updates."""
+    names = {info.name: info.label for info in study.methods}
+    remarks, ready, models = [], [], {}
     planned = [
         update
         for update in study.config.updates
         if not study.unselected.keys() & {update.old, update.new}
     ]
-    if not planned:
-        return None
-    models: dict[str, ModelRuns] = {}
-    remarks, ready = [], []
-    names = {info.name: info.label for info in study.methods}
     for entry in planned:
         pair = entry.old, entry.new
         label = entry.label or " → ".join(names.get(name, name) for name in pair)
-        absent = ""
+        file = entry.old if entry.from_file and examples is not None else None
+        lost = [name for name in pair if name not in summaries and name != file]
+        if lost:
+            why = reasons.get(lost[0], "it is not a finished row of this study")
+            said = f"{names.get(lost[0], lost[0])}: {why}"
+            remarks.append(f"The update {label} is not in the table. {said}.")
+            continue
+        ready.append((label, entry))
         for name in pair:
-            if name in models:
-                continue
             if (found := summaries.get(name)) is not None:
                 of_row = found.runs, found.curves.classes, found.curves.known
                 models[name] = ModelRuns(name, names.get(name, name), *of_row)
-            elif examples is not None and entry.from_file and name == entry.old:
+            elif name not in models:
                 models[name] = _from_file(study, name, examples)
-            else:
-                why = reasons.get(name, "it is not a finished row of this study")
-                absent = absent or f"{names.get(name, name)}: {why}"
-        if absent:
-            remarks.append(f"The update {label} is not in the table. {absent}.")
-        else:
-            ready.append((label, entry))
-    if examples is None or not ready:
-        return Updates(remarks=tuple(remarks))
-    labels = examples.labels
-    used = {name for _, entry in ready for name in (entry.old, entry.new)}
-    models = {name: found for name, found in models.items() if name in used}
-    versions = [*models]
+    if not ready:
+        return Updates(remarks=tuple(remarks)) if planned else None
+    labels, versions = examples.labels, [*models]
     matrices = version_matrices([m.classes for m in models.values()], labels)
     ordered: list[UpdateResult] = []
     for label, entry in ready:
@@ -204,15 +235,16 @@ def collect_updates(
     for i, gain in _gains(ordered, runs, study.config.baseline, several).items():
         ordered[i] = dataclasses.replace(ordered[i], gain=gain)
     known = None
-    if not all(_same_classes(models[versions[0]], other) for other in models.values()):
+    if not all(models[versions[0]].knows_as(other) for other in models.values()):
         # An old run is right on classes that it knows alone, so the flips are the same.
         shares = np.array([model.knows(labels).mean() for model in models.values()])
         with np.errstate(invalid="ignore"):
             shares = np.where(shares > 0, shares, np.nan)[:, None]
             known = matrices.negative_flip_rate / shares
     names_shown = tuple(model.label for model in models.values())
-    found = tuple(ordered), tuple(versions), names_shown
-    return Updates(*found, matrices, known, tuple(remarks))
+    return Updates(
+        tuple(ordered), tuple(versions), names_shown, matrices, known, tuple(remarks)
+    )
 
 
 def _results(
@@ -222,7 +254,7 @@ def _results(
     shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
     own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
     sets = {"all": flips}
-    if not _same_classes(old, new):
+    if not old.knows_as(new):
         keep = old.knows(labels)
         parts = old.classes[:, keep], new.classes[:, keep], labels[keep]
         sets["known"] = count_flips(*parts)
@@ -231,12 +263,6 @@ def _results(
         UpdateResult(*facts, name, found, _rates(found, own))
         for name, found in sets.items()
     ]
-
-
-def _same_classes(a: ModelRuns, b: ModelRuns) -> bool:
-    width = max(len(a.known), len(b.known))
-    ours, theirs = (np.pad(x.known, (0, width - len(x.known))) for x in (a, b))
-    return np.array_equal(ours, theirs)
 
 
 _over_pairs = jax.jit(jax.vmap(metrics.summarize_cross))
@@ -305,15 +331,10 @@ def _gains(
     for i, change, error, *p in zip(others, changes, errors, *adjusted, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = (flips[start] - flips[i]) / np.where(gap > 0, gap, np.nan)
-        stderr = jackknife_stderr(shares[1:])
-        closed = Estimate(float(shares[0]), np.nan, stderr)
-        gains[i] = Gain(
-            (
-                Change("negative_flip_rate", change, float(p[0])),
-                Change("new_error", error, float(p[1])),
-            ),
-            closed,
-        )
+        fewer = Change("negative_flip_rate", change, float(p[0]))
+        wronger = Change("new_error", error, float(p[1]))
+        closed = Estimate(float(shares[0]), np.nan, jackknife_stderr(shares[1:]))
+        gains[i] = Gain((fewer, wronger), closed)
     return gains
 
 
@@ -324,3 +345,260 @@ def _left_out(result: UpdateResult) -> np.ndarray:
     kept = 1.0 - np.eye(len(flips))
     weights = [used, *(used * np.outer(one, one) for one in kept)]
     return np.array([np.average(flips, weights=weight) for weight in weights])
+
+
+def updates_sections(report: "Report") -> tuple[Section, Section]:
+    """Tables and figures, and the paper's rates; nothing for a study without."""
+    if (updates := report.updates) is None:
+        return Section("", []), Section("", [])
+    blocks: list[Block] = [Text(remark, "note") for remark in updates.remarks]
+    if updates.results:
+        every = (Strong("Every model against every other"),)
+        few = len(updates.versions) <= _MOST_OPEN
+        blocks += [
+            updates_table(updates),
+            *_gains_table(updates, report.study.config.baseline),
+            Fold(every, flip_tables(updates), open=few),
+            Grid(
+                [
+                    _errors_against_flips(updates.whole),
+                    *against_setting(updates),
+                ]
+            ),
+        ]
+    return Section("Updates", blocks), paper_section(paper_updates(report), "Update")
+
+
+def updates_document(report: "Report") -> Document:
+    """Content of `updates.md` and `updates.csv`, fractions at full precision."""
+    # One line per update, set of examples and pairing: `all` pairs of an old and a new
+    # run, or `own` pairs (r, r) of a targeted update. `first` is 1 on the line that
+    # fits the update; it has the published numbers, too.
+    found = paper_updates(report)
+    results = () if report.updates is None else report.updates.results
+    printed = [quantity.name for quantity in (found.metrics if found else ())]
+    gained = any(result.gain is not None for result in results)
+    rows = []
+    for i, result in enumerate(results):
+        paper = found.rows[i].paper if found else {}  # in the order of the results
+        for pairing, rates in result.rates.items():
+            first = rates is result.first
+            row: dict = {
+                "label": result.label,
+                "old": result.old,
+                "new": result.new,
+                "targeted": int(result.targeted),
+                "examples": result.examples,
+                "num_examples": int(result.flips.examples),
+                "pairing": pairing,
+                "first": int(first),
+                "pairs": rates.pairs,
+            }
+            for quantity in RATES:
+                row |= estimate_fields(quantity.name, getattr(rates, quantity.name))
+            if gained:
+                row |= _gain_fields(result.gain if first else None)
+            for name in printed:
+                number = paper.get(name) if first else None
+                row[f"paper_{name}"] = None if number is None else number.mean
+                row[f"paper_{name}_doubtful"] = "" if number is None else number.note
+            rows.append(row)
+    fields = [*rows[0]] if rows else []
+    title = f"{report.study.config.title}: updates"
+    blocks = updates_sections(report)
+    return Document(title, blocks=blocks, data=Records(fields, rows))
+
+
+def _gain_fields(gain: Gain | None) -> dict[str, float | None]:
+    """The tests against no treatment; empty fields where there are none."""
+    changes, closed = gain or ((UNTESTED, UNTESTED), UNKNOWN)
+    found: dict[str, float | None] = {}
+    for name, change in zip(("negative_flip_rate", "new_error"), changes):
+        found |= difference_fields(name, *change[1:])
+    return found | {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
+
+
+def updates_table(updates: Updates) -> Table:
+    """The rates, one row per update and set of examples."""
+    targeted = any("own" in result.rates for result in updates.results)
+    second = [q for q in RATES if targeted and q.name in _SECOND]
+    known = any(result.examples == "known" for result in updates.results)
+    columns = [Column("Update"), Column("Pairs")]
+    columns += [Column("Examples")] if known else []
+    columns += [Column(q.heading, from_width=0 if q.narrow else _WIDE) for q in RATES]
+    columns += [Column(f"{q.heading}, all pairs", from_width=_WIDE) for q in second]
+    rows = []
+    for result in updates.results:
+        own = " own" if "own" in result.rates else ""
+        cells = [result.label, f"{result.first.pairs}{own}"]
+        if known:
+            cells.append(f"{int(result.flips.examples):,} {result.examples}")
+        cells += [q.write(getattr(result.first, q.name)) for q in RATES]
+        cells += [
+            q.write(getattr(result.rates["all"], q.name)) if own else ABSENT
+            for q in second
+        ]
+        rows.append(cells)
+    caption = (
+        "Mean ± standard error. Over all pairs of an old and a new run, by a jackknife "
+        "that leaves out one old run, and one new run, at a time."
+    )
+    if targeted:
+        caption += (
+            " Own pairs: new run r was trained against old run r, so the first numbers "
+            "of a targeted update are over these pairs alone; the last columns are "
+            "over all pairs."
+        )
+    if known:
+        caption += (
+            " Known: on the examples whose class the old model knows. On all examples "
+            "an old model is wrong wherever it does not know the class."
+        )
+    return Table(columns, rows, caption=caption)
+
+
+def _gains_table(updates: Updates, baseline: str) -> list[Table]:
+    """How much less updates break than that to the baseline, where it is compared."""
+    found = [(r, r.gain) for r in updates.results if r.gain is not None]
+    if not found:
+        return []
+    rows = [
+        (
+            result.label,
+            *(cell for one in gain.changes for cell in change_cells(*one[1:])),
+            rate(gain.closed),
+        )
+        for result, gain in found
+    ]
+    starts = (r for r in updates.results if r.new == baseline and r.gain is None)
+    base = next(result.label for result in starts)
+    ideal = (result.label for result, gain in found if gain.closed.mean == 1.0)
+    paragon = next(ideal, "an ensemble's")
+    caption = (
+        f"Difference from {base} with its 95 % interval, as wide as p asks for. NFR: a "
+        "jackknife that leaves run r of all models out at a time; ER: paired by run. "
+        "p: two-sided (Student's t, R - 1 degrees of freedom), Holm-adjusted over the "
+        f"updates. Gap closed: how far NFR is on the way from {base} to {paragon}."
+    )
+    heads = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
+    return [Table(heads, rows, "Against no treatment", caption)]
+
+
+def flip_tables(updates: Updates) -> list[Table]:
+    """Every two models, on all examples and, if they know other classes, on known."""
+    found = matrix_tables(updates.matrices, updates.labels)
+    if (known := updates.known_flips) is not None:
+        title = "Negative flips (NFR) %, known"
+        caption = "NFR on the examples whose class the old model knows."
+        found.append(heat_map(updates.labels, 100 * known, title, caption, 2))
+    return found
+
+
+def _shown(result: UpdateResult, name: str) -> tuple[float, float]:
+    """A rate that fits the update and its standard error, per cent."""
+    return next(q for q in RATES if q.name == name).shown(getattr(result.first, name))
+
+
+def _errors_against_flips(results: Sequence[UpdateResult]) -> Figure:
+    points = [
+        Point(
+            i,
+            result.label,
+            _shown(result, "new_error"),
+            _shown(result, "negative_flip_rate"),
+            # A ninth update has the first one's colour, so it needs another shape.
+            shape=i + i // len(COLOURS),
+        )
+        for i, result in enumerate(results)
+    ]
+    chart = Chart(
+        "errors_against_flips",
+        "Error rate against negative flips",
+        "One point per update, as in Figure 1 of the paper: left and down is better. "
+        "Bars: one standard error.",
+        "New error rate against negative flip rate of every update",
+        (5.4, 3.4 + 0.2 * -(-len(results) // 2)),  # room for the labels below
+    )
+    x = "Error rate of the new model %   (less is better)"
+    return charts.scatter(chart, points, x, "NFR %   (less is better)")
+
+
+# A label that ends in what a study varies: ", m = 4", "(alpha=0.8)", " m=2".
+_SETTING = re.compile(
+    r"^(?P<rest>.*?)[\s,(]*\b(?P<name>m|alpha)\s*=\s*(?P<value>\d+(?:\.\d*)?)\)?$"
+)
+_SYMBOLS = {"m": "Networks of the ensemble, m", "alpha": "Weight of LDI, α"}
+
+
+def curves(updates: Updates) -> dict[tuple[str, str], dict[float, UpdateResult]]:
+    """Updates whose label ends in `m=<integer>` or `alpha=<number>`, in its order."""
+    groups: dict[tuple[str, str], dict[float, UpdateResult]] = {}
+    for result in updates.whole:
+        if found := _SETTING.match(result.label):
+            key = found["name"], found["rest"].strip()
+            groups.setdefault(key, {})[float(found["value"])] = result
+    return {
+        key: {value: of[value] for value in sorted(of)}
+        for key, of in groups.items()
+        if len(of) > 1
+    }
+
+
+def against_setting(updates: Updates) -> list[Figure]:
+    """NFR and both error rates against m, or alpha (Figure 6); none without curves."""
+    found = []
+    for setting, heading in _SYMBOLS.items():
+        chosen = [(r, of) for (n, r), of in curves(updates).items() if n == setting]
+        flips, errors = [], []
+        for i, (rest, of) in enumerate(chosen):
+
+            def line(place: int, label: str, name: str, of=of) -> Line:
+                y, bars = zip(*(_shown(result, name) for result in of.values()))
+                return Line(place, label, [*of], y, bars)
+
+            before = f"{rest}: " if len(chosen) > 1 else ""
+            flips.append(line(i, rest or "NFR", "negative_flip_rate"))
+            errors += [
+                line(2 * i + k, f"{before}ER {which}", f"{which}_error")
+                for k, which in enumerate(("old", "new"))
+            ]
+        chart = Chart(
+            "against_setting",
+            "What the setting does",
+            "As in Figure 6 of the paper. Bars: one standard error.",
+            "NFR and error rates against the size of the ensemble or the weight",
+            (5.4, 4.2),
+        )
+        ticks = sorted({value for _, of in chosen for value in of})
+        panels = [Panel("NFR %", flips), Panel("ER %", errors)]
+        found.append(charts.lines(chart, panels, Across(heading, ticks=ticks)))
+    return found
+
+
+def paper_updates(report: "Report") -> PaperNumbers | None:
+    """A paper's update rates next to those measured; None where there are none."""
+    # A published row is that of an update if it is named `old->new`, or like the new
+    # row alone.
+    if (updates := report.updates) is None:
+        return None
+    found = published_table(report.study)
+    printed = found.printed - {"churn"} if found is not None else ()
+    metrics = tuple(q for q in RATES if q.name in printed)
+    if found is None or not metrics:
+        return None
+    # The paper's old error rates leave out classes that the old model does not know.
+    known = {(r.old, r.new) for r in updates.results if r.examples == "known"}
+    rows, used, versions = [], set(), set()
+    for result in updates.results:
+        pair = f"{result.old}->{result.new}"
+        name = pair if pair in found.rows else result.new
+        of_known = result.examples == "known"
+        label = f"{result.label} (known classes)" if of_known else result.label
+        paper = {}
+        if name not in used and (of_known or (result.old, result.new) not in known):
+            paper = found.rows.get(name, {})
+            used.add(name)
+            versions |= {result.old, result.new} if paper else set()
+        measured = {q.name: getattr(result.first, q.name) for q in metrics}
+        rows.append(PaperRow(name, label, paper, measured))
+    return next_to_paper(report, found, metrics, rows, versions)

@@ -23,7 +23,7 @@ from churn_compare.store import (
 from churn_jax import metrics, reports
 from churn_jax.reports import summary
 from churn_jax.reports.summary import ambiguity_of, summarize
-from churn_jax.reports.updates_report import updates_document
+from churn_jax.reports.updates import updates_document
 from experiments.anti_distillation import calibrated
 from experiments.elodi import displacement
 from tests.reports.fake_study import markdown_table, noisy_logits, write_study

@@ -21,8 +21,10 @@ from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.summary import summarize
-from churn_jax.reports.updates import Rates, UpdateResult, Updates
-from churn_jax.reports.updates_report import (
+from churn_jax.reports.updates import (
+    Rates,
+    UpdateResult,
+    Updates,
     against_setting,
     curves,
     flip_tables,
@@ -94,8 +96,7 @@ def written(tmp_path_factory):
 
 
 def means(rates):
-    names = [field.name for field in dataclasses.fields(rates)][1:]
-    return [getattr(rates, name).mean for name in names]
+    return [estimate.mean for estimate in rates[1:]]
 
 
 def test_an_update_by_hand(written):

@@ -169,7 +169,7 @@ def test_a_grid_of_clicks_is_a_sweep(study, folder, tmp_path):
     axis, name = Axis(ROWS[1], "strength", (0.02, 0.5)), f"{ROWS[1]}.strength=0.02"
     options = {"criterion": "prediction-difference", "loggers": ()}
     found = run_sweep(study, [axis], tmp_path, seeds=3, **options)
-    assert found.sweep.choices[axis.name].value in axis.values
+    assert found.sweep.choices[axis.path].value in axis.values
     assert [len(rows) for rows in found.sweep.record.programs.values()] == [2]
     both = [
         load_predictions(at / "methods" / row / "predictions.npz").logits
