@@ -125,18 +125,17 @@ def report(
             for name in shown
             if any(np.isfinite(getattr(s, name).mean) for s in summaries.values())
         )
-    config = LogitsConfig(title or _title([*rows]), first, shown)
+    of_rows = " → ".join(rows) if len(rows) == 2 else f"Report of {', '.join(rows)}"
+    config = LogitsConfig(title or of_rows, first, shown)
     compared, about = compare_with_baseline(summaries, first), headline(shown).name
-    infos = [
-        RowRecord(name, name, MethodSpec(name, name, ERM()), trained=False)
-        for name in rows
-    ]
+    shown_rows = []
+    for name, summary in summaries.items():
+        info = RowRecord(name, name, MethodSpec(name, name, ERM()), trained=False)
+        changes = compared.get(name, {})
+        shown_rows.append(Row(info, summary, changes, headline=about))
     found = LogitsReport(
-        Study(Path(), config, tuple(infos)),
-        tuple(
-            Row(i, summaries[i.name], compared.get(i.name, {}), headline=about)
-            for i in infos
-        ),
+        Study(Path(), config, tuple(row.info for row in shown_rows)),
+        tuple(shown_rows),
         ids=rows[first].ids,
         labels=rows[first].labels,
         comparisons=_comparisons(rows, first, names),
@@ -208,10 +207,6 @@ class LogitsReport(Report):
         return html_table(self)
 
 
-def _title(names: list[str]) -> str:
-    return " → ".join(names) if len(names) == 2 else f"Report of {', '.join(names)}"
-
-
 def _predictions(
     logits: Mapping[str, Any],
     labels: Any,
@@ -254,11 +249,10 @@ def _predictions(
             found[name] = Predictions(ids, numbers, values)
         except PredictionsError as error:
             raise PredictionsError(f"{name}: {error}") from error
-        classes = values.shape[2]
-        if class_names is not None and len(class_names) != classes:
+        classes, known = values.shape[2], class_names or ()
+        if class_names is not None and len(known) != classes:
             raise ValueError(
-                f"class_names has {len(class_names)} names, and {name} has {classes} "
-                "classes"
+                f"class_names has {len(known)} names, and {name} has {classes} classes"
             )
         if numbers.max() >= classes:
             raise ValueError(
@@ -291,15 +285,11 @@ def _validation(
 ) -> dict[str, Predictions]:
     if given is None:
         return {}
-    if not isinstance(given, tuple | list) or len(given) != 2:
+    pair = isinstance(given, tuple | list) and len(given) == 2
+    if not pair or not isinstance(given[0], Mapping) or set(given[0]) != set(rows):
         raise ValueError(
             "validation must be the pair (logits, labels), with logits a mapping of "
-            f"the rows; got {type(given).__name__}"
-        )
-    if not isinstance(given[0], Mapping) or set(given[0]) != set(rows):
-        what = list(given[0]) if isinstance(given[0], Mapping) else type(given[0])
-        raise ValueError(
-            f"validation must have the logits of {', '.join(rows)}; it has {what}"
+            f"{', '.join(rows)}"
         )
     try:
         return _predictions(*given, None, None)

@@ -1,5 +1,6 @@
 """`study.json` and the folders of a study's rows: what is there, does it fit."""
 
+import contextlib
 import dataclasses
 import datetime
 import importlib.metadata
@@ -89,41 +90,26 @@ def hardware() -> str:
     devices = jax.devices()
     kinds = sorted({d.device_kind for d in devices})
     processor = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as lines:
-            models = [x.split(":")[1].strip() for x in lines if "model name" in x]
-        processor = models[0] if models else processor
-    except OSError:
-        pass
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    cores = cores or os.cpu_count()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
+        models = (x.split(":")[1].strip() for x in lines if "model name" in x)
+        processor = next(models, processor)
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count()
     return f"{len(devices)} x {', '.join(kinds)}; host {processor}, {cores} cores"
 
 
 def launch_record(command: str) -> LaunchRecord:
     """Where and when this process trains."""
-    now = datetime.datetime.now().astimezone()
-    return LaunchRecord(
-        command=command,
-        date=now.isoformat(timespec="seconds"),
-        hardware=hardware(),
-        devices=tuple(map(str, jax.devices())),
-        versions=versions(),
-        settings=jax_settings(),
-    )
+    date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    devices = tuple(map(str, jax.devices()))
+    return LaunchRecord(command, date, hardware(), devices, versions(), jax_settings())
 
 
 def data_record(dataset) -> DataRecord:
     """The examples of a data set, resident or streamed."""
-    return DataRecord(
-        name=dataset.name,
-        title=data_name(dataset.name),
-        fingerprint=dataset.fingerprint,
-        num_classes=dataset.num_classes,
-        train=len(dataset.train),
-        validation=len(dataset.validation),
-        test=len(dataset.test),
-    )
+    sizes = (len(dataset.train), len(dataset.validation), len(dataset.test))
+    facts = (data_name(dataset.name), dataset.fingerprint, dataset.num_classes)
+    return DataRecord(dataset.name, *facts, *sizes)
 
 
 def read_study(folder: Path) -> StudyRecord:
@@ -156,28 +142,28 @@ def continued(path: Path, record: StudyRecord) -> StudyRecord:
     if not old.methods and not any(any(out.glob(pattern)) for pattern in _LEFT):
         return record  # a launch that failed at once does not bind later ones
     what = "study" if record.sweep is None else "sweep"
+
+    def refuse(holds: str, hint: str = "use another --out or --fresh") -> None:
+        raise StudyError(f"{out} holds {holds}; {hint}")
+
     if (old.sweep is None) != (record.sweep is None):
-        raise StudyError(f"{out} holds another kind of study; use another --out")
+        refuse("another kind of study", "use another --out")
     there, here = old.data.fingerprint, record.data.fingerprint
     if there != here:
-        raise StudyError(
-            f"{out} holds a {what} of other data (fingerprint {there[:12]} there, "
-            f"{here[:12]} here); use another --out or --fresh"
+        refuse(
+            f"a {what} of other data (fingerprint {there[:12]} there, {here[:12]} here)"
         )
     if changed := differences(old.launch.settings, record.launch.settings):
-        raise StudyError(
-            f"{out} holds a {what} trained with other settings of JAX "
-            f"({in_words(changed)}), which would give other numbers from here on; set "
-            f"{changed[0].partition(':')[0].upper()} as it was, or use another --out "
-            "or --fresh"
+        refuse(
+            f"a {what} trained with other settings of JAX ({in_words(changed)}), which "
+            "would give other numbers from here on",
+            f"set {changed[0].partition(':')[0].upper()} as it was, or use another "
+            "--out or --fresh",
         )
     free = {*FREE, "methods", *(() if record.sweep is None else ("baseline",))}
     a, b = (without(to_json(r.config), free) for r in (old, record))
     if changed := differences(a, b):
-        raise StudyError(
-            f"{out} holds a {what} with other settings ({in_words(changed)}); use "
-            "another --out or --fresh"
-        )
+        refuse(f"a {what} with other settings ({in_words(changed)})")
     record = dataclasses.replace(record, methods=old.methods)
     if record.sweep is None or old.sweep is None:
         return record
@@ -185,10 +171,7 @@ def continued(path: Path, record: StudyRecord) -> StudyRecord:
     for row in record.config.methods:
         there = rows.setdefault(row.name, row)
         if changed := differences(without(to_json(there)), without(to_json(row))):
-            raise StudyError(
-                f"{out} holds {row.name} with other settings ({in_words(changed)}); "
-                "use another --out or --fresh"
-            )
+            refuse(f"{row.name} with other settings ({in_words(changed)})")
     sweep = record.sweep.after(old.sweep)
     config = dataclasses.replace(
         record.config,
@@ -272,13 +255,9 @@ class StudyFolder:
         self.record = dataclasses.replace(self.record, sweep=sweep)
         return plan
 
-    def row(self, name: str) -> Any:
-        """The record of a trained row; None where there is none."""
-        return self.record.row(name)
-
     def outdated(self, spec: Any) -> bool:
         """True if the row was trained before, but otherwise than it would be now."""
-        if (row := self.row(spec.name)) is None:
+        if (row := self.record.row(spec.name)) is None:
             return False
         there = (row.spec, *row.dependencies)
         here = (spec, *self.config.dependencies(spec))
@@ -286,24 +265,19 @@ class StudyFolder:
 
     def finished(self, spec: Any) -> bool:
         """True if the row was trained as it is now and its predictions are there."""
-        if spec.name not in self._finished:  # looking reads all predictions
-            self._finished[spec.name] = self._is_finished(spec)
-        return self._finished[spec.name]
-
-    def _is_finished(self, spec: Any) -> bool:
-        if self.row(spec.name) is None or self.outdated(spec):
-            return False
+        if spec.name in self._finished:  # looking reads all predictions
+            return self._finished[spec.name]
         names = [spec.name]
         if spec.config(self.config.train).ema_decay:
             names.append(averaged_name(spec.name))
-        folders = [self.method_dir(name) for name in names]
         files = (VALIDATION, TEST) if self.record.data.validation else (TEST,)
-        paths = [folder / file for folder in folders for file in files]
-        if not all(is_stored(path) for path in paths):
-            return False
-        for path in paths:
+        paths = [self.method_dir(name) / file for name in names for file in files]
+        there = self.record.row(spec.name) is not None and not self.outdated(spec)
+        found = there and all(map(is_stored, paths))
+        for path in paths if found else ():
             load_predictions(path)  # a damaged file is an error, no reason to retrain
-        return True
+        self._finished[spec.name] = found
+        return found
 
     def trained(self, spec: Any, train: Callable[[], T], on_note) -> T:
         """The result of `train`; results of other settings of the row are set aside."""

@@ -85,7 +85,7 @@ class AnalysedStudy:
         stopped = {
             replica
             for name in {*(spec.name for spec in self.rows), *filter(None, taught)}
-            for replica in study.folder.row(name).stopped_replicas
+            for replica in study.folder.record.row(name).stopped_replicas
         }
         self.runs = sorted(set(range(study.config.train.replicas)) - stopped)
         if not self.runs:

@@ -242,7 +242,7 @@ A = np.zeros((60, 3))
         (
             {"old": A},
             {"validation": ({"new": A}, LABELS)},
-            "must have the logits of ol",
+            "a mapping of old$",
         ),
         (
             {"old": A},
