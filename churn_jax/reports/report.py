@@ -87,6 +87,17 @@ class Row:
         return self.changes.get(self.headline)
 
     @property
+    def stopped(self) -> str:
+        """Its runs that stopped, when and why: `run 2 stopped at step 120`."""
+        told, parts = {stop.replica: stop for stop in self.info.stopped}, []
+        for run in self.summary.stopped:
+            stop = told.get(run)
+            step = f" at step {stop.step}" if stop and stop.step is not None else ""
+            term = f" (non-finite {stop.term})" if stop and stop.term else ""
+            parts.append(f"run {run} stopped{step}{term}")
+        return ", ".join(parts)
+
+    @property
     def clause(self) -> str:
         """The effects on headline and accuracy, in words; empty for the baseline."""
         named = (self.headline, "accuracy") if self.changes else ()
@@ -323,7 +334,13 @@ class Report:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences about stopped runs, equal and missing rows, unusable files."""
-        out = [_stopped_sentence(row) for row in self.rows if row.summary.stopped]
+        out = [
+            f"{row.label}: {row.stopped}; its numbers are over the other "
+            f"{len(row.summary.runs)} of "
+            f"{len(row.summary.runs) + len(row.summary.stopped)} runs."
+            for row in self.rows
+            if row.stopped
+        ]
         for i, row in enumerate(self.rows):
             same = (r for r in self.rows[:i] if _equal(r.summary, row.summary))
             if (twin := next(same, None)) is not None:
@@ -391,22 +408,6 @@ def _equal(a: MethodSummary, b: MethodSummary) -> bool:
             np.array_equal(a.run_values[name], b.run_values[name], equal_nan=True)
             for name in ("nll", "brier", "entropy", "confidence")
         )
-    )
-
-
-def _stopped_sentence(row: Row) -> str:
-    told = {stop.replica: stop for stop in row.info.stopped}
-    parts = []
-    for run in row.summary.stopped:
-        step = term = ""
-        if (stop := told.get(run)) is not None:
-            step = "" if stop.step is None else f" at step {stop.step}"
-            term = f" (non-finite {stop.term})" if stop.term else ""
-        parts.append(f"run {run} stopped{step}{term}")
-    left = len(row.summary.runs)
-    return (
-        f"{row.label}: {', '.join(parts)}; its numbers are over the other "
-        f"{left} of {left + len(parts)} runs."
     )
 
 

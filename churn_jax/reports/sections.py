@@ -187,11 +187,16 @@ def ambiguity_histogram(report: Report) -> Figure:
         axes = figure.add_subplot()
         width = 100 / BINS / (len(shown) + 0.4)
         for k, (i, row) in enumerate(shown):
+            # Share of all examples per bin (0, 0.1], (0.1, 0.2], ...
+            ambiguity = row.summary.curves.ambiguity
+            bins = np.ceil(np.round(ambiguity[ambiguity > 0] * BINS, 6)).astype(int) - 1
+            counts = np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
+            shares = 100 * counts / max(len(ambiguity), 1)
             # Examples on which all runs agree would dwarf the rest.
             label = f"{row.label} ({_agreed(row)} agreed on)"
             edges = np.linspace(0.0, 100, BINS + 1)
             middle = (edges[:-1] + edges[1:]) / 2 + (k - (len(shown) - 1) / 2) * width
-            axes.bar(middle, 100 * _shares(row), width=width, label=label, **face(i))
+            axes.bar(middle, shares, width=width, label=label, **face(i))
         x = "Ambiguity: pairs of runs that differ, %"
         axes.set(xlabel=x, ylabel="Examples %", xlim=(0, 100))
         return axes
@@ -206,14 +211,6 @@ def ambiguity_histogram(report: Report) -> Figure:
         (5.4, 3.6),
     )
     return chart.of(draw)
-
-
-def _shares(row: Row) -> np.ndarray:
-    """Share of all examples per bin `(0, 0.1], (0.1, 0.2], ...`."""
-    ambiguity = row.summary.curves.ambiguity
-    where = np.ceil(np.round(ambiguity[ambiguity > 0] * BINS, 6)).astype(int) - 1
-    counts = np.bincount(np.minimum(where, BINS - 1), minlength=BINS)
-    return counts / max(len(ambiguity), 1)
 
 
 PANELS = (

@@ -330,19 +330,11 @@ def _cards(report: Report) -> list[Card]:
 
 def _method_facts(row: Row) -> dict[str, str]:
     info, summary = row.info, row.summary
-    told = {stop.replica: stop for stop in info.stopped}
-    stopped = []
-    for run in summary.stopped:
-        stop, text = told.get(run), str(run)
-        if stop is not None:
-            text += f", term {stop.term}" if stop.term else ""
-            text += "" if stop.step is None else f", step {stop.step}"
-        stopped.append(text)
-    costs, training = info.training_cost, ""
-    if info.seconds is not None:
-        training = f"{info.seconds:,.1f} s"
-        if info.compile_seconds is not None:
-            training += f" + {info.compile_seconds:.1f} s compiling"
+    known = info.training_cost is not None or info.inference_cost is not None
+    costs = f"training {times(info.training_cost)}"
+    training = "" if info.seconds is None else f"{info.seconds:,.1f} s"
+    if training and info.compile_seconds is not None:
+        training += f" + {info.compile_seconds:.1f} s compiling"
     return {
         "Equation": info.equation,
         "Coefficients": ", ".join(
@@ -350,13 +342,11 @@ def _method_facts(row: Row) -> dict[str, str]:
             for k, v in info.coefficients.items()
         ),
         "Networks": "" if info.members is None else str(info.members),
-        "Cost": ""
-        if costs is None and info.inference_cost is None
-        else f"training {times(costs)}, inference {times(info.inference_cost)}",
+        "Cost": f"{costs}, inference {times(info.inference_cost)}" if known else "",
         "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
         "Training": training,
         "Runs counted": f"{len(summary.runs)}, on {summary.examples:,} examples",
-        "Stopped runs": "; ".join(stopped),
+        "Stopped runs": row.stopped,
     }
 
 

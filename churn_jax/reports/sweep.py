@@ -12,10 +12,8 @@ import numpy as np
 from churn_compare.documents import Block, Column, Figure, Grid, Section, Table, Text
 from churn_compare.documents import bullets as bullet_list
 from churn_compare.documents.plotting import (
-    INK,
     colour,
     dash,
-    error_line,
     short_label,
 )
 from churn_compare.store import PredictionsError, is_stored, load_predictions
@@ -27,7 +25,7 @@ from churn_jax.configuration.record import (
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import estimate_fields
-from churn_jax.reports.charts import Across, Chart, Level, Line, Panel, Point
+from churn_jax.reports.charts import Across, Chart, Level, Line, Panel
 from churn_jax.reports.compare import paired
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import QUANTITIES
@@ -270,7 +268,7 @@ def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:
 
 
 def sweep_figures(report: Report) -> list[Figure]:
-    """One figure per axis, and accuracy against churn on the validation split."""
+    """One figure per axis."""
     sweep = report.sweep
     if sweep is None or not (known := sweep.validation):
         return []
@@ -282,10 +280,6 @@ def sweep_figures(report: Report) -> list[Figure]:
     ]
     aside = f" Left out, since runs broke down there: {', '.join(broken)}."
     aside = aside if broken else ""
-    axes = [
-        (axis, [point for point in sweep.points(axis) if point.name not in broken])
-        for axis in sweep.record.axes
-    ]
     summaries = {
         "validation": known,
         "test": {row.info.name: row.summary for row in report.rows},
@@ -299,14 +293,14 @@ def sweep_figures(report: Report) -> list[Figure]:
             return np.nan, np.nan
         return QUANTITIES[quantity].shown(estimate)
 
-    curves = [_curves(sweep, axis, points, number, aside) for axis, points in axes]
-    return [*curves, _trade_off(sweep, axes, number, aside)]
+    return [_curves(sweep, axis, broken, number, aside) for axis in sweep.record.axes]
 
 
 def _curves(
-    sweep: Sweep, axis: AxisRecord, points: Sequence[PointRecord], number, aside: str
+    sweep: Sweep, axis: AxisRecord, broken: Sequence[str], number, aside: str
 ) -> Figure:
     """Entropy, accuracy, churn and confidence against the coefficient."""
+    points = [point for point in sweep.points(axis) if point.name not in broken]
     values = [point.value for point in points if point.value]
     log = bool(values) and max(values) / min(values) > _LOG_FROM
     points = [point for point in points if point.value or not log]
@@ -341,44 +335,3 @@ def _curves(
         mark=sweep.choices[axis.name].value,
     )
     return charts.lines(chart, panels, across, columns=2)
-
-
-def _trade_off(
-    sweep: Sweep,
-    shown: Sequence[tuple[AxisRecord, list[PointRecord]]],
-    number,
-    aside: str,
-) -> Figure:
-    """Accuracy against churn, one line per axis, the baseline as a point."""
-
-    def place(name: str | None) -> list[tuple[float, float]]:
-        """Churn and accuracy, each with its error."""
-        return [number(name, "validation", of) for of in ("churn", "accuracy")]
-
-    def behind(axes):
-        for i, (axis, points) in enumerate(shown):
-            points = [p for p in points if p.name != sweep.record.baseline]
-            points = [p for p in points if p.name in sweep.validation]
-            found = np.array([place(p.name) for p in points]).reshape(-1, 2, 2)
-            (x, xerr), (y, yerr) = found.transpose(1, 2, 0)
-            style = {"xerr": np.nan_to_num(xerr), "elinewidth": 0.8, "capsize": 0}
-            error_line(axes, i, x, y, yerr, _axis_title(axis), markersize=6, **style)
-            for point, left, up in zip(points, x, y, strict=True):
-                offset = {"textcoords": "offset points", "fontsize": 8}
-                offset |= {"xytext": (5, -12 if i % 2 else 5), "color": colour(i)}
-                axes.annotate(f"{point.value:g}", (left, up), **offset)
-                if point.name == sweep.choices[axis.name].point:
-                    axes.plot(left, up, "o", ms=13, mfc="none", mec=INK, mew=1.2)
-
-    chart = Chart(
-        "trade-off-validation",
-        "Accuracy against churn, validation",
-        "One line per coefficient, through its values in order; up and left is better. "
-        f"Bars: one standard error. Ringed: chosen.{aside}",
-        "Accuracy against churn on the validation split, one line per coefficient",
-        (4.8, 4.4),
-    )
-    x, y = place(sweep.record.baseline)
-    baseline = Point(len(shown), "Baseline", x, y)
-    labels = "Churn %   (less is better)", "Accuracy %"
-    return charts.scatter(chart, [baseline], *labels, margins=0.1, behind=behind)

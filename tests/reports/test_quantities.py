@@ -10,7 +10,6 @@ from churn_compare.store import Predictions
 from churn_jax import reports
 from churn_jax.reports.cells import interval
 from churn_jax.reports.compare import compare_with_baseline
-from churn_jax.reports.paper_numbers import paper_numbers
 from churn_jax.reports.quantities import QUANTITIES, recorded_columns
 from churn_jax.reports.study_figures import first_figure
 from churn_jax.reports.summary import summarize
@@ -19,7 +18,6 @@ from tests.reports.fake_study import (
     csv_table,
     markdown_table,
     noisy_logits,
-    paper_cell,
     render,
     write_study,
 )
@@ -73,18 +71,6 @@ def test_rows_are_judged_by_what_the_study_is_about(written):
     assert "set, ± standard error" in written.caption
     halting = written.rows[2].verdict  # one of its three runs stopped
     assert halting.startswith("Δ₁ is not tested, since the rows do not have the same")
-
-
-def test_published_numbers_have_their_own_form(written):
-    found = paper_numbers(written)
-    rows = {row.name: row for row in found.rows}
-    base = rows["baseline"]
-    assert paper_cell(found, base, "prediction_difference") == "0.0777"
-    assert paper_cell(found, base, "accuracy") == "99.20"
-    assert "doubtful" in paper_cell(found, rows["ad_0_1"], "prediction_difference")
-    assert [m.name for m in found.metrics][-1] == "hamming_prediction_difference"
-    assert "mean ± standard deviation" not in found.caption
-    assert "over 20 runs" in found.caption
 
 
 def test_a_column_unknown_here_is_told_and_left_out(tmp_path):

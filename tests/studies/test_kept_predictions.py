@@ -8,21 +8,18 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-import churn_jax
 from churn_compare import store
 from churn_compare.store import ShardWriter, load_predictions, read_shards
-from churn_compare.version_files import find_versions
 from churn_jax import reports
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.methods import EnsembleDistillation
-from churn_jax.reports import examples
 from churn_jax.reports.members import (
     MEMBERS,
     MEMBERS_VALIDATION,
     load_members,
 )
-from churn_jax.studies import MethodSpec, StudyConfig, Teaching, predictions
+from churn_jax.studies import MethodSpec, StudyConfig, Teaching
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.teachers import logits_of
 from churn_jax.training import predictions as training_predictions
@@ -107,30 +104,6 @@ def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
         assert (shards / "methods" / "pair" / name).exists()
     expected = markdown_table(reports.collect(files))
     assert markdown_table(reports.collect(shards)) == expected
-
-
-@pytest.mark.slow
-def test_images_for_the_report_are_chosen_alike(files, shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(examples, "SMALL", 100)
-    monkeypatch.setattr(examples, "MOST", 5)
-    monkeypatch.setattr(store, "WHOLE_BYTES", 1000)
-    found = []
-    for out in (files, shards):
-        folder = tmp_path / out.parent.name
-        predictions.keep_examples(folder, out / "methods" / "baseline", dataset())
-        found.append(examples.load_examples(folder).ids)
-    assert len(found[0]) == 5
-    np.testing.assert_array_equal(*found)
-
-
-@pytest.mark.slow
-def test_compare_reads_the_rows_of_a_study_in_shards(files, shards):
-    rows = {out: [out / "methods" / row for row in ROWS] for out in (files, shards)}
-    found = [churn_jax.compare(*rows[out])["churn"].value for out in (files, shards)]
-    assert found[0] == found[1] > 0
-    versions = find_versions(shards)
-    assert versions.names == ROWS
-    assert [path.name for path in versions.paths] == ["predictions"] * 2
 
 
 @pytest.mark.slow

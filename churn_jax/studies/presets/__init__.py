@@ -33,28 +33,17 @@ One for each paper; others are in `experiments/PAPER/presets.py`.
 
 # The smallest network of a family stands for it.
 _TINY_MODELS = {
-    "resnet32": "resnet8",
-    "resnet56": "resnet8",
-    "resnet_v2_50": "resnet_v2_8",
-    "resnet18": "resnet_v2_8",
-    "resnet50": "resnet_v2_8",
-    "resnet101": "resnet_v2_8",
-    "densenet121": "densenet_tiny",
-    "densenet161": "densenet_tiny",
-    "vgg11": "vgg_tiny",
-    "vgg11_bn": "vgg_tiny",
-    "vgg13": "vgg_tiny",
-    "vgg13_bn": "vgg_tiny",
-    "vgg16": "vgg_tiny",
-    "vgg16_bn": "vgg_tiny",
-    "vgg19": "vgg_tiny",
-    "vgg19_bn": "vgg_tiny",
-    "swin_tiny": "resnet_v2_8",
-    "bert_base": "bert_tiny",
-    "wide_resnet28_1": "wide_resnet10_1",
-    "wide_resnet28_2": "wide_resnet10_1",
-    "wide_resnet28_5": "wide_resnet10_1",
-    "wide_resnet28_10": "wide_resnet10_1",
+    name: small
+    for small, names in {
+        "resnet8": "resnet32 resnet56",
+        "resnet_v2_8": "resnet_v2_50 resnet18 resnet50 resnet101 swin_tiny",
+        "densenet_tiny": "densenet121 densenet161",
+        "vgg_tiny": "vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn",
+        "bert_tiny": "bert_base",
+        "wide_resnet10_1": "wide_resnet28_1 wide_resnet28_2 wide_resnet28_5 "
+        "wide_resnet28_10",
+    }.items()
+    for name in names.split()
 }
 # Examples of a tiny study and its updates' batch; the digits keep their own.
 _TINY_EXAMPLES, _TINY_BATCH = 64, 32
