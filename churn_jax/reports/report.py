@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +40,7 @@ from churn_jax.reports.factors import factors_of, kind_of_churn
 from churn_jax.reports.members import (
     MEMBERS,
     Agreement,
+    Members,
     agreement_of,
     load_members,
 )
@@ -399,6 +402,9 @@ def _cost(row: Row, base: Row) -> str:
     return f"; cost: {', '.join(parts)}" if parts else ""
 
 
+_HELD_OUT = "validation"  # the split that temperatures are fitted on
+
+
 def _equal(a: MethodSummary, b: MethodSummary) -> bool:
     """True if the predictions of all runs are the same, by classes and scores."""
     return (
@@ -421,60 +427,72 @@ def collected(study: Study, split: str = "test") -> Report:
     changes = {quantity.name: quantity.of for quantity in plain.columns if quantity.of}
     columns = {quantity.name: None for quantity in plain.columns}
     columns |= dict.fromkeys(changes.values())
+    calibrated = not CALIBRATED.isdisjoint(columns)
     examples: Predictions | None = None
     summaries: dict[str, MethodSummary] = {}
     agreements: dict[str, Agreement] = {}
     missing: dict[str, Missing] = {}
     said: dict[str, bool] = {}
+
+    @contextlib.contextmanager
+    def noting(what: str, damaged: bool) -> Iterator[None]:
+        """Notes a file that cannot be used, so that the rest is reported."""
+        try:
+            yield
+        except PredictionsError as error:
+            said[f"{what}: {_sentence(error)}."] = damaged
+
     for info in sorted(study.methods, key=lambda info: info.name != baseline):
-        path = study.file(info.name, split)
+        path, held_out = study.file(info.name, split), study.file(info.name, _HELD_OUT)
         if not is_stored(path):
             lost = f"{path} does not exist"
             reason = lost if info.trained else "it has no predictions yet"
             missing[info.name] = Missing(info, reason, info.trained)
             continue
+        validation = None
         try:
             predictions = load_predictions(path)
-            own = _examples_of(predictions)
+            nothing = np.zeros((1, len(predictions.ids), 2), np.float32)
+            own = Predictions(predictions.ids, predictions.labels, nothing)
             if examples is not None:
                 check_comparable(examples, own)
-            validation = _validation(study, info, predictions, columns, said)
+            if calibrated and is_stored(held_out):
+                with noting(f"{info.label} has no calibrated numbers", True):
+                    found = load_predictions(held_out)
+                    check_validation(predictions, found)
+                    validation = found
             stopped = info.stopped_replicas
             found = summarize(predictions, stopped=stopped, validation=validation)
             found, wrong = with_columns(found, predictions, columns)
-        except AllRunsStoppedError as error:
-            missing[info.name] = Missing(info, str(error))
-            continue
         except PredictionsError as error:
-            reason = _sentence(error)
-            named = reason.startswith(str(path.parent))
+            reason, dead = _sentence(error), isinstance(error, AllRunsStoppedError)
+            named = dead or reason.startswith(str(path.parent))
             reason = reason if named else f"{path}: {reason}"
-            missing[info.name] = Missing(info, reason, damaged=True)
+            missing[info.name] = Missing(info, reason, damaged=not dead)
             continue
         examples = examples or own
         said |= {f"{info.label}: {_sentence(error)}.": False for error in wrong}
         if info.parameters is not None:
             size = Estimate(float(info.parameters), np.nan, np.nan)
             found = found.having(parameters=size)
-        agreement = _agreement(study, info, found, examples, said)
-        if agreement is not None:
-            agreements[info.name] = agreement
-            found = found.having(
-                member_kl=over_runs(agreement.mean_kl),
-                member_disagreement=over_runs(agreement.disagreement),
-            )
+        with noting(f"Nothing is known of the members of {info.label}", True):
+            members = _members(study.method_folder(info.name) / MEMBERS, examples)
+            if members is not None:
+                agreement = agreement_of(members, info.method, found.runs)
+                agreements[info.name] = agreement
+                found = found.having(
+                    member_kl=over_runs(agreement.mean_kl),
+                    member_disagreement=over_runs(agreement.disagreement),
+                )
         summaries[info.name] = found
     curve = None
     if "dee" in columns and summaries:
-        try:
+        with noting("There are no deep-ensemble equivalents", False):
             if (curve := reference_curve(study, summaries)) is None:
                 said[
                     "No row has the predictions of a deep ensemble's members on both "
                     "splits, so there are no deep-ensemble equivalents."
                 ] = False
-        except PredictionsError as error:
-            no = "There are no deep-ensemble equivalents"
-            said[f"{no}: {_sentence(error)}."] = False
     if curve is not None:
         summaries = {name: equivalents(curve, of) for name, of in summaries.items()}
     if (base := summaries.get(baseline)) is not None:
@@ -506,57 +524,19 @@ def collected(study: Study, split: str = "test") -> Report:
     )
 
 
-def _examples_of(of) -> Predictions:
-    """The ids and labels of predictions, without the logits."""
-    return Predictions(of.ids, of.labels, np.zeros((1, len(of.ids), 2), np.float32))
-
-
-def _validation(
-    study: Study,
-    info: RowRecord,
-    predictions: Predictions,
-    columns: Collection[str],
-    said: dict[str, bool],
-) -> Predictions | None:
-    """The split that temperatures are fitted on, where a study shows calibration."""
-    path = study.file(info.name, "validation")
-    if CALIBRATED.isdisjoint(columns) or not is_stored(path):
-        return None
-    try:
-        validation = load_predictions(path)
-        check_validation(predictions, validation)
-    except PredictionsError as error:
-        said[f"{info.label} has no calibrated numbers: {_sentence(error)}."] = True
-        return None
-    return validation
-
-
-def _agreement(
-    study: Study,
-    info: RowRecord,
-    summary: MethodSummary,
-    examples: Predictions,
-    said: dict[str, bool],
-) -> Agreement | None:
-    """Numbers of the members' predictions, if they were kept."""
-    path = study.method_folder(info.name) / MEMBERS
+def _members(path: Path, examples: Predictions) -> Members | None:
+    """The members' predictions of a row, if they were kept, for these examples."""
     if not path.exists():
         return None
-    try:
-        members = load_members(path)
-        rows = rows_of(members.ids, examples.ids)
-        if (lost := int((rows < 0).sum())) or np.any(
-            examples.labels[rows] != members.labels
-        ):
-            raise PredictionsError(
-                f"{path}: {lost or 'the labels'} of {len(rows)} examples are not those "
-                "of the predictions"
-            )
-        return agreement_of(members, info.method, summary.runs)
-    except PredictionsError as error:
-        nothing = f"Nothing is known of the members of {info.label}"
-        said[f"{nothing}: {_sentence(error)}."] = True
-        return None
+    members = load_members(path)
+    rows = rows_of(members.ids, examples.ids)
+    lost = int((rows < 0).sum())
+    if lost or np.any(examples.labels[rows] != members.labels):
+        raise PredictionsError(
+            f"{path}: {lost or 'the labels'} of {len(rows)} examples are not those of "
+            "the predictions"
+        )
+    return members
 
 
 def _sentence(error: ValueError) -> str:
