@@ -23,7 +23,7 @@ from churn_compare.documents import (
 from churn_compare.documents.plotting import INK, face
 from churn_jax.reports import charts
 from churn_jax.reports.cells import number, percent, share
-from churn_jax.reports.charts import Across, Chart, Line, Panel
+from churn_jax.reports.charts import Chart
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.examples import load_examples, png_bytes
 from churn_jax.reports.report import Report, Row
@@ -240,14 +240,20 @@ def bounds_against_churn(report: Report) -> list[Figure]:
     churn = {i: _pairs(row, "churn", RUNS_SHOWN) for i, row in rows}
     highest = 1.3 * max(1e-3, *(values.max() for values in churn.values()), 0.0)
     dots = {"linestyle": "none", "markeredgewidth": 0, "alpha": 0.6, "markersize": 4}
-    diagonal = {"color": INK, "linewidth": 0.8, "alpha": 0.6, "marker": ""}
-    diagonal |= {"linestyle": "-"}
     found = []
     for name, title, formula in PANELS:
         bounds = {i: _pairs(row, name, RUNS_SHOWN) for i, row in rows}
         top = 1.05 * max(1e-3, *(values.max() for values in bounds.values()), 0.0)
-        points = [Line(i, r.label, bounds[i], churn[i], style=dots) for i, r in rows]
-        points.append(Line(0, "", [0, top], [0, top], style=diagonal))
+
+        def draw(figure, bounds=bounds, top=top, title=title):
+            axes = figure.add_subplot()
+            for i, row in rows:
+                charts.line(axes, i, row.label, bounds[i], churn[i], **dots)
+            axes.plot([0, top], [0, top], color=INK, linewidth=0.8, alpha=0.6, label="")
+            axes.set(xlabel=f"{title}, %", xlim=(0, top), ylabel="Churn %")
+            axes.set_ylim(0, min(top, highest))
+            return axes
+
         chart = Chart(
             "bounds_against_churn",
             f"{title}: {formula}",
@@ -255,9 +261,7 @@ def bounds_against_churn(report: Report) -> list[Figure]:
             f"Churn of every two runs against its upper bound of {title}, by method",
             (5.4, 3.6),
         )
-        across = Across(f"{title}, %", limits=(0, top))
-        panel = Panel("Churn %", points, limits=(0, min(top, highest)))
-        found.append(charts.lines(chart, [panel], across))
+        found.append(chart.of(draw) if rows else Figure())
     return found
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +13,13 @@ from churn_compare.documents.plotting import (
     bars_by_row,
     colour,
     dash,
+    error_line,
+    level,
     short_label,
 )
 from churn_jax.configuration.codec import to_json
 from churn_jax.reports import charts
-from churn_jax.reports.charts import Across, Chart, Level, Line, Panel, Point
+from churn_jax.reports.charts import Chart, Point
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 
@@ -122,13 +124,14 @@ def series_figures(report: Report) -> list[Figure]:
         for one in series_of(report, "strength")
         for i in [sum(value <= 0 for value in one.values)]
     ]
-    sizes = Across("Training examples, log scale", "log", (), "{:,.0f}".format, 30)
+    sizes = {"log": True, "form": "{:,.0f}".format, "rotation": 30}
     return [
         _series_figure(
             ("churn_against_training_size", "Training-set size", _LEFT_OUT),
             series_of(report, "train_size", fewest=2),
             QUANTITIES["churn"],
-            sizes,
+            "Training examples, log scale",
+            **sizes,
         ),
         _series_figure(
             (
@@ -138,14 +141,15 @@ def series_figures(report: Report) -> list[Figure]:
             ),
             [one for one in strengths if len(one.values) >= 3],
             report.headline,
-            Across("Strength λ, log scale", "log"),
-            report.baseline,
+            "Strength λ, log scale",
+            baseline=report.baseline,
+            log=True,
         ),
         _series_figure(
             ("against_members", "Size of the ensemble", _LEFT_OUT),
             series_of(report, "members"),
             report.headline,
-            Across("Networks per ensemble, J"),
+            "Networks per ensemble, J",
         ),
     ]
 
@@ -154,29 +158,38 @@ def _series_figure(
     told: tuple[str, str, str],
     series: Sequence[Series],
     about: Quantity,
-    across: Across,
+    across: str,
+    *,
     baseline: Row | None = None,
+    log: bool = False,
+    form: Callable = "{:g}".format,
+    rotation: float = 0,
 ) -> Figure:
     """A quantity above accuracy, with the baseline as a line across."""
-    panels = []
-    for quantity in (about, QUANTITIES["accuracy"]):
 
-        def number(row: Row, quantity=quantity) -> tuple[float, float]:
-            return quantity.shown(getattr(row.summary, quantity.name))
+    def draw(figure):
+        every = figure.subplots(2, 1, sharex=True)
+        for axes, quantity in zip(every, (about, QUANTITIES["accuracy"]), strict=True):
 
-        levels = []
-        if baseline is not None:
-            y, error = number(baseline)
-            levels.append(Level(baseline.label, y, error))
-        found = []
-        for i, one in enumerate(series):
-            y, errors = zip(*map(number, one.rows))
-            found.append(Line(i, one.label, one.values, y, errors))
-        panels.append(Panel(quantity.heading, found, levels))
-    ticks = sorted({value for one in series for value in one.values})
-    by = across.label.partition(",")[0].lower()
-    chart = Chart(*told, f"{about.what} and accuracy by {by}", (5.4, 4.8))
-    return charts.lines(chart, panels, across._replace(ticks=ticks))
+            def number(row: Row, quantity=quantity) -> tuple[float, float]:
+                return quantity.shown(getattr(row.summary, quantity.name))
+
+            if baseline is not None:
+                style = {"linewidth": 1.0, "linestyle": ":", "color": INK}
+                style["label"] = short_label(baseline.label)
+                level(axes, *number(baseline), alpha=0.12, **style)
+            for i, one in enumerate(series):
+                y, errors = zip(*map(number, one.rows))
+                error_line(axes, i, one.values, y, errors, one.label)
+            axes.set(ylabel=quantity.heading)
+        axes.set(xscale="log" if log else "linear", xlabel=across)
+        charts.ticks(axes, sorted({x for one in series for x in one.values}), form)
+        axes.tick_params(axis="x", rotation=rotation)
+        return every[0]
+
+    by = across.partition(",")[0].lower()
+    words = f"{about.what} and accuracy by {by}"
+    return Chart(*told, words, (5.4, 4.8)).of(draw) if series else Figure()
 
 
 def on_reference_curve(report: Report) -> Figure:
@@ -321,14 +334,19 @@ def confidence_histogram(report: Report) -> Figure:
 
 def reliability_diagram(report: Report) -> Figure:
     """Accuracy against top probability in 15 bins; on the diagonal is calibrated."""
-    diagonal = {"color": INK, "linewidth": 0.8, "alpha": 0.5, "label": ""}
-    diagonal |= {"marker": "", "linestyle": "-"}
-    found = [Line(0, "", [0, 1], [0, 1], style=diagonal)]
-    for i, row in enumerate(report.rows):
-        curves = row.summary.curves
-        enough = curves.bin_counts >= FEWEST_IN_BIN
-        x, y = curves.bin_probability[enough], curves.bin_accuracy[enough]
-        found.append(Line(i, row.label, x, y, style={"markersize": 4}))
+
+    def draw(figure):
+        axes = figure.add_subplot()
+        axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5, label="")
+        for i, row in enumerate(report.rows):
+            curves = row.summary.curves
+            enough = curves.bin_counts >= FEWEST_IN_BIN
+            x, y = curves.bin_probability[enough], curves.bin_accuracy[enough]
+            charts.line(axes, i, row.label, x, y, markersize=4)
+        axes.set(xlabel="Top probability", ylabel="Accuracy", xlim=(0, 1))
+        axes.set_ylim(0, 1.02)
+        return axes
+
     chart = Chart(
         "reliability_diagram",
         "Reliability",
@@ -337,8 +355,7 @@ def reliability_diagram(report: Report) -> Figure:
         "Reliability diagram: accuracy against top probability, by method",
         (5.4, 4.4),
     )
-    across = Across("Top probability", limits=(0, 1))
-    return charts.lines(chart, [Panel("Accuracy", found, limits=(0, 1.02))], across)
+    return chart.of(draw)
 
 
 _CURVES = (
@@ -357,15 +374,12 @@ _ALONG = (
 def training_curves(report: Report) -> Figure:
     """Training loss, validation accuracy and churn, the mean over runs."""
     stream = report.study.trained and report.study.config.train.one_pass is not None
-    panels = []
+    panels: dict[str, list[tuple]] = {}
     for name, title, scale in _ALONG if stream else _CURVES:
-        found = []
         for i, row in enumerate(report.rows):
             x, mean = _curve(row, name, stream)
             if len(x):
-                style = {"marker": "." if len(x) < 3 else None}
-                found.append(Line(i, row.label, x, scale * mean, style=style))
-        panels.append(Panel(title, found))
+                panels.setdefault(title, []).append((i, row.label, x, scale * mean))
     epochs = all(np.isfinite(row.history.epochs).all() for row in report.rows)
     said = (
         "Mean over the runs that finished. The loss is each method's own objective: "
@@ -378,10 +392,19 @@ def training_curves(report: Report) -> Figure:
         "Along the stream" if stream else "Training",
         said,
         "Training curves, mean over runs, by method",
-        (5.4, 0.6 + 2.1 * sum(bool(panel.lines) for panel in panels)),
+        (5.4, 0.6 + 2.1 * len(panels)),
     )
-    across = "Window" if stream else "Epoch" if epochs else "Step"
-    return charts.lines(chart, panels, Across(across))
+
+    def draw(figure):
+        every = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+        for axes, (title, lines) in zip(every, panels.items(), strict=True):
+            for line in lines:
+                charts.line(axes, *line, marker="." if len(line[2]) < 3 else None)
+            axes.set(ylabel=title)
+        axes.set(xlabel="Window" if stream else "Epoch" if epochs else "Step")
+        return charts.of_all(every)
+
+    return chart.of(draw) if panels else Figure()
 
 
 def _curve(row: Row, name: str, by_step: bool) -> tuple[np.ndarray, np.ndarray]:

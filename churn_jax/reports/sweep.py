@@ -12,8 +12,11 @@ import numpy as np
 from churn_compare.documents import Block, Column, Figure, Grid, Section, Table, Text
 from churn_compare.documents import bullets as bullet_list
 from churn_compare.documents.plotting import (
+    INK,
     colour,
     dash,
+    error_line,
+    level,
     short_label,
 )
 from churn_compare.store import PredictionsError, is_stored, load_predictions
@@ -25,7 +28,7 @@ from churn_jax.configuration.record import (
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import estimate_fields
-from churn_jax.reports.charts import Across, Chart, Level, Line, Panel
+from churn_jax.reports.charts import Chart
 from churn_jax.reports.compare import paired
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import QUANTITIES
@@ -304,21 +307,30 @@ def _curves(
     values = [point.value for point in points if point.value]
     log = bool(values) and max(values) / min(values) > _LOG_FROM
     points = [point for point in points if point.value or not log]
-    panels = []
-    for name in _PANELS:
-        lines, levels = [], []
-        for i, split in enumerate(SPLITS):
-            y, error = number(sweep.record.baseline, split, name)
-            if np.isfinite(y):
-                style = {"color": colour(i), "linestyle": dash(i), "linewidth": 0.8}
-                levels.append(Level("", y, error, style, 0.18))
-            known = [(p.value, number(p.name, split, name)) for p in points]
-            known = [(value, shown) for value, shown in known if np.isfinite(shown[0])]
-            y, errors = np.array([shown for _, shown in known]).reshape(-1, 2).T
-            x = [value or 0.0 for value, _ in known]
-            style = {"markersize": 4.5, "capsize": 2.5}
-            lines.append(Line(i, split.capitalize(), x, y, errors, style))
-        panels.append(Panel("", lines, levels, QUANTITIES[name].heading))
+
+    def draw(figure):
+        every = figure.subplots(2, 2, sharex=True).ravel()
+        for axes, name in zip(every, _PANELS, strict=True):
+            for i, split in enumerate(SPLITS):
+                y, error = number(sweep.record.baseline, split, name)
+                if np.isfinite(y):
+                    style = {"color": colour(i), "linestyle": dash(i), "linewidth": 0.8}
+                    level(axes, y, error, alpha=0.18, **style)
+            for i, split in enumerate(SPLITS):
+                known = [(p.value or 0.0, *number(p.name, split, name)) for p in points]
+                known = [one for one in known if np.isfinite(one[1])]
+                x, y, errors = np.array(known).reshape(-1, 3).T
+                style = {"markersize": 4.5, "capsize": 2.5}
+                error_line(axes, i, x, y, errors, split.capitalize(), **style)
+            axes.set_title(QUANTITIES[name].heading, fontsize=10)
+            if (mark := sweep.choices[axis.name].value) is not None:
+                axes.axvline(mark, color=INK, linewidth=1.0, linestyle=":")
+        for axes in every[2:]:
+            axes.set(xscale="log" if log else "linear", xlabel=short_label(axis.field))
+            step = max(1, -(-len(values) // 5))
+            charts.ticks(axes, values[::step] if log else ())
+        return every[0]
+
     title = _axis_title(axis)
     chart = Chart(
         f"curves-{axis.name}",
@@ -328,10 +340,4 @@ def _curves(
         f"Entropy, accuracy, churn and confidence against {title}",
         (4.8, 4.9),
     )
-    across = Across(
-        short_label(axis.field),
-        "log" if log else "linear",
-        values[:: max(1, -(-len(values) // 5))] if log else (),
-        mark=sweep.choices[axis.name].value,
-    )
-    return charts.lines(chart, panels, across, columns=2)
+    return chart.of(draw)

@@ -25,7 +25,7 @@ from churn_compare.documents import (
     Table,
     Text,
 )
-from churn_compare.documents.plotting import COLOURS
+from churn_compare.documents.plotting import COLOURS, error_line
 from churn_compare.example_ids import rows_of, some
 from churn_compare.flip_counts import Flips, count_flips, version_matrices
 from churn_compare.significance import holm
@@ -46,7 +46,7 @@ from churn_jax.reports.cells import (
     estimate_fields,
     rate,
 )
-from churn_jax.reports.charts import Across, Chart, Line, Panel, Point
+from churn_jax.reports.charts import Chart, Point
 from churn_jax.reports.compare import UNTESTED, Change
 from churn_jax.reports.estimates import UNKNOWN, Estimate, over_runs
 from churn_jax.reports.paper_numbers import (
@@ -549,19 +549,25 @@ def against_setting(updates: Updates) -> list[Figure]:
     found = []
     for setting, heading in _SYMBOLS.items():
         chosen = [(r, of) for (n, r), of in curves(updates).items() if n == setting]
-        flips, errors = [], []
-        for i, (rest, of) in enumerate(chosen):
 
-            def line(place: int, label: str, name: str, of=of) -> Line:
+        def draw(figure, chosen=chosen, heading=heading):
+            upper, lower = figure.subplots(2, 1, sharex=True)
+
+            def line(axes, place: int, label: str, of, name: str) -> None:
                 y, bars = zip(*(_shown(result, name) for result in of.values()))
-                return Line(place, label, [*of], y, bars)
+                error_line(axes, place, [*of], y, bars, label)
 
-            before = f"{rest}: " if len(chosen) > 1 else ""
-            flips.append(line(i, rest or "NFR", "negative_flip_rate"))
-            errors += [
-                line(2 * i + k, f"{before}ER {which}", f"{which}_error")
-                for k, which in enumerate(("old", "new"))
-            ]
+            for i, (rest, of) in enumerate(chosen):
+                before = f"{rest}: " if len(chosen) > 1 else ""
+                line(upper, i, rest or "NFR", of, "negative_flip_rate")
+                for k, which in enumerate(("old", "new")):
+                    label = f"{before}ER {which}"
+                    line(lower, 2 * i + k, label, of, f"{which}_error")
+            upper.set(ylabel="NFR %")
+            lower.set(ylabel="ER %", xlabel=heading)
+            charts.ticks(lower, sorted({value for _, of in chosen for value in of}))
+            return charts.of_all([upper, lower])
+
         chart = Chart(
             "against_setting",
             "What the setting does",
@@ -569,9 +575,7 @@ def against_setting(updates: Updates) -> list[Figure]:
             "NFR and error rates against the size of the ensemble or the weight",
             (5.4, 4.2),
         )
-        ticks = sorted({value for _, of in chosen for value in of})
-        panels = [Panel("NFR %", flips), Panel("ER %", errors)]
-        found.append(charts.lines(chart, panels, Across(heading, ticks=ticks)))
+        found.append(chart.of(draw) if chosen else Figure())
     return found
 
 
