@@ -9,10 +9,9 @@ number is context, not a target.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from churn_compare.documents import Cell, Column, Rows, Section, Table, Text
 from churn_jax.configuration.names import data_stem, network_words
@@ -27,19 +26,16 @@ if TYPE_CHECKING:
     from churn_jax.reports.report import Report
 
 
-@dataclasses.dataclass(frozen=True)
-class PaperRow:
-    """One row: what is printed and what was measured."""
+class PaperRow(NamedTuple):
+    """One row: what is printed and what was measured, by metric; either may lack."""
 
     name: str  # of the method
     label: str  # for people
-    paper: Mapping[str, Published]  # metric to what is printed; may be empty
-    # metric to what was measured; empty for a row that only the paper has
+    paper: Mapping[str, Published]
     measured: Mapping[str, Estimate]
 
 
-@dataclasses.dataclass(frozen=True)
-class PaperNumbers:
+class PaperNumbers(NamedTuple):
     """The comparison."""
 
     # every quantity that the paper prints and that is measured
@@ -111,16 +107,11 @@ def next_to_paper(
     study = report.study
     planned = {info.name: info.label for info in study.methods}
     known = {*(row.name for row in rows), *study.unselected}
-    only = [
-        PaperRow(
-            name,
-            planned.get(name) or f"{name.replace('_', ' ')} (paper only)",
-            paper,
-            {},
-        )
-        for name, paper in found.rows.items()
-        if name not in known and any(q.name in paper for q in metrics)
-    ]
+    only = []
+    for name, paper in found.rows.items():
+        if name not in known and any(q.name in paper for q in metrics):
+            label = planned.get(name) or f"{name.replace('_', ' ')} (paper only)"
+            only.append(PaperRow(name, label, paper, {}))
     cells = [row.paper.get(q.name) for row in (*rows, *only) for q in metrics]
     notes = {cell.note: cell.mark for cell in cells if cell and cell.mark}
     numbers = [(metric, n) for row in found.rows.values() for metric, n in row.items()]
@@ -152,16 +143,11 @@ def _departures(study: Study, found: PublishedTable, infos: Sequence[RowRecord])
     names = ", ".join(sorted(networks - {*found.networks}))
     if names and found.networks:
         said.append(f"{names} instead of {' and '.join(found.networks)}")
+    epochs = {info.spec.config(study.config.train).epochs for info in infos}
+    sizes = {info.spec.train_size or data.train for info in infos}
     for ours, theirs, what in (
-        (
-            {info.spec.config(study.config.train).epochs for info in infos},
-            found.epochs,
-            "epochs",
-        ),
-        (
-            {info.spec.train_size or data.train for info in infos},
-            *(found.train, "training examples"),
-        ),
+        (epochs, found.epochs, "epochs"),
+        (sizes, found.train, "training examples"),
         ({data.test}, found.test, "test examples"),
     ):
         others = sorted(n for n in ours if isinstance(n, int) and n != theirs)
@@ -175,18 +161,12 @@ def paper_section(found: PaperNumbers | None, first: str = "Method") -> Section:
     """The section for any comparison; `first` heads the column of the rows."""
     if found is None:
         return Section("", [])
-    columns = [Column(first)]
-    columns += [
-        Column(side, group=metric.heading)
-        for metric in found.metrics
-        for side in ("paper", "measured")
-    ]
-    rows = []
-    for row in found.rows:
-        cells: list[Cell | str] = [row.label]
-        for metric in found.metrics:
+    columns, rows = [Column(first)], [[row.label] for row in found.rows]
+    for metric in found.metrics:
+        heads = (Column(side, group=metric.heading) for side in ("paper", "measured"))
+        columns += heads
+        for cells, row in zip(rows, found.rows, strict=True):
             cells += [found.paper_cell(row, metric), found.measured_cell(row, metric)]
-        rows.append(cells)
     said = [Text(f"{mark.capitalize()}: {note}.") for note, mark in found.notes.items()]
     table = Table(columns, rows, caption=found.caption, kind="paper")
     notes = Rows(said, ordered=True, kind="soft")

@@ -51,56 +51,53 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
 
 
 BOOTSTRAP = [["seeds.sample", "varied"], ["sample", "bootstrap"]]
-
-
-def test_cross_sample_rows_are_named(tmp_path):
-    report = study(tmp_path, {"baseline": {}, "other": {"train": BOOTSTRAP}})
-    sentence, *_ = report.context
-    assert "runs of Other differ in their resampled training set" in sentence
-    for text in (render(report), markdown_table(report)):
-        assert "cross-sample churn" in text
+RESAMPLED = VARIED | {"sample": "varied"}
+BAGGING = {"train": [["sample", "all"]]}
+BAGGING["method"] = {"class": "ERM", "member_sample": "bootstrap"}
+OFF, INIT = ["seeds.augment", "off"], ["seeds.init", "fixed"]
+FIXED = [OFF, INIT, ["seeds.order", "fixed"]]
+ALL = "The runs of all rows differ in their resampled training set"
 
 
 @pytest.mark.parametrize(
-    "member", [{}, {"method": {"class": "ERM", "member_sample": "bootstrap"}}]
+    ("rows", "settings", "said"),
+    [
+        (
+            {"other": {"train": BOOTSTRAP}},
+            {},
+            ["runs of Other differ in their resampled training set"],
+        ),
+        ({"bagging": {}}, {"seeds": RESAMPLED, "sample": "bootstrap"}, [ALL]),
+        ({"bagging": BAGGING}, {"seeds": RESAMPLED, "sample": "bootstrap"}, [ALL]),
+        ({}, {"sample": "bootstrap"}, ["The runs of Baseline share one bootstrap"]),
+        # Else the zero of a row without any seed, and its p-value, look like findings.
+        (
+            {"off": {"train": [OFF]}, "init": {"train": [INIT]}},
+            {},
+            ["The runs of Init share a seed: "],
+        ),
+        (
+            {"init": {"train": [INIT]}, "same": {"train": FIXED}},
+            {},
+            ["The runs of Init share a seed: ", "The runs of Same differ in nothing: "],
+        ),
+        (
+            {"drawn": {"train": FIXED + BOOTSTRAP}},
+            {},
+            ["differ in their resampled", "The runs of Drawn share a seed: "],
+        ),
+    ],
 )
-def test_a_whole_study_of_resampled_runs(tmp_path, member):
-    seeds = VARIED | {"sample": "varied"}
-    per_member = {"train": [["sample", "all"]], **member} if member else {}
-    rows = {"baseline": {}, "bagging": per_member}
-    report = study(tmp_path, rows, seeds, sample="bootstrap")
-    sentence, *_ = report.context
-    assert "The runs of all rows differ in their resampled training set" in sentence
-
-
-def test_one_bootstrap_for_all_runs_is_not_cross_sample(tmp_path):
-    report = study(tmp_path, {"baseline": {}}, sample="bootstrap")
-    sentence, *_ = report.context
-    assert "share one bootstrap" in sentence
-    info = infos(report)["baseline"]
-    shared, _ = factors_of(report.study, info)
-    assert shared == ("one bootstrap of the training set",)
-
-
-def test_runs_that_share_seeds_are_evidence_for_those_seeds(tmp_path):
-    """Else the zero of an everything-fixed row, and its p-value, look like findings."""
-    order, init = ["seeds.order", "fixed"], ["seeds.init", "fixed"]
-    fixed = [["seeds.augment", "off"], init, order]
-    rows = {
-        "baseline": {},
-        "off": {"train": [["seeds.augment", "off"]]},
-        "init": {"train": [init]},
-        "off_init_order": {"train": fixed},
-    }
-    report = study(tmp_path, rows)
-    some, one, *_ = report.context
-    assert some.startswith("The runs of Init share a seed: ")
-    assert one.startswith("The runs of Off init order differ in nothing: ")
-    assert "churn-jax doctor" in one and "a single run's" in one
+def test_what_kind_of_churn_it_is_is_said_in_every_form(tmp_path, rows, settings, said):
+    report = study(tmp_path, {"baseline": {}} | rows, **settings)
+    found = [one for one in report.context if "several networks" not in one]
+    assert len(found) == len(said)
+    for sentence, part in zip(found, said, strict=True):
+        assert part in sentence
     for text in (render(report), markdown_table(report)):
-        assert "differ in nothing" in text
-    resampled = study(tmp_path / "drawn", {"baseline": {"train": fixed + BOOTSTRAP}})
-    assert not any("differ in nothing" in text for text in resampled.context)
+        assert "cross-sample churn" in text or "seed" in text
+    if "same" in rows:
+        assert "churn-jax doctor" in found[1] and "a single run's" in found[1]
 
 
 def test_an_ordinary_study_says_only_what_pairs_serve(report):
