@@ -10,48 +10,29 @@ import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax import reports
-from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
-from churn_jax.methods import ERM, Codistillation, EnsembleDistillation, MinimumEntropy
+from churn_jax.configuration.training import MeshShape
+from churn_jax.methods import Codistillation
 from churn_jax.studies import (
     Axis,
-    DataConfig,
     MethodSpec,
-    ModelConfig,
-    StudyConfig,
     StudyError,
     run_study,
     run_sweep,
 )
 from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
 from churn_jax.training.run import Interrupted
+from tests.studies.test_study import small_study
 
-
-def small_study(**data_options):
-    """Rows of every kind; seconds in all."""
-    return StudyConfig(
-        name="small",
-        title="Small",
-        data=DataConfig(**{"train_size": 64, "validation": 40, **data_options}),
-        model=ModelConfig("mlp", features=(8,)),
-        train=TrainConfig(
-            replicas=2,
-            epochs=2,
-            batch_size=16,
-            eval_every_epochs=2,
-            optimizer=OptimizerConfig(learning_rate=0.1),
-        ),
-        methods=(
-            MethodSpec("baseline", "Baseline", ERM()),
-            MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=0.1)),
-            MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
-            MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
-            MethodSpec("skl", "SKL", Codistillation(beta=0.4)),
-            MethodSpec("both", "Both", Codistillation(beta=0.4, alpha=0.2)),
-        ),
-    )
-
-
-SMALL = small_study()
+_SMALL = small_study()
+SMALL = dataclasses.replace(
+    _SMALL,
+    train=dataclasses.replace(_SMALL.train, eval_every_epochs=2),
+    methods=(
+        *_SMALL.methods,
+        MethodSpec("skl", "SKL", Codistillation(beta=0.4)),
+        MethodSpec("both", "Both", Codistillation(beta=0.4, alpha=0.2)),
+    ),
+)
 
 
 def axis_of(text):
