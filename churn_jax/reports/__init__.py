@@ -43,13 +43,6 @@ __all__ = [
     "write",
 ]
 
-_FILES = (
-    "artefacts",
-    "estimates",
-    "quantities",
-    "report",
-    "study_report",
-    "summary",
-)
+_FILES = ("artefacts", "estimates", "quantities", "report", "study_report", "summary")
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

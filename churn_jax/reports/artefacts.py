@@ -16,11 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.store import Predictions, is_stored, load_predictions
-from churn_jax.configuration.record import (
-    RecordError,
-    RowRecord,
-    read_record,
-)
+from churn_jax.configuration.record import RecordError, RowRecord, read_record
 
 # Predictions of a method, by split.
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"

@@ -20,12 +20,7 @@ from churn_compare.store import (
     load_predictions,
 )
 from churn_jax.configuration.record import RowRecord
-from churn_jax.reports.artefacts import (
-    NO_HISTORY,
-    History,
-    Study,
-    read_history,
-)
+from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
 from churn_jax.reports.cells import mean_error, times
 from churn_jax.reports.compare import (
     ENOUGH_RUNS,

@@ -67,11 +67,7 @@ from churn_jax.reports.sections import (
     members_section,
 )
 from churn_jax.reports.study_figures import first_figure, study_figures
-from churn_jax.reports.sweep import (
-    choice_section,
-    collect_sweep,
-    sweep_fields,
-)
+from churn_jax.reports.sweep import choice_section, collect_sweep, sweep_fields
 from churn_jax.reports.updates import updates_document, updates_sections
 
 if TYPE_CHECKING:

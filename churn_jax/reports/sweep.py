@@ -20,11 +20,7 @@ from churn_compare.documents.plotting import (
     short_label,
 )
 from churn_compare.store import PredictionsError, is_stored, load_predictions
-from churn_jax.configuration.record import (
-    AxisRecord,
-    PointRecord,
-    SweepRecord,
-)
+from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import estimate_fields

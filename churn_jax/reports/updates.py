@@ -359,12 +359,7 @@ def updates_sections(report: "Report") -> tuple[Section, Section]:
             updates_table(updates),
             *_gains_table(updates, report.study.config.baseline),
             Fold(every, flip_tables(updates), open=few),
-            Grid(
-                [
-                    _errors_against_flips(updates.whole),
-                    *against_setting(updates),
-                ]
-            ),
+            Grid([_errors_against_flips(updates.whole), *against_setting(updates)]),
         ]
     return Section("Updates", blocks), paper_section(paper_updates(report), "Update")
 

@@ -15,12 +15,7 @@ from churn_jax.configuration.names import data_name, data_stem, network_name, sh
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.data import (
-    Augmentation,
-    Dataset,
-    StreamingDataset,
-    is_tokens,
-)
+from churn_jax.data import Augmentation, Dataset, StreamingDataset, is_tokens
 from churn_jax.registry import is_own
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets.reproducibility import paper_rows

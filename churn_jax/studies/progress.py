@@ -25,10 +25,7 @@ class StudyDisplay(Display):
     def start(self, program: Program, finished: bool) -> None:
         """A program begins, or was finished before."""
         self.begin(
-            program.name,
-            program.label,
-            weight=program.work,
-            finished_before=finished,
+            program.name, program.label, weight=program.work, finished_before=finished
         )
 
     def update(self, progress: Progress) -> None:

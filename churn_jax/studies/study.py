@@ -15,11 +15,7 @@ from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.record import SweepRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.studies.folder import (
-    StudyFolder,
-    importable,
-    row_records,
-)
+from churn_jax.studies.folder import StudyFolder, importable, row_records
 from churn_jax.studies.grid import Program, stacked, together
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.predictions import keep_examples, keep_split

@@ -14,12 +14,7 @@ from churn_jax.reports import study_figures
 from churn_jax.reports.cells import equivalent, millions
 from churn_jax.reports.equivalents import ReferenceCurve
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.members import (
-    MEMBERS,
-    MEMBERS_VALIDATION,
-    Members,
-    save_members,
-)
+from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION, Members, save_members
 from tests.reports.fake_study import (
     change_record,
     csv_table,

@@ -239,11 +239,7 @@ A = np.zeros((60, 3))
         ({"old": A}, {"columns": ["dee"]}, "column dee needs what only a study"),
         ({"old": A}, {"ids": np.zeros(60, int)}, "old: .*ids"),
         ({"old": A}, {"validation": A}, "validation must be the pair"),
-        (
-            {"old": A},
-            {"validation": ({"new": A}, LABELS)},
-            "a mapping of old$",
-        ),
+        ({"old": A}, {"validation": ({"new": A}, LABELS)}, "a mapping of old$"),
         (
             {"old": A},
             {"validation": ({"old": A[:9]}, LABELS)},

@@ -247,10 +247,7 @@ def test_the_papers_numbers_stand_next_to_ours(written):
 def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
     planned = [update("v1", "fd_v2"), update("fd_v2", "fd_chain_v3")]
     logits = dict.fromkeys(("v1", "fd_v2", "fd_chain_v3"), rows()["kd"])
-    facts = {
-        "published": f"{PAPER}:table5/imagenet",
-        "config": {"updates": planned},
-    }
+    facts = {"published": f"{PAPER}:table5/imagenet", "config": {"updates": planned}}
     found = paper_updates(
         reports.collect(write_study(tmp_path, logits, LABELS, **facts))
     )

@@ -14,14 +14,7 @@ from churn_jax.cli import main
 from churn_jax.configuration.codec import replaced
 from churn_jax.data import DataError
 from churn_jax.methods import EnsembleDistillation
-from churn_jax.studies import (
-    Axis,
-    MethodSpec,
-    StudyError,
-    preset,
-    run_study,
-    run_sweep,
-)
+from churn_jax.studies import Axis, MethodSpec, StudyError, preset, run_study, run_sweep
 from churn_jax.training import Interrupted
 from tests.experiments.presets import study as study_of
 

@@ -14,11 +14,7 @@ from churn_jax import reports
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.methods import EnsembleDistillation
-from churn_jax.reports.members import (
-    MEMBERS,
-    MEMBERS_VALIDATION,
-    load_members,
-)
+from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION, load_members
 from churn_jax.studies import MethodSpec, StudyConfig, Teaching
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.teachers import logits_of

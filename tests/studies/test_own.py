@@ -197,12 +197,7 @@ def test_a_folder_is_opened_again_and_trains_on_where_its_objects_are(
 @pytest.mark.slow
 def test_networks_train_as_they_do_alone(whole, tmp_path):
     """An optimiser's state, clipping and schedule are each network's own."""
-    one = train(
-        tmp_path,
-        methods=[ERM()],
-        replicas=1,
-        settings={"seed_numbers": (1,)},
-    )
+    one = train(tmp_path, methods=[ERM()], replicas=1, settings={"seed_numbers": (1,)})
     ours, alone = whole.predictions["baseline"][1], one.predictions["erm"][0]
     np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
 

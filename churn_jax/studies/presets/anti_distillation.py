@@ -33,10 +33,7 @@ def penalised(
 ) -> AntiDistillation:
     """Components with the penalty; `settings` as of the method."""
     return AntiDistillation(
-        members=members,
-        strength=strength,
-        label_reduction=label_reduction,
-        **settings,
+        members=members, strength=strength, label_reduction=label_reduction, **settings
     )
 
 

@@ -92,9 +92,7 @@ class Recipe:
     def averaged(self, perturbation: str = "none", average: str = "probs"):
         """Distillation of the teachers' mean to one plain network."""
         return EnsembleDistillation(
-            perturbation=perturbation,
-            average=average,
-            **self._distilled(perturbation),
+            perturbation=perturbation, average=average, **self._distilled(perturbation)
         )
 
     def _distilled(self, perturbation: str) -> dict[str, Any]:
