@@ -9,7 +9,7 @@ import numpy as np
 from churn_jax import data
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
-from churn_jax.data import Dataset, Split, StreamedSplit, StreamingDataset
+from churn_jax.data import Dataset, Split, StreamingDataset
 from churn_jax.data.clicks import Clicks, load_clicks
 from churn_jax.data.streaming import IMAGENET_STATISTICS
 from churn_jax.training.clicks import click_run
@@ -31,16 +31,6 @@ class Inputs(NamedTuple):
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    @classmethod
-    def of(cls, dataset: Dataset | StreamingDataset) -> "Inputs":
-        """The moments of the training images."""
-        if isinstance(dataset, StreamingDataset):
-            moments = IMAGENET_STATISTICS
-        else:
-            moments = data.channel_statistics(dataset.train.images)
-        mean, std = (tuple(map(float, np.ravel(m))) for m in moments)
-        return cls(dataset, mean, std)
-
 
 def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
     """The set that `config` names, cut to `train_size` training examples."""
@@ -53,12 +43,15 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
     # Sets whose images vary in size are streamed, all others lie in memory.
     if data.is_streaming(config.name, data_dir=config.data_dir):
         reading = data.Reading(threads=config.threads, workers=config.workers)
-        return Inputs.of(
-            data.load_streaming(
-                config.name, image_size=config.image_size, reading=reading, **options
-            )
-        )
-    return Inputs.of(data.load(config.name, text=config.text(), **options))
+        size: Any = {"image_size": config.image_size, "reading": reading}
+        found = data.load_streaming(config.name, **size, **options)
+    else:
+        found = data.load(config.name, text=config.text(), **options)
+    moments = IMAGENET_STATISTICS
+    if not isinstance(found, StreamingDataset):
+        moments = data.channel_statistics(found.train.images)
+    mean, std = (tuple(map(float, np.ravel(m))) for m in moments)
+    return Inputs(found, mean, std)
 
 
 def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
@@ -145,7 +138,12 @@ class StudyInputs:
             own = self.whole
             if size != study.train_size:
                 own = load_inputs(study, size)
-                if not _same_examples(own.dataset.test, self.dataset.test):
+                again, first = own.dataset.test, self.dataset.test
+                names = ["ids", "labels", *["images"] * isinstance(first, Split)]
+                if not all(
+                    np.array_equal(getattr(again, name), getattr(first, name))
+                    for name in names
+                ):
                     raise StudyError(
                         f"{study.name} gave other test examples when it was read again "
                         f"for {spec.name}; they must be the same every time"
@@ -155,11 +153,3 @@ class StudyInputs:
                 own = Inputs(narrowed, own.mean, own.std)
             self._rows[key] = own
         return self._rows[key]
-
-
-def _same_examples(a: Split | StreamedSplit, b: Split | StreamedSplit) -> bool:
-    """True if two splits hold the same ids and labels, and images in memory."""
-    same = np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
-    if isinstance(a, Split) and isinstance(b, Split):
-        same = same and np.array_equal(a.images, b.images)
-    return same

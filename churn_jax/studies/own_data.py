@@ -15,7 +15,7 @@ from churn_jax.configuration.names import data_name, data_stem, network_name, sh
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.data import Augmentation, Dataset, StreamingDataset, is_tokens
+from churn_jax.data import Augmentation, StreamingDataset, is_tokens
 from churn_jax.registry import is_own
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets.reproducibility import paper_rows
@@ -100,28 +100,6 @@ class DataFacts(NamedTuple):
     tokens: int = 0  # number of ids, the largest plus one; 0 for other kinds
     streamed: bool = False  # images are cropped from larger ones of any size
 
-    @classmethod
-    def of(cls, dataset: Dataset | StreamingDataset) -> "DataFacts":
-        """The facts of a data set."""
-        tokens, streamed = 0, isinstance(dataset, StreamingDataset)
-        if isinstance(dataset, StreamingDataset):
-            shape = dataset.train.image_shape
-        else:
-            shape = tuple(dataset.train.images.shape[1:])
-            if is_tokens(dataset.train.images):
-                parts = (dataset.train, dataset.validation, dataset.test)
-                tokens = 1 + max(int(np.max(p.images, initial=0)) for p in parts)
-        return cls(
-            kind="tokens" if tokens else "images" if len(shape) == 3 else "table",
-            shape=shape,
-            train=len(dataset.train),
-            validation=len(dataset.validation),
-            test=len(dataset.test),
-            classes=dataset.num_classes,
-            tokens=tokens,
-            streamed=streamed,
-        )
-
     @property
     def side(self) -> int:
         """The shorter side of an image in pixels."""
@@ -136,7 +114,15 @@ def data_facts(data: DataConfig) -> DataFacts:
             "folder with train.csv and test.csv of texts, or package.module:function "
             "of a function that returns a data set"
         )
-    return DataFacts.of(load_inputs(data, data.train_size).dataset)
+    dataset = load_inputs(data, data.train_size).dataset
+    tokens, streamed = 0, isinstance(dataset, StreamingDataset)
+    shape = dataset.train.image_shape if streamed else dataset.train.images.shape[1:]
+    parts = (dataset.train, dataset.validation, dataset.test)
+    if not streamed and is_tokens(dataset.train.images):
+        tokens = 1 + max(int(np.max(part.images, initial=0)) for part in parts)
+    kind = "tokens" if tokens else "images" if len(shape) == 3 else "table"
+    sizes, classes = map(len, parts), dataset.num_classes
+    return DataFacts(kind, tuple(shape), *sizes, classes, tokens, streamed)
 
 
 def unknown() -> StudyConfig:
