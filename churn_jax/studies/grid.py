@@ -8,6 +8,7 @@ R = points x seeds, which the engine trains as one program.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from operator import attrgetter
@@ -109,7 +110,8 @@ class Axis:
                 f"{self.method} has no coefficient {self.field!r} that can be swept; "
                 f"it has: {', '.join(known)}{did_you_mean(self.field, known)}"
             )
-        convex = _is_share(spec.method, self.field)
+        fields = {f.name: f.metadata for f in dataclasses.fields(spec.method)}
+        convex = fields.get(self.field, {}).get("share", False)  # of the labels' loss
         if self.values:
             if convex and max(self.values) > 1:
                 raise ValueError(
@@ -117,7 +119,9 @@ class Axis:
                     f"got {_text(max(self.values))}"
                 )
             return self
-        start = _value(spec, self.field, config.train)
+        own: Any = spec.method
+        own = spec.config(config.train) if self.field in OPTIMIZER else own
+        start = float(attrgetter(self.field)(own))
         if start == 0:
             raise ValueError(
                 f"{self.path} is 0 in the preset, so there is no grid to suggest; "
@@ -246,18 +250,17 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     A pair without any coupling is two such networks, of which the first, with the
     baseline's initial weights, batches and augmentation, is deployed.
     """
-    baseline, method = config.spec(config.baseline), spec.method
-    if not baseline.method.is_plain or not method.is_plain:
+    baseline = config.spec(config.baseline)
+    if spec.models or spec.dependencies:
         return False
-    if spec.models or spec.model != baseline.model or spec.dependencies:
-        return False
-    if (spec.classes, spec.class_share) != (baseline.classes, baseline.class_share):
-        return False
-    if (spec.train_size, spec.separate) != (baseline.train_size, baseline.separate):
-        return False
-    if spec.config(config.train) != baseline.config(config.train):
-        return False
-    return method.input_scale == baseline.method.input_scale
+    names = ("model", "classes", "class_share", "train_size", "separate")
+    return (
+        baseline.method.is_plain
+        and spec.method.is_plain
+        and all(getattr(spec, name) == getattr(baseline, name) for name in names)
+        and spec.config(config.train) == baseline.config(config.train)
+        and spec.method.input_scale == baseline.method.input_scale
+    )
 
 
 def together(
@@ -320,14 +323,10 @@ def stacked(
         return np.repeat(np.asarray(values, np.float32), replicas)
 
     method = jax.tree.map(column, *(row.method for row in rows))
-    rates: dict[str, Any] = {
-        field: tuple(
-            float(getattr(train.optimizer, field))
-            for train in trains
-            for _ in range(replicas)
-        )
-        for field in ("learning_rate", "weight_decay")
-    }
+    rates: dict[str, Any] = {}
+    for field in ("learning_rate", "weight_decay"):
+        values = [float(getattr(train.optimizer, field)) for train in trains]
+        rates[field] = tuple(value for value in values for _ in range(replicas))
     return method, dataclasses.replace(
         trains[0],
         replicas=len(rows) * replicas,
@@ -340,16 +339,8 @@ def _sweepable(method: Method) -> list[str]:
     """Dotted names of a method's coefficients, and the optimiser's."""
     register()  # it may have been made before JAX was loaded
     leaves, _ = jax.tree_util.tree_flatten_with_path(method)
-    names = [
-        jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves
-    ]
-    return [*names, *OPTIMIZER]
-
-
-def _is_share(method: Method, field: str) -> bool:
-    """True if a coefficient is shared out with the labels' loss, so at most 1."""
-    found = {f.name: f.metadata.get("share", False) for f in dataclasses.fields(method)}
-    return found.get(field, False)
+    name = functools.partial(jax.tree_util.keystr, simple=True, separator=".")
+    return [*(name(path) for path, _ in leaves), *OPTIMIZER]
 
 
 def _at(spec: MethodSpec, field: str, value: float) -> MethodSpec:
@@ -357,11 +348,6 @@ def _at(spec: MethodSpec, field: str, value: float) -> MethodSpec:
     if field in OPTIMIZER:
         return dataclasses.replace(spec, train=(*spec.train, (field, value)))
     return dataclasses.replace(spec, method=replaced(spec.method, [(field, value)]))
-
-
-def _value(spec: MethodSpec, field: str, train: TrainConfig) -> float:
-    whole: Any = spec.config(train) if field in OPTIMIZER else spec.method
-    return float(attrgetter(field)(whole))
 
 
 def _text(value: float) -> str:

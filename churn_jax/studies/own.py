@@ -158,11 +158,14 @@ def study(
     if learning_rate is not None:
         changes["optimizer.learning_rate"] = learning_rate
     rows = tuple(row.with_networks(made) for row in _rows(methods)) or recipe.methods
+    by_label = {row.label: row.name for row in rows}
+    names = [row.name for row in rows]
+    first = "baseline" if "baseline" in names else names[0]
     config = dataclasses.replace(
         recipe,
         train=replaced(recipe.train, (changes | dict(settings or {})).items()),
         methods=rows,
-        baseline=_baseline(rows, baseline),
+        baseline=by_label.get(baseline, baseline) if baseline else first,
         updates=_updates(rows, updates),
         columns=tuple(map(column_name, (*(columns or DEFAULT_COLUMNS), *metrics)))
         if columns or metrics
@@ -333,14 +336,6 @@ def _folder(label: str) -> str:
     return re.sub(r"[^\w.=+-]+", "-", label).strip("-.")
 
 
-def _baseline(rows: Sequence[MethodSpec], label: str) -> str:
-    names = [row.name for row in rows]
-    if not label:
-        return "baseline" if "baseline" in names else names[0]
-    by_label = {row.label: row.name for row in rows}
-    return by_label.get(label, label)
-
-
 # Settings of a row in which a version of a model differs from the last one.
 _VERSION = ("model", "models", "train_size", "classes", "class_share")
 
@@ -372,16 +367,11 @@ def _updates(rows: Sequence[MethodSpec], given: Sequence[Any]) -> tuple[Update, 
 
 
 def _model(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> ModelConfig:
-    """The settings of a network that is given in any form."""
+    """The settings of a network that is given in any form, an object by its name."""
     if isinstance(given, ModelConfig):
         return given
-    return ModelConfig(name=_network(given, classes, example))
-
-
-def _network(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> str:
-    """The name of a network that is given as an object, or by its name."""
     if isinstance(given, str):
-        return given
+        return ModelConfig(name=given)
     if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):
         given = from_function(*given)
 
@@ -395,7 +385,7 @@ def _network(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> str:
         first = computation(network.init, key, example)
         return first + computation(trained, variables, example, key)
 
-    return MODELS.name(given, lambda: _tried(computed))
+    return ModelConfig(name=MODELS.name(given, lambda: _tried(computed)))
 
 
 def _tried(content: Callable[[], str]) -> str:
