@@ -136,29 +136,8 @@ def write(run_dir) -> Report:
         OSError: a file could not be written; an earlier one is left as it was.
 
     Example:
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from churn_compare.store import Predictions, save_predictions
-        >>> from churn_jax.configuration.record import (
-        ...     RowRecord,
-        ...     StudyRecord,
-        ...     write_record,
-        ... )
-        >>> from churn_jax.studies import preset
-        >>> config = preset("digits:tiny")
-        >>> row = RowRecord("baseline", "Baseline", config.spec("baseline"))
-        >>> logits = 9.0 * np.eye(2)[[[0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]]]
-        >>> runs = Predictions(np.arange(4), np.array([0, 1, 1, 1]), logits)
-        >>> with tempfile.TemporaryDirectory() as run:
-        ...     record = StudyRecord(config, methods=(row,))
-        ...     write_record(Path(run) / "study.json", record)
-        ...     file = Path(run) / "methods" / "baseline" / "predictions.npz"
-        ...     _ = save_predictions(file, runs)
-        ...     report = write(run)
-        >>> sorted(report.files)
-        ['report.html', 'table.csv', 'table.md']
-        >>> round(report.rows[0].summary.churn.mean, 3)
-        0.5
+        `write("runs/digits").files["report.html"]` is the page of a study that
+        `churn-jax study digits` has trained.
     """
     report = collect(run_dir)
     damaged = [missing.reason for missing in report.missing if missing.damaged]

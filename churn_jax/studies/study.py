@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -289,18 +290,16 @@ def run_study(
 def _run(inputs: StudyInputs, program: Program, sweep: SweepRecord | None) -> Run:
     """The run of a program, with the replicas of all its rows."""
     run = inputs.run(program.rows[0])
-    if sweep is None:
-        return run if run.clicks else over_cores(run)
     try:
         if len(program.rows) > 1:
             method, train = stacked(inputs.config, program.rows)
-            run = dataclasses.replace(
-                run, name=program.name, method=method, config=train
-            )
-        train = dataclasses.replace(run.config, mesh=sweep.mesh)
+            own: Any = {"name": program.name, "method": method, "config": train}
+            run = dataclasses.replace(run, **own)
+        if sweep is not None:
+            train = dataclasses.replace(run.config, mesh=sweep.mesh)
+            run = dataclasses.replace(run, config=train)
     except ValueError as error:
         raise StudyError(f"{program.name}: {error}") from error
-    run = dataclasses.replace(run, config=train)
     return run if run.clicks else over_cores(run)
 
 
@@ -308,12 +307,8 @@ def _tiled(trained: Trained, times: int) -> Trained:
     """The same replicas so many times, one set after another, on the host."""
 
     def tile(leaf):
-        leaf = np.asarray(leaf)
-        return np.tile(leaf, (times,) + (1,) * (leaf.ndim - 1))
+        return np.tile(leaf, (times,) + (1,) * (np.ndim(leaf) - 1))
 
-    params, state = fetch((trained.params, trained.model_state))
-    return dataclasses.replace(
-        trained,
-        params=jax.tree.map(tile, params),
-        model_state=jax.tree.map(tile, state),
-    )
+    host = fetch((trained.params, trained.model_state))
+    params, state = jax.tree.map(tile, host)
+    return dataclasses.replace(trained, params=params, model_state=state)

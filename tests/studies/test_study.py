@@ -24,7 +24,6 @@ from churn_jax.studies import (
 )
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.training.run import Interrupted
 from tests.training.test_loggers import Recorder
 
@@ -277,12 +276,6 @@ def test_loggers_get_the_rows_of_a_study_in_turn(tmp_path):
     metrics = tmp_path / "methods/baseline/metrics.csv"
     assert len(metrics.read_text().splitlines()) == 3
     assert not list(tmp_path.rglob("tensorboard"))
-
-
-def test_one_process_always_agrees(tmp_path):
-    check_agreement({"a": object()})  # not even read
-    check_shared_folder(tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_launch_that_failed_before_training_binds_nobody(tmp_path):
