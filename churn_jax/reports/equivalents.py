@@ -5,7 +5,6 @@ the calibrated NLL of its members alone, of two of them, and so on.
 """
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 
 import jax
@@ -45,15 +44,7 @@ class ReferenceCurve:
         return self.nll.std(axis=0, ddof=1)
 
 
-@functools.partial(jax.jit, static_argnames="subsets")
-def _curve(logits, labels, validation_logits, validation_labels, subsets):
-    return metrics.ensemble_reference_curve(
-        logits,
-        labels,
-        validation_logits=validation_logits,
-        validation_labels=validation_labels,
-        subsets=subsets,
-    )
+_curve = jax.jit(metrics.ensemble_reference_curve, static_argnames="subsets")
 
 
 def reference_curve(
@@ -78,18 +69,25 @@ def reference_curve(
         return None
     info = max(chosen, key=lambda info: info.members or 0)
     folder = study.method_folder(info.name)
-    test = load_members(folder / MEMBERS)
-    validation = load_members(folder / MEMBERS_VALIDATION)
+    files = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
+    test, validation = map(load_members, files)
     a, b = test.logits.shape, validation.logits.shape
     if (a[0], a[1], a[3]) != (b[0], b[1], b[3]):
         raise PredictionsError(
             f"{folder}: members' logits {a} and those of validation {b} must be of the "
             "same runs, members and classes"
         )
-    subsets = "all" if a[1] <= MOST_MEMBERS else "prefixes"
+    if a[2] < summaries[info.name].examples:
+        return None  # of some examples alone
     labels, held_out = (of.labels.astype(np.int32) for of in (test, validation))
     curves = [
-        _curve(test.logits[run], labels, validation.logits[run], held_out, subsets)
+        _curve(
+            test.logits[run],
+            labels,
+            validation_logits=validation.logits[run],
+            validation_labels=held_out,
+            subsets="all" if a[1] <= MOST_MEMBERS else "prefixes",
+        )
         for run in summaries[info.name].runs
     ]
     nll = np.stack([np.asarray(curve, np.float64) for curve in curves])

@@ -14,7 +14,13 @@ from churn_jax.reports import study_figures
 from churn_jax.reports.cells import equivalent, millions
 from churn_jax.reports.equivalents import ReferenceCurve
 from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION, Members, save_members
+from churn_jax.reports.members import (
+    MEMBERS,
+    MEMBERS_VALIDATION,
+    Members,
+    load_members,
+    save_members,
+)
 from tests.reports.fake_study import (
     change_record,
     csv_table,
@@ -271,6 +277,19 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
     assert study_figures.on_reference_curve(report).svg == ""
     # Not asked for the calibrated NLL itself, it is a study of churn.
     assert report.headline.name == "churn"
+
+
+def test_members_of_some_examples_make_no_curve(tmp_path):
+    def few(folder):
+        path = folder / "methods" / "teachers" / MEMBERS
+        all_ = load_members(path)
+        save_members(
+            path, Members(all_.ids[:9], all_.labels[:9], all_.logits[:, :, :9])
+        )
+
+    report = altered(tmp_path, few, columns=["dee"])
+    assert report.reference is None and len(report.unreadable) == 1
+    assert numbers(report, "member_kl")["teachers"] > 0.1
 
 
 def test_a_study_that_asks_for_nothing_reads_no_validation(tmp_path):
