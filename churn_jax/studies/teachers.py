@@ -13,7 +13,7 @@ from churn_compare.store import load_predictions
 from churn_jax import metrics
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.ensembles import Group, Network, average_logits
+from churn_jax.ensembles import Group, average_logits
 from churn_jax.methods import neighbour_targets
 from churn_jax.studies.predictions import split_logits
 from churn_jax.training.run import Trained
@@ -49,10 +49,9 @@ def row_teachers(
     if teaching.dtype:
         row = config.spec(spec.teacher).computing_in(teaching.dtype, config.model)
         # A checkpoint knows the teacher by its networks' names.
-        groups = tuple(
-            Group(_named(group.network, teaching.dtype), group.size)
-            for group in row.groups(config.model, num_classes)
-        )
+        for of in row.groups(config.model, num_classes):
+            name = f"{of.network.name} in {teaching.dtype}"
+            groups += (Group(dataclasses.replace(of.network, name=name), of.size),)
         program = dataclasses.replace(teacher.program, groups=groups)
         predictor = dataclasses.replace(teacher, program=program)
     temperatures = None
@@ -61,7 +60,8 @@ def row_teachers(
     teachers = Teachers(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
         return teachers
-    members = _member_logits(predictor, dataset, "train", teaching.members)
+    every = split_logits(predictor, dataset, "train", every_member=True)
+    members = every[:, : teaching.members or None]
     if temperatures is not None:
         cooled = members / temperatures[:, :, None, None]
         members = np.where(known_classes(members), cooled, members)
@@ -106,19 +106,10 @@ def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.
     return np.broadcast_to(logits, (replicas, *logits.shape[1:]))[:, None]
 
 
-def _named(network: Network, dtype: str) -> Network:
-    return dataclasses.replace(network, name=f"{network.name} in {dtype}")
-
-
-def _member_logits(teacher: Trained, dataset, split: str, members: int) -> np.ndarray:
-    """`[R, T, N, C]`, of the first `members` (0: all)."""
-    every = split_logits(teacher, dataset, split, every_member=True)
-    return every[:, : members or None]
-
-
 def _temperatures(teacher: Trained, dataset, members: int) -> np.ndarray:
     """`[R, T]`, each fitted on the validation examples of classes that it knows."""
-    logits = _member_logits(teacher, dataset, "validation", members)
+    every = split_logits(teacher, dataset, "validation", every_member=True)
+    logits = every[:, : members or None]
     labels = jnp.asarray(dataset.validation.labels)
 
     @jax.jit
