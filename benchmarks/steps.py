@@ -30,7 +30,7 @@ from turns import head, machine, of_turns, row, take_turns, timed
 
 from churn_jax import ensembles, methods, models
 from churn_jax.methods.perturbing import PERTURBATIONS
-from churn_jax.studies.cost import input_gradient_flops, network_flops
+from churn_jax.studies.cost import network_flops
 from churn_jax.training.partition import compilation
 from churn_jax.training.teachers import Teachers
 
@@ -172,11 +172,13 @@ def perturbed(bench: Bench) -> None:
     def counted(method) -> float:
         """Operations of an update per example."""
         needed = method.passes
-        total = needed.training * network_flops(student, image, train=True)
-        total += needed.teachers * members * network_flops(plain, image, train=False)
-        total += needed.input_gradients * input_gradient_flops(student, image)
+        total = needed.training * network_flops(student, image, "training")
+        total += needed.teachers * members * network_flops(plain, image)
+        total += needed.input_gradients * network_flops(
+            student, image, "input_gradients"
+        )
         drawn = needed.drawn_teacher + members * needed.teachers_input_gradients
-        return total + drawn * input_gradient_flops(plain, image)
+        return total + drawn * network_flops(plain, image, "input_gradients")
 
     contenders, work = {}, {}
     for kind in dict.fromkeys(("none", *bench.options.kinds)):

@@ -307,7 +307,7 @@ def feature_space(
             raise StudyError(
                 f"{name} deploys {row.members} networks; features are of one"
             )
-        stopped = study.folder.row(name).stopped_replicas
+        stopped = study.folder.record.row(name).stopped_replicas
         kept = [r for r in range(study.config.train.replicas) if r not in stopped]
         asks = (
             functools.partial(_features, row.structure, name, row.replica(r))
