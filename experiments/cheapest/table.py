@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import churn_compare
 from churn_jax.analysis import cross_fitted_selection
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.reports import predictions
@@ -81,7 +82,58 @@ def lines_of(folder: Path) -> list[Line]:
             line["error"], line["delta_error"] = 1 - line["error"], -line["delta_error"]
             line["ece"] = _number(row["ece"])
         found.append(line)
-    return found if old else [*found, selection_line(folder, config)]
+    if old:
+        return [*found, *serving_lines(folder)]
+    return [*found, selection_line(folder, config)]
+
+
+def serving_lines(folder: Path) -> list[Line]:
+    """The retrained and the fine-tuned network, served together with the old one.
+
+    `churn_compare.repair` chooses the rule of run r on the validation examples: a
+    blend, a gate, or to keep the old version somewhere. Differences are paired by run,
+    to the retrained network as it is.
+    """
+    splits = {split: predictions(folder, split) for split in ("test", "validation")}
+
+    def sides(split: str, name: str, run: int) -> tuple[dict[str, Any], ...]:
+        stored = splits[split]
+        ids = [f"{split} {number}" for number in stored.ids]
+        same = {"id": ids, "label": stored.labels}
+        return tuple({**same, "logits": stored[row][run]} for row in ("old", name))
+
+    test = splits["test"]
+    right = {
+        name: np.argmax(test[name], axis=-1) == test.labels
+        for name in ("old", "none", "tuned")
+        if name in test
+    }
+    flips = {name: np.mean(right["old"] & ~of, axis=-1) for name, of in right.items()}
+    found = []
+    for name in right:
+        if name == "old":
+            continue
+        results = [
+            churn_compare.repair(
+                *sides("test", name, run), validation=sides("validation", name, run)
+            )
+            for run in range(len(right[name]))
+        ]
+        served = flips[name] - [r.flips_avoided.value for r in results]
+        error = 1 - right[name].mean(-1) - [r.accuracy_change.value for r in results]
+        line: Line = {"study": read_study(folder).config.name, "row": f"{name}_served"}
+        line |= {"label": f"{name}, served with the old", "training": 1.0}
+        line["serving"] = 1 + np.mean([r.both for r in results])
+        plain = flips["none"], 1 - right["none"].mean(-1)
+        for out, values, than in (
+            ("churn", served, plain[0]),
+            ("error", error, plain[1]),
+        ):
+            line[out], line[f"delta_{out}"] = values.mean(), np.mean(values - than)
+            for key, of in ((out, values), (f"delta_{out}", values - than)):
+                line[f"{key}_stderr"] = of.std(ddof=1) / np.sqrt(len(of))
+        found.append(line)
+    return found
 
 
 def selection_line(folder: Path, config: StudyConfig) -> Line:

@@ -90,6 +90,8 @@ def test_a_table_and_choices_of_trained_studies(tmp_path):
     assert {"baseline", "ema_0_9_ema", "selection", "none", "bcwi_0_5"} <= set(rows)
     assert rows["neighbours_0_5_10"]["training"] == "2.0"
     assert rows["limit_0_05"]["training"] == "1.0"
+    served = rows["none_served"]
+    assert float(served["delta_churn"]) <= 0 and 1 <= float(served["serving"]) <= 2
     assert all(0 < float(row["error"]) < 1 for row in rows.values())
     assert sum(int(row["front"]) for row in rows.values()) >= 2
     table.draw(lines[:4], tmp_path / "front.svg")
