@@ -245,7 +245,7 @@ def test_a_trained_run_writes_what_it_predicts(trained, tmp_path):
 def test_what_cannot_be_written_is_an_error(trained, tmp_path):
     result, dataset = trained
     few = Split(*(a[:8] for a in vars(dataset.test).values()))
-    with pytest.raises(PredictionsError, match="bfloat16; got .* in float64"):
+    with pytest.raises(PredictionsError, match=r"bfloat16; got .* in float64"):
         training.write_predictions(result, few, tmp_path / "p", dtype="float64")
     with pytest.raises(PredictionsError, match="JSON-ready"):
         training.write_predictions(result, few, tmp_path / "p", meta={"a": object()})
