@@ -174,27 +174,18 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RepairResult(Display):
-    """The result of `repair`; a notebook and a terminal show it as a report.
+    """The result of `repair`; a notebook and a terminal show it as a report."""
 
-    Attributes:
-        rule: the rule chosen on the validation examples.
-        candidates: all rules that were tried, with their numbers on validation.
-        shipped: comparison of the old and the new version on the test examples.
-        served: comparison of the old version and what the rule serves.
-        flips_avoided: fall of the rate of negative flips, shipped minus served.
-        accuracy_change: accuracy as served minus that of the new version.
-        p: p-value of equal accuracy as served and of the new version.
-        both: share of the test examples that need the predictions of both versions.
-    """
-
-    rule: Rule
+    rule: Rule  # the rule chosen on the validation examples
+    # Rules that were tried, with their numbers on validation.
     candidates: tuple[Candidate, ...]
+    # Comparison of the old and the new version on the test examples.
     shipped: CompareResult
-    served: CompareResult
-    flips_avoided: Interval
-    accuracy_change: Interval
-    p: float
-    both: float
+    served: CompareResult  # comparison of the old version and what the rule serves
+    flips_avoided: Interval  # fall of the rate of negative flips, shipped minus served
+    accuracy_change: Interval  # accuracy as served minus that of the new version
+    p: float  # p-value of equal accuracy as served and of the new version
+    both: float  # share of the test examples that need the predictions of both versions
 
     @property
     def gates(self) -> tuple[GateOutcome, ...]:

@@ -186,33 +186,20 @@ _PARTS = (
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SizeResult(Display):
-    """The result of `size`; a notebook and a terminal show it as a report.
+    """The result of `size`; a notebook and a terminal show it as a report."""
 
-    Attributes:
-        old: name of the version in use.
-        new: name of the version that is to replace it.
-        quantity: name of the quantity, as in `QUANTITIES`.
-        value: value of the quantity with these predictions.
-        limit: number that the interval is to leave out: the gate's limit, or 0.
-        gate: the condition; None without one.
-        power: power asked for.
-        level: confidence level of the intervals.
-        components: variance components.
-        options: these predictions first, then the options that suffice.
-        notes: sentences about what was read and joined.
-    """
-
-    old: str
-    new: str
-    quantity: str
-    value: float
-    limit: float
-    gate: Gate | None
-    power: float
-    level: float
-    components: Components
+    old: str  # name of the version in use
+    new: str  # name of the version that is to replace it
+    quantity: str  # name of the quantity, as in `QUANTITIES`
+    value: float  # value of the quantity with these predictions
+    limit: float  # number that the interval is to leave out: the gate's limit, or 0
+    gate: Gate | None  # the condition; None without one
+    power: float  # power asked for
+    level: float  # confidence level of the intervals
+    components: Components  # variance components
+    # These predictions first, then the options that suffice.
     options: tuple[Option, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences about what was read and joined
     gates: tuple = ()
 
     @property

@@ -154,19 +154,12 @@ class Benchmark:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SuiteResult(Display):
-    """The result of `compare_suite`.
+    """The result of `compare_suite`."""
 
-    Attributes:
-        old: name of the folder of the version in use.
-        new: name of the folder of the version that is to replace it.
-        level: confidence level of all intervals.
-        benchmarks: benchmarks, required ones first.
-    """
-
-    old: str
-    new: str
-    level: float
-    benchmarks: tuple[Benchmark, ...]
+    old: str  # name of the folder of the version in use
+    new: str  # name of the folder of the version that is to replace it
+    level: float  # confidence level of all intervals
+    benchmarks: tuple[Benchmark, ...]  # benchmarks, required ones first
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """Names of the required benchmarks with their gates."""
