@@ -523,11 +523,7 @@ def read_either(
     **reading: Any,
 ) -> tuple[Pair, Numbers]:
     """Two versions, joined, and what each example adds to their first measure."""
-    reading = {
-        name: given
-        for name, given in reading.items()
-        if given is not None and not (isinstance(given, bool | Sequence) and not given)
-    }
+    reading = {name: given for name, given in reading.items() if given is not None}
     classes = {"kind", "prediction_column"} & reading.keys()
     if not classes and (score_columns or are_outcomes(old)):
         columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}

@@ -135,7 +135,7 @@ def _judge_all(gate: Gate, found: Measured) -> Judged:
     if gate.quantity == EQUIVALENT and within is not None:
         # The interval of two one-sided tests has to lie within the margin.
         size = max(-within.low, within.high)  # NaN without an interval
-        sizes = Interval(size, max(within.low, -within.high, 0.0), size)
+        sizes = Interval(size, max(within.low, -within.high), size)
         line = with_range(within, gate.unit, 2 * found.level - 1)
         return sizes, _state(gate, sizes), line
     if gate.quantity not in found.quantities:

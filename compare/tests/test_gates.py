@@ -94,6 +94,8 @@ def test_a_gate_on_the_interval_may_be_open(gate, state):
     [
         (-0.004, 0.009, "estimate", "pass"),
         (-0.004, 0.011, "estimate", "fail"),
+        (-0.011, 0.004, "estimate", "fail"),
+        (-0.03, -0.011, "interval", "fail"),
         (-0.004, 0.011, "interval", "inconclusive"),
         (0.011, 0.03, "interval", "fail"),
         (math.nan, math.nan, "interval", "fail"),

@@ -172,7 +172,11 @@ def test_a_part_by_hand():
     assert every.low == every.value == every.high
     wide = ends_of(sampled, "negative_flip_rate", 2.0, population=True)
     assert wide.low < 0.02 < wide.high and wide.low > 0
-    assert 0 < more_labels(sampled, "negative_flip_rate", 0.05) <= 3
+    sampled = Sampled(1000, 60, 12, 1 / 3, 1 / 3, (1 / 3, 1 / 3, 2 / 3), 0.95)
+    for limit in (0.012, 0.028):
+        ends = (ends_of(sampled, FLIPS[0], (12 + more) / 12) for more in range(1, 48))
+        enough = [not found.low <= limit <= found.high for found in ends]
+        assert more_labels(sampled, FLIPS[0], limit) == 1 + enough.index(True)
 
 
 def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from churn_compare import Rule, apply, compare, repair
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
+from churn_compare.serving import Candidate, frontier
 
 
 def versions(examples, seed, classes=5):
@@ -109,6 +110,15 @@ def test_chance_is_certified_no_gain():
         found = repair(*splits[1], validation=splits[0])
         certified += found.accuracy_change.low > 0
     assert certified <= 4  # 2.5 % of 60; more in 2 %
+
+
+def test_candidates_that_another_beats_are_not_listed():
+    tried = [
+        Candidate(Rule(), 0.1, accuracy, flips, 0.0)
+        for flips, accuracy in ((3, 0.9), (1, 0.8), (2, 0.8), (4, 0.9), (2, 0.85))
+    ]
+    found = [(of.negative_flip_rate, of.accuracy) for of in frontier(tried)]
+    assert found == [(1, 0.8), (2, 0.85), (3, 0.9)]
 
 
 def test_what_is_refused():
