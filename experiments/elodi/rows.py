@@ -21,6 +21,12 @@ from churn_jax.studies.presets.elodi import (
 )
 
 
+def _taught(s: Setting, name: str, label: str, method: Method, guide: str, **fields):
+    """A row that a guide teaches; its equation is by default its method's."""
+    fields = {"equation": equation_of(method)} | fields
+    return s.row(name, label, method, teacher=guide, **fields)
+
+
 def growth_rows(s: Setting, num_classes: int, share: float = 0.5) -> Rows:
     """Table 3: old models of half the classes, or of half of every class's examples.
 
@@ -32,20 +38,8 @@ def growth_rows(s: Setting, num_classes: int, share: float = 0.5) -> Rows:
     rows = [
         none,
         ensemble,
-        s.row(
-            "elodi",
-            "ELODI, all classes",
-            s.elodi(),
-            teacher="ensemble",
-            equation=equation_of(s.elodi()),
-        ),
-        s.row(
-            s.top,
-            f"ELODI, K = {s.top_k}",
-            full,
-            teacher="ensemble",
-            equation=equation_of(full),
-        ),
+        _taught(s, "elodi", "ELODI, all classes", s.elodi(), "ensemble"),
+        _taught(s, s.top, f"ELODI, K = {s.top_k}", full, "ensemble"),
     ]
     updates: list[Update] = []
     kinds: dict[str, dict[str, Any]] = {
@@ -168,12 +162,9 @@ def chain_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
         rows += [
             of.row(untreated, f"Version {number}, no treatment", ERM()),
             of.row(f"ensemble_v{number}", f"Version {number}, ensemble", s.ensemble()),
-            of.row(
-                f"elodi_v{number}",
-                f"Version {number}, ELODI",
-                top,
-                teacher=f"ensemble_v{number}",
-                equation=equation_of(top),
+            _taught(
+                *(of, f"elodi_v{number}", f"Version {number}, ELODI", top),
+                f"ensemble_v{number}",
             ),
         ]
     aims = {
@@ -206,23 +197,12 @@ def legacy_rows(s: Setting, models: Sequence[ModelConfig]) -> Rows:
     names = {2: ("none_v2", "both_v2"), 3: ("none_v3", "once_v3")}
     for number, (plain, legacy) in names.items():
         of, guide = made[number], f"ensemble_v{number}"
+        both = f"Version {number}, ELODI and LDI to version 1"
+        aimed = {"teaching": Teaching(old=("v1",)), "equation": "[elodi] Eq. 9"}
         rows += [
             of.row(guide, f"Version {number}, ensemble", s.ensemble()),
-            of.row(
-                plain,
-                f"Version {number}, ELODI",
-                plainly,
-                teacher=guide,
-                equation=equation_of(plainly),
-            ),
-            of.row(
-                legacy,
-                f"Version {number}, ELODI and LDI to version 1",
-                s.elodi(top_k=s.top_k, mix=0.5),
-                teacher=guide,
-                teaching=Teaching(old=("v1",)),
-                equation="[elodi] Eq. 9",
-            ),
+            _taught(of, plain, f"Version {number}, ELODI", plainly, guide),
+            _taught(of, legacy, both, s.elodi(top_k=s.top_k, mix=0.5), guide, **aimed),
         ]
     updates = (
         *_between(("v1", "none_v2", "none_v3"), "LDI never"),
@@ -250,11 +230,9 @@ def architecture_rows(s: Setting, models: dict[str, ModelConfig]) -> Rows:
             *rows,
             of.row(f"none_{name}", f"{name}, no treatment", ERM()),
             of.row(f"ensemble_{name}", f"{name}, ensemble", s.ensemble()),
-            of.row(
-                f"elodi_{name}",
-                f"{name}, ELODI",
-                s.elodi(top_k=s.top_k),
-                teacher=f"ensemble_{name}",
+            _taught(
+                *(of, f"elodi_{name}", f"{name}, ELODI", s.elodi(top_k=s.top_k)),
+                f"ensemble_{name}",
                 equation="[elodi] Table 6",
             ),
         ]

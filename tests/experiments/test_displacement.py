@@ -169,36 +169,6 @@ def test_predictions_of_any_framework_take_part(folder, tmp_path):
         read_networks(read_study(folder), ["old", str(tmp_path / "other.npz")])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "sizes", "mixed", "message"),
-    [
-        ("odl", "new", (1,), (), "has no row 'odl'; did you mean old?"),
-        ("absent", "new", (1,), (), "has the row absent finished?"),
-        ("old", "new", (1, 5), (), "ensembles of 5 need as many networks"),
-        ("old", "new", (1,), ("old",), "at least two rows"),
-        ("old", "new", (1, 9), ("old", "new"), "heterogeneous ensembles of"),
-    ],
-)
-def test_what_cannot_be_compared_is_said(folder, old, new, sizes, mixed, message):
-    options = DisplacementOptions(images=1, draws=2, sizes=sizes)
-    with pytest.raises(ReportError) as error:
-        displacement_report(folder, old, new, options, heterogeneous=mixed)
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"sizes": (0, 1)}, "sizes must be at least 1"),
-        ({"sizes": (2, 2)}, "sizes must increase"),
-        ({"draws": 0}, "draws must be at least 1"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        DisplacementOptions(**fields)
-
-
 def test_the_two_classes_are_those_that_are_confused_and_an_image_that_flips():
     labels = np.array([0, 0, 1, 2, 2, 2])
     logits = np.tile(5.0 * np.eye(3)[labels], (4, 1, 1))

@@ -51,6 +51,8 @@ def test_the_page_and_the_tables_are_there(run, tmp_path, capsys):
         (["--old", "smal"], "did you mean small?"),
         (["--sizes", "4"], "ensembles of 4 need as many networks"),
         (["--heterogeneous", "large"], "at least two rows"),
+        (["--heterogeneous", "small", "large", "--sizes", "7"], "ensembles of 7 need"),
+        (["--sizes", "0", "1"], "sizes must be at least 1"),
         (["--images", "0"], "images must be at least 1"),
         (["--draw", "7"], "--draw"),
     ],

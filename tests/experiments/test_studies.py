@@ -10,7 +10,6 @@ import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax.configuration.codec import replaced
-from churn_jax.methods import AntiDistillation
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
@@ -125,54 +124,6 @@ def test_cifar_recipe_is_the_papers():
     found = [float(schedule(47 * e)) for e in (0, 15, 199, 200, 299, 300, 400)]
     np.testing.assert_allclose(found, [0, 1, 1, 0.1, 0.1, 0.01, 0.001], rtol=1e-5)
     assert study("cifar10").model.name == "resnet56"
-
-
-def test_anti_distillation_recipe_is_the_papers():
-    config = study("ad-table1")
-    train, optimizer = config.train, config.train.optimizer
-    assert (train.epochs, train.replicas) == (150, 20)
-    assert (optimizer.name, optimizer.learning_rate) == ("adagrad", 0.02)
-    for size in (2, 4, 6, 8):
-        for name, reduction in (("ad-table2", "sum"), ("ad-table2-mean", "mean")):
-            method = study(name).spec(f"ad_{size}").method
-            assert (method.members, method.strength) == (size, 0.5)
-            assert method.label_reduction == reduction
-            plain = dataclasses.replace(method, strength=0.0, label_reduction="sum")
-            assert study(name).spec(f"ensemble_{size}").method == plain
-
-
-@pytest.mark.parametrize(
-    ("form", "reading"),
-    [
-        ("", ("sum", "correlation", "logits")),
-        ("-mean", ("mean", "correlation", "logits")),
-        ("-covariance", ("sum", "covariance", "logits")),
-        ("-probabilities", ("sum", "correlation", "probabilities")),
-    ],
-)
-def test_table_1_has_the_papers_lambdas_in_every_reading(form, reading):
-    first, *methods = [spec.method for spec in study(f"ad-table1{form}").methods]
-    assert [m.strength for m in methods] == [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
-    assert {(m.members, m.deploy) for m in (first, *methods)} == {(2, "mean_probs")}
-    assert {(m.label_reduction, m.penalty, m.on) for m in methods} == {reading}
-    assert first == dataclasses.replace(
-        AntiDistillation(), strength=0.0, label_reduction="sum"
-    )
-
-
-@pytest.mark.parametrize("name", [n for n in IMAGES if n.startswith("ad-")])
-def test_anti_distillation_studies_are_about_prediction_differences(name):
-    config = study(name)
-    assert config.columns[2:] == (
-        "prediction_difference",
-        "prediction_difference_2",
-        "label_prediction_difference",
-        "hamming_prediction_difference",
-    )
-    for spec in config.methods:
-        seeds = spec.config(config.train).seeds
-        fixed = [f for f in ("init", "order") if getattr(seeds, f) == "fixed"]
-        assert fixed == [f for f in ("init", "order") if spec.name.endswith(f"_{f}")]
 
 
 def trains(name):
