@@ -3,7 +3,7 @@
 The only file that loops over slots. `vmap` batches them; `unroll` writes them one
 after another into one program; `scan` (forward passes only) writes one and repeats it;
 `loop` (replicas only) compiles one replica and dispatches it once per replica. Which is
-fastest was measured: `benchmarks/replicas.py`; on TPUs compiled, `plan_cycles.py`.
+fastest was measured: `benchmarks/replicas.py`; on TPUs compiled, `churn-jax plan`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LANES = 128  # a TPU pads a batch to so many examples
 def vmapped_at_once(count: int, activations: int, backend: str | None = None) -> int:
     """How many networks are best vmapped at a time: a divisor of their number.
 
-    By the TPU compiler's estimates (`benchmarks/plan_cycles.py`) from `activations`,
+    By the TPU compiler's estimates (`churn-jax plan`) from `activations`,
     one network's `convolved_bytes`; all on other backends and without convolutions.
     """
     if (backend or jax.default_backend()) != "tpu" or not activations:
