@@ -11,7 +11,6 @@ import functools
 import importlib
 import inspect
 import re
-import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,7 +21,6 @@ from public_names import (
     MODULES,
     ROOT,
     Public,
-    exported,
     folder,
     module_path,
     public_in,
@@ -518,70 +516,49 @@ def page(public: Public, repository: str) -> str:
                 value = "" if part.default is None else f" = {part.default}"
                 term = f"``{part.name}: {part.type}{value}``"
                 rows.append((term, say(part.text) if part.text else []))
-            at = next(
-                (i for i, line in enumerate(body) if line.startswith(".. rubric::")),
-                len(body),
-            )
+            rubrics = [i for i, x in enumerate(body) if x.startswith(".. rubric::")]
+            at = min(rubrics, default=len(body))
             body[at:at] = listed("Fields", rows)
-        elif extra := [
-            e for t, x in sections(doc) if t == "Attributes" for e in entries(x)
-        ]:
-            say = functools.partial(prose, module=public.module)
-            body += listed(
-                "Attributes", [(terms(n) if n else "", say(t)) for n, t in extra]
-            )
+        else:
+            extra = (x for t, x in sections(doc) if t == "Attributes")
+            found = [
+                (terms(n) if n else "", prose(t, public.module))
+                for lines in extra
+                for n, t in entries(lines)
+            ]
+            body += listed("Attributes", found) if found else []
         body += methods(public, cls)
     else:
         options = data_lines(public)
         body = described(doc, public)
     kind = kind_of(public.node)
-    out = [
-        title,
-        "=" * len(title),
-        "",
-        f".. py:currentmodule:: {public.module}",
-        "",
-        f".. py:{kind}:: {head}",
-        *indent(options),
-        "",
-        *indent(body),
-        "",
-    ]
-    for other in public.also:
-        module, _, name = other.rpartition(".")
+    out = [title, "=" * len(title), "", f".. py:currentmodule:: {public.module}", ""]
+    out += [f".. py:{kind}:: {head}", *indent(options), "", *indent(body), ""]
+    for module, _, name in (other.rpartition(".") for other in public.also):
         out += [f".. py:currentmodule:: {module}", ""]
         out += [f".. py:{kind}:: {name}", "   :no-typesetting:", ""]
-    source = f"`{public.file} <{repository}/blob/main/{public.file}>`__"
-    out += [
-        ".. container:: api-source",
-        "",
-        f"   Source: {source if repository else f'``{public.file}``'}"
-        + (
-            ". Also " + ", ".join(f"``{other}``" for other in public.also) + "."
-            if public.also
-            else ""
-        ),
-        "",
-    ]
-    return "\n".join(out)
+    source = f"``{public.file}``"
+    if repository:
+        source = f"`{public.file} <{repository}/blob/main/{public.file}>`__"
+    also = ", ".join(f"``{other}``" for other in public.also)
+    source += f". Also {also}." if also else ""
+    return "\n".join(
+        [*out, ".. container:: api-source", "", f"   Source: {source}", ""]
+    )
 
 
 def groups(module: str) -> dict[str, list[Public]]:
     """The names of a module by the subject of the file that defines them."""
     found: dict[str, list[Public]] = {}
-    names = set(exported(module))
+    also: list[Public] = []
     for public in public_names():
         if public.module == module:
             subject = ast.get_docstring(tree_of(public.path)) or public.path.stem
             head = subject.partition("\n\n")[0].replace("\n", " ").rstrip(".")
             found.setdefault(head, []).append(public)
-            names.discard(public.name)
-    for public in public_names():
-        for other in public.also:
-            home, _, name = other.rpartition(".")
-            if home == module and name in names:
-                found.setdefault("Also here", []).append(public)
-    return found
+        elif module in (other.rpartition(".")[0] for other in public.also):
+            also.append(public)
+    return found | ({"Also here": also} if also else {})
 
 
 def overview(module: str) -> str:
@@ -623,12 +600,8 @@ def write_pages(app) -> None:
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    for path in API.rglob("*.rst"):
-        if path not in wanted:
-            path.unlink()
-    for path in API.iterdir():
-        if path.is_dir() and not any(path.iterdir()):
-            shutil.rmtree(path)
+    for path in {*API.rglob("*.rst")} - {*wanted}:
+        path.unlink()
 
 
 # ---- in Sphinx ----------------------------------------------------------------------
