@@ -14,28 +14,16 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.neural_network import MLPClassifier
 
 import churn_compare
-from churn_jax.data.digits import load_digits
+from churn_jax import data
 
 TOKENS, EXAMPLES = 8192, 20_000
 
 
-def digits():
+def images(name):
     """Inputs and labels of both splits."""
-    splits = load_digits()
-    return [
-        (of.images.reshape(len(of), -1) / 255, of.labels)
-        for of in (splits["train"], splits["test"])
-    ]
-
-
-def images(path):
-    """The same of an archive of images."""
-    arrays = np.load(path)
-    return [
-        (arrays[f"{s}_image"].reshape(len(arrays[f"{s}_label"]), -1) / 255,
-         arrays[f"{s}_label"])
-        for s in ("train", "test")
-    ]  # fmt: skip
+    found = data.load(name, validation=0)
+    splits = found.train, found.test
+    return [(of.images.reshape(len(of), -1) / 255, of.labels) for of in splits]
 
 
 def texts(path):
@@ -54,15 +42,14 @@ def texts(path):
 
 def versions(name):
     """Log-probabilities of the old and the new version on the test split."""
-    if name == "digits":
-        data, model = digits(), lambda s: MLPClassifier((32,), random_state=s)
-    elif "token" in name:
-        data = texts(name)
+    if "token" in name:
+        splits = texts(name)
         model = lambda s: SGDClassifier("log_loss", alpha=1e-5, random_state=s)  # noqa: E731
     else:
-        data = images(name)
-        model = lambda s: MLPClassifier((128,), max_iter=15, random_state=s)  # noqa: E731
-    (x, y), (x_test, y_test) = data
+        splits, digits = images(name), name == "digits"
+        size, most = (32, 200) if digits else (128, 15)
+        model = lambda s: MLPClassifier((size,), max_iter=most, random_state=s)  # noqa: E731
+    (x, y), (x_test, y_test) = splits
     some = np.random.default_rng(0).permutation(x.shape[0])[:EXAMPLES]
     probs = [
         model(seed).fit(x[of], y[of]).predict_proba(x_test)

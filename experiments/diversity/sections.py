@@ -172,15 +172,20 @@ def _moved(
     return move(drawn, pixels, keys, **options)
 
 
-def moved_pixels(row: RowNetworks, kind: str, step: Step, variables, *batch) -> Array:
-    """Pixels after a step along a direction of one network of a replica.
-
-    `batch` is the network's number, pixels, labels and a key for each example.
-    """
-    number, *rest = batch
+def moved_pixels(
+    row: RowNetworks,
+    kind: str,
+    step: Step,
+    variables: PyTree,
+    number: np.ndarray,
+    pixels: np.ndarray,
+    labels: np.ndarray,
+    keys: Array,
+) -> Array:
+    """Pixels after a step along a direction of the network of this number."""
     size, tau = np.float32(step.size), np.float32(step.temperature)
-    structure, clipped = row.structure, step.pixel_range
-    return _moved(structure, kind, clipped, size, tau, variables, number, *rest)
+    static = row.structure, kind, step.pixel_range
+    return _moved(*static, size, tau, variables, number, pixels, labels, keys)
 
 
 def example_keys(seed: int, run: int, count: int, draw: int = 0) -> Array:
@@ -327,10 +332,11 @@ def _matching(
     for draw in range(options.draws):
         lead = np.int32(draw % student.members)
         keys = example_keys(options.seed, run, len(batch), 1 + draw)
-        batch_of_draw = lead, pixels, batch.labels, keys
-        moved = moved_pixels(teacher, kind, step, theirs, *batch_of_draw)
-        structures = teacher.structure, student.structure, student.members
-        moments = _add(*structures, moments, theirs, own, pixels, moved)
+        moved = moved_pixels(
+            teacher, kind, step, theirs, lead, pixels, batch.labels, keys
+        )
+        static = teacher.structure, student.structure, student.members
+        moments = _add(*static, moments, theirs, own, pixels, moved)
     return float(moments.signal_to_noise())
 
 
