@@ -12,7 +12,7 @@ from scipy import special, stats
 
 from churn_jax import data, metrics, perturbations
 from churn_jax.configuration.rows import MethodSpec
-from churn_jax.data import DataError, Split
+from churn_jax.data import DataError, Split, is_tokens
 from churn_jax.methods.perturbing import Perturbing
 from churn_jax.typing import Array, Logits
 from experiments.diversity.corrupted_images import corrupted_sets
@@ -400,7 +400,8 @@ def foreign_images(analysed: AnalysedStudy) -> np.ndarray:
 
 def _check_images(analysed: AnalysedStudy, name: str, images: np.ndarray) -> None:
     own = analysed.dataset.test.images
-    if images.shape[1:] != own.shape[1:] or images.dtype != own.dtype:
+    tokens = is_tokens(images) != is_tokens(own)
+    if images.shape[1:] != own.shape[1:] or tokens:
         raise DataError(
             f"{name} has images {images.shape[1:]} of {images.dtype}, but the networks "
             f"of this study take {own.shape[1:]} of {own.dtype}"
