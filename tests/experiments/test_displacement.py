@@ -40,13 +40,13 @@ FEW = DisplacementOptions(images=3, sizes=(1, 2), draws=40, resamples=9)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Three rows; `fewer` does not know the last class, and a replica of it stopped."""
+    """Three rows; `fewer` does not know the second class, and a replica of it stopped."""
     rng = np.random.default_rng(0)
     labels = np.arange(N) % C
     rows = {row: noisy_logits(rng, labels, R, C, margin=1.5) for row in ("old", "new")}
     rows["new"] += 0.5 * np.eye(C)[labels]
     fewer = noisy_logits(rng, labels, R + 1, C)
-    fewer[..., 3] = UNKNOWN_LOGIT
+    fewer[..., 1] = UNKNOWN_LOGIT
     fewer[R] = np.nan
     stopped = {"fewer": [{"replica": R, "term": "loss", "step": 3}]}
     return write_study(
@@ -147,7 +147,7 @@ def test_classes_that_a_row_does_not_know_are_left_out(folder):
     study = read_study(folder)
     found = read_networks(study, ["old", "fewer"])
     for networks in found.values():
-        assert networks.classes.tolist() == [0, 1, 2]
+        assert networks.classes.tolist() == [0, 2, 3]
         assert networks.logits.shape == (R, 45, 3)  # without the replica that stopped
         assert networks.labels.max() == 2 and len(networks.ids) == 45
     assert read_networks(study, ["old"])["old"].logits.shape == (R, N, C)
