@@ -40,7 +40,7 @@ FEW = DisplacementOptions(images=3, sizes=(1, 2), draws=40, resamples=9)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Three rows; `fewer` does not know the second class, and a replica of it stopped."""
+    """Three rows; `fewer` does not know a class, and a replica of it stopped."""
     rng = np.random.default_rng(0)
     labels = np.arange(N) % C
     rows = {row: noisy_logits(rng, labels, R, C, margin=1.5) for row in ("old", "new")}
