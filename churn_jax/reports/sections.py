@@ -98,21 +98,20 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
     def name(number: int) -> str:
         return str(number) if names is None else names[number]
 
-    ambiguity = base.summary.curves.ambiguity
-    order = np.argsort(-ambiguity, kind="stable")[:count]
+    curves = base.summary.curves
+    order = np.argsort(-curves.ambiguity, kind="stable")[:count]
     kept = load_examples(report.study.folder) if report.study.trained else None
+    shown = [row.summary.curves.ambiguity for row in (base, best) if row is not None]
     out = []
-    for n in order[ambiguity[order] > 0]:
-        classes, runs = np.unique(base.summary.curves.classes[:, n], return_counts=True)
+    for n in order[curves.ambiguity[order] > 0]:
+        classes, runs = np.unique(curves.classes[:, n], return_counts=True)
         votes = sorted(zip(classes, runs, strict=True), key=lambda v: (-v[1], v[0]))
-        of = [base] if best is None else [base, best]
-        shares = (f"{100 * row.summary.curves.ambiguity[n]:.0f} %" for row in of)
         out.append(
             AmbiguousInput(
                 identity=str(report.ids[n]),
                 label=name(int(report.labels[n])),
                 votes=", ".join(f"{name(int(c))} ({int(r)})" for c, r in votes),
-                change=" → ".join(shares),
+                change=" → ".join(f"{100 * one[n]:.0f} %" for one in shown),
                 image=kept.find(report.ids[n]) if kept else None,
             )
         )
@@ -140,14 +139,11 @@ def ambiguous_section(report: Report) -> Section:
         f"of {base.summary.examples:,} test examples. "
     )
     if inputs:
-        under = "."
-        if best is not None:
-            under = (
-                f"; the second percentage is under {best.label}, which churns least."
-            )
+        under = "" if best is None else "; the second percentage is under "
+        under += "" if best is None else f"{best.label}, which churns least"
         intro += (
             f"These are the {len(inputs)} they agree on least, with the classes that "
-            f"runs voted for (and how many did) and the ambiguity{under}"
+            f"runs voted for (and how many did) and the ambiguity{under}."
         )
     rows = []
     for row in report.rows:

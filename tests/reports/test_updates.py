@@ -354,6 +354,7 @@ def test_curves_are_read_from_the_labels():
     assert flips == [(1, 0.4), (4, 0.2), (16, 0.1)]
     members, weight = (figure.draw().svg for figure in against_setting(updates))
     assert "Networks of the ensemble, m" in members and "Weight of LDI" in weight
+    assert "ER new" in members  # in the legend, which is of the upper panel
     none = against_setting(updates_of(("a", "b", "m=1", 0.1)))
     assert [figure.svg for figure in none] == ["", ""]
 
