@@ -58,8 +58,6 @@ _BLOCK_SECONDS = 1.0
 # ResNet-20. So where updates are slow a block has up to so many, in up to so long.
 _ENOUGH_UPDATES = 4
 _LONG_BLOCK_SECONDS = 8.0
-# Blocks that are timed at most, each longer than the one before; the first compiles.
-_TIMED_BLOCKS = 8
 # Updates of the first block, whose speed is not known yet.
 _FIRST_BLOCK = 1
 # Updates of a stream that wait for the devices: each holds a batch.
@@ -203,22 +201,6 @@ def compile_run(
         loop.compile()
 
 
-def seconds_per_update(
-    run: Run,
-    dataset,
-    *,
-    mean: float | Sequence[float] = 0.0,
-    std: float | Sequence[float] = 1.0,
-) -> float:
-    """How long `train` takes for an update of all replicas of a run without a teacher.
-
-    Compiles the update, and makes a few of a copy.
-    """
-    session = open_session(run, dataset, mean=mean, std=std)
-    with _Loop(session) as loop:
-        return loop.update_seconds()
-
-
 def stopped_teachers(
     student: str, teachers: Teachers | None, start: Trained | None = None
 ) -> tuple[str, ...]:
@@ -328,20 +310,6 @@ class _Loop:
         for part, step in enumerate(self.steps):
             given = inputs[part][0], self.taught[part][0], *self.session.data
             step.lower(self.states[part][0], *given, *count).compile()
-
-    def update_seconds(self) -> float:
-        """How long an update takes once it is compiled: the best of a few."""
-        inputs, times = self._begin(0), []
-        while self.done < self.session.steps_per_epoch and len(times) < _TIMED_BLOCKS:
-            first, began = self.done, time.perf_counter()
-            self._block(inputs, self.session.steps_per_epoch - first)
-            self._mark()
-            self._wait(0)
-            spent = time.perf_counter() - began
-            times.append(spent / (self.done - first))
-            if len(times) > 1 and spent > _BLOCK_SECONDS / 2:
-                break
-        return min(times)
 
     def seconds(self) -> float:
         """Seconds over all launches."""

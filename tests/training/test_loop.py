@@ -19,12 +19,7 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.loop import (
-    compile_run,
-    seconds_per_update,
-    stopped_teachers,
-    train,
-)
+from churn_jax.training.loop import compile_run, stopped_teachers, train
 from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.state import BestState
@@ -247,12 +242,6 @@ def test_train_shows_what_it_does_unless_told_not_to(capsys):
     assert "run: validation accuracy" in capsys.readouterr().out
     train(run, digits(), show_progress=False)
     assert capsys.readouterr().out == ""
-
-
-def test_an_update_is_timed_without_what_compiles_it():
-    began = time.perf_counter()
-    seconds = seconds_per_update(run_of(), digits())
-    assert 0 < seconds < (time.perf_counter() - began) / 2
 
 
 def test_what_is_compiled_ahead_is_not_run_and_not_compiled_again(monkeypatch):

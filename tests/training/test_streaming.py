@@ -23,7 +23,7 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.training import partition
 from churn_jax.training.feed import Feed, Layout, Stream
-from churn_jax.training.loop import seconds_per_update, train
+from churn_jax.training.loop import train
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.seeds import draw_sample, epoch_order
@@ -349,7 +349,3 @@ def test_devices_hold_batches_not_the_set(fed):
     assert session.data[1] == jax.ShapeDtypeStruct((2, 16), np.int32)
     assert isinstance(session.held_out[0], Stream)
     assert partition.fetch(session.held_out[1]).shape == (50,)
-
-
-def test_an_update_of_a_stream_can_be_timed():
-    assert 0 < seconds_per_update(run_of(), streamed()) < 60
