@@ -21,45 +21,46 @@ _REPAIR = (
 
 def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
     """Doubts about the classes of a pair, from what each side predicts."""
-    sides = (pair.old, scanned.old.predicted), (pair.new, scanned.new.predicted)
-    found = _many(pair, [of for side, of in sides if side.kind == "classes"])
-    labels = pair.labels
-    for side, of in ((pair.old, scanned.old), (pair.new, scanned.new)):
+    found, labels = [], pair.labels
+    sides = (pair.old, scanned.old), (pair.new, scanned.new)
+    seen = [of.predicted.reshape(-1) for side, of in sides if side.kind == "classes"]
+    if seen:
+        seen += [] if labels is None else [labels]
+        count = len(np.unique(np.concatenate(seen)))
+        if count > max(_FEW, pair.examples / 2):
+            said = (
+                f"there are {count:,} different classes in {pair.examples:,} examples, "
+                "so they may be texts, numbers or ids; texts are compared in a column "
+                "answer, numbers in a column value"
+            )
+            found.append(Doubt("many-classes", said))
+    for side, of in sides:
         if said := _no_class(pair, side, of, labels):
             remedy = "if that is not a class, leave its column out or rename it"
             found.append(Doubt("score-columns", f"{side.name}: {said}; {remedy}"))
     if labels is None or len(labels) < _FEW or found:
         return found
-    if not any((predicted == labels).any() for _, predicted in sides):
-        said = f"no prediction of either side is right on {len(labels):,} examples"
-        return [*found, Doubt("below-chance", f"{said}: {_REPAIR}")]
-    size = 1 + max(int(of.max()) for of in (labels, *(of for _, of in sides)))
+    size = 1 + max(int(of.max()) for of in (labels, *(of.predicted for _, of in sides)))
     of_labels = np.bincount(labels, minlength=size)
-    for side, predicted in sides:
-        counts = of_labels, np.bincount(predicted.reshape(-1), minlength=size)
-        said = _below_chance(pair, side, predicted, labels, *counts)
-        if said:
+    never = not any((of.predicted == labels).any() for _, of in sides)
+    for side, of in sides:
+        of_predicted = np.bincount(of.predicted.reshape(-1), minlength=size)
+        right = (of.predicted == labels).mean(axis=0).sum()
+        chance = float(of_labels @ of_predicted) / of.predicted.size
+        if never or not chance or _below(right, chance, of.predicted, labels):
+            names = [
+                some([*map(pair.class_name, np.flatnonzero(of)[:4])])
+                for of in (of_predicted, of_labels)
+            ]
+            said = (
+                f"{side.name} is right on {right:,.0f} of {len(labels):,} examples, by "
+                f"chance it would be on {chance:,.0f}; it predicts {names[0]}, and "
+                f"labels are {names[1]}"
+            )
             found.append(Doubt("below-chance", f"{said}: {_REPAIR}"))
         elif side.kind == "classes":
-            found += _renamed(pair, side, predicted, labels, *counts)
+            found += _renamed(pair, side, of.predicted, of_labels, of_predicted)
     return found
-
-
-def _many(pair: Pair, predicted: list[np.ndarray]) -> list[Doubt]:
-    """More classes than half the examples, where they are not columns of scores."""
-    if not predicted:
-        return []
-    seen = [of.reshape(-1) for of in predicted]
-    seen += [] if pair.labels is None else [pair.labels]
-    count = len(np.unique(np.concatenate(seen)))
-    if count <= _FEW or count <= pair.examples / 2:
-        return []
-    said = (
-        f"there are {count:,} different classes in {pair.examples:,} examples, so they "
-        "may be texts, numbers or ids; texts are compared in a column answer, numbers "
-        "in a column value"
-    )
-    return [Doubt("many-classes", said)]
 
 
 def _no_class(
@@ -91,42 +92,32 @@ def _no_class(
     return ""
 
 
-def _below_chance(pair, side, predicted, labels, of_labels, of_predicted) -> str:
-    """Says that a side is right less often than independent predictions would be."""
-    if not np.any((of_labels > 0) & (of_predicted > 0)):
-        names = [
-            some([*map(pair.class_name, np.flatnonzero(of)[:4])])
-            for of in (of_predicted, of_labels)
-        ]
-        return (
-            f"no class that {side.name} predicts ({names[0]}) is a label ({names[1]})"
-        )
-    right = (predicted == labels).mean(axis=0).sum()
-    chance = float(of_labels @ of_predicted) / predicted.size
+def _below(
+    right: float, chance: float, predicted: np.ndarray, labels: np.ndarray
+) -> bool:
+    """True if a side is right less often than independent predictions would be."""
     if right >= chance / 2:
-        return ""
-    if chance - right > _WIDTHS * np.sqrt(chance) or (
-        chance >= _EXPECTED and _purity(predicted, labels) > _PURE
-    ):
-        return (
-            f"{side.name} is right on {right:,.0f} of {len(labels):,} examples, less "
-            f"than by chance ({chance:,.0f})"
-        )
-    return ""
-
-
-def _purity(predicted: np.ndarray, labels: np.ndarray) -> float:
-    """Accuracy if each predicted class stood for its most frequent label."""
+        return False
+    if chance - right > _WIDTHS * np.sqrt(chance):
+        return True
+    # It would be right often if each predicted class stood for its most frequent label.
     pairs = np.stack([predicted.reshape(-1), np.tile(labels, len(predicted))])
     pairs, counts = np.unique(pairs, axis=1, return_counts=True)
     most = np.zeros(pairs[0].max() + 1)
     np.maximum.at(most, pairs[0], counts)
-    return most.sum() / predicted.size
+    return chance >= _EXPECTED and most.sum() / predicted.size > _PURE
 
 
-def _renamed(pair, side, predicted, labels, of_labels, of_predicted) -> list[Doubt]:
+def _renamed(
+    pair: Pair,
+    side: Table,
+    predicted: np.ndarray,
+    of_labels: np.ndarray,
+    of_predicted: np.ndarray,
+) -> list[Doubt]:
     """A label that is never predicted, and a prediction in its place that is none."""
     # So many examples that some are right by the side's accuracy, in all classes.
+    labels = pair.labels
     wrong = np.clip((predicted != labels).mean(), 0.01, 0.99)
     least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)
     found = []

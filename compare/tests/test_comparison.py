@@ -243,17 +243,17 @@ def _scored(more, labels, *sides):
 DOUBTFUL = {
     "no class of the other": (
         "below-chance",
-        "no class that old predicts .Aal, Hund, Katze. is a label .cat, dog, eel.",
+        "on 0 of 60 .* predicts Aal, Hund, Katze, and labels are cat, dog, eel: ",
         lambda labels, old, new: ([FOREIGN[name] for name in old], new),
     ),
     "neither side is right": (
         "below-chance",
-        "no prediction of either side is right on 60 examples",
+        "old is right on 0 of 60 examples, .* new is right on 0 of 60 examples",
         lambda labels, old, new: ([FOREIGN[n] for n in old], [FOREIGN[n] for n in new]),
     ),
     "numbers from 1 in place of 0": (
         "below-chance",
-        "new is right on .* of 60 examples, less than by chance",
+        "new is right on .* of 60 examples, by chance it would be on",
         lambda labels, old, new: (old, [NEXT[name] for name in new]),
     ),
     "one class of another name": (

@@ -78,6 +78,11 @@ class Contents:
 Choice = Callable[[list[str]], tuple[Collection[str], Collection[str]]]
 
 
+def everything(names: list[str]) -> tuple[Collection[str], Collection[str]]:
+    """The choice of all columns."""
+    return names, ()
+
+
 @contextlib.contextmanager
 def parsing() -> Iterator[None]:
     """Makes one sentence of the error of a parser, which may raise anything."""
@@ -95,7 +100,7 @@ def parsing() -> Iterator[None]:
 def read_contents(
     given: Any,
     id_column: str | None = None,
-    choice: Choice = lambda names: (names, ()),
+    choice: Choice = everything,
 ) -> Contents:
     """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):

@@ -34,9 +34,10 @@ from churn_compare.reading.columns import (
     score_columns,
 )
 from churn_compare.reading.contents import (
-    Contents,
+    Choice,
     as_array,
     check_same_lengths,
+    everything,
     read_contents,
 )
 from churn_compare.reading.scores import array_class_names
@@ -68,17 +69,65 @@ class ExampleValues(NamedTuple):
         return len(of_slices if of is None else of)
 
 
+class _Given:
+    """The ids and the columns of a file or an object about examples."""
+
+    def __init__(self, given: Any, id_column: str | None, choice: Choice = everything):
+        found = read_contents(given, id_column, choice)
+        self.array, self.columns = found.array, found.columns
+        # The user's column of ids, unless the file only has the usual one.
+        own = id_column if id_column in self.columns else None
+        self.id_name = find_column(self.columns, ID, own, "id")
+        self.others = [name for name in self.columns if name != self.id_name]
+        self.index = self.id_name is None
+        self.ids = index_ids(found.index)
+        if self.id_name is not None:
+            self.ids = as_ids(self.columns[self.id_name])
+
+    def check_lengths(self, columns: Mapping[str, Any]) -> None:
+        """Refuses columns and ids of different lengths."""
+        with_ids = columns if self.ids is None else {**columns, "ids": self.ids}
+        check_same_lengths({name: len(values) for name, values in with_ids.items()})
+
+    def only(self, known: tuple[str, ...], named: str | None, what: str) -> Any:
+        """The column for a purpose, or the only other column."""
+        found = find_column(self.others, known, named, what)
+        if found is None and len(self.others) != 1:
+            raise PredictionsError(
+                f"there is no {what} column; it has {some(self.others)}"
+            )
+        return self.columns[found or self.others[0]]
+
+    def by_example(
+        self, names: Collection[str], read: Callable
+    ) -> tuple[ExampleValues, dict[str, np.ndarray]]:
+        """Columns with one row of each id, whose rows (several runs) must agree."""
+        ids = self.ids
+        columns = {name: read(self.columns[name], f"column {name}") for name in names}
+        self.check_lengths(columns)
+        if ids is not None:
+            unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
+            for name, values in columns.items() if len(unique) < len(ids) else ():
+                if len(differ := np.unique(of[values[first][of] != values])):
+                    raise PredictionsError(
+                        f"column {name} has several values for one id, for example "
+                        f"{some(unique[differ])}"
+                    )
+            if len(unique) < len(ids):
+                ids, columns = unique, {n: of[first] for n, of in columns.items()}
+        return ExampleValues(ids, index=self.index and ids is not None), columns
+
+
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
     """Ids of examples."""
     with errors_of(_where(given, "ids")):
-        contents = read_contents(given, id_column=id_column)
-        columns, values = contents.columns, contents.array
-        if values is None:
-            name = _id_name(columns, id_column)
-            values = contents.index
-            if name is not None or values is None or len(columns) == 1:
-                values = columns[name or _only(columns, ID, None, "id")]
-        return check_unique(as_ids(values))
+        found = _Given(given, id_column)
+        ids = found.ids
+        if found.array is not None:
+            ids = as_ids(found.array)
+        elif found.index and (ids is None or len(found.others) == 1):
+            ids = as_ids(found.only(ID, None, "id"))
+        return check_unique(ids)
 
 
 def read_labels(
@@ -88,25 +137,23 @@ def read_labels(
     if isinstance(given, ExampleValues):
         return given
     with errors_of(_where(given, "labels")):
-        contents = read_contents(_by_id(given, "label"), id_column=id_column)
-        columns, values, named = contents.columns, contents.array, None
-        id_name = _id_name(columns, id_column)
+        found = _Given(_by_id(given, "label"), id_column)
+        columns, values, named = found.columns, found.array, None
         if values is None:
-            others = [name for name in columns if name != id_name]
-            known = LABEL if any(plain(n) in LABEL for n in others) else CLASS
-            given_name = label_column if label_column in others else None
-            name = _only(others, known, given_name, "label")
-            values, named = columns[name], array_class_names(columns)
-            if named is None and (found := score_columns(columns, None)):
-                named = found.class_names
-        ids = _ids_in(contents, id_name)
+            known = LABEL if any(plain(n) in LABEL for n in found.others) else CLASS
+            own = label_column if label_column in found.others else None
+            values, named = found.only(known, own, "label"), array_class_names(columns)
+            if named is None and (scores := score_columns(columns, None)):
+                named = scores.class_names
+        if found.ids is not None:
+            check_unique(found.ids)
         if not hasattr(values, "null_count") and np.ndim(values) != 1:
             raise PredictionsError(
                 f"labels must have shape [N]; got {np.shape(values)}"
             )
         lacking = "all" if DRAWN_FROM in columns else "some"
         labels = as_class_values(values, "labels", lacking=lacking)
-        _check_lengths(ids, {"labels": labels.numbers})
+        found.check_lengths({"labels": labels.numbers})
         if named and labels.names is None and not all_numbers(named):
             # Places in the file's own names.
             if labels.numbers.max(initial=0) >= len(named):
@@ -115,7 +162,7 @@ def read_labels(
                     f"got {labels.numbers.max()}"
                 )
             labels = ClassValues(labels.numbers, named)
-    return ExampleValues(ids, labels, index=id_name is None, others=columns)
+    return ExampleValues(found.ids, labels, index=found.index, others=columns)
 
 
 def read_slices(
@@ -132,17 +179,15 @@ def read_slices(
     if hasattr(given, "to_frame") and getattr(given, "name", None):  # a series
         given = given.to_frame()
     with errors_of(_where(given, "slices")):
-        contents = read_contents(given, id_column=id_column)
-        if contents.array is not None:
+        found = _Given(given, id_column)
+        if found.array is not None:
             raise PredictionsError("slices must be columns with names")
-        columns = contents.columns
-        id_name = _id_name(columns, id_column)
-        known = (*SCORES, *PREDICTION, *CLASS, *RUN, "meta")
+        columns, known = found.columns, (*SCORES, *PREDICTION, *CLASS, *RUN, "meta")
         predictions = {name for name in columns if plain(name) in known}
         for kind in ("logits", "probabilities"):
             scores = score_columns(columns, kind)
             predictions.update(scores.columns if scores else ())
-        groupings = [n for n in columns if n not in {id_name, *predictions}]
+        groupings = [name for name in found.others if name not in predictions]
         for name in only:
             if name in predictions:
                 raise PredictionsError(
@@ -156,8 +201,8 @@ def read_slices(
         if not chosen and without not in columns:
             raise PredictionsError("there is no column to group by")
         left = () if only else tuple(name for name in columns if name in predictions)
-        found, slices = _by_example(contents, chosen, id_name, _as_slices)
-        return found._replace(slices=slices, left_out=left)
+        values, slices = found.by_example(chosen, _as_slices)
+        return values._replace(slices=slices, left_out=left)
 
 
 def read_clusters(
@@ -169,7 +214,8 @@ def read_clusters(
     column, seen = given if isinstance(given, str) else None, []
 
     def choice(names: list[str]) -> tuple[list[str], tuple]:
-        used = (column, _id_name(names, id_column))
+        own = id_column if id_column in names else None
+        used = column, find_column(names, ID, own, "id")
         chosen = [n for n in names if column is None or n in used]
         return chosen or names[:1], ()
 
@@ -178,45 +224,23 @@ def read_clusters(
             continue
         with errors_of(_where(source, "the predictions" if column else "clusters")):
             source = source if column else _by_id(source, "cluster")
-            contents = read_contents(source, id_column, choice)
-            if contents.array is not None and column is None:
-                numbers = cluster_numbers(contents.array, "clusters")
-                ids = _ids_in(contents, None)
-                return ExampleValues(ids, clusters=numbers, index=True)
-            id_name = _id_name(contents.columns, id_column)
-            others = [n for n in contents.columns if n != id_name]
-            if column is None and len(others) != 1:
+            found = _Given(source, id_column, choice)
+            if found.array is not None and column is None:
+                numbers = cluster_numbers(found.array, "clusters")
+                return ExampleValues(found.ids, clusters=numbers, index=True)
+            if column is None and len(found.others) != 1:
                 raise PredictionsError(
-                    f"clusters must be one column; it has {some(others) or 'none'}"
+                    "clusters must be one column; it has "
+                    f"{some(found.others) or 'none'}"
                 )
-            name = column or others[0]
-            if contents.array is None and name in contents.columns:
-                found, numbers = _by_example(contents, [name], id_name, cluster_numbers)
-                return found._replace(clusters=numbers[name], column=name)
-        if contents.array is None and isinstance(source, str | os.PathLike):
+            name = column or found.others[0]
+            if found.array is None and name in found.columns:
+                values, numbers = found.by_example([name], cluster_numbers)
+                return values._replace(clusters=numbers[name], column=name)
+        if found.array is None and isinstance(source, str | os.PathLike):
             seen.append(str(source))
     there = some(seen) if seen else "the predictions and the slices"
     raise PredictionsError(f"there is no column {column!r} of clusters in {there}")
-
-
-def _by_example(
-    contents: Contents, names: Collection[str], id_name: str | None, read: Callable
-) -> tuple[ExampleValues, dict[str, np.ndarray]]:
-    """Columns with one row of each id, whose rows (several runs) must agree."""
-    ids = _ids_in(contents, id_name, unique=False)
-    columns = {name: read(contents.columns[name], f"column {name}") for name in names}
-    _check_lengths(ids, columns)
-    if ids is not None:
-        unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
-        for name, values in columns.items() if len(unique) < len(ids) else ():
-            if len(differ := np.unique(of[values[first][of] != values])):
-                raise PredictionsError(
-                    f"column {name} has several values for one id, for example "
-                    f"{some(unique[differ])}"
-                )
-        if len(unique) < len(ids):
-            ids, columns = unique, {n: of[first] for n, of in columns.items()}
-    return ExampleValues(ids, index=ids is not None and id_name is None), columns
 
 
 def cluster_numbers(values: Any, what: str) -> np.ndarray:
@@ -254,35 +278,9 @@ def without_clusters(slices: Any, clusters: ExampleValues, id_column: str | None
     return read_slices(slices, id_column, without=clusters.column)
 
 
-def _id_name(names: Collection[str], id_column: str | None) -> str | None:
-    """The column of ids: the user's, unless the file only has the usual one."""
-    return find_column(names, ID, id_column if id_column in names else None, "id")
-
-
 def _where(given: Any, what: str) -> str:
     """Its name in messages: its path or its kind."""
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
-
-
-def _only(columns: Any, known: tuple[str, ...], given: str | None, what: str) -> str:
-    """The column for a purpose, or the only column."""
-    found, names = find_column(columns, known, given, what), list(columns)
-    if found is None and len(names) != 1:
-        raise PredictionsError(f"there is no {what} column; it has {some(names)}")
-    return found or names[0]
-
-
-def _ids_in(contents: Contents, id_name: str | None, unique: bool = True) -> Any:
-    """The column of ids `[N]`, or else the index, or None."""
-    if id_name is None:
-        return index_ids(contents.index)
-    ids = as_ids(contents.columns[id_name])
-    return check_unique(ids) if unique else ids
-
-
-def _check_lengths(ids: np.ndarray | None, columns: Mapping[str, Any]) -> None:
-    with_ids = columns if ids is None else {**columns, "ids": ids}
-    check_same_lengths({name: len(values) for name, values in with_ids.items()})
 
 
 def _by_id(given: Any, what: str) -> Any:
