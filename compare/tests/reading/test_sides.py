@@ -237,6 +237,7 @@ def test_runs_in_a_column_become_an_axis(rng, tmp_path):
     np.testing.assert_array_equal(side.ids, IDS)
     np.testing.assert_array_equal(side.values, runs)
     assert side.label_names == ("cat", "cow", "dog")
+    assert [side.label_names[c] for c in side.labels[:3]] == ["cat", "dog", "cow"]
     columns["id"][0] = 999
     with pytest.raises(PredictionsError, match="as many rows as runs"):
         read_side(_csv(tmp_path / "p.csv", columns))
