@@ -1,9 +1,8 @@
 """Comparison of two versions of a model by their predictions, of any framework.
 
-`compare` runs the whole comparison. Its parts are `read_side` and `join` (files to one
-pair), `scan` (one pass over the scores), `judge` (gates) and the reports of
-`CompareResult`. `compare_outcomes` is the same for scores, texts, values, sets and
-rankings.
+`compare` runs the whole comparison, from `read_side` and `join` (files to one pair) and
+`scan` (one pass over the scores) to the reports of `CompareResult`. `compare_outcomes`
+is the same for scores, texts, values, sets and rankings.
 """
 
 import importlib
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     __version__: str
     from churn_compare.comparison import compare, compare_pair
     from churn_compare.display import CompareResult, VersionsResult
-    from churn_compare.gate_outcomes import judge
     from churn_compare.gates import Gate, GateError, read_gates, read_waivers
     from churn_compare.outcomes import compare_outcomes
     from churn_compare.quantities import QUANTITIES, Quantity
@@ -48,7 +46,6 @@ __all__ = [
     "compare_suite",
     "compare_versions",
     "join",
-    "judge",
     "label_queue",
     "read_gates",
     "read_side",
@@ -62,7 +59,6 @@ __all__ = [
 _HOMES = {
     "comparison": "compare compare_pair",
     "display": "CompareResult VersionsResult",
-    "gate_outcomes": "judge",
     "gates": "Gate GateError read_gates read_waivers",
     "outcomes": "OutcomesResult compare_outcomes",
     "quantities": "QUANTITIES Quantity",

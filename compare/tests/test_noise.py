@@ -10,10 +10,10 @@ from churn_compare import (
     Gate,
     compare,
     compare_outcomes,
-    judge,
 )
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import class_numbers
+from churn_compare.gate_outcomes import judge
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.uncertainty import share_ends, uncertainty
 from churn_compare.verdict import sentences
