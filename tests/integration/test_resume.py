@@ -1,6 +1,5 @@
 """A resumed training is the uninterrupted one, bit by bit (on CPU)."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 
 from churn_jax import data
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.training import OptimizerConfig, Seeds, TrainConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import (
@@ -23,8 +22,6 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.training import loop
-from churn_jax.training.checkpoint import OtherConfiguration
-from churn_jax.training.identity import identity_of
 from churn_jax.training.loop import train
 from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.run import Interrupted, Run
@@ -161,31 +158,6 @@ def test_a_student_resumes_with_its_restored_teacher(
     assert_same_training(
         whole, resumed, tmp_path / "whole", tmp_path / "resumed", digits.test.images
     )
-
-
-@pytest.mark.slow
-def test_a_student_of_a_changed_teacher_is_another_configuration(digits, tmp_path):
-    sizes = {"epochs": 1, "batch_size": 32}
-    student = make_run(EnsembleDistillation(), name="s", stream=1, **sizes)
-
-    def taught(method, **options):
-        return make_run(method, name="teacher", **sizes, **options)
-
-    first = taught(ERM(members=2, deploy="mean_probs"))
-    teacher = train(first, digits)
-    train(student, digits, directory=tmp_path, teacher=teacher)
-    for change, message in (
-        (taught(ERM(members=2, deploy="mean_logits")), r"\(teacher\.method\.deploy: "),
-        (
-            taught(first.method, seeds=Seeds(order="fixed")),
-            r"\(teacher\.seeds\.order: ",
-        ),
-    ):
-        other = dataclasses.replace(
-            teacher, run=change, identity=identity_of(change, digits.fingerprint, None)
-        )
-        with pytest.raises(OtherConfiguration, match=message):
-            train(student, digits, directory=tmp_path, teacher=other)
 
 
 @pytest.mark.slow

@@ -24,13 +24,6 @@ def averaged():
     return [stepper.now(), *(stepper.advance(1) for _ in range(6))]
 
 
-@pytest.mark.slow
-def test_the_average_starts_at_the_initial_weights():
-    start = averaged()[0]
-    assert tiny.bitwise_equal(start.ema.params, start.params)
-    assert tiny.bitwise_equal(start.ema.model_state, start.model_state)
-
-
 def test_the_average_follows_its_recurrence():
     """`a <- d a + (1 - d) w`, `d = min(decay, (1 + t) / (10 + t))`, in float64."""
     states = averaged()
