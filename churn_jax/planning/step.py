@@ -5,7 +5,6 @@ data set only sizes are known.
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +25,15 @@ from churn_jax.data import Split, StreamingDataset
 from churn_jax.data.cutting import cut
 from churn_jax.data.digits import VALIDATION_SIZE
 from churn_jax.data.sources import is_object
+from churn_jax.ensembles import Group
 from churn_jax.studies.inputs import load_inputs, row_run
 from churn_jax.training.examples import example_of
 from churn_jax.training.feed import stream_keys
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.session import draw_variables, epoch_inputs, first_state
+from churn_jax.training.seeds import member_keys
+from churn_jax.training.session import first_state
+from churn_jax.training.state import ReplicaInputs, init_coefficients
 from churn_jax.training.step import make_step, step_specs, term_names
 from churn_jax.training.teachers import Teachers
 
@@ -227,8 +229,15 @@ def _shape(shape: Sequence[int], dtype: Any, sharding: Any = None) -> Any:
     return jax.ShapeDtypeStruct(tuple(shape), dtype, sharding=sharding)
 
 
-def _stacked(replicas: int, networks: int, leaf: Any) -> Any:
-    return _shape((replicas, networks, *leaf.shape), leaf.dtype)
+def _variables(groups: Sequence[Group], replicas: int, example) -> tuple[PyTree, ...]:
+    """Shapes `[R, S, ...]` of every group's variables."""
+
+    def stacked(group: Group) -> PyTree:
+        one = jax.eval_shape(group.network.init, jax.random.key(0), example)
+        lead = (replicas, group.size)
+        return jax.tree.map(lambda x: _shape((*lead, *x.shape), x.dtype), one)
+
+    return tuple(map(stacked, groups))
 
 
 def _share(calls: int, tree: PyTree) -> PyTree:
@@ -252,21 +261,26 @@ def _arguments(run: Run, program: Program, sizes: Sizes) -> tuple:
     replicas, batch = run.config.replicas, program.batch_size
     example = example_of(sizes.shape, tokens=np.dtype(sizes.dtype) == np.int32)
 
-    def begin():
-        variables = draw_variables(run, program, jnp.zeros_like(example))
-        inputs = epoch_inputs(run, sizes.train, program)(0)
-        return first_state(run, program, variables, example), inputs
+    def begin(variables):
+        seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
+        order = jnp.zeros((replicas, sizes.train), jnp.int32)
+        keys = seeds.keys("augment", numbers)
+        optimizer = run.config.optimizer
+        given = init_coefficients(run.method, optimizer, replicas, program.mesh)
+        own: PyTree = ()
+        if run.method.member_sample != "shared":
+            own = member_keys(seeds, numbers, run.method.members)
+        state = first_state(run, program, variables, example)
+        return state, ReplicaInputs(order, keys, given, own)
 
-    state, inputs = jax.eval_shape(begin)
+    # What draws weights and orders is compiled with options, so it cannot be traced.
+    state, inputs = jax.eval_shape(begin, _variables(run.groups, replicas, example))
     taught: list[PyTree] = []
     if program.teacher is not None:
         if program.teacher.cached:
             table = (replicas, 1, sizes.train, sizes.classes)
             taught.append({"logits": _shape(table, np.float32)})
-        for group in program.teacher.groups:
-            one = jax.eval_shape(group.network.init, jax.random.key(0), example)
-            lead = functools.partial(_stacked, replicas, group.size)
-            taught.append(jax.tree.map(lead, one))
+        taught += _variables(program.teacher.groups, replicas, example)
     lead = {"resident": (sizes.train,), "shared": (batch,), "own": (replicas, batch)}
     whole = (math.prod(sizes.shape),) if program.feed == "resident" else sizes.shape
     images = _shape(lead[program.feed] + whole, sizes.dtype)

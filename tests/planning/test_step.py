@@ -62,6 +62,7 @@ def test_the_arguments_are_those_of_a_session_of_the_study(name):
     assert step.program.mapping == session.program.mapping
 
 
+@pytest.mark.usefixtures("fully_optimized")  # as users trace a step
 def test_the_parts_are_all_of_the_arguments_and_teachers_are_sharded():
     config = on_mesh(preset("dm-digits"), 2, 2, 2)
     step = study_step(config, "ods", jax.devices())
