@@ -497,7 +497,8 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     tolerance, margin = given["tolerance"] or "0", given["equivalent"]
     if what == "outcomes" and margin is not None:
         margin = gates.limit_of(margin, "--equivalent")
-    settings = given | {
+    settings = {
+        **given,
         "gates": limits,
         "waivers": gates.waivers_of(file) if file else (),
         "clusters": given["cluster"],

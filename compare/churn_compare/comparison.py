@@ -296,7 +296,7 @@ def _measured(
     pair: Pair,
     waivers: Sequence[Waiver],
     pool: str | None,
-    sampling: tuple[Drawn, Flips] | None,
+    sampling: tuple[Drawn | None, Flips] | None,
     groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Fields of `Measured`, and notes on waivers."""

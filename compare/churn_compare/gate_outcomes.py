@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from churn_compare.gates import (
     ALL_SLICES,
@@ -110,7 +111,7 @@ def _has(measure: MeasureFindings, gate: Gate) -> bool:
 
 
 def _why_not(gate: Gate, measures: Sequence[MeasureFindings]) -> str:
-    bound = {"max": "min", "min": "max"}[gate.bound]
+    bound: Literal["max", "min"] = "min" if gate.bound == "max" else "max"
     if gate.quantity in _OF_SCORES and (
         other := [
             m for m in measures if _has(m, dataclasses.replace(gate, bound=bound))

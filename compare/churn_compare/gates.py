@@ -192,8 +192,9 @@ def _obstacles(gate: Gate, pair: Pair) -> Iterator[str | bool]:
     if gate.grouping == ALL_SLICES:
         yield not pair.slices and "there are no slices"
     elif of_class:
-        there = map(pair.class_name, np.unique(pair.labels).tolist())
-        yield _no_such(gate.group, [*there], "class with examples")
+        there = [] if pair.labels is None else np.unique(pair.labels).tolist()
+        names = [*map(pair.class_name, there)]
+        yield _no_such(gate.group, names, "class with examples")
     elif gate.grouping:
         yield _no_such(gate.grouping, list(pair.slices), "column of the slices")
         values, _ = coded(pair.slices[gate.grouping])

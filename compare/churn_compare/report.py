@@ -61,13 +61,14 @@ def document(result: Display, command: str = "") -> Document:
     """The report of an update or of versions, with its figures yet to be drawn."""
     if isinstance(result, VersionsResult):
         return _of_versions(result, command)
-    assert isinstance(result, CompareResult | OutcomesResult)
-    facts = {"Old": result.old, "New": result.new}
     if isinstance(result, CompareResult):
         facts = {
             side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
             for side in (result.old, result.new)
         }
+    else:
+        assert isinstance(result, OutcomesResult)
+        facts = {"Old": result.old, "New": result.new}
     measured, said, parts = result.each(), [], []
     for name, of in measured.items():
         name = name if len(measured) > 1 else ""

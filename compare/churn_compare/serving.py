@@ -303,10 +303,10 @@ def repair(
         for sides in (validation, (old, new))
     )
     if chosen_on.old.ids is not None and test.old.ids is not None:
-        if len(shared := np.intersect1d(chosen_on.ids, test.ids)):
+        if len(twice := np.intersect1d(chosen_on.ids, test.ids)):
             raise PredictionsError(
-                f"{len(shared)} examples are in the validation and in the test files, "
-                f"for example {shared[0]}; a rule must be tested on other examples"
+                f"{len(twice)} examples are in the validation and in the test files, "
+                f"for example {twice[0]}; a rule must be tested on other examples"
             )
     classes = [(of.classes, of.class_names) for of in (chosen_on, test)]
     if chosen_on.scored and classes[0] != classes[1]:
@@ -429,6 +429,7 @@ def _of_scores(pair: Pair, names: tuple[str, ...]) -> Iterator[tuple[Rule, np.nd
     """Rules that blend or compare scores, with the classes that they serve."""
     rows = np.linspace(0, pair.examples - 1, min(pair.examples, _FITTED)).astype(int)
     some = pair.at(np.unique(rows))
+    assert some.labels is not None
     a, b = (
         _temperature(_rows(some, side, 0, some.examples), some.labels)
         for side in (some.old, some.new)

@@ -113,11 +113,12 @@ def uncertainty(
 
 
 _MOST = 1e6  # largest quantile, with hardly any degrees of freedom
+Given = np.ndarray | float
 _HALVINGS = 50  # bisections of an interval of length 1, to 1e-15
 
 
 def share_ends(
-    share: np.ndarray, variance: np.ndarray, quantile: np.ndarray, examples: np.ndarray
+    share: Given, variance: Given, quantile: Given, examples: Given
 ) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's interval with the number of examples that fits the variance."""
     # With n = p (1 - p) / V, the examples of a binomial share of this variance, the
@@ -137,11 +138,11 @@ def share_ends(
 
 
 def difference_ends(
-    gained: np.ndarray,
-    lost: np.ndarray,
-    variance: np.ndarray,
-    quantile: np.ndarray,
-    examples: np.ndarray,
+    gained: Given,
+    lost: Given,
+    variance: Given,
+    quantile: Given,
+    examples: Given,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tango's score interval of `gained - lost`, stretched to the given variance."""
     # The ends are the solutions D of (g - l - D)^2 = q^2 s v(D) (Tango 1998, Eq. 11);
