@@ -170,7 +170,9 @@ def without_outer_space(side: Table) -> Table:
 def _odd_decisions(*sides: Table) -> list[Doubt]:
     """Decisions that are seldom the most probable class."""
     found = []
-    for side in (side for side in sides if side.decisions is not None):
+    for side in sides:
+        if side.decisions is None:
+            continue
         top = sample_rows(side.values).argmax(axis=1)
         differ = side.decisions[0, sampled(side.examples)] != top
         if differ.mean() > 0.5:
@@ -249,7 +251,8 @@ def _by_number(old: Table, new: Table, labels: _Labels, mapping: Any) -> Alignme
                 "classes"
             )
         classes = max(classes, int(found.numbers.max(initial=-1)) + 1)
-    return Alignment(classes, None, None, [of and of.numbers for of in labels])
+    numbers = [None if of is None else of.numbers for of in labels]
+    return Alignment(classes, None, None, numbers)
 
 
 def _with_names_of_other(old: Table, new: Table, mapping: Any) -> tuple[Table, Table]:

@@ -26,18 +26,15 @@ PREDICTION = (
 CLASS = ("class", "classes")  # the truth if another column is the prediction
 RUN = ("run",)
 _USUAL = {*ID, *LABEL, *PREDICTION, *CLASS, *RUN}
-SCORES: dict[str, Kind] = {
-    **dict.fromkeys(("logits", "logit"), "logits"),
-    **dict.fromkeys(
-        "probabilities probability probs prob probas proba y_prob y_proba pred_proba "
-        "predict_proba".split(),
-        "probabilities",
-    ),
-}
-_PREFIXES: dict[str, Kind] = {
-    **dict.fromkeys(("logit_", "logits_"), "logits"),
-    **dict.fromkeys(("prob_", "proba_", "probability_", "p_"), "probabilities"),
-}
+_PROBABILITIES = (
+    "probabilities probability probs prob probas proba y_prob y_proba pred_proba "
+    "predict_proba"
+)
+SCORES: dict[str, Kind] = {"logits": "logits", "logit": "logits"}
+SCORES.update((name, "probabilities") for name in _PROBABILITIES.split())
+_PREFIXES: dict[str, Kind] = {"logit_": "logits", "logits_": "logits"}
+for _prefix in ("prob_", "proba_", "probability_", "p_"):
+    _PREFIXES[_prefix] = "probabilities"
 SCORE_PREFIXES = tuple(_PREFIXES)
 _OPTIONS = {  # that decide between two columns for one role
     "id": "--id-column",
@@ -236,7 +233,8 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
     return None
 
 
-def _by_class(kind: Kind, prefix: str, columns: list[str]) -> ScoreColumns:
+def _by_class(kind: Kind | None, prefix: str, columns: list[str]) -> ScoreColumns:
+    assert kind is not None
     classes = [composed(name.strip()[len(prefix) :]) for name in columns]
     by_number = dict(zip(map(class_number, classes), columns, strict=True))
     if by_number.keys() == set(range(len(columns))):

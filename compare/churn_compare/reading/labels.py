@@ -125,7 +125,7 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
         ids = found.ids
         if found.array is not None:
             ids = as_ids(found.array)
-        elif found.index and (ids is None or len(found.others) == 1):
+        elif ids is None or (found.index and len(found.others) == 1):
             ids = as_ids(found.only(ID, None, "id"))
         return check_unique(ids)
 

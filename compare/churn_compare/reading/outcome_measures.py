@@ -73,7 +73,7 @@ def measures_of(
         known = ", ".join(NORMALIZATIONS)
         raise ValueError(f"normalize takes {known}; got {normalize!r}")
     kinds = old[0].measures, new[0].measures
-    common = {}
+    common: dict[str, Kind] = {}
     for name, kind in kinds[0].items():
         if {kind, kinds[1].get(name)} == {"correct", "score"}:
             common[name] = "score"  # a side without partial marks

@@ -106,8 +106,8 @@ def read_outcomes(
         unusual: tuple[str, ...] = ()
         if log is not None:
             columns = _whole(log.table)
-            kinds: dict[str, Kind] = dict.fromkeys(log.scores, "score")
-            kinds.update(dict.fromkeys(log.answers, "answer"))
+            kinds: dict[str, Kind] = {n: "score" for n in log.scores}
+            kinds.update((n, "answer") for n in log.answers)
         else:
             contents = read_contents(given, id_column=id_column)
             if contents.array is not None:

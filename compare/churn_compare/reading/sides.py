@@ -122,10 +122,10 @@ def read_side(
         beside, of = score_of_label(found, roles, names) or (), roles.scores
         if of is None and roles.prediction is None and not beside:
             raise _no_predictions(found, kind)
-        # A text may be a list.
-        sure = isinstance(of, ScoreColumns) and of.sure and not roles.doubtful(kind)
         used = {*roles.columns, *beside, *_seeds(found)}
-        return used, of.columns if sure else ()
+        if isinstance(of, ScoreColumns) and of.sure and not roles.doubtful(kind):
+            return used, of.columns
+        return used, ()  # a text may be a list
 
     with errors_of(file or name):
         contents = read_contents(given, id_column, choice)
@@ -286,7 +286,7 @@ def _of_table(
     if isinstance(of, str):
         columns[of] = parsed_lists(columns[of], of, not doubtful)
     if why := _not_scores(columns, roles, doubtful):
-        used = of.columns if isinstance(of, ScoreColumns) else (of,)
+        used = of.columns if isinstance(of, ScoreColumns) else (str(of),)
         said |= dict.fromkeys(used, why)
         roles, of = roles._replace(scores=None), None
     class_names, notes, decided = None, (), None
@@ -526,6 +526,9 @@ def _side(
             runs = tuple(found.names.tolist())
     elif ids is not None:
         check_unique(ids)
+    decisions = None
+    if decided is not None:
+        decisions = _decisions(decided, class_names, values)
     return Table(
         name=name,
         kind=scores.kind,
@@ -536,7 +539,7 @@ def _side(
         label_names=label_names,
         runs=runs or tuple(range(len(values))),
         notes=(*scores.notes, *notes),
-        decisions=decided and _decisions(decided, class_names, values),
+        decisions=decisions,
         **more,
     )
 

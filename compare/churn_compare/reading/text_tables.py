@@ -158,7 +158,8 @@ def read_text(
         skip_rows=layout.skipped,
         encoding="utf16" if layout.encoding == "utf-16" else "utf8",
     )
-    table, unusual = None, []
+    table: Any = None
+    unusual = []
     if layout.delimiter not in (",", "\t"):
         unusual = [f"separated by {_DELIMITERS.get(layout.delimiter, 'marks')}"]
     # Without newlines in values it is a third faster, but blocks end at any newline.
