@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -31,6 +33,7 @@ from churn_jax.planning.compile import (
 from churn_jax.planning.process import CompilerDiedError, plan_apart
 from churn_jax.planning.step import study_step
 from churn_jax.training.partition import DATA
+from tests.environment import as_users_have_it
 from tests.experiments.presets import study as preset
 from tests.planning.test_hlo import PROGRAM
 
@@ -312,4 +315,24 @@ def test_ctrl_c_ends_the_compiler_at_once(tmp_path):
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - began[0] < 10
+    assert gone(int(path.read_text()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux tells")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_compiler_does_not_outlive_the_command(tmp_path, number):
+    path, last = tmp_path / "pid", time.monotonic() + 60
+    text = (
+        "from pathlib import Path; from tests.planning.test_compile import *; "
+        f"plan_apart(Ending('waits', Path({str(path)!r})), 'baseline', SLICE, "
+        "MeshShape())"
+    )
+    with subprocess.Popen([sys.executable, "-c", text], env=as_users_have_it()) as one:
+        try:
+            while not path.exists():
+                assert time.monotonic() < last
+                time.sleep(0.05)
+        finally:
+            one.send_signal(number)
     assert gone(int(path.read_text()))
