@@ -8,7 +8,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +16,10 @@ from churn_compare.array_files import ArrayFileError, check_memory
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.reading import arrow
 from churn_compare.reading.contents import column_names
-from churn_compare.reading.json_tables import json_lines, table_of
+from churn_compare.reading.json_tables import json_lines, read_json, table_of
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
+_SCORED = "/score"  # at the end of MLflow's columns
 _ZSTANDARD = 93  # compression method of an archive
 
 
@@ -82,7 +83,8 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
     for wanted, rows in _BY_KEYS.items():
         if {*wanted.split()} <= keys:
             return functools.partial(_of_rows, rows)
-    return None
+    scored = ".json" in name and any(key.endswith(_SCORED) for key in keys)
+    return functools.partial(_of_rows, _mlflow) if scored else None
 
 
 def _of_rows(rows: "_Rows", path: Path) -> Log:
@@ -174,24 +176,49 @@ def _samples(folder: Path) -> Iterator[tuple[str, str, Path]]:
 def _harness_file(path: Path) -> Log:
     match = _FILE.fullmatch(path.name)
     task, date = match.groups() if match else ("", None)
-    rows = list(_harness_rows(json_lines(path)))
-    names = {name for row in rows for name in row.scores}
-    of = [f"{old} as {new}" for old, new in _LIKELIHOODS.items() if new in names]
-    less = _logged_directions(path.parent, date, task)
-    return _log(rows, ["log of lm-evaluation-harness", *of], less)
+    return _harness([(task, date or "", path)])
 
 
 def _harness_folder(folder: Path) -> Log:
-    """The latest file of a folder with the samples of one task."""
-    latest = {task: path for task, _, path in sorted(_samples(folder))}
-    path = next(iter(latest.values()))
+    """The latest file of each task."""
+    files = sorted(_samples(folder))
+    latest = {task: (task, date, path) for task, date, path in files}
+    more = [files[-1][2].name]
     if len(latest) > 1:
+        more = [f"{len(latest)} tasks (column task, for --by)"]
+        more += [f"the latest of {len(files)} files"] * (len(files) > len(latest))
+    log = _harness([*latest.values()])
+    return log._replace(read=(*log.read, *more))
+
+
+def _harness(files: Sequence[tuple[str, str, Path]]) -> Log:
+    """Samples of tasks: what all of them measure, told apart by a column `task`."""
+    parts: dict[str, list[_Row]] = {}
+    less: dict[str, bool] = {}
+    for task, date, path in files:
+        parts[task] = list(_harness_rows(json_lines(path)))
+        less |= _logged_directions(path.parent, date, task)
+        for row in parts[task] if len(files) > 1 else ():
+            row.facts.update(id=f"{task}/{row.facts['id']}", task=task)
+    names = [{n for row in rows for n in row.scores} for rows in parts.values()]
+    said = [{n for row in rows for n in row.answers} for rows in parts.values()]
+    common, answers = set.intersection(*names), set.intersection(*said)
+    if len(files) > 1 and not common:
+        of = [f"{task} has {some(sorted(n))}" for task, n in zip(parts, names)][:3]
         raise PredictionsError(
-            f"has samples of {len(latest)} tasks, {some([*latest])}: `churn-compare "
-            f"suite OLD NEW` compares all of them; or name one file, such as {path}"
+            f"the {len(files)} tasks have no metric in common ({'; '.join(of)}): "
+            "`churn-compare suite OLD NEW` compares each by its own; or name one "
+            f"file, such as {files[0][2]}"
         )
-    log = _harness_file(path)
-    return log._replace(read=(*log.read, path.name))
+    rows = [row for part in parts.values() for row in part]
+    for row in rows:
+        for kept, of in ((common, row.scores), (answers, row.answers)):
+            for name in of.keys() - kept:
+                del of[name]
+    likely = [f"{old} as {new}" for old, new in _LIKELIHOODS.items() if new in common]
+    log = _log(rows, ["log of lm-evaluation-harness", *likely], less)
+    lone = [f"{n} (not of every task)" for n in sorted(set.union(*names) - common)]
+    return log._replace(left_out=(*log.left_out, *lone))
 
 
 def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[_Row]:
@@ -259,7 +286,7 @@ def _choice(answers: Any) -> str | None:
     return str(likely.index(max(likely))) if len(likely) > 1 else None
 
 
-def _logged_directions(folder: Path, date: str | None, task: str) -> dict[str, bool]:
+def _logged_directions(folder: Path, date: str, task: str) -> dict[str, bool]:
     """Metric to whether less is better, by the results next to the samples."""
     files = [folder / f"results_{date}.json"] if date else []
     for path in [*files, *sorted(folder.glob("results_*.json"), reverse=True)]:
@@ -444,12 +471,38 @@ def _promptfoo(path: Path) -> Iterator[_Row]:
         yield _row(facts, row.get("vars") or {}, scores, said)
 
 
+def _mlflow(path: Path) -> Iterator[_Row]:
+    """Evaluation table of MLflow: columns METRIC/VERSION/score, perhaps inputs."""
+    for number, row in enumerate(read_json(path).to_pylist()):
+        scores = {
+            name.removesuffix(_SCORED).rpartition("/")[0] or name: value
+            for name, value in row.items()
+            if name.endswith(_SCORED)
+        }
+        facts = {"id": row.get("id", row.get("request_id", number))}
+        said = row.get("outputs", row.get("prediction"))
+        yield _row(facts, row.get("inputs", row.get("request")), scores, said)
+
+
+def _every_eval(path: Path) -> Iterator[_Row]:
+    """Every Eval Ever: a line per sample, with a score and whether it is right."""
+    for row in json_lines(path):
+        facts = {"id": row["sample_id"], "task": row["evaluation_name"]}
+        facts[ERROR] = bool(row.get("error"))
+        asked = row.get("sample_hash") or row["input"]["raw"]
+        scores = {name: row["evaluation"][name] for name in ("is_correct", "score")}
+        said = [of for of in row["answer_attribution"] if of["is_terminal"]]
+        yield _row(facts, asked, scores, said[-1]["extracted_value"] if said else None)
+
+
 _Rows = Callable[[Path], Iterator[_Row]]
 _TITLES: dict[_Rows, str] = {
     _gym: "rollouts of NeMo Gym",
     _openai: "log of OpenAI evals",
     _lighteval: "details of lighteval",
     _promptfoo: "results of promptfoo",
+    _mlflow: "evaluation table of MLflow",
+    _every_eval: "instances of Every Eval Ever",
 }
 _BY_KEYS: dict[str, _Rows] = {
     "_ng_task_index _ng_rollout_index reward": _gym,
@@ -457,4 +510,5 @@ _BY_KEYS: dict[str, _Rows] = {
     "__doc__ __metric__": _lighteval,
     "doc metric model_response": _lighteval,
     "testIdx promptIdx success": _promptfoo,
+    "sample_id evaluation_name answer_attribution": _every_eval,
 }

@@ -40,14 +40,72 @@ def promptfoo(path, right, errors=(), provider="openai:chat:a"):
     return path
 
 
-def test_a_tool_is_read(tmp_path):
-    old = promptfoo(tmp_path / "old.json", RIGHT)
-    new = promptfoo(tmp_path / "new.json", [*RIGHT[:3], False, True, True])
+def mlflow(path, right):
+    """`eval_results_table.json`, as pandas writes a table in two parts."""
+    columns = ["inputs", "targets", "outputs", "exact_match/v1/score", "latency"]
+    data = [[f"q{i}", "Paris", "Rome", float(ok), 0.1] for i, ok in enumerate(right)]
+    path.write_text(json.dumps({"columns": columns, "data": data}))
+    return path
+
+
+def every_eval(path, right, errors=()):
+    """Lines of the instance-level schema 0.2.1."""
+    lines = [
+        {
+            "schema_version": "instance_level_eval_0.2.1",
+            "evaluation_id": "gsm8k/m/1",
+            "model_id": "a/m",
+            "evaluation_name": "gsm8k",
+            "sample_id": f"gsm8k_{i}",
+            "sample_hash": f"h{i}",
+            "interaction_type": "single_turn",
+            "input": {"raw": f"q{i}", "reference": ["4"]},
+            "output": {"raw": ["it is 4"]},
+            "messages": None,
+            "answer_attribution": [
+                {
+                    "turn_idx": 0,
+                    "source": "output.raw",
+                    "extracted_value": "4" if ok else "5",
+                    "extraction_method": "regex",
+                    "is_terminal": True,
+                }
+            ],
+            "evaluation": {"score": float(ok), "is_correct": ok},
+            "error": "timeout" if i in errors else None,
+        }
+        for i, ok in enumerate(right)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "measure", "kinds"),
+    [
+        (
+            promptfoo,
+            "out.json",
+            "success",
+            {"success": "correct", "score": "correct", "tone": "score"},
+        ),
+        (mlflow, "eval_results_table.json", "exact_match", {"exact_match": "correct"}),
+        (
+            every_eval,
+            "m_samples.jsonl",
+            "is_correct",
+            {"is_correct": "correct", "score": "correct"},
+        ),
+    ],
+)
+def test_a_tool_is_read(write, name, measure, kinds, tmp_path):
+    (tmp_path / "old").mkdir()
+    old = write(tmp_path / "old" / name, RIGHT)
+    new = write(tmp_path / name, [*RIGHT[:3], False, True, True])
     read = read_outcomes(old)
-    kinds = {"success": "correct", "score": "correct", "tone": "score"}
     assert {k: v for k, v in read.measures.items() if v != "answer"} == kinds
-    assert read.columns["success"].tolist() == [[float(of) for of in RIGHT]]
-    found = compare_outcomes(old, new)["success"]
+    assert read.columns[measure].tolist() == [[float(of) for of in RIGHT]]
+    found = compare_outcomes(old, new)[measure]
     assert found["negative_flip_rate"].value == pytest.approx(1 / 6)
     assert found["positive_flip_rate"].value == pytest.approx(1 / 6)
 
@@ -62,10 +120,12 @@ def test_results_of_several_providers_are_refused(tmp_path):
         read_outcomes(path)
 
 
-def test_errors_are_counted_and_treated_by_one_policy(tmp_path, capsys):
-    name = "success"
-    old = promptfoo(tmp_path / "old.json", RIGHT)
-    new = promptfoo(tmp_path / "new.json", RIGHT, errors=[0, 1])
+@pytest.mark.parametrize("write", [promptfoo, every_eval])
+def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
+    ending = "json" if write is promptfoo else "jsonl"
+    name = "success" if write is promptfoo else "is_correct"
+    old = write(tmp_path / f"old.{ending}", RIGHT)
+    new = write(tmp_path / f"new.{ending}", RIGHT, errors=[0, 1])
     said = "0 examples errored in old.*, 2 in new.*; --errors wrong counts them"
     with pytest.raises(PredictionsError, match=said):
         compare_outcomes(old, new)
@@ -74,7 +134,7 @@ def test_errors_are_counted_and_treated_by_one_policy(tmp_path, capsys):
     assert any("count as wrong" in note for note in wrong.notes)
     dropped = compare_outcomes(old, new, errors="drop")
     assert dropped.examples == 4 and dropped[name]["negative_flip_rate"].value == 0
-    same = promptfoo(tmp_path / "same.json", RIGHT, errors=[2, 3])
+    same = write(tmp_path / f"same.{ending}", RIGHT, errors=[2, 3])
     equal = compare_outcomes(new, same)  # as many on both sides: wrong
     assert equal.examples == 6 and equal[name]["accuracy_gain"].value < 0
     with pytest.raises(PredictionsError, match="2 examples errored in new"):

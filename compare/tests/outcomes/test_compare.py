@@ -442,14 +442,33 @@ def test_a_folder_of_the_harness_is_its_latest_files(tmp_path, capsys):
     assert found["score_change"].value == pytest.approx(0.2)
     assert found.lower_is_better and found["share_worse"].value == 1.0
     logged.unlink()
-    results(one, {"b": {"em": 1.0}})
-    with pytest.raises(PredictionsError, match=r"2 tasks, a, b: .*suite OLD NEW"):
-        compare_outcomes(one, two)
+    for folder, worth in ((one, 1.0), (two, 0.0)):
+        results(folder, {"b": {"em": worth, "only": 1.0}})
+    found = compare_outcomes(one, two, by=["task"])
+    assert found.examples == 8
+    changes = [of.quantities["score_change"].value for of in found["em"].groups]
+    assert changes == pytest.approx([0.2, -1.0])
+    assert "the latest of 3 files" in found.read[0]
+    assert "only (not of every task)" in found.read[0]
     assert main([str(one)]) == 2
     assert "NEW is missing" in capsys.readouterr().err
+    results(one, {"b": {"only": 1.0}})
+    said = r"no metric in common .*suite OLD NEW.*samples_a_2026"
+    with pytest.raises(PredictionsError, match=said):
+        compare_outcomes(one, two)
     (two / "model").rename(one / "other")
     assert main([str(one)]) == 2
     assert "results of several models, model, other; name" in capsys.readouterr().err
+
+
+def test_a_folder_has_several_tasks_and_filters(tmp_path):
+    for task, right in (("a", [1, 0]), ("b", [1, 1, 0])):
+        jsonl(tmp_path / f"samples_{task}.jsonl", harness(right))
+    found = read_outcomes(tmp_path)
+    assert found.columns["em,strict"].tolist() == [[1, 0, 1, 1, 0]]
+    assert found.columns["em,flexible"].tolist() == [[1] * 5]
+    assert {"answer,strict", "answer,flexible"} <= {*found.measures}
+    assert [*found.ids] == ["a/0", "a/1", "b/0", "b/1", "b/2"]
 
 
 def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(tmp_path, capsys):
