@@ -40,13 +40,13 @@ from churn_compare import sizing
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.groups import coded, pool
-from churn_compare.labelling import NAMES, ends_of
+from churn_compare.labelling import NAMES, confidence_sequence, ends_of
 from churn_compare.noise import noise_of
 from churn_compare.outcomes import Measure
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
-from churn_compare.result import Sampled
+from churn_compare.result import Sampled, Stratum
 from churn_compare.scanning.scan import scan
 from churn_compare.sums import partition, ratios
 
@@ -650,11 +650,11 @@ def sampled(N: int, changed: int, worse: np.ndarray, better: np.ndarray) -> Samp
     parts = (worse, better, better - worse)
     squares = tuple(float(np.mean(np.square(part))) for part in parts)
     means = float(worse.mean()), float(better.mean())
-    return Sampled(N, changed, len(worse), *means, squares, 0.95)
+    return Sampled(N, (Stratum("", changed, len(worse), *means, squares),), 0.95)
 
 
 def cells_labels() -> Iterator[Cell]:
-    """Flips by the labels of a part of the changed examples."""
+    """Flips by the labels of a part of the changed examples, and a look after each."""
     fates = ((0.1, 0.3), (0.4, 0.5), (0.8, 0.1))
     sizes = (200, 2000, 20_000), (0.005, 0.04, 0.2), fates, (10, 50, 200, 10**9)
     for N, churn, (lost, gained), labels in itertools.product(*sizes):
@@ -665,7 +665,7 @@ def cells_labels() -> Iterator[Cell]:
             N, churn, lost, gained, labels = of
             rows, fate = np.flatnonzero(rng.random(N) < churn), rng.random(N)
             if not len(rows):
-                return [np.nan] * 6
+                return [np.nan] * 7
             worse = 1.0 * (fate[rows] < lost)
             better = (fate[rows] >= lost) * 1.0 * (fate[rows] < lost + gained)
             drawn = sampled(N, len(rows), worse[:labels], better[:labels])
@@ -676,7 +676,8 @@ def cells_labels() -> Iterator[Cell]:
                     ends = ends_of(drawn, name, population=population)
                     slack = 1e-12 * (population == 0)
                     found.append(ends.low - slack <= true <= ends.high + slack)
-            return found
+            low, high = confidence_sequence(worse[: min(labels, 400)], len(rows), 0.95)
+            return [*found, low - 1e-12 <= worse.mean() <= high + 1e-12]
 
         count = "all" if labels == 10**9 else labels
         yield f"{N}, {100 * churn:g} %, {lost:g} and {gained:g}, {count}", trial
@@ -694,20 +695,27 @@ def cells_deciding() -> Iterator[Cell]:
             changed = rng.binomial(N, churn)
             worse = (rng.random(changed) < nfr / churn).astype(float)
             if not changed or worse.sum() == limit * N:
-                return [np.nan] * 3
+                return [np.nan] * 4
 
             def one_look(n: int):
                 drawn = sampled(N, changed, worse[:n], 0 * worse[:n])
                 ends = ends_of(drawn, "negative_flip_rate")
                 return ends.low, ends.high
 
-            low, high = 0, changed
-            while high - low > 1:
-                middle = (low + high) // 2
-                below, above = one_look(middle)
-                undecided = below <= limit <= above
-                low, high = (middle, high) if undecided else (low, middle)
-            return [changed, high, 100 * high / N]
+            def any_time(n: int):
+                ends = confidence_sequence(worse[:n], changed, 0.95)
+                return ends[0] * changed / N, ends[1] * changed / N
+
+            needed = []
+            for ends in (one_look, any_time):
+                low, high = 0, changed
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    below, above = ends(middle)
+                    undecided = below <= limit <= above
+                    low, high = (middle, high) if undecided else (low, middle)
+                needed.append(high)
+            return [changed, *needed, 100 * needed[1] / N]
 
         yield f"{N}, {100 * churn:g} %, NFR {100 * nfr:g} %", trial
 
@@ -763,9 +771,9 @@ TABLES: dict[str, list[tuple[tuple[str, ...], Callable[[], Iterator[Cell]]]]] = 
                    "rejects"), cells_clusters)],
     "precision": [(("detected", "at margin", "at half", "at 0"), cells_precision)],
     "pooled": [(("classes", "scores", "p"), cells_pooled)],
-    "labels": [((*FLIPS, *(f"{n} new" for n in FLIPS)), cells_labels)],
+    "labels": [((*FLIPS, *(f"{n} new" for n in FLIPS), "any time"), cells_labels)],
     "size": [(("decided",), cells_size)],
-    "deciding": [(("changed", "one look", "% of all"), cells_deciding)],
+    "deciding": [(("changed", "one look", "any time", "% of all"), cells_deciding)],
 }  # fmt: skip
 
 

@@ -163,6 +163,7 @@ class Certainty(_Level):
     noise: Annotated[Names, _shown("FILES")] = _Several()  # runs of one version
     equivalent: Limit = None  # margin that the change is tested to stay within
     pool: Name = None  # column of benchmarks, each with the same weight
+    any_time: Flag = False  # intervals that hold after every further label
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +186,7 @@ class LabelArguments(_Reading, _Sides):
 
     out: File = None  # CSV to fill: label, or better (old, new, neither, both)
     budget: Annotated[int, _shown("N")] = 0  # examples to label; all that change
+    by: Name = None  # column whose values have equally many each
     blind: Flag = False  # answers as A and B, with the key in a file of its own
     seed: Annotated[int, _shown("N")] = 0  # seed of the order
 
@@ -247,7 +249,7 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"  # path of a file, set by GitHub's runners
 _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
-_OF_TWO = ("labels", "strip", "slices", "by", "pool", "equivalent")
+_OF_TWO = ("labels", "any_time", "strip", "slices", "by", "pool", "equivalent")
 _OF_TWO += ("lower_is_better", "errors")
 # What is compared, options that would have no effect, and the reason.
 _REFUSED = (
@@ -255,6 +257,7 @@ _REFUSED = (
     ("outcomes", _CLASSES, "is for predicted classes; here are outcomes"),
     ("classes", _OUTCOMES, "is for outcomes; here are predicted classes"),
     ("classes", ("order",), "is for a folder of versions; here are OLD and NEW"),
+    ("folder", ("any_time",), "is for OLD and NEW, not for a folder"),
     ("folder", ("by",), "is for OLD and NEW; a folder takes --slices FILE"),
     ("folder", ("score_column", *_OUTCOMES), "is for OLD and NEW, not for a folder"),
 )

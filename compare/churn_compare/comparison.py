@@ -86,6 +86,7 @@ def compare(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    any_time: bool = False,
 ) -> CompareResult:
     """Compares the predictions of the versions `old` and `new` of a classifier.
 
@@ -128,6 +129,8 @@ def compare(
         level: confidence level of the intervals.
         resamples: number of bootstrap samples.
         seed: seed of the bootstrap.
+        any_time: whether intervals hold at every number of labels, for those who look
+            after each; where a part of the changed examples has labels.
 
     Returns:
         The `CompareResult`; `result.passed` says whether all gates hold.
@@ -189,6 +192,7 @@ def compare(
         resamples=resamples,
         seed=seed,
         confirm=confirm,
+        any_time=any_time,
         used=used,
     )
 
@@ -206,6 +210,7 @@ def compare_pair(
     seed: int = 0,
     scanned: Scanned | None = None,
     confirm: Sequence[str] = (),
+    any_time: bool = False,
     used: Mapping[str, str] | None = None,
 ) -> CompareResult:
     """Compares two sides that are already joined.
@@ -250,7 +255,7 @@ def compare_pair(
                     "waivers, pool, equivalent and clusters need a label for every "
                     "example that changes"
                 )
-            sampling = pair.drawn, known
+            sampling = pair.drawn, known, level, any_time
             numbers = class_numbers(scanned, None)
     numbers.all_labelled = not pair.partial
     found = class_estimates(scanned, numbers, every, resamples=resamples, seed=seed)
@@ -296,7 +301,7 @@ def _measured(
     pair: Pair,
     waivers: Sequence[Waiver],
     pool: str | None,
-    sampling: tuple[Drawn | None, Flips] | None,
+    sampling: tuple[Drawn | None, Flips, float, bool] | None,
     groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Fields of `Measured`, and notes on waivers."""
@@ -304,9 +309,9 @@ def _measured(
     groupings, ids, column = {**groupings, **by_slice}, pair.ids, pair.cluster_column
     fields, said = parts_of(numbers, every, groupings, ids, waivers, pool, column)
     if sampling is not None:  # flips by the labels of some of the changed examples
-        fields["sampled"], flips = sampled_flips(*sampling, every.level)
-        of_groups = fields["groups"], groupings, *sampling, every.level
-        fields["groups"], found = sampled_groups(*of_groups), {**found, **flips}
+        fields["sampled"], flips = sampled_flips(*sampling)
+        fields["groups"] = sampled_groups(fields["groups"], groupings, *sampling)
+        found = {**found, **flips}
     fields |= {"level": every.level, "quantities": in_order(found)}
     return fields | {"runs": numbers.runs, "paired": numbers.paired}, said
 
@@ -380,6 +385,7 @@ def compare_outcomes(
     regressions: int = 20,
     level: float = 0.95,
     labels: Any = None,
+    any_time: bool = False,
     errors: Errors | None = None,
 ) -> OutcomesResult:
     """Compares the outcomes of examples of the versions `old` and `new`.
@@ -467,7 +473,8 @@ def compare_outcomes(
     every = all_examples(len(joined.ids), joined.clusters, level)
     samplings: list = [None] * len(numbers)
     if labels is not None:
-        samplings[0] = _preferred(numbers[0], joined, labels)
+        of_first = _preferred(numbers[0], joined, labels)
+        samplings[0] = *of_first, level, any_time
     measures = []
     for of, sampling in zip(numbers, samplings, strict=True):
         found = {name: each.of(0) for name, each in of.intervals(every).items()}

@@ -6,7 +6,8 @@ not needed. Labels of a random part of them are enough for an interval.
 
 import bisect
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from churn_compare.quantities import in_order
 from churn_compare.reading.class_values import NO_LABEL
 from churn_compare.reading.contents import read_contents
 from churn_compare.reading.labels import DRAWN_FROM, as_text
-from churn_compare.result import Group, Interval, Sampled
+from churn_compare.result import Group, Interval, Sampled, Stratum
 from churn_compare.uncertainty import difference_ends, share_ends
 
-BETTER = "better"
+STRATUM, BETTER = "stratum", "better"
 _KEY = ".key.csv"
 _ANSWERS = {"old": "old", "new": "new", "neither": "same", "both": "same", "": ""}
+_BLOCK, _GRID = 256, 2000
+_BET = 0.5  # most of the capital that one label may cost
 NAMES = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 
 
@@ -40,7 +43,7 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
         return None
     texts = {
         name: np.array(as_text(columns[name], f"column {name}").to_pylist())
-        for name in (DRAWN_FROM, BETTER, "id")
+        for name in (DRAWN_FROM, STRATUM, BETTER, "id")
         if name in columns
     }
     count = len(texts[DRAWN_FROM])
@@ -64,12 +67,20 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
             f"shown so); got {some(odd)}"
         )
     better = np.array([answers[answer] for answer in better.tolist()])
+    strata = texts.get(STRATUM, np.full(count, ""))
+    names, codes = np.unique(strata, return_inverse=True)
     try:
-        changed = int(texts[DRAWN_FROM].astype(np.int64).max())
+        changed = texts[DRAWN_FROM].astype(np.int64)
     except ValueError:
         raise PredictionsError(f"column {DRAWN_FROM} must be as it was drawn") from None
     there = rows >= 0
-    return Drawn(changed, there, np.where(there, better[rows], ""))
+    return Drawn(
+        place=rows,
+        stratum=np.where(there, codes[rows], -1),
+        names=tuple(names.tolist()),
+        changed=np.array([changed[codes == k].max() for k in range(len(names))]),
+        better=np.where(there, better[rows], ""),
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,7 +118,7 @@ def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:
                 "churn-compare label"
             )
         return
-    there, here = drawn.changed, int(flips.changed.sum())
+    there, here = int(drawn.changed.sum()), int(flips.changed.sum())
     if there != here:
         raise PredictionsError(
             f"the queue was drawn from {there:,} examples that change, and {here:,} "
@@ -115,45 +126,80 @@ def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:
         )
 
 
+def _with_strata(
+    drawn: Drawn, flips: Flips, slices: Mapping[str, tuple[Sequence[str], np.ndarray]]
+) -> Drawn:
+    """The queue, with the stratum of every changed example, also of those not in it."""
+    there = drawn.place >= 0
+    if len(drawn.names) == 1:
+        return dataclasses.replace(drawn, stratum=np.zeros_like(drawn.stratum))
+    if not np.any(flips.changed & ~there):
+        return drawn
+    of_queue = np.array(drawn.names)[drawn.stratum[there]]
+    number = {name: k for k, name in enumerate(drawn.names)}
+    for names, codes in slices.values():
+        values = np.array(names)[codes]
+        if np.array_equal(values[there], of_queue):
+            stratum = np.array([number.get(value, -1) for value in values.tolist()])
+            return dataclasses.replace(drawn, stratum=stratum)
+    raise PredictionsError(
+        "the queue was drawn by the values of a column, and slices by others need that "
+        f"column too: name it in --by (its values are {some(np.array(drawn.names))})"
+    )
+
+
 def sampled_flips(
     drawn: Drawn | None,
     flips: Flips,
     level: float,
+    any_time: bool,
     inside: np.ndarray | None = None,
 ) -> tuple[Sampled, dict[str, Interval]]:
     """NFR, PFR and gain of a random part of the changed examples.
 
-    Of `M` changed examples `n` are labelled: `T = M / N m` of their mean `m`. For these
-    N examples its variance is that of sampling without replacement,
+    With strata of `M_k` changed examples, of which `n_k` are labelled, `T = sum_k M_k
+    m_k / N` of their means `m_k`. For these N examples its variance is that of sampling
+    without replacement,
 
-        V = (M / N)^2 s^2 / n (M - n) / (M - 1)
+        V = sum_k (M_k / N)^2 s_k^2 / n_k (M_k - n_k) / (M_k - 1)
 
     and 0 where all are labelled; ends are Wilson's and Tango's. For the population they
     come from, the squares of their distances from T are added to those of N labelled
-    examples. The labelled examples of a slice, those `inside` `[N]`, are a random
+    examples. `any_time` gives the ends of a confidence sequence, which hold however
+    often one looks and stops.
+
+    The labelled examples of each stratum in a slice, those `inside` `[N]`, are a random
     sample of it; without labels it may have any number of flips.
     """
     if drawn is None:
         raise PredictionsError("labels of a part are those of a queue")
-    changed = flips.changed if inside is None else flips.changed & inside
-    rows = np.flatnonzero(changed & flips.known & drawn.there)
-    if not len(rows) and inside is None:
-        raise PredictionsError("no row of the queue has a label yet")
-    worse, better = flips.worse[rows], flips.better[rows]
-    parts = worse, better, better - worse
-    known = len(rows) > 0
-    sampled = Sampled(
-        examples=len(changed) if inside is None else int(inside.sum()),
-        changed=int(np.count_nonzero(changed)),
-        labelled=len(rows),
-        worse=float(worse.mean()) if known else np.nan,
-        better=float(better.mean()) if known else np.nan,
-        squares=tuple(float(np.mean(of * of)) if known else np.nan for of in parts),
-        level=level,
-        preferred=flips.judged,
-    )
-    these = {name: ends_of(sampled, name) for name in NAMES}
-    found = {name: ends_of(sampled, name, population=True) for name in NAMES}
+    strata = []
+    ends: Callable[..., Interval] = ends_of
+    for k, name in enumerate(drawn.names):
+        of, changed = drawn.stratum == k, int(drawn.changed[k])
+        if inside is not None:
+            of &= inside
+            changed = int(np.count_nonzero(of & flips.changed))
+        rows = np.flatnonzero(of & flips.known & flips.changed)
+        rows = rows[np.argsort(drawn.place[rows], kind="stable")]
+        if not len(rows) and inside is None:
+            of_name = f" of {name!r}" if name else ""
+            raise PredictionsError(f"no row of the queue{of_name} has a label yet")
+        worse, better = flips.worse[rows], flips.better[rows]
+        if any_time:  # which has one stratum
+            ends = functools.partial(_at_any_time, worse=worse, better=better)
+        if changed:
+            gain = better - worse
+            of_rows = worse, better, worse * worse, better * better, gain * gain
+            means = [float(np.mean(x)) if len(rows) else np.nan for x in of_rows]
+            squares = tuple(means[2:])
+            strata.append(Stratum(name, changed, len(rows), *means[:2], squares))
+    if any_time and len(drawn.names) > 1:
+        raise PredictionsError("--any-time takes a queue that was drawn without --by")
+    examples = len(flips.changed) if inside is None else int(inside.sum())
+    sampled = Sampled(examples, tuple(strata), level, any_time, flips.judged)
+    these = {name: ends(sampled, name) for name in NAMES}
+    found = {name: ends(sampled, name, population=True) for name in NAMES}
     return dataclasses.replace(sampled, these=these), found
 
 
@@ -163,14 +209,17 @@ def sampled_groups(
     drawn: Drawn | None,
     flips: Flips,
     level: float,
+    any_time: bool,
 ) -> tuple[Group, ...]:
     """The groups, in the order of `groupings`, with `sampled_flips` of each."""
-    found = []
+    if not groups or drawn is None:
+        return ()
+    drawn, found = _with_strata(drawn, flips, groupings), []
     insides = (
         codes == g for names, codes in groupings.values() for g in range(len(names))
     )
     for group, inside in zip(groups, insides, strict=True):
-        sampled, more = sampled_flips(drawn, flips, level, inside)
+        sampled, more = sampled_flips(drawn, flips, level, any_time, inside)
         quantities = in_order({**group.quantities, **more})
         found.append(dataclasses.replace(group, quantities=quantities, sampled=sampled))
     return tuple(found)
@@ -180,32 +229,39 @@ def ends_of(
     sampled: Sampled, name: str, more: float = 1.0, *, population: bool = False
 ) -> Interval:
     """A number and its interval, had `more` times as many changed examples labels."""
-    N, which, lost, gained, square = sampled.examples, NAMES.index(name), 0.0, 0.0, 0.0
-    M = sampled.changed if sampled.labelled else 0  # those that are known of
-    if M:
-        lost, gained, square = sampled.worse, sampled.better, sampled.squares[which]
-    mean, n = (lost, gained, gained - lost)[which], min(M, more * sampled.labelled)
-    value, quantile = M * mean / N, special.ndtri((1 + sampled.level) / 2)
+    N, which = sampled.examples, NAMES.index(name)
+    known = [
+        (s.changed, s.labelled, s.worse, s.better, s.squares[which])
+        for s in sampled.strata
+        if s.labelled
+    ]
+    M, n, lost, gained, squares = np.array(known, np.float64).reshape(-1, 5).T
+    n, means = np.minimum(M, more * n), (lost, gained, gained - lost)[which]
+    value = float(np.sum(M * means) / N)
 
     def ends(scale: float, variance: float, draws: float) -> np.ndarray:
-        up, down = (M * of / N / scale for of in (gained, lost))
-        of = max(variance, 0.0), quantile, draws
+        of = max(variance, 0.0) / scale**2, _quantile(sampled.level), draws
         if which < 2:
             return np.array(share_ends(value / scale, *of)) * scale
+        up, down = (np.sum(M * part) / N / scale for part in (gained, lost))
         return np.array(difference_ends(up, down, *of)) * scale
 
+    left = (M - n) / np.maximum(M - 1, 1)
     low = high = value
-    if left := (M - n) / max(M - 1, 1):
-        # As many draws with replacement as n / left would tell as much.
-        low, high = ends(M / N, left / n * (square - mean**2), n / left)
+    if left.any():
+        parts = np.square(M / N) / n * left
+        # As many draws with replacement would tell as much.
+        draws = np.square(M.sum() / N) / parts.sum()
+        variance = np.sum(parts * (squares - np.square(means)))
+        low, high = ends(M.sum() / N, variance, draws)
     if population:  # the squares of both distances are added, above and below
-        outer = ends(1.0, (M * square / N - value**2) / N, N)
+        outer = ends(1.0, (np.sum(M * squares) / N - value**2) / N, N)
         low = value - np.hypot(value - low, value - outer[0])
         high = value + np.hypot(high - value, outer[1] - value)
-    if unknown := sampled.changed - M:
+    if unknown := sampled.changed - M.sum():  # strata without a label
         low, high = low - (which == 2) * unknown / N, high + unknown / N
         value = np.nan
-    return Interval(float(value), float(low), float(high))
+    return Interval(value, float(low), float(high))
 
 
 def more_labels(sampled: Sampled, name: str, limit: float) -> int:
@@ -218,3 +274,94 @@ def more_labels(sampled: Sampled, name: str, limit: float) -> int:
 
     most = sampled.changed - have
     return min(1 + bisect.bisect_left(range(1, most), True, key=decided), most)
+
+
+def _quantile(level: float) -> float:
+    return float(special.ndtri((1 + level) / 2))
+
+
+def _at_any_time(
+    sampled: Sampled,
+    name: str,
+    worse: np.ndarray,
+    better: np.ndarray,
+    *,
+    population: bool = False,
+) -> Interval:
+    """`ends_of`, with an interval that holds at every number of labels."""
+    N, changed, gain = sampled.examples, sampled.changed, name == NAMES[2]
+    values = (worse, better, better - worse)[NAMES.index(name)]
+    # Half of what may be missed is spent on the examples.
+    level = (1 + sampled.level) / 2 if population else sampled.level
+    ends = confidence_sequence((1 + values) / 2 if gain else values, changed, level)
+    low, high = ((2 * end - 1 if gain else end) * changed / N for end in ends)
+    if population and gain:
+        flips = np.mean(worse + better) if len(worse) else 1.0
+        spread = _quantile(level) * np.sqrt(flips * changed / N / N)
+        low, high = low - spread, high + spread
+    elif population:
+        (low, _), (_, high) = (
+            share_ends(at, at * (1 - at) / N, _quantile(level), N) for at in (low, high)
+        )
+    value = float(np.mean(values) * changed / N) if len(values) else np.nan
+    return Interval(value if changed else 0.0, float(low), float(high))
+
+
+def confidence_sequence(
+    values: np.ndarray, size: int, level: float
+) -> tuple[float, float]:
+    """Ends for the mean of `size` numbers from 0 to 1, of the first that were drawn.
+
+    However often one looks at them and stops, both hold the mean with probability
+    `level`: a bet on `x_t - m_t`, with `m_t` the mean of what is left if that of all is
+    m, multiplies the capital by `1 + lambda_t (x_t - m_t)`; a mean at which a bet
+    upwards or downwards ever reaches `2 / (1 - level)` is left out.
+
+    Args:
+        values: `[n]` in the order in which they were drawn, without replacement.
+        size: size of the set they are drawn from.
+        level: level of the sequence.
+
+    References:
+        [betting] Sections 4.1, 5 -- Waudby-Smith and Ramdas, Estimating means of
+        bounded random variables by betting. https://arxiv.org/abs/2010.09686
+        [wor] -- Waudby-Smith and Ramdas, Confidence sequences for sampling without
+        replacement, NeurIPS 2020. https://arxiv.org/abs/2006.04347
+    """
+    n, alpha = len(values), 1 - level
+    total = values.sum()
+    if n == size:
+        return (float(total / max(size, 1)),) * 2
+    if not n:
+        return 0.0, 1.0
+    whole = bool(np.all((values == 0) | (values == 1)))
+    steps = size if whole and size <= _GRID else _GRID
+    means = np.arange(steps + 1) / steps
+    t = np.arange(1, n + 1)
+    before = np.concatenate([[0.0], np.cumsum(values)[:-1]])
+    guess = (0.5 + before + values) / (t + 1)
+    squares = np.cumsum(np.square(values - guess))
+    variance = (0.25 + np.concatenate([[0.0], squares[:-1]])) / t
+    stake = np.sqrt(2 * np.log(2 / alpha) / (variance * t * np.log1p(t)))
+    capital = np.zeros((2, len(means)))
+    kept = np.ones(len(means), bool)
+    for start in range(0, n, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        left = size - t[part] + 1
+        of_rest = (size * means - before[part, None]) / left[:, None]
+        kept &= np.all((of_rest >= -1e-12) & (of_rest <= 1 + 1e-12), axis=0)
+        of_rest = np.clip(of_rest, 1e-9, 1 - 1e-9)
+        gain = values[part, None] - of_rest
+        for side, bound in enumerate((of_rest, 1 - of_rest)):
+            bet = np.minimum(stake[part, None], _BET / bound)
+            grown = np.cumsum(np.log1p((1 - 2 * side) * bet * gain), axis=0)
+            reached = capital[side] + grown.max(axis=0)
+            kept &= reached < np.log(2 / alpha)
+            capital[side] += grown[-1]
+    rest = size - n
+    kept &= (size * means >= total - 1e-9) & (size * means <= total + rest + 1e-9)
+    found = means[kept]
+    if not len(found):
+        return float(total / n), float(total / n)
+    wide = 0.0 if steps == size else 1 / steps
+    return float(max(found[0] - wide, 0.0)), float(min(found[-1] + wide, 1.0))

@@ -103,15 +103,21 @@ def class_order(names: Iterable[str]) -> np.ndarray:
 class Drawn:
     """Changed examples that were drawn to be labelled."""
 
-    changed: int  # number of examples that change
-    there: np.ndarray  # `[N]` True for those in the queue
+    place: np.ndarray  # `[N]` place in the queue, from 0; -1 if it is not there
+    stratum: np.ndarray  # `[N]` codes of the strata
+    names: tuple[str, ...]  # names of the strata, "" for a single one
+    changed: np.ndarray  # number of examples that change in each stratum
     # `[N]` version with the better answer: "old", "new", "same", or "".
     better: np.ndarray
 
     def at(self, places: np.ndarray) -> "Drawn":
         """The drawn examples at some places."""
-        there, better = self.there[places], self.better[places]
-        return dataclasses.replace(self, there=there, better=better)
+        return dataclasses.replace(
+            self,
+            place=self.place[places],
+            stratum=self.stratum[places],
+            better=self.better[places],
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -12,7 +12,8 @@ from churn_compare.array_files import write_file
 from churn_compare.comparison import read_either
 from churn_compare.documents import Records, csv_text
 from churn_compare.example_ids import PredictionsError
-from churn_compare.labelling import BETTER, key_of
+from churn_compare.groups import coded
+from churn_compare.labelling import BETTER, STRATUM, key_of
 from churn_compare.pair import Kind
 from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.reading.outcomes import INPUT
@@ -51,6 +52,7 @@ def label_queue(
     new: Any,
     *,
     budget: int | None = None,
+    by: str | None = None,
     blind: bool = False,
     seed: int = 0,
     kind: Kind | None = None,
@@ -72,6 +74,7 @@ def label_queue(
         old: predictions of the version in use, as in `compare`.
         new: those of the version that is to replace it.
         budget: number of examples to draw; None for all that change.
+        by: a column whose values have as many examples each as the budget allows.
         blind: whether the two answers are called A and B, in random order.
         seed: seed of the order.
         kind: as in `compare`, like all that follow.
@@ -87,6 +90,7 @@ def label_queue(
     pair, numbers = read_either(
         old,
         new,
+        by=[by] if by else None,
         kind=kind,
         class_map=class_map,
         on_missing=on_missing,
@@ -120,7 +124,19 @@ def label_queue(
     rows = rng.permutation(np.flatnonzero(changed))
     if not len(rows):
         raise PredictionsError("no prediction changes, so there is nothing to label")
-    count, rows = len(rows), rows[:budget]
+    budget = len(rows) if budget is None else min(budget, len(rows))
+    names, strata = [""], np.zeros(len(changed), int)
+    if by:
+        names, strata = coded(pair.slices[by])
+    sizes = np.bincount(strata[rows], minlength=len(names))
+    if budget < np.count_nonzero(sizes):
+        raise PredictionsError(
+            f"a budget of {budget} is less than one example of each {by}"
+        )
+    # The place of each in its stratum, so that all strata have as many of the first.
+    order, place = np.argsort(strata[rows], kind="stable"), np.empty(len(rows), int)
+    place[order] = np.concatenate([np.arange(size) for size in sizes])
+    rows = rows[np.argsort(place, kind="stable")][:budget]
     out, key = [], {}
     for row, swapped in zip(rows.tolist(), rng.random(len(rows)) < 0.5, strict=True):
         name = str(pair.ids[row])
@@ -131,6 +147,7 @@ def label_queue(
             first, second = ("new", "old") if swapped else ("old", "new")
             key[name] = first
             sides = {"A": sides[first], "B": sides[second]}
-        line |= sides | {"label": "", BETTER: "", DRAWN_FROM: str(count)}
+        line |= sides | {"label": "", BETTER: "", STRATUM: names[strata[row]]}
+        line |= {DRAWN_FROM: str(sizes[strata[row]])}
         out.append(line)
     return Queue(tuple(out), key, int(changed.sum()), len(changed))

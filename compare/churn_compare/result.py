@@ -74,23 +74,42 @@ class Noise:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampled:
-    """Flips estimated from the labels of a part of the changed examples."""
+class Stratum:
+    """Changed examples of which some are labelled."""
 
-    examples: int  # N, changed or not
-    changed: int  # number of examples that change
-    labelled: int  # number of changed examples that have a label
+    name: str  # value of the slice; "" where all are one stratum
+    changed: int  # number of changed examples
+    labelled: int  # number of these with a label
     # Share of the labelled that get worse, mean over pairs of runs; NaN without any.
     worse: float
     better: float  # share of the labelled that get better
     # Mean squares of what gets worse, of what gets better, and of the difference.
     squares: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """Flips estimated from the labels of a part of the changed examples."""
+
+    examples: int  # N, changed or not
+    strata: tuple[Stratum, ...]  # strata that were sampled separately
     level: float  # confidence level of the intervals
+    any_time: bool = False  # True if the intervals hold at every number of labels
     # True if some examples have a preferred answer instead of a label.
     preferred: bool = False
     # NFR, PFR and gain of these examples; `Measured.quantities` has intervals for the
     # population that they come from.
     these: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        """Number of examples that change."""
+        return sum(stratum.changed for stratum in self.strata)
+
+    @property
+    def labelled(self) -> int:
+        """Number of changed examples that have a label."""
+        return sum(stratum.labelled for stratum in self.strata)
 
 
 @dataclasses.dataclass(frozen=True)

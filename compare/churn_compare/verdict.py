@@ -202,12 +202,13 @@ def _sampled(found: Measured, sampled: Sampled) -> list[str]:
     what = "were right and are wrong now, and accuracy changes by"
     if sampled.preferred:
         what = "get worse, and the balance changes by"
+    always = " (valid at every number of labels)" if sampled.any_time else ""
     return [
         "These intervals are for new examples. Of the "
         f"{count_text(sampled.changed)} examples that change, "
         f"{count_text(sampled.labelled)} have labels. Of these "
         f"{count_text(sampled.examples)} examples, {with_range(worse, 'share')} {what} "
-        f"{with_range(gain, 'points')}.",
+        f"{with_range(gain, 'points')}{always}.",
         _UNKNOWN_ACCURACY,
     ]
 

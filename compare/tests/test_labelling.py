@@ -1,7 +1,8 @@
-"""Flips by the labels of changed examples alone: exact and of a part."""
+"""Flips by the labels of changed examples alone: exact, of a part, at any time."""
 
 import csv
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -10,9 +11,8 @@ from churn_compare import compare, compare_outcomes, label_queue
 from churn_compare.cli import main
 from churn_compare.documents import plain_text
 from churn_compare.example_ids import PredictionsError
-from churn_compare.labelling import Flips, ends_of, more_labels, sampled_flips
-from churn_compare.pair import Drawn
-from churn_compare.result import Sampled
+from churn_compare.labelling import confidence_sequence, ends_of, more_labels
+from churn_compare.result import Sampled, Stratum
 
 FLIPS = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 N = 1200
@@ -72,6 +72,27 @@ def test_labels_of_all_that_changes_tell_as_much_as_labels_of_all(runs, tmp_path
     assert compare(old, new, labels=path, **shared).quantities == whole.quantities
 
 
+@pytest.mark.parametrize("by", [None, "half"])
+def test_a_part_holds_the_number_of_all(by, tmp_path):
+    labels, old, new, slices = versions()
+    old["half"] = slices
+    truth = compare(old, new, labels=labels, resamples=100)
+    held = np.zeros(3)
+    for seed in range(60):
+        queue = label_queue(old, new, seed=seed, by=by)
+        path = filled(queue, labels, 30, tmp_path / "q.csv")
+        found = compare(old, new, labels=path, resamples=100)
+        these = [found.sampled.these[name] for name in FLIPS]
+        for k, (name, of) in enumerate(zip(FLIPS, these, strict=True)):
+            held[k] += of.low <= truth[name].value <= of.high
+            assert found[name].value == of.value
+            assert found[name].low <= of.low < of.high < found[name].high
+    assert np.all(held >= 52)  # of 60 with 95 %: below in 0.4 %
+    strata = found.sampled.strata
+    assert [s.labelled for s in strata] == ([30] if by is None else [15, 15])
+    assert sum(s.changed for s in strata) == queue.changed
+
+
 def flips_of(labels, old, new, inside):
     """NFR, PFR and gain of some examples, by hand."""
     was, now = (side["predictions"][0][inside] == labels[inside] for side in (old, new))
@@ -79,30 +100,35 @@ def flips_of(labels, old, new, inside):
     return lost, gained, gained - lost
 
 
-def test_a_part_holds_the_numbers_of_all_and_of_every_slice():
-    labels, old, new, half = versions()
-    was, now = (side["predictions"][0] for side in (old, new))
-    changed, rng, trials = was != now, np.random.default_rng(0), 60
-    worse, better = ((of == labels) & changed for of in (was, now))
-    insides = None, half == "a", half == "b"
-    held = np.zeros((3, 3))
-    for _ in range(trials):
-        known = np.zeros(N, bool)
-        known[rng.permutation(np.flatnonzero(changed))[:30]] = True
-        flips = Flips(changed, known, 1.0 * worse, 1.0 * better, False)
-        drawn = Drawn(int(changed.sum()), known, np.full(N, ""))
-        for at, inside in zip(held, insides, strict=True):
-            sampled, found = sampled_flips(drawn, flips, 0.95, inside)
-            some = np.ones(N, bool) if inside is None else inside
-            assert sampled.examples == some.sum()
-            assert sampled.labelled == (known & some).sum()
-            truth = flips_of(labels, old, new, some)
+@pytest.mark.parametrize("by", [None, "half", "third"])
+def test_a_part_holds_the_numbers_of_every_slice(by, tmp_path):
+    labels, old, new, old["half"] = versions()
+    old["third"] = np.array(["xyz"[i % 3] for i in range(N)])
+    wanted, any_time = ["half", *([by] if by == "third" else [])], by is None
+    held = np.zeros(3)
+    for seed in range(40):
+        # Without --by in random order; else a part of the queue, so that the strata of
+        # what is not in it follow from the column.
+        queue = label_queue(old, new, seed=seed, by=by, budget=None if any_time else 36)
+        path = filled(queue, labels, 30, tmp_path / "q.csv")
+        options = {"labels": path, "by": wanted, "resamples": 100}
+        found = compare(old, new, **options)
+        for group in found.groupings["half"]:
+            inside = old["half"] == group.name
+            truth, these = flips_of(labels, old, new, inside), group.sampled.these
+            assert group.sampled.examples == inside.sum() == group.examples
             for k, name in enumerate(FLIPS):
-                these, wide = sampled.these[name], found[name]
-                at[k] += these.low - 1e-12 <= truth[k] <= these.high + 1e-12
-                assert wide.value == these.value
-                assert wide.low <= these.low < these.high <= wide.high
-    assert np.all(held >= 52)  # of 60 with 95 %: below in 0.4 %
+                held[k] += (
+                    these[name].low - 1e-12 <= truth[k] <= these[name].high + 1e-12
+                )
+                assert group[name].low <= these[name].low
+                assert these[name].high <= group[name].high
+    assert np.all(held >= 69)  # of 80 with 95 %: below in 0.2 %
+    if any_time:
+        wide = compare(old, new, **options, any_time=True).groups[1].sampled.these
+        assert all(
+            wide[n].high - wide[n].low > these[n].high - these[n].low for n in FLIPS
+        )
 
 
 def test_slices_with_all_labels_are_exact_and_those_without_any_are_open(tmp_path):
@@ -131,6 +157,15 @@ def test_slices_with_all_labels_are_exact_and_those_without_any_are_open(tmp_pat
     assert [gate.state for gate in found.gates] == ["pass", "inconclusive"]
 
 
+def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
+    labels, old, new, old["half"] = versions()
+    old["third"] = np.array(["xyz"[i % 3] for i in range(N)])
+    queue = label_queue(old, new, by="third", budget=30)
+    path = filled(queue, labels, 20, tmp_path / "q.csv")
+    with pytest.raises(PredictionsError, match=r"name it in --by .*x, y, z"):
+        compare(old, new, labels=path, by=["half"])
+
+
 def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
     labels, old, new, half = versions()
     sides = []
@@ -140,8 +175,8 @@ def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
         (tmp_path / f"{name}.csv").write_text("id,half,prediction\n" + text)
         sides.append(str(tmp_path / f"{name}.csv"))
     out, page = tmp_path / "q.csv", tmp_path / "r.html"
-    assert main(["label", *sides, "--out", str(out)]) == 0
-    filled(label_queue(*sides), labels, 20, out)
+    assert main(["label", *sides, "--out", str(out), "--by", "half"]) == 0
+    filled(label_queue(*sides, by="half"), labels, 20, out)
     words = [*sides, "--labels", str(out), "--by", "half", "--html", str(page)]
     for limit, code, state in (
         ("90%", 0, "PASS"),
@@ -153,12 +188,13 @@ def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
         assert f"{state}" in said and ("more labels would decide" in said) == (
             code == 4
         )
-    assert " of these examples" in page.read_text()
+    assert "10 of " in page.read_text()
 
 
 def test_a_part_by_hand():
     # 3 of 6 changed examples, of 100: one gets worse, one better.
-    sampled = Sampled(100, 6, 3, 1 / 3, 1 / 3, (1 / 3, 1 / 3, 2 / 3), 0.95)
+    stratum = Stratum("", 6, 3, 1 / 3, 1 / 3, (1 / 3, 1 / 3, 2 / 3))
+    sampled = Sampled(100, (stratum,), 0.95)
     found = ends_of(sampled, "negative_flip_rate")
     assert found.value == pytest.approx(0.02)
     n, z = 3 * (6 - 1) / (6 - 3), 1.959964  # as many draws with replacement
@@ -172,11 +208,26 @@ def test_a_part_by_hand():
     assert every.low == every.value == every.high
     wide = ends_of(sampled, "negative_flip_rate", 2.0, population=True)
     assert wide.low < 0.02 < wide.high and wide.low > 0
-    sampled = Sampled(1000, 60, 12, 1 / 3, 1 / 3, (1 / 3, 1 / 3, 2 / 3), 0.95)
+    assert 0 < more_labels(sampled, "negative_flip_rate", 0.05) <= 3
+    stratum = dataclasses.replace(stratum, changed=60, labelled=12)
+    sampled = Sampled(1000, (stratum,), 0.95)
     for limit in (0.012, 0.028):
         ends = (ends_of(sampled, FLIPS[0], (12 + more) / 12) for more in range(1, 48))
         enough = [not found.low <= limit <= found.high for found in ends]
         assert more_labels(sampled, FLIPS[0], limit) == 1 + enough.index(True)
+
+
+@pytest.mark.parametrize(("size", "share"), [(60, 0.3), (400, 0.1), (400, 0.9)])
+def test_at_any_time_the_mean_is_inside(size, share):
+    rng, missed, trials = np.random.default_rng(0), 0, 150
+    for _ in range(trials):
+        values = (rng.random(size) < share).astype(float)
+        low, high = confidence_sequence(values[: size // 2], size, 0.95)
+        missed += not low - 1e-12 <= values.mean() <= high + 1e-12
+        assert confidence_sequence(values, size, 0.95) == (values.mean(),) * 2
+    assert missed <= 0.05 * trials + 5
+    ends = [confidence_sequence(values[:n], size, 0.95) for n in (5, 20, size // 2)]
+    assert ends[0][0] <= ends[1][0] <= ends[2][0] <= ends[2][1] <= ends[1][1]
 
 
 def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
@@ -185,7 +236,9 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
     orders = [[r["id"] for r in label_queue(old, new, seed=s).rows] for s in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2]) != orders[2]
-    queue = label_queue(old, new, budget=20, blind=True)
+    queue = label_queue(old, new, budget=20, by="half", blind=True)
+    strata = [row["stratum"] for row in queue.rows]
+    assert strata.count("a") == strata.count("b") == 10
     assert queue.rows[0]["text"] == f"text {int(queue.rows[0]['id']) - 7}"
     assert set(queue.key.values()) == {"old", "new"}
     queue, key = queue.save(tmp_path / "q.csv")
@@ -209,10 +262,19 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
         compare(old, new, labels=path)
 
 
-def test_a_queue_of_equal_versions_is_refused():
-    _, old, _, _ = versions()
-    with pytest.raises(PredictionsError, match="nothing to label"):
-        label_queue(old, dict(old))
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda old, new: {"budget": 1, "by": "half"}, "less than one example of each"),
+        (lambda old, new: {"by": "region"}, "there is no column 'region'"),
+        (lambda old, new: new.update(old), "nothing to label"),
+    ],
+)
+def test_a_queue_that_makes_no_sense_is_refused(change, says):
+    _, old, new, slices = versions()
+    old["half"] = slices
+    with pytest.raises(PredictionsError, match=says):
+        label_queue(old, new, **(change(old, new) or {}))
 
 
 def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
@@ -231,6 +293,13 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     assert main([*sides, "--labels", str(out), "--max-nfr", f"{truth + 0.002}"]) == 4
     said = " ".join(capsys.readouterr().out.split())
     assert "more labels would decide" in said and ", 12 have labels." in said
+    page = tmp_path / "a.json"
+    words = ["--any-time", "--json", str(page), "--max-nfr", "50%"]
+    assert main([*sides, "--labels", str(out), *words]) == 0
+    found = json.loads(page.read_text())
+    narrow = compare(*sides, labels=out, resamples=100).sampled.these[FLIPS[0]]
+    wide = found["sampled"]["these"][FLIPS[0]]
+    assert wide["low"] <= narrow.low and wide["high"] >= narrow.high
     assert main([*sides, "--labels", str(out), "--max-ece-new", "1"]) == 2
     assert main(["label", sides[0], "--out", str(out)]) == 2
 
