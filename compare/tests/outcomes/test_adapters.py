@@ -64,12 +64,13 @@ def every_eval(path, right, errors=()):
             "messages": None,
             "answer_attribution": [
                 {
-                    "turn_idx": 0,
+                    "turn_idx": turn,
                     "source": "output.raw",
-                    "extracted_value": "4" if ok else "5",
+                    "extracted_value": said,
                     "extraction_method": "regex",
-                    "is_terminal": True,
+                    "is_terminal": turn == 1,
                 }
+                for turn, said in enumerate(("perhaps", "4" if ok else "5", "done"))
             ],
             "evaluation": {"score": float(ok), "is_correct": ok},
             "error": "timeout" if i in errors else None,
@@ -81,31 +82,41 @@ def every_eval(path, right, errors=()):
 
 
 @pytest.mark.parametrize(
-    ("write", "name", "measure", "kinds"),
+    ("write", "name", "measure", "kinds", "flips"),
     [
         (
             promptfoo,
             "out.json",
             "success",
             {"success": "correct", "score": "correct", "tone": "score"},
+            0,
         ),
-        (mlflow, "eval_results_table.json", "exact_match", {"exact_match": "correct"}),
+        (
+            mlflow,
+            "eval_results_table.json",
+            "exact_match",
+            {"exact_match": "correct"},
+            0,
+        ),
         (
             every_eval,
             "m_samples.jsonl",
             "is_correct",
             {"is_correct": "correct", "score": "correct"},
+            2,
         ),
     ],
 )
-def test_a_tool_is_read(write, name, measure, kinds, tmp_path):
+def test_a_tool_is_read(write, name, measure, kinds, flips, tmp_path):
     (tmp_path / "old").mkdir()
     old = write(tmp_path / "old" / name, RIGHT)
     new = write(tmp_path / name, [*RIGHT[:3], False, True, True])
     read = read_outcomes(old)
     assert {k: v for k, v in read.measures.items() if v != "answer"} == kinds
     assert read.columns[measure].tolist() == [[float(of) for of in RIGHT]]
-    found = compare_outcomes(old, new)[measure]
+    result = compare_outcomes(old, new)
+    assert result["answer"]["share_changed"].value == pytest.approx(flips / 6)
+    found = result[measure]
     assert found["negative_flip_rate"].value == pytest.approx(1 / 6)
     assert found["positive_flip_rate"].value == pytest.approx(1 / 6)
 

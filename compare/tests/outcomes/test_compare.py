@@ -462,12 +462,18 @@ def test_a_folder_of_the_harness_is_its_latest_files(tmp_path, capsys):
 
 
 def test_a_folder_has_several_tasks_and_filters(tmp_path):
-    for task, right in (("a", [1, 0]), ("b", [1, 1, 0])):
-        jsonl(tmp_path / f"samples_{task}.jsonl", harness(right))
+    rows = {"a": [*harness([1, 0])], "b": [*harness([1, 1, 0])]}
+    for row in rows["b"][3:]:  # without an answer of the filter `flexible`
+        row["filtered_resps"] = []
+    for task, of in rows.items():
+        jsonl(tmp_path / f"samples_{task}.jsonl", of)
+    logged = {"higher_is_better": {"a": {"f1": True}, "b": {"em,flexible": False}}}
+    (tmp_path / "results_1.json").write_text(json.dumps(logged))
     found = read_outcomes(tmp_path)
     assert found.columns["em,strict"].tolist() == [[1, 0, 1, 1, 0]]
     assert found.columns["em,flexible"].tolist() == [[1] * 5]
-    assert {"answer,strict", "answer,flexible"} <= {*found.measures}
+    assert {*found.measures} == {"em,strict", "em,flexible", "answer,strict"}
+    assert found.less["em,flexible"] and not found.less.get("em,strict")
     assert [*found.ids] == ["a/0", "a/1", "b/0", "b/1", "b/2"]
 
 
