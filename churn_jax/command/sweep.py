@@ -87,6 +87,7 @@ def sweep(argv: Sequence[str]) -> int:
     as_loggers(options.log)
     values = numbers(options.values, "--values")
     axes = [Axis.parse(word, config, values) for word in options.axes]
+    assert options.out is not None
 
     def train(**told):
         from churn_jax.studies import run_sweep

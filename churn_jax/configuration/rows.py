@@ -218,9 +218,8 @@ class MethodSpec:
         built = []
         for part, size in parts:
             # A part that is only named takes the options of the row's network.
-            own = part
-            if isinstance(part, str):
-                own = dataclasses.replace(model, name=part, features=())
+            named = isinstance(part, str)
+            own = dataclasses.replace(model, name=part, features=()) if named else part
             if self.separate:
                 own = dataclasses.replace(own, sharing=None)
             outputs = len(self.classes) or num_classes

@@ -401,7 +401,7 @@ class Swin(ZooNetwork, nn.Module):
             https://arxiv.org/abs/2103.14030
     """
 
-    num_classes: int
+    num_classes: int  # pyrefly: ignore[bad-class-definition]
     stages: tuple[int, ...] = (2, 2, 6, 2)
     attention_heads: tuple[int, ...] = (3, 6, 12, 24)
     width: int = 96

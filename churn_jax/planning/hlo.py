@@ -275,7 +275,9 @@ def _fused(
     found: dict[tuple, _Instruction] = {}
     for one in instructions:
         called = _CALLED.search(one.line) if one.opcode == "fusion" else None
-        for inner in computations.get(called[1], ()) if called else ():
+        if called is None:
+            continue
+        for inner in computations.get(called[1], ()):
             if inner.collective:
                 chain, name = _CHAIN.search(inner.line), _OPERATION.search(inner.line)
                 group = chain[1] if chain else called[1]

@@ -118,11 +118,12 @@ def data_facts(data: DataConfig) -> DataFacts:
     tokens, streamed = 0, isinstance(dataset, StreamingDataset)
     shape = dataset.train.image_shape if streamed else dataset.train.images.shape[1:]
     parts = (dataset.train, dataset.validation, dataset.test)
+    train, validation, test = map(len, parts)
     if not streamed and is_tokens(dataset.train.images):
         tokens = 1 + max(int(np.max(part.images, initial=0)) for part in parts)
     kind = "tokens" if tokens else "images" if len(shape) == 3 else "table"
-    sizes, classes = map(len, parts), dataset.num_classes
-    return DataFacts(kind, tuple(shape), *sizes, classes, tokens, streamed)
+    sizes = train, validation, test, dataset.num_classes
+    return DataFacts(kind, tuple(shape), *sizes, tokens, streamed)
 
 
 def unknown() -> StudyConfig:

@@ -35,7 +35,7 @@ class _Tracker:
         self._sent: dict[str, Any] = {"id": "", "step": -1, "identity": identity}
         self._path = run.directory and run.directory / f"{self.file}.json"
         with contextlib.suppress(Exception):  # there is no such file, or a damaged one
-            found = json.loads(self._path.read_text())
+            found = json.loads(self._path.read_text() if self._path else "")
             if found["identity"] == identity:
                 self._sent = {name: found[name] for name in self._sent}
         self._run = self._open(run)

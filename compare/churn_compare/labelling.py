@@ -192,8 +192,9 @@ def sampled_flips(
             gain = better - worse
             of_rows = worse, better, worse * worse, better * better, gain * gain
             means = [float(np.mean(x)) if len(rows) else np.nan for x in of_rows]
-            squares = tuple(means[2:])
-            strata.append(Stratum(name, changed, len(rows), *means[:2], squares))
+            first, second, *squares = means
+            of_stratum = changed, len(rows), first, second, tuple(squares)
+            strata.append(Stratum(name, *of_stratum))
     if any_time and len(drawn.names) > 1:
         raise PredictionsError("--any-time takes a queue that was drawn without --by")
     examples = len(flips.changed) if inside is None else int(inside.sum())
