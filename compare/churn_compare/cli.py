@@ -306,17 +306,10 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     return _shown_and_saved(result, given, whole, program)
 
 
-def _shown_and_saved(
-    result: Any, given: Mapping[str, Any], command: str, program: str
-) -> int:
-    """Prints a result and writes the output files; returns the exit code."""
-    from churn_compare import array_files, documents
+def _saved(result: Any, given: Mapping[str, Any], command: str) -> list:
+    """Writes the output files; returns their paths."""
+    from churn_compare import array_files
 
-    full = given.get("full", True)
-    documents.print_document(result.terminal(full=full))
-    if not full:
-        page = "" if given["html"] else "; --html FILE writes the page"
-        print(f"\n--full prints every table{page}.")
     written = []
     if given["html"]:
         written.append(result.save_html(given["html"], command=command))
@@ -329,6 +322,23 @@ def _shown_and_saved(
     if given.get("github"):
         with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
             summary.write(result.markdown())
+    return written
+
+
+def _shown_and_saved(
+    result: Any, given: Mapping[str, Any], command: str, program: str
+) -> int:
+    """Writes the output files and prints a result; returns the exit code."""
+    from churn_compare import documents
+
+    full, written = given.get("full", True), []
+    try:  # before it is printed, since who reads that may go, as `head` does
+        written = _saved(result, given, command)
+    finally:
+        documents.print_document(result.terminal(full=full))
+        if not full:
+            page = "" if given["html"] else "; --html FILE writes the page"
+            print(f"\n--full prints every table{page}.")
     if written:
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
     if given.get("demo"):

@@ -135,6 +135,26 @@ def test_files_are_written_when_a_gate_fails_too(files):
     assert found["passed"] is False and found["gates"][0]["limit"] == 0.01
 
 
+def test_files_are_written_if_the_reader_of_the_text_goes(files, monkeypatch):
+    """As `head` does."""
+
+    def gone(*_):
+        raise BrokenPipeError
+
+    page = files / "page.html"
+    with monkeypatch.context() as patch:
+        patch.setattr("churn_compare.documents.print_document", gone)
+        patch.setattr("os.dup2", lambda *_: None)  # what keeps Python from a traceback
+        assert compare(files, "--html", page) == 141
+    assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+
+
+def test_the_text_is_printed_if_a_file_cannot_be_written(files, capsys):
+    (files / "file").write_text("")
+    assert compare(files, "--html", files / "file" / "page.html") == 2
+    assert "were right and are wrong now" in capsys.readouterr().out
+
+
 def test_options_replace_what_the_gate_file_says(files, capsys):
     gates = files / "gates.toml"
     gates.write_text('max-churn = "1%"\nmax-nfr = 0.5\nmin-kappa = 0.5')
