@@ -11,18 +11,18 @@ from churn_jax.setting_checks import check_least
 if TYPE_CHECKING:
     from churn_jax.typing import Array, Labels, Logits
 
-_AT_ONCE = 2**24  # distances in memory
+_AT_ONCE = 2**24  # distances that are in memory at once
 
 
 def neighbour_targets(
     logits: Logits, labels: Labels, neighbours: int, *, uniform: float = 0.0
 ) -> Array:
-    """Share of each class among the nearest training examples in a model's logits.
+    """Share of each class among the training examples with the nearest logits.
 
     `uniform / C + (1 - uniform) 1/k sum_(j in N_i) onehot(y_j)`, where `N_i` are the k
     examples whose logits have the least Euclidean distance from those of example i, the
     example itself among them. Distances are computed for blocks of examples, so memory
-    grows with N and time with its square.
+    grows with N, and time with N squared.
 
     Args:
         logits: `[N, C]` of a trained model on its training examples.
@@ -31,7 +31,7 @@ def neighbour_targets(
         uniform: share of the uniform distribution, from 0 to 1.
 
     Returns:
-        `[N, C]` float32 probabilities. Of equally near examples the first ones count.
+        `[N, C]` float32 probabilities. Among equally near examples the first are used.
 
     Raises:
         ValueError: the shapes do not fit, or a number is out of range.
@@ -46,11 +46,11 @@ def neighbour_targets(
          [1.  0. ]]
 
     Notes:
-        k-NN label smoothing mixes these targets with the labels: it is
-        `EnsembleDistillation(alpha=a, temperature=1)` of a row with
-        `Teaching(offline=True, neighbours=k, uniform=b)`, up to a constant. Written
-        from the paper's abstract and from public code with its three settings, a, b and
-        k; that an example is its own neighbour is how we read them.
+        k-NN label smoothing mixes these targets with the labels. In a study it is the
+        method `EnsembleDistillation(alpha=a, temperature=1)` with
+        `Teaching(offline=True, neighbours=k, uniform=b)`; the loss differs by a
+        constant. Written from the paper's abstract and public code with the settings a,
+        b and k; that an example is its own neighbour is our reading of them.
 
     References:
         [knn-smoothing] k-NN label smoothing -- Bahri and Jiang, Locally Adaptive Label
@@ -71,7 +71,7 @@ def neighbour_targets(
 
 
 def _shares(logits: Array, labels: Array, neighbours: int) -> Array:
-    others = logits.T  # classes first: in half of the time on a CPU
+    others = logits.T  # classes first takes half of the time on a CPU
 
     def of(example: Array) -> Array:
         distance = jnp.sum(jnp.square(example[:, None] - others), axis=0)

@@ -1,7 +1,7 @@
-"""How rows were trained: seeds that runs share, changes of a row, and what was run.
+"""How a study's rows were trained: shared seeds, changed settings, and the launch.
 
-Churn between runs is caused by what differs between them, so a report says what that
-was: initial weights, mini-batch order, augmentation, or the training set itself.
+Churn between runs is caused by what differs between them, so a report says what this
+is: initial weights, mini-batch order, augmentation, or the training set itself.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ _RESAMPLED = "resampled training set"
 
 
 class Factors(NamedTuple):
-    """Seeds and samples of the runs of a row, in words."""
+    """What the runs of a row share and what differs between them, in words."""
 
     shared: tuple[str, ...]
     differing: tuple[str, ...]
 
 
 def factors_of(study: Study, info: RowRecord) -> Factors:
-    """What all runs of a row share, and what they differ in."""
+    """Reads from a row's settings what its runs share and what differs."""
     train = info.spec.config(study.config.train)
     draws = train.sample == "bootstrap" or info.method.member_sample != "shared"
     resampled = draws and train.seeds.sample == "varied"
@@ -49,14 +49,14 @@ def factors_of(study: Study, info: RowRecord) -> Factors:
 
 
 def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
-    """Table of the seeds that each row's runs share, and of the row's changes."""
+    """Table of what the runs of each row share, and of settings the row changes."""
     specs = [info.spec for info in methods]
     if not any(spec.train or spec.train_size or spec.model for spec in specs):
         return Section("", [])
     heads = ("Method", "Runs share", "Runs differ in", "The row changes")
     rows = []
     for info, spec in zip(methods, specs, strict=True):
-        changes = [  # what varies between runs is in the column before
+        changes = [  # without seeds and samples, which are in the columns before
             f"{path} = {value}"
             for path, value in spec.train
             if path != "sample" and path.partition(".")[0] != "seeds"
@@ -79,7 +79,7 @@ _SERVED = {
 
 
 def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]:
-    """Says where runs differ in their training set, share a seed, or are ensembles."""
+    """Sentences on rows that resample, share seeds, repeat one run or are ensembles."""
     # Runs that share their initial weights are independent only given those weights:
     # their spread, and with it every standard error and test, leaves out how much other
     # weights would have moved them all. Runs that share everything are one run.
@@ -132,7 +132,7 @@ def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]
 
 
 def run_section(record: StudyRecord, extra: Mapping[str, Any]) -> Section:
-    """The last section of a page; `extra` has facts that only one kind of run has."""
+    """The section "What was run" of a report, with `extra` facts at the end."""
     data, launch = record.data, record.launch
     shown = {
         "Command": launch.command,
@@ -152,7 +152,7 @@ def run_section(record: StudyRecord, extra: Mapping[str, Any]) -> Section:
 
 
 def run_facts(record: StudyRecord) -> tuple[str, ...]:
-    """Data, network, length and runs of a study in words."""
+    """Data, network, length of training and number of runs, in words."""
     data, config = record.data, record.config
     model = dataclasses.replace(config.model, name=network_name(config.model.name))
     length = f"{config.train.epochs} epochs"

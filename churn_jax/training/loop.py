@@ -1,4 +1,4 @@
-"""The one loop: epochs, validation, checkpoints; for every method alike."""
+"""The training loop of every method: epochs, validation, checkpoints."""
 
 import collections
 import dataclasses
@@ -50,17 +50,17 @@ from churn_jax.training.state import (
 from churn_jax.training.step import make_step
 from churn_jax.training.teachers import Teachers, as_teachers
 
-# Updates are dispatched in blocks of about so many seconds. One block runs while the
-# next is dispatched, so the devices never wait for the host, and the host is never
-# further ahead than two of them: that old is what it shows, saves and stops at.
+# Seconds that a block of updates takes, about. One block runs while the next is
+# dispatched, so the devices never wait for the host, and the host is at most two blocks
+# ahead: the progress shown lags by so much, and a checkpoint or a stop waits for them.
 _BLOCK_SECONDS = 1.0
-# Every call of a CPU maps its temporary memory anew, which took a fifth of the time of
-# ResNet-20. So where updates are slow a block has up to so many, in up to so long.
+# On a CPU every call maps its temporary memory anew: a fifth of the time of ResNet-20.
+# So a block of slow updates has up to `_ENOUGH_UPDATES` within `_LONG_BLOCK_SECONDS`.
 _ENOUGH_UPDATES = 4
 _LONG_BLOCK_SECONDS = 8.0
 # Updates of the first block, whose speed is not known yet.
 _FIRST_BLOCK = 1
-# Updates of a stream that wait for the devices: each holds a batch.
+# Updates of a stream that may be unfinished: each holds a batch in memory.
 _RUNNING = 2
 
 
@@ -189,10 +189,10 @@ def compile_run(
 ) -> None:
     """Compiles the step of a run without a teacher; `train` then finds it compiled.
 
-    A thread can do it while another run trains, since nothing is run: two programs of
-    several devices that are started at once wait for each other without end, if the
-    devices take them in different orders. Convolutional networks and streams are left
-    to `train`: they compile for long, and compiling cannot be interrupted.
+    A thread can do it while another run trains, because it only compiles. Running two
+    programs at once on several devices can deadlock, if the devices start them in
+    different orders. Convolutional networks and streams are left to `train`: they take
+    long to compile, and compiling cannot be interrupted.
     """
     session = open_session(run, dataset, mean=mean, std=std)
     if session.program.convolutional or session.feed is not None:
@@ -204,7 +204,7 @@ def compile_run(
 def stopped_teachers(
     student: str, teachers: Teachers | None, start: Trained | None = None
 ) -> tuple[str, ...]:
-    """Sentences about replicas that follow one that stopped early, or none."""
+    """A sentence for each teacher or start with replicas that stopped early."""
     followed = [("learns", t) for t in (teachers.trained if teachers else ())]
     followed += [] if start is None else [("starts", start)]
     return tuple(
@@ -230,7 +230,7 @@ class _Loop:
         self.session, self.run, self.on_work = session, session.run, on_work
         self.began = time.perf_counter() if began is None else began
         self.total = session.updates
-        # Of every part, replicas in chunks one after another; states are donated.
+        # For each `Part`, states of chunks of replicas, which run one after another.
         self.states = [split(part.state, part.chunks) for part in session.parts]
         self.taught = [[()] * len(chunks) for chunks in self.states]
         if session.program.teacher is not None:
@@ -270,7 +270,7 @@ class _Loop:
         self.loggers: Loggers | None = None
         if self.directory is not None:
             whole, rest = divmod(self.done, session.steps_per_epoch)
-            last = self.done == self.total and rest > 0  # a line of fewer windows
+            last = self.done == self.total and rest > 0  # its line has fewer windows
             self.writer = MetricsWriter(self.directory, resume_epoch=whole + last)
 
     def run_epochs(self, on_progress, stop: threading.Event) -> None:
@@ -320,10 +320,10 @@ class _Loop:
         self.on_work(Work(name, doing, self.finished, self.total, unit))
 
     def _due(self, stop: threading.Event, last: bool = False) -> bool:
-        """True to save now; stops after saving unless all is done."""
+        """True to save now; if `stop` is set and work is left, saves and raises."""
         self._check_lock()
         ahead = self.evaluation_seconds + 2 * _BLOCK_SECONDS
-        # All processes find the same.
+        # Processes take the greatest of each, so that all do the same.
         own = [stop.is_set(), self.clock.due(ahead), -self.size]
         stopping, due, shortest = greatest(own)
         self.size = int(-shortest)
@@ -348,7 +348,7 @@ class _Loop:
             self.size = _next_block(updates, self.looked - before)
 
     def _block(self, inputs, left: int) -> None:
-        """Dispatches the updates of a block, or those `left`, replica by replica."""
+        """Dispatches a block, at most `left` updates, chunk by chunk of replicas."""
         per_call = self.steps_per_call
         feed = self.session.feed
         updates = max(self.size, self.run.config.steps_per_call)
@@ -391,14 +391,14 @@ class _Loop:
     def _mark(self) -> None:
         """Ends a block."""
         if self.unmarked:
-            # The states are donated to the next one; copies can be waited for.
+            # The next block reuses the states' memory, so wait for copies.
             steps = [jnp.copy(state.step) for chunks in self.states for state in chunks]
             self.ahead.append((self.unmarked, steps))
             self.unmarked = 0
 
     def _fed(self, feed: Feed | ClickFeed) -> list[tuple]:
-        """The next batch, per chunk of replicas, once an earlier one is free."""
-        # The state is donated to the next update, so a copy is what can be waited for.
+        """The next batch per chunk, once at most `_RUNNING` updates are unfinished."""
+        # The next update reuses the state's memory, so wait for a copy.
         (states,) = self.states
         self.running.append(jnp.copy(states[-1].step))
         if len(self.running) > _RUNNING:
@@ -415,7 +415,7 @@ class _Loop:
             small = fetch(small_fields(self.states[0][0]))
             validation = self.clicks.figures(self.done, small.alive)
             extra = {"examples": self.clicks.examples(self.done)}
-        self.ahead.clear()  # what was fetched came after it
+        self.ahead.clear()  # fetching waited for these blocks
         self.finished, self.unmarked = self.done, 0
         self.looked = time.perf_counter()
         self.evaluation_seconds = self.looked - began
@@ -439,7 +439,7 @@ class _Loop:
         )
 
     def _validation(self, epoch: int) -> tuple[TrainState, dict[str, Any]]:
-        """The state's small fields, and a line's validation by the deployed weights."""
+        """The state's small fields, and validation metrics of the deployed weights."""
         state, chunks = self._deployed()
         scores = self._validate(chunks)
         averaged = ()
@@ -463,7 +463,7 @@ class _Loop:
         return small, found
 
     def _deployed(self) -> tuple[TrainState, list[TrainState]]:
-        """The state of what is deployed, whole and in the chunks that predict."""
+        """The state of the deployed networks, as one and in the chunks that predict."""
         session, states = self.session, self.joined()
         if session.program is session.parts[0].program:
             return states[0], self.states[0]
@@ -511,7 +511,7 @@ class _Loop:
 
 
 def _next_block(updates: int, seconds: float) -> int:
-    """Updates of the next block, at most four times as many: a time may be off."""
+    """Updates of the next block, at most 4 times the last: a time may be wrong."""
     speed = updates / max(seconds, 1e-9)
     wanted = speed * _BLOCK_SECONDS
     if jax.default_backend() == "cpu":

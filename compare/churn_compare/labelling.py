@@ -1,7 +1,7 @@
-"""Flips from the labels of changed examples alone, and a queue of those to label.
+"""Flip rates and the gain from labels of changed examples alone.
 
-`gain = PFR - NFR`, and both live on the examples that change: labels of the others are
-not needed. Labels of a random part of them are enough for an interval.
+`gain = PFR - NFR`, and both count only examples that change, so the others need no
+labels. Labels of a random part of the changed ones, the queue, give intervals.
 """
 
 import bisect
@@ -28,7 +28,7 @@ STRATUM, BETTER = "stratum", "better"
 _KEY = ".key.csv"
 _ANSWERS = {"old": "old", "new": "new", "neither": "same", "both": "same", "": ""}
 _BLOCK, _GRID = 256, 2000
-_BET = 0.5  # most of the capital that one label may cost
+_BET = 0.5  # largest share of the capital that one label may lose
 NAMES = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 
 
@@ -38,7 +38,7 @@ def key_of(queue: Path) -> Path:
 
 
 def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
-    """A queue's columns for the examples, `rows` of it; None of other files."""
+    """The queue's entry of each example i, in row `rows[i]`; None for other files."""
     if DRAWN_FROM not in columns:
         return None
     texts = {
@@ -87,15 +87,15 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
 class Flips:
     """Which examples change, and what is known of those that do."""
 
-    changed: np.ndarray  # `[N]`, in any pair of runs
-    known: np.ndarray  # `[N]`, by a label or by which answer is better
-    worse: np.ndarray  # `[N]`, in how many pairs of runs
-    better: np.ndarray  # `[N]`
-    judged: bool  # whether some are known by which answer is better
+    changed: np.ndarray  # `[N]`, True if it changes in any pair of runs
+    known: np.ndarray  # `[N]`, True with a label or a preferred answer
+    worse: np.ndarray  # `[N]`, share of the pairs of runs in which it gets worse
+    better: np.ndarray  # `[N]`, the same for getting better
+    judged: bool  # True if some have a preferred answer instead of a label
 
 
 def known_flips(drawn: Drawn | None, numbers: Numbers) -> Flips:
-    """The changed examples where some have labels."""
+    """Flips by labels or, for examples without one, by the preferred answer."""
     assert numbers.of.target is not None
     known = numbers.of.target != NO_LABEL
     answers = np.full(len(known), "") if drawn is None else drawn.better
@@ -107,7 +107,7 @@ def known_flips(drawn: Drawn | None, numbers: Numbers) -> Flips:
 
 
 def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:
-    """Refuses labels of a part of the changed examples that nobody drew at random."""
+    """Refuses unlabelled changes without a queue, and a queue of other files."""
     lacking = flips.changed & ~flips.known
     if drawn is None:
         if count := int(lacking.sum()):
@@ -129,7 +129,7 @@ def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:
 def _with_strata(
     drawn: Drawn, flips: Flips, slices: Mapping[str, tuple[Sequence[str], np.ndarray]]
 ) -> Drawn:
-    """The queue, with the stratum of every changed example, also of those not in it."""
+    """The queue, with strata for all changed examples, even those not in it."""
     there = drawn.place >= 0
     if len(drawn.names) == 1:
         return dataclasses.replace(drawn, stratum=np.zeros_like(drawn.stratum))
@@ -155,7 +155,7 @@ def sampled_flips(
     any_time: bool,
     inside: np.ndarray | None = None,
 ) -> tuple[Sampled, dict[str, Interval]]:
-    """NFR, PFR and gain of a random part of the changed examples.
+    """NFR, PFR and gain from labels of a random part of the changed examples.
 
     With strata of `M_k` changed examples, of which `n_k` are labelled, `T = sum_k M_k
     m_k / N` of their means `m_k`. For these N examples its variance is that of sampling
@@ -163,13 +163,13 @@ def sampled_flips(
 
         V = sum_k (M_k / N)^2 s_k^2 / n_k (M_k - n_k) / (M_k - 1)
 
-    and 0 where all are labelled; ends are Wilson's and Tango's. For the population they
-    come from, the squares of their distances from T are added to those of N labelled
-    examples. `any_time` gives the ends of a confidence sequence, which hold however
-    often one looks and stops.
+    and 0 where all are labelled; ends are Wilson's (rates) and Tango's (gain). For new
+    examples, the squared distances of these ends from T are added to those of the ends
+    if all N had labels. `any_time` gives the ends of a confidence sequence, which are
+    valid however often one looks and stops.
 
-    The labelled examples of each stratum in a slice, those `inside` `[N]`, are a random
-    sample of it; without labels it may have any number of flips.
+    `inside` `[N]` selects a slice: its labelled examples in a stratum are a random part
+    of its changed ones there. If none is labelled, all of them may be flips.
     """
     if drawn is None:
         raise PredictionsError("labels of a part are those of a queue")
@@ -186,7 +186,7 @@ def sampled_flips(
             of_name = f" of {name!r}" if name else ""
             raise PredictionsError(f"no row of the queue{of_name} has a label yet")
         worse, better = flips.worse[rows], flips.better[rows]
-        if any_time:  # which has one stratum
+        if any_time:  # then there is only one stratum
             ends = functools.partial(_at_any_time, worse=worse, better=better)
         if changed:
             gain = better - worse
@@ -229,7 +229,7 @@ def sampled_groups(
 def ends_of(
     sampled: Sampled, name: str, more: float = 1.0, *, population: bool = False
 ) -> Interval:
-    """A number and its interval, had `more` times as many changed examples labels."""
+    """A number and its interval, as if there were `more` times as many labels."""
     N, which = sampled.examples, NAMES.index(name)
     known = [
         (s.changed, s.labelled, s.worse, s.better, s.squares[which])
@@ -251,11 +251,11 @@ def ends_of(
     low = high = value
     if left.any():
         parts = np.square(M / N) / n * left
-        # As many draws with replacement would tell as much.
+        # Number of draws with replacement that give the same variance.
         draws = np.square(M.sum() / N) / parts.sum()
         variance = np.sum(parts * (squares - np.square(means)))
         low, high = ends(M.sum() / N, variance, draws)
-    if population:  # the squares of both distances are added, above and below
+    if population:  # see `sampled_flips`: squared distances are added
         outer = ends(1.0, (np.sum(M * squares) / N - value**2) / N, N)
         low = value - np.hypot(value - low, value - outer[0])
         high = value + np.hypot(high - value, outer[1] - value)
@@ -266,7 +266,7 @@ def ends_of(
 
 
 def more_labels(sampled: Sampled, name: str, limit: float) -> int:
-    """About how many more labels put a limit outside of the interval."""
+    """About how many more labels are needed until the interval excludes `limit`."""
     have = max(sampled.labelled, 1)
 
     def decided(more: int) -> bool:
@@ -289,10 +289,10 @@ def _at_any_time(
     *,
     population: bool = False,
 ) -> Interval:
-    """`ends_of`, with an interval that holds at every number of labels."""
+    """`ends_of`, with an interval that is valid at every number of labels."""
     N, changed, gain = sampled.examples, sampled.changed, name == NAMES[2]
     values = (worse, better, better - worse)[NAMES.index(name)]
-    # Half of what may be missed is spent on the examples.
+    # Half of the error probability is for these examples, half for new ones.
     level = (1 + sampled.level) / 2 if population else sampled.level
     ends = confidence_sequence((1 + values) / 2 if gain else values, changed, level)
     low, high = ((2 * end - 1 if gain else end) * changed / N for end in ends)
@@ -311,12 +311,12 @@ def _at_any_time(
 def confidence_sequence(
     values: np.ndarray, size: int, level: float
 ) -> tuple[float, float]:
-    """Ends for the mean of `size` numbers from 0 to 1, of the first that were drawn.
+    """Confidence sequence for the mean of `size` numbers in [0, 1] from some of them.
 
-    However often one looks at them and stops, both hold the mean with probability
-    `level`: a bet on `x_t - m_t`, with `m_t` the mean of what is left if that of all is
-    m, multiplies the capital by `1 + lambda_t (x_t - m_t)`; a mean at which a bet
-    upwards or downwards ever reaches `2 / (1 - level)` is left out.
+    With probability `level` the intervals after every draw all contain the mean. If it
+    is m, what is left before draw t has the mean `m_t`, and a bet on `x_t - m_t`
+    multiplies the capital by `1 + lambda_t (x_t - m_t)`. The interval leaves out each m
+    at which a bet up or down ever raises the capital from 1 to `2 / (1 - level)`.
 
     Args:
         values: `[n]` in the order in which they were drawn, without replacement.

@@ -1,4 +1,4 @@
-"""What columns and arrays are for, by their names."""
+"""Roles of columns and arrays, found by their names."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,15 +8,15 @@ from churn_compare.pair import Kind
 from churn_compare.reading.class_values import all_numbers, class_number
 from churn_compare.reading.spelling import composed
 
-# Names of columns and arrays for each role, as `plain` writes them: the one list for
-# predictions, files of labels and outcomes.
+# Names of columns and arrays for each role, in the spelling of `plain`. All readers (of
+# predictions, labels and outcomes) use these lists.
 ID = ("id", "ids", "example_id", "example_ids")
 LABEL = (
     *("label", "labels", "label_id", "label_ids", "true_label", "true_class"),
     *("y_true", "y_test", "y", "target", "targets", "truth", "ground_truth", "gold"),
     *("gold_label", "actual", "reference", "expected"),
 )
-OUTPUT = ("output", "outputs")  # a prediction only where no outcome is there
+OUTPUT = ("output", "outputs")  # a prediction only if the file has no outcomes
 PREDICTION = (
     *("prediction", "predictions", "predicted", "predict", "pred", "preds"),
     *("y_pred", "yhat", "y_hat", "predicted_label", "predicted_labels"),
@@ -36,7 +36,7 @@ _PREFIXES: dict[str, Kind] = {"logit_": "logits", "logits_": "logits"}
 for _prefix in ("prob_", "proba_", "probability_", "p_"):
     _PREFIXES[_prefix] = "probabilities"
 SCORE_PREFIXES = tuple(_PREFIXES)
-_OPTIONS = {  # that decide between two columns for one role
+_OPTIONS = {  # options that choose between two columns for one role
     "id": "--id-column",
     "label": "--label-column",
     "target": "--label-column",
@@ -45,7 +45,7 @@ _OPTIONS = {  # that decide between two columns for one role
 
 
 class ColumnNames(NamedTuple):
-    """Column names that a user gives; None means the usual ones."""
+    """Names that a user gives, each for that role only; None means the usual ones."""
 
     id: str | None = None  # of the examples
     label: str | None = None  # the right class
@@ -58,10 +58,10 @@ class ScoreColumns(NamedTuple):
     kind: Kind  # of the scores
     columns: tuple[str, ...]  # names of the columns, in the order of the classes
     class_names: tuple[str, ...] | None  # None where classes have numbers 0 to C - 1
-    sure: bool = True  # whether the names alone say so; p_value and p_adj may be others
+    sure: bool = True  # False if they may be something else: p_value and p_adj
 
     def check_classes(self) -> None:
-        """Refuses columns of some class numbers, and of one class."""
+        """Refuses a single column, and class numbers other than 0 to C - 1."""
         count, name = len(self.columns), self.columns[0]
         if count == 1:
             raise PredictionsError(
@@ -79,13 +79,13 @@ class ScoreColumns(NamedTuple):
 
 
 class Roles(NamedTuple):
-    """Which column is for what, by the names."""
+    """The column of each role, by the names; None if there is none."""
 
     id: str | None
     label: str | None
-    prediction: str | None  # predicted classes; where scores are too, the decisions
+    prediction: str | None  # predicted classes; next to scores, the decisions
     run: str | None
-    scores: ScoreColumns | str | None  # a column per class, or the one with all of them
+    scores: ScoreColumns | str | None  # a column per class, or one with all scores
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class Roles(NamedTuple):
         return tuple(n for n in (*self[:4], *scores) if n is not None)
 
     def doubtful(self, kind: Kind | None) -> bool:
-        """True if what looks like scores may be something else, by a prediction."""
+        """True if the scores may be something else, as there is a prediction column."""
         scores = self.scores
         if self.prediction is None or scores is None or kind is not None:
             return False
@@ -103,14 +103,14 @@ class Roles(NamedTuple):
 
 
 def plain(name: str) -> str:
-    """A column's name as the lists of names have it."""
+    """A column's name in the spelling of the lists: lower case, no spaces."""
     return "_".join(name.lower().split())
 
 
 def find_roles(
     names: Iterable[str], kind: Kind | None, given: ColumnNames, others: bool = True
 ) -> Roles:
-    """Roles of columns or arrays; a column that a user names has that role only."""
+    """Roles by names; with `others`, all other columns may be the classes' scores."""
     names = list(names)
     chosen = [name for name in given if name is not None]
     if again := twice(chosen):
@@ -143,7 +143,7 @@ def find_roles(
     if named is not None and kind is None and plain(named) in SCORES:
         prediction, scores = None, named
     elif of_scores and scores is not None and named is None:
-        prediction = None  # the kind asks for the scores alone
+        prediction = None  # with this kind, only the scores are compared
     elif of_scores and scores is None:
         left = [n for n in free if n not in (id_name, label, prediction, run)]
         if named is not None:
@@ -160,7 +160,7 @@ def find_roles(
 def score_of_label(
     names: Iterable[str], roles: Roles, given: ColumnNames
 ) -> tuple[str, str] | None:
-    """A label (or class) and a score alone, as pipelines of Hugging Face write them."""
+    """Label (or class) and score, as Hugging Face pipelines write, or None."""
     label = roles.prediction or roles.label
     if roles.prediction is not None and (
         roles.prediction == given.prediction
@@ -176,7 +176,7 @@ def score_of_label(
 def find_column(
     names: Iterable[str], known: Sequence[str], given: str | None, what: str
 ) -> str | None:
-    """The one column for a purpose, such as ids."""
+    """The only column for a role; None without one, an error with several."""
     names = list(names)
     if given is not None:
         if given not in names:
@@ -222,7 +222,7 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
     for wanted in (kind,) if kind else ("logits", "probabilities"):
         sets = {p: of[p] for p, said in _PREFIXES.items() if said == wanted and of[p]}
         if len(sets) > 1 or len(sets.get("p_", ())) == 1:
-            sets.pop("p_", None)  # may be anything: p_value
+            sets.pop("p_", None)  # these may be anything, such as p_value
         if len(sets) > 1:
             raise PredictionsError(
                 f"columns {' and '.join(f'{prefix}<class>' for prefix in sets)} are "
