@@ -306,34 +306,25 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     return _shown_and_saved(result, given, whole, program)
 
 
-def _saved(result: Any, given: Mapping[str, Any], command: str) -> list:
-    """Writes the output files; returns their paths."""
-    from churn_compare import array_files
-
-    written = []
-    if given["html"]:
-        written.append(result.save_html(given["html"], command=command))
-    if given["json"]:
-        written.append(result.save_json(given["json"]))
-    for name in ("markdown", "junit", "out"):
-        if given.get(name):
-            text = result.rule.to_json() if name == "out" else getattr(result, name)()
-            written.append(array_files.write_file(given[name], text))
-    if given.get("github"):
-        with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
-            summary.write(result.markdown())
-    return written
-
-
 def _shown_and_saved(
     result: Any, given: Mapping[str, Any], command: str, program: str
 ) -> int:
     """Writes the output files and prints a result; returns the exit code."""
-    from churn_compare import documents
+    from churn_compare import array_files, documents
 
     full, written = given.get("full", True), []
     try:  # before it is printed, since who reads that may go, as `head` does
-        written = _saved(result, given, command)
+        if given["html"]:
+            written.append(result.save_html(given["html"], command=command))
+        if given["json"]:
+            written.append(result.save_json(given["json"]))
+        for name in ("markdown", "junit", "out"):
+            if given.get(name):
+                of = result.rule.to_json if name == "out" else getattr(result, name)
+                written.append(array_files.write_file(given[name], of()))
+        if given.get("github"):
+            with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
+                summary.write(result.markdown())
     finally:
         documents.print_document(result.terminal(full=full))
         if not full:
@@ -377,18 +368,12 @@ def _repair(given: dict[str, Any], program: str) -> Any:
     return repair(**_settings(given))
 
 
-def _size(given: dict[str, Any], program: str) -> Any:
-    """Estimates how many examples and runs are needed."""
-    from churn_compare.sizing import size
+def _size_or_suite(given: dict[str, Any], program: str) -> Any:
+    """Calls the function of the package that the sub-command is named after."""
+    from churn_compare import sizing, suite
 
-    return size(**_settings(given))
-
-
-def _suite(given: dict[str, Any], program: str) -> Any:
-    """Compares the benchmarks of a release."""
-    from churn_compare.suite import compare_suite
-
-    return compare_suite(**_settings(given))
+    suites = program.endswith(" suite")
+    return (suite.compare_suite if suites else sizing.size)(**_settings(given))
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -550,6 +535,6 @@ _COMMANDS: dict[str, tuple[Any, type, str, tuple[str, ...]]] = {
     "": (_compared, Arguments, DESCRIPTION, ()),
     "label": (_label, LabelArguments, _LABEL, ("OLD", "NEW", "--out")),
     "repair": (_repair, RepairArguments, _REPAIR, ("OLD", "NEW", "--validation")),
-    "size": (_size, SizeArguments, _SIZE, ("OLD", "NEW")),
-    "suite": (_suite, SuiteArguments, _SUITE, ("OLD", "NEW")),
+    "size": (_size_or_suite, SizeArguments, _SIZE, ("OLD", "NEW")),
+    "suite": (_size_or_suite, SuiteArguments, _SUITE, ("OLD", "NEW")),
 }
