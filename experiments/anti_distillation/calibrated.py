@@ -75,6 +75,8 @@ def calibrated_records(run_dir, base_of: Callable[[str], str] | None = None) -> 
             f"({VALIDATION} and {TEST})"
         )
     base = base_of or (lambda name: study.config.baseline)
+    if base_of and (unknown := {base(name) for name in rows} - rows.keys()):
+        raise ReportError(f"{study.folder} has no row {', '.join(sorted(unknown))}")
     compared = {
         name: base(name)
         for name in rows
@@ -144,11 +146,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a study")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers")
+    parser.add_argument("--base", metavar="ROW", help="compare with this row instead")
     words, verbose = words_of(argv, "calibrated")
     arguments = parser.parse_args(words)
 
     def work() -> int:
-        records = calibrated_records(arguments.run)
+        base = arguments.base
+        records = calibrated_records(arguments.run, base and (lambda name: base))
         if arguments.csv is not None:
             write_file(arguments.csv, csv_text(records))
         title = "Prediction differences at equal calibration"

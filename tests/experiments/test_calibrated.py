@@ -76,6 +76,18 @@ def test_runs_are_compared_at_temperatures_of_their_own(run_dir, capsys):
     assert f"| {change:+.4f} ± {stderr:.4f} |" in lines[4]
 
 
+def test_another_row_may_be_the_base(run_dir, tmp_path, capsys):
+    name, file = "delta_calibrated_prediction_difference", tmp_path / "c.csv"
+    assert main([str(run_dir), "--csv", str(file), "--base", "wilder"]) == 0
+    rows = csv.DictReader(file.read_text().splitlines())
+    against = {row["method"]: row for row in rows}
+    (_, _, wilder) = calibrated_records(run_dir).rows
+    assert float(against["baseline"][name]) == pytest.approx(-wilder[name])
+    assert against["wilder"][name] == ""
+    assert main([str(run_dir), "--base", "mine"]) == 2
+    assert "has no row mine" in capsys.readouterr().err
+
+
 def test_the_penalty_is_compared_at_equal_width_and_length(tmp_path):
     def rows(rng, labels):
         made = {}
