@@ -346,11 +346,10 @@ def _label(given: dict[str, Any], program: str) -> int:
 
     old, new, out = (given[name] for name in ("old", "new", "out"))
     queue = label_queue(**_settings(given | {"budget": given["budget"] or None}))
-    written = queue.save(out)
     print(
         f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
         f"of them, in random order, are to be labelled.\n"
-        f"Written: {printable(', '.join(map(str, written)))}\n"
+        f"Written: {printable(', '.join(map(str, queue.save(out))))}\n"
         "Fill label (or better) from the first row on, as far as you get, then:\n"
         f"  {program.removesuffix(' label')} {shlex.quote(str(old))} "
         f"{shlex.quote(str(new))} --labels {shlex.quote(str(out))} --max-nfr 1%"
