@@ -1,11 +1,9 @@
 """Trains every method of a study and leaves its artefacts in one folder."""
 
-import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from churn_jax.studies.teachers import logits_of, row_teachers
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
-from churn_jax.training.loop import compile_run, train
+from churn_jax.training.loop import train
 from churn_jax.training.partition import fetch
 from churn_jax.training.program import over_cores
 from churn_jax.training.progress import Work
@@ -54,52 +52,6 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
                 'one of them other seeds: train=(("seeds.base", 1),)'
             )
     return tuple(sentences)
-
-
-# Rows that are compiled before they train; fewer than what `make_step` keeps.
-_AHEAD = 4
-# Finished rows with which a report is tried, if all runs of a row have so few logits.
-_ENOUGH_ROWS = 2
-_FEW_LOGITS = 10_000_000
-
-
-@contextlib.contextmanager
-def _compiling_ahead(
-    programs: Sequence[Program],
-    compile_program: Callable[[Program], None],
-    compile_report: Callable[[], None],
-) -> Iterator[Callable[[Program, int], None]]:
-    """While rows train, a thread compiles the next ones that have no teacher.
-
-    Once two rows are finished it compiles what their report needs. Yields a function to
-    be called before each row is trained, with the number of those that are finished. On
-    CPU only, where compiling is long and a second copy of the weights does not fill a
-    device.
-    """
-    useful = jax.process_count() == 1 and jax.default_backend() == "cpu"
-    waiting = {
-        program.name: program
-        for program in programs
-        if useful and not (program.rows[0].taught or program.rows[0].start)
-    }
-    begun: dict[str, Future] = {}
-    report = [compile_report] if useful else []
-    thread = ThreadPoolExecutor(1)
-
-    def before(program: Program, finished: int) -> None:
-        waiting.pop(program.name, None)
-        own = begun.pop(program.name, None)
-        for name in list(waiting)[: _AHEAD - len(begun)]:
-            begun[name] = thread.submit(compile_program, waiting.pop(name))
-        if finished >= _ENOUGH_ROWS and report:
-            thread.submit(report.pop())  # what it raises the report raises again
-        if own is not None and not own.cancel():
-            wait([own])  # what it raised the training raises again
-
-    try:
-        yield before
-    finally:
-        thread.shutdown(cancel_futures=True)
 
 
 def run_study(
@@ -165,7 +117,7 @@ def run_study(
             own = inputs.of(spec).dataset
             logits_of(spec, own, config.train.replicas, classes)
     primary = jax.process_index() == 0
-    with lock_folder(out), contextlib.ExitStack() as opened:
+    with lock_folder(out):
         check_shared_folder(out)
         folder = StudyFolder(out, config, dataset, command, sweep)
         folder.select(tuple(spec.name for spec in selected))
@@ -225,32 +177,15 @@ def run_study(
         todo = [program for name, program in programs.items() if not finished[name]]
         teachers = {n for p in todo for spec in p.rows for n in spec.dependencies}
 
-        def compile_program(program: Program) -> None:
-            own = inputs.of(program.rows[0])
-            compile_run(runs[program.name], own.dataset, mean=own.mean, std=own.std)
-
-        def compile_report() -> None:
-            logits = config.train.replicas * len(dataset.test) * classes
-            if logits <= _FEW_LOGITS:
-                # Imports take a while, too, and are of use at the end only.
-                import matplotlib.backends.backend_svg  # noqa: F401
-
-                from churn_jax.reports import collect
-
-                collect(out)
-
-        ahead = [program for program in todo if runs[program.name].clicks is None]
-        compile_ahead = opened.enter_context(
-            _compiling_ahead(ahead, compile_program, compile_report)
-        )
-        for before_it, (name, program) in enumerate(programs.items()):
+        # No other thread compiles or computes meanwhile: of two threads that start
+        # programs, one of several devices, either can wait for the other forever.
+        for name, program in programs.items():
             # Several processes agree to stop inside the training loop, at its updates.
             if jax.process_count() == 1 and stop is not None and stop.is_set():
                 raise Interrupted(f"stopped before {name}")
             on_start(program, finished[name])
             if finished[name]:
                 continue
-            compile_ahead(program, before_it)
             result = trained.get(name) or trained_program(program)
             if name in teachers:
                 trained[name] = result

@@ -180,27 +180,6 @@ def train(
     )
 
 
-def compile_run(
-    run: Run,
-    dataset,
-    *,
-    mean: float | Sequence[float] = 0.0,
-    std: float | Sequence[float] = 1.0,
-) -> None:
-    """Compiles the step of a run without a teacher; `train` then finds it compiled.
-
-    A thread can do it while another run trains, because it only compiles. Running two
-    programs at once on several devices can deadlock, if the devices start them in
-    different orders. Convolutional networks and streams are left to `train`: they take
-    long to compile, and compiling cannot be interrupted.
-    """
-    session = open_session(run, dataset, mean=mean, std=std)
-    if session.program.convolutional or session.feed is not None:
-        return
-    with _Loop(session) as loop:
-        loop.compile()
-
-
 def stopped_teachers(
     student: str, teachers: Teachers | None, start: Trained | None = None
 ) -> tuple[str, ...]:
@@ -302,14 +281,6 @@ class _Loop:
         if self.session.feed is not None:
             self.session.feed.start(whole[0].order, self.done)
         return [split(part, len(chunks)) for part, chunks in zip(whole, self.states)]
-
-    def compile(self) -> None:
-        """Compiles the steps of all parts, as `_block` calls them."""
-        inputs = self._begin(0)
-        count = self.count(min(self.steps_per_call, self.total))
-        for part, step in enumerate(self.steps):
-            given = inputs[part][0], self.taught[part][0], *self.session.data
-            step.lower(self.states[part][0], *given, *count).compile()
 
     def seconds(self) -> float:
         """Seconds over all launches."""

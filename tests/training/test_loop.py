@@ -14,18 +14,16 @@ import pytest
 from churn_jax import data
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import Stopped
-from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.loop import compile_run, stopped_teachers, train
+from churn_jax.training.loop import stopped_teachers, train
 from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.state import BestState
-from churn_jax.training.step import make_step
 from tests import reference_losses as reference
-from tests.training import tiny
 
 CONFIG = TrainConfig(
     replicas=2,
@@ -242,22 +240,3 @@ def test_train_shows_what_it_does_unless_told_not_to(capsys):
     assert "run: validation accuracy" in capsys.readouterr().out
     train(run, digits(), show_progress=False)
     assert capsys.readouterr().out == ""
-
-
-def test_what_is_compiled_ahead_is_not_run_and_not_compiled_again(monkeypatch):
-    """Programs of several devices that two threads run wait for each other forever."""
-    run = run_of(mesh=MeshShape(data=2), mapping="vmap")
-
-    class Step:
-        """Can be compiled and not be called."""
-
-        def __init__(self, *given, **options):
-            self.lower = make_step(*given, **options).lower
-
-    with monkeypatch.context() as patch, tiny.compilations() as ahead:
-        patch.setattr(loop, "make_step", Step)
-        compile_run(run, digits())
-    with tiny.compilations() as later:
-        train(run, digits())
-    assert sum("steps" in name for name in ahead) == 1
-    assert not any("steps" in name for name in later)
