@@ -177,8 +177,7 @@ def run_study(
         todo = [program for name, program in programs.items() if not finished[name]]
         teachers = {n for p in todo for spec in p.rows for n in spec.dependencies}
 
-        # No other thread compiles or computes meanwhile: of two threads that start
-        # programs, one of several devices, either can wait for the other forever.
+        # In this thread alone: programs that run at once on several devices can hang.
         for name, program in programs.items():
             # Several processes agree to stop inside the training loop, at its updates.
             if jax.process_count() == 1 and stop is not None and stop.is_set():

@@ -217,10 +217,11 @@ def _checksum(array: jax.Array) -> jax.Array:
 
 
 def _checksums(tree: PyTree) -> dict[str, int]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    sums = fetch([_compiled()(leaf) for _, leaf in leaves])
-    names = [jax.tree_util.keystr(path) for path, _ in leaves]
-    return {name: int(value) for name, value in zip(names, sums)}
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        # One at a time: sums that run at once over the same devices can deadlock.
+        found[jax.tree_util.keystr(path)] = int(fetch(_compiled()(leaf)))
+    return found
 
 
 def free_name(path: Path) -> Path:
