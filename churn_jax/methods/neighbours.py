@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from churn_jax.lazy import jax, jnp
@@ -66,7 +65,8 @@ def neighbour_targets(
             "neighbour_targets needs logits [N, C], at most N neighbours and a uniform "
             f"share from 0 to 1; got {logits.shape}, {neighbours} and {uniform}"
         )
-    shares = _shares(jnp.asarray(logits, jnp.float32), jnp.asarray(labels), neighbours)
+    given = jnp.asarray(logits, jnp.float32), jnp.asarray(labels), neighbours
+    shares = jax.jit(_shares, static_argnums=2)(*given)  # one program for all runs
     return uniform / logits.shape[-1] + (1.0 - uniform) * shares
 
 
@@ -80,4 +80,4 @@ def _shares(logits: Array, labels: Array, neighbours: int) -> Array:
         return jnp.mean(near, axis=0)
 
     rows = max(_AT_ONCE // len(logits), 1)
-    return jax.jit(partial(jax.lax.map, of, batch_size=rows))(logits)
+    return jax.lax.map(of, logits, batch_size=rows)
