@@ -9,11 +9,31 @@ Holm's method over the pairs that are named, for each quantity by itself.
 
 import argparse
 import csv
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from churn_compare.significance import holm
 from churn_jax.reports import collect
+from churn_jax.reports.cells import difference_fields
 from churn_jax.reports.compare import paired
+from churn_jax.reports.report import Row
+
+Line = dict[str, str | float]
+
+
+def differences(
+    pairs: Sequence[tuple[Row, Row]], quantities: Iterable[str]
+) -> list[Line]:
+    """A line for every pair; p is adjusted over the pairs, for each quantity."""
+    lines: list[Line] = [
+        {"label": f"{a.info.label} − {b.info.label}"} for a, b in pairs
+    ]
+    for name in quantities:
+        found = [paired(name, a.summary, b.summary) for a, b in pairs]
+        adjusted = holm([difference.p for difference in found])
+        for line, difference, p in zip(lines, found, adjusted, strict=True):
+            line |= difference_fields(name, difference, float(p))
+    return lines
 
 
 def main() -> None:
@@ -30,18 +50,10 @@ def main() -> None:
         parser.error(f"{options.folder} has no row {error}; it has {', '.join(rows)}")
     if any(len(pair) != 2 for pair in pairs):
         parser.error("a pair is two names with a minus sign between them")
-    lines: list[dict[str, str | float]] = [
-        {"label": f"{a.info.label} − {b.info.label}"} for a, b in pairs
-    ]
-    for name in options.quantities.split(","):
-        found = [paired(name, a.summary, b.summary) for a, b in pairs]
-        adjusted = holm([difference.p for difference in found])
-        for line, difference, p in zip(lines, found, adjusted, strict=True):
-            line[f"delta_{name}"] = difference.difference
-            line[f"delta_{name}_stderr"] = difference.stderr
-            line[f"delta_{name}_p_holm"] = float(p)
+    lines = differences([(a, b) for a, b in pairs], options.quantities.split(","))
     with options.out.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, lines[0])
+        adjusted = [name for name in lines[0] if not name.endswith("_p")]
+        writer = csv.DictWriter(file, adjusted, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(lines)
 

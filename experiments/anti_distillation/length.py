@@ -15,11 +15,9 @@ from churn_compare.array_files import write_file
 from churn_compare.command_line import run, words_of
 from churn_compare.documents import Records, csv_text
 from churn_compare.documents.plotting import INK, drawing, legend, line_style
-from churn_compare.significance import holm
 from churn_jax.reports import collect
-from churn_jax.reports.cells import difference_fields
-from churn_jax.reports.compare import paired
 from experiments.anti_distillation.calibrated import calibrated_records
+from experiments.differences import differences
 
 # Quantities of the figure, with what makes them the unit of the axis.
 PANELS = {
@@ -48,17 +46,14 @@ def changes(folder: Path) -> list[dict]:
         }
         for record in calibrated_records(folder, _plain).rows
     }
-    rows = {row.info.name: row.summary for row in collect(folder).rows}
+    rows = {row.info.name: row for row in collect(folder).rows}
     names = [name for name in rows if name != _plain(name) and _plain(name) in rows]
+    found = differences([(rows[name], rows[_plain(name)]) for name in names], PAIRED)
     lines = []
-    for name in names:
+    for name, line in zip(names, found, strict=True):
         width, epochs = map(int, name.split("_")[1:])
-        lines.append({**calibrated[name], "width": width, "epochs": epochs})
-    for quantity in PAIRED:
-        found = [paired(quantity, rows[name], rows[_plain(name)]) for name in names]
-        adjusted = holm([difference.p for difference in found])
-        for line, difference, p in zip(lines, found, adjusted, strict=True):
-            line.update(difference_fields(quantity, difference, float(p)))
+        own = {**calibrated[name], "width": width, "epochs": epochs}
+        lines.append({**own, **line, "label": own["label"]})
     return lines
 
 

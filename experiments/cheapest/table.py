@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 import churn_compare
+from churn_compare.array_files import write_file
+from churn_compare.documents import Records, csv_text
 from churn_jax.analysis import cross_fitted_selection
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.reports import predictions
@@ -140,14 +142,13 @@ def selection_line(folder: Path, config: StudyConfig) -> Line:
     """Of `RELEASE` runs of the baseline the one nearest to their mean is shipped."""
     stored = predictions(folder)
     logits = stored[config.baseline]
-    found = cross_fitted_selection(
-        logits, stored.labels, min(RELEASE, len(logits) // 2)
-    )
+    size = min(RELEASE, len(logits) // 2)
+    found = cross_fitted_selection(logits, stored.labels, size)
     return {
         "study": config.name,
         "row": "selection",
-        "label": f"Nearest of {min(RELEASE, len(logits) // 2)}",
-        "training": float(min(RELEASE, len(logits) // 2)),
+        "label": f"Nearest of {size}",
+        "training": float(size),
         "serving": 1.0,
         "churn": found.churn,
         "error": 1 - found.accuracy,
@@ -234,13 +235,9 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     best = front(lines)
     for line in lines:
         style = "o" if line in best else "." if comparable(line) else "x"
-        size = 30 * line["serving"]
-        axes.scatter(
-            line["training"], 100 * line["churn"], s=size, marker=style, c="C0"
-        )
-        axes.annotate(
-            line["label"], (line["training"], 100 * line["churn"]), fontsize=6
-        )
+        place = line["training"], 100 * line["churn"]
+        axes.scatter(*place, s=30 * line["serving"], marker=style, c="C0")
+        axes.annotate(line["label"], place, fontsize=6)
     single = sorted((b for b in best if b["serving"] == 1), key=lambda b: b["training"])
     xs, ys = ([line[k] for line in single] for k in ("training", "churn"))
     axes.step(xs, 100 * np.array(ys), where="post", lw=1)
@@ -255,13 +252,12 @@ def write(lines: Iterable[Line], path: Path) -> None:
     studies = dict.fromkeys(line["study"] for line in lines)
     best = [b for s in studies for b in front([x for x in lines if x["study"] == s])]
     measured = [name + part for name in MEASURED for part in ("", "_stderr")]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        fields = [*FIELDS, *measured, "ece", "comparable", "front"]
-        writer = csv.DictWriter(file, fields, restval="")
-        writer.writeheader()
-        for line in lines:
-            marks = {"comparable": int(comparable(line)), "front": int(line in best)}
-            writer.writerow({**line, **marks})
+    fields = [*FIELDS, *measured, "ece", "comparable", "front"]
+    rows = [
+        {**line, "comparable": int(comparable(line)), "front": int(line in best)}
+        for line in lines
+    ]
+    write_file(path, csv_text(Records(fields, rows)))
 
 
 def main() -> None:
@@ -275,7 +271,6 @@ def main() -> None:
                 print(f"{folder.name}: {kind!r}: {place},  # {name}")
         return
     out, *folders = options.paths
-    out.parent.mkdir(parents=True, exist_ok=True)
     every = [lines_of(folder) for folder in folders]
     write((line for lines in every for line in lines), out)
     for folder, lines in zip(folders, every, strict=True):

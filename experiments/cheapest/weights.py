@@ -8,7 +8,6 @@ flips and errors on the test split, and on the validation split for the choice.
 """
 
 import argparse
-import csv
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from churn_compare.array_files import write_file
+from churn_compare.documents import Records, csv_text
 from churn_jax.data.augment import normalize
 from churn_jax.ensembles import average_weights, diagonal_fisher, interpolate_weights
 from churn_jax.studies.finished import FinishedStudy
@@ -108,11 +109,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the CSV")
     options = parser.parse_args()
     found = lines(FinishedStudy(options.folder))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with options.out.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, found[0])
-        writer.writeheader()
-        writer.writerows(found)
+    write_file(options.out, csv_text(Records(list(found[0]), found)))
 
 
 if __name__ == "__main__":
