@@ -91,7 +91,7 @@ def intervals(scanned: Scanned, labels, clusters=None, **options) -> dict:
 
 
 def noise(scanned: Scanned):
-    """What runs of one version change, and what is beyond it."""
+    """The churn between runs of one version, and the excess of an update."""
     every = all_examples(scanned.old.predicted.shape[1], None, 0.95)
     return noise_of(class_numbers(scanned, None), every)
 

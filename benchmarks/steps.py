@@ -74,7 +74,7 @@ class Bench:
         return {name: turns[:, ::-1] for name, turns in found.items()}
 
     def ms(self, turns: np.ndarray) -> str:
-        """Of an update of a replica."""
+        """Milliseconds of an update and a replica: processors' and the clock's."""
         each = 1e3 * np.median(turns, axis=0) / self.updates / self.options.replicas
         return " / ".join(f"{x:.2f}" for x in each)
 

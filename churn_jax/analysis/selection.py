@@ -7,7 +7,7 @@ from scipy.special import log_softmax, logsumexp
 
 
 class Selection(NamedTuple):
-    """What shipping selected runs changes, on examples that did not select them.
+    """Churn and accuracy of selected runs, on examples that did not select them.
 
     Attributes:
         churn: share of examples whose class differs between two releases' shipped runs.

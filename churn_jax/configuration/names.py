@@ -45,7 +45,7 @@ def data_name(name: str) -> str:
 
 
 def network_name(name: str) -> str:
-    """The name of a network in titles: `WRN-28-10`, and `Net` of one's own."""
+    """The name of a network in titles: `WRN-28-10`, or `Net`, a class of the user's."""
     name = short_name(name)
     if name in _NETWORK_NAMES:
         return _NETWORK_NAMES[name]
@@ -61,7 +61,7 @@ def network_words(model: ModelConfig) -> str:
 
 
 def short_name(name: str) -> str:
-    """A name of one's own without its module and without the hash of its content."""
+    """The name of a user's object without its module and the hash of its content."""
     return name.rpartition(":")[2].partition("@")[0]
 
 

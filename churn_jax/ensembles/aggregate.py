@@ -145,7 +145,7 @@ def average_weights(
         The tree of means. Leaves that are not floating point are the first model's.
 
     Raises:
-        ValueError: there is no model, or trees or shapes differ.
+        ValueError: no model is given, or trees or shapes differ.
 
     Example:
         >>> import jax.numpy as jnp

@@ -141,7 +141,7 @@ def _runs(name, logits):
 
 
 def _widened(logits, width):
-    """Logits `[..., width]`; `UNKNOWN_LOGIT` where there is no column."""
+    """Logits `[..., width]`; added columns have `UNKNOWN_LOGIT`."""
     missing = width - logits.shape[-1]
     if not missing:
         return logits

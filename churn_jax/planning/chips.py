@@ -64,7 +64,7 @@ class Slice:
         """From a name such as `v5e:4x4` or `v5p:2x2x1`.
 
         Raises:
-            ValueError: there is no such chip, or no grid.
+            ValueError: the chip is unknown, or the text has no grid.
 
         Example:
             >>> Slice.parse("v5e:4x8").devices

@@ -46,7 +46,7 @@ def intervals(scanned, labels, clusters=None, **options):
 
 
 def noise(scanned, clusters=None):
-    """What runs of one version change, and what is beyond it."""
+    """The churn between runs of one version, and the excess of an update."""
     every = all_examples(scanned.old.predicted.shape[1], clusters, 0.95)
     return noise_of(class_numbers(scanned, None), every)
 
