@@ -36,12 +36,13 @@ LABELS = {"smelu": "SmeLU", "softplus": "Softplus", "silu": "SiLU", "gelu": "GEL
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Data, a network and the length of its training."""
+    """Data, a network, one of about twice its size, and the length of training."""
 
     name: str
     title: str
     data: DataConfig
     model: ModelConfig
+    wide: ModelConfig
     epochs: int
     augmentation: Augmentation
 
@@ -65,6 +66,7 @@ FASHION = Task(
     "Fashion-MNIST, 14 x 14",
     DataConfig("fashion14.npz", train_size=40_000, validation=5000),
     ModelConfig("mlp", features=(256, 256)),
+    ModelConfig("mlp", features=(384, 384)),
     epochs=20,
     augmentation=Augmentation(pad_crop=1, flip=True),
 )
@@ -73,6 +75,7 @@ NEWS = Task(
     "AG News, bags of words",
     DataConfig("ag_news_bags.npz", train_size=20_000, validation=5000),
     ModelConfig("mlp", features=(64, 64)),
+    ModelConfig("mlp", features=(128, 128)),
     epochs=8,
     augmentation=Augmentation(drop=0.3),
 )
@@ -231,6 +234,7 @@ def _retrain(task: Task) -> StudyConfig:
     rows = (
         *_retraining(task, chosen(task, RETRAINING)),
         MethodSpec("ensemble_4", "4-Ensemble", four, "[reproducibility] Table 7"),
+        MethodSpec("wide", "Twice the size", ERM(), UNTREATED, model=task.wide),
         *(
             smooth[_named(kind, *settings[0])]
             for kind, settings in chosen(task, activations).items()
@@ -326,11 +330,14 @@ def _updating(task: Task, grid: dict[str, tuple]) -> Rows:
         s.row("tuned", "Fine-tuned", ERM(), start="old"),
         s.old_row("old_ensemble", "Old, 4-Ensemble", s.ensemble(), **half),
         s.row("ensemble", "4-Ensemble", s.ensemble()),
+        s.old_row("old_wide", "Old, twice the size", ERM(), model=task.wide, **half),
+        s.row("wide", "Twice the size", ERM(), model=task.wide),
     )
     updates = (
         Update("old", "none", "Retrained"),
         Update("old", "tuned", "Fine-tuned", targeted=True),
         Update("old_ensemble", "ensemble", "4-Ensemble"),
+        Update("old_wide", "wide", "Twice the size"),
     )
     treated = (
         _updating_rows(s, kind, setting)

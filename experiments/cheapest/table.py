@@ -12,8 +12,9 @@ method are compared on the validation split instead.
 
 import argparse
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,18 +35,34 @@ RELEASE = 5  # runs of which one is shipped
 TOLERANCE = 0.003
 
 
-def training(config: StudyConfig, name: str, deployed: str = "") -> float:
+def training(
+    config: StudyConfig,
+    name: str,
+    deployed: str = "",
+    sizes: Mapping[str, float] = MappingProxyType({}),
+) -> float:
     """Networks trained for a release of a row, its teachers' included.
 
     Args:
         config: the study.
         name: the row.
         deployed: the old model's row, which is there already.
+        sizes: size of a row's networks, in that of the untreated row's; 1 if missing.
     """
     spec = config.spec(name)
     of = set(spec.dependencies) - {deployed}
-    own = float(spec.method.members)
-    return own + sum(training(config, other, deployed) for other in of)
+    own = spec.method.members * sizes.get(name, 1.0)
+    return own + sum(training(config, other, deployed, sizes) for other in of)
+
+
+def _sizes(config: StudyConfig, rows: Iterable[dict[str, str]]) -> dict[str, float]:
+    """Parameters of every row's networks, in those of the untreated row's."""
+    counts = {
+        row["method"]: int(row["parameters"]) / int(row["members"])
+        for row in rows
+        if row["parameters"]
+    }
+    return {name: count / counts[config.baseline] for name, count in counts.items()}
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -62,15 +79,16 @@ def lines_of(folder: Path) -> list[Line]:
     config = read_study(folder).config
     updates = folder / "updates.csv"
     old = "old" if updates.exists() else ""
-    found = []
-    for row in _rows(updates if old else folder / "table.csv"):
+    table, found = _rows(folder / "table.csv"), []
+    sizes = _sizes(config, table)
+    for row in _rows(updates) if old else table:
         if old and (row["first"], row["examples"]) != ("1", "all"):
             continue  # other pairs of runs, or the examples of old classes alone
         name = row["new"] if old else row["method"]
         spec = config.spec(name.removesuffix("_ema"))
         line: Line = {"study": config.name, "row": name, "label": row["label"]}
-        line["training"] = training(config, spec.name, old)
-        line["serving"] = spec.method.inference_cost
+        line["training"] = training(config, spec.name, old, sizes)
+        line["serving"] = spec.method.inference_cost * sizes[spec.name]
         # Updates are measured in negative flips, retraining in churn.
         rate, error = (
             ("negative_flip_rate", "new_error") if old else ("churn", "accuracy")
