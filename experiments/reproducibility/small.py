@@ -153,6 +153,24 @@ def headline_14x14() -> StudyConfig:
     )
 
 
+def equal_cost_14x14() -> StudyConfig:
+    """Two networks, ensembled or co-distilled, and one with the weights of both."""
+    study = headline_14x14()
+    wide = MethodSpec(
+        "wide",
+        "One network, twice the weights",
+        ERM(),
+        "[reproducibility] Eq. 2",
+        model=ModelConfig(name="mlp", features=(396, 396)),
+    )
+    return dataclasses.replace(
+        study,
+        name="equal-cost-14x14",
+        title="Two networks against one of their cost, Fashion-MNIST at 14x14",
+        methods=(*study.select(("baseline", "ensemble", "codistill_skl")), wide),
+    )
+
+
 def _paper_rows(longer: int = 1) -> tuple[MethodSpec, ...]:
     return paper_rows(
         entropy=ENTROPY,
