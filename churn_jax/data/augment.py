@@ -91,7 +91,7 @@ def augment(images: Array, keys: Array, policy: Augmentation) -> Array:
     original size out of the image padded by `policy.pad_crop` zeros; a translation by
     `-shift .. shift` pixels along each axis that repeats the border; a mirror image
     with probability one half. Pixel values are only moved, never mixed. Last, each
-    value is dropped with probability `drop`.
+    value is dropped with probability `drop`, rounded to 1 / 65,536.
 
     Args:
         images: `[B, H, W, C]`, any dtype; tables `[B, D]`, too, if values are only
@@ -131,9 +131,11 @@ def augment(images: Array, keys: Array, policy: Augmentation) -> Array:
         image = image if table else move(image, key)
         if not policy.drop:
             return image
-        kept = jax.random.bernoulli(
-            jax.random.fold_in(key, 5), 1 - policy.drop, image.shape
-        )
+        # Half a word for each value, as most of the time here goes to random words.
+        words = jax.random.bits(jax.random.fold_in(key, 5), ((image.size + 1) // 2,))
+        halves = jax.lax.bitcast_convert_type(words, jnp.uint16).ravel()
+        values = halves[: image.size].reshape(image.shape).astype(jnp.int32)
+        kept = values >= round(policy.drop * 2**16)
         return jnp.where(kept, image, jnp.zeros((), image.dtype))
 
     def move(image, key):

@@ -78,6 +78,11 @@ def test_a_share_of_values_is_dropped_after_they_moved(rng, shape):
     np.testing.assert_array_equal(out, np.where(kept, moved, 0))
     share = (moved != 0)[~kept].sum() / (moved != 0).sum()
     assert abs(share - 0.3) < 4 * np.sqrt(0.21 / out.size)
+    # Two values share a random word, and are dropped independently.
+    there = (moved != 0).reshape(-1, 2).all(1)
+    first, second = kept.reshape(-1, 2)[there].T
+    same = np.mean(first == second)
+    assert abs(same - 0.58) < 4 * np.sqrt(0.58 * 0.42 / first.size)
 
 
 def test_policy_that_is_off_returns_its_input(rng):
