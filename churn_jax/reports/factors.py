@@ -119,9 +119,9 @@ def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]
         (
             equal,
             f"The runs of {'; '.join(equal)} differ in nothing: they are one "
-            "computation, repeated. Their churn is what this launch's hardware adds, "
-            "which slots of one launch can hide (churn-jax doctor compares launches), "
-            "and their accuracy is a single run's, whatever its test says.",
+            "computation, repeated. Their churn is what the hardware adds within one "
+            "launch; churn-jax doctor shows what it adds between launches. Their "
+            "accuracy is a single run's, whatever its test says.",
         ),
         *(
             (rows, f"Rows of several networks that serve {what}: {'; '.join(rows)}.")

@@ -16,6 +16,7 @@ from churn_compare.command_line import run, words_of
 from churn_compare.documents import Records, csv_text
 from churn_compare.documents.plotting import INK, drawing, legend, line_style
 from churn_jax.reports import collect
+from churn_jax.reports.artefacts import ReportError
 from experiments.anti_distillation.calibrated import calibrated_records
 from experiments.differences import differences
 
@@ -48,6 +49,8 @@ def changes(folder: Path) -> list[dict]:
     }
     rows = {row.info.name: row for row in collect(folder).rows}
     names = [name for name in rows if name != _plain(name) and _plain(name) in rows]
+    if not names:
+        raise ReportError(f"{folder} has no row `ad_...` with one `plain_...` of it")
     found = differences([(rows[name], rows[_plain(name)]) for name in names], PAIRED)
     lines = []
     for name, line in zip(names, found, strict=True):

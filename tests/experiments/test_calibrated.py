@@ -88,7 +88,7 @@ def test_another_row_may_be_the_base(run_dir, tmp_path, capsys):
     assert "has no row mine" in capsys.readouterr().err
 
 
-def test_the_penalty_is_compared_at_equal_width_and_length(tmp_path):
+def test_the_penalty_is_compared_at_equal_width_and_length(tmp_path, run_dir, capsys):
     def rows(rng, labels):
         made = {}
         for epochs, scale in ((3, 0.5), (30, 1.0)):
@@ -107,6 +107,8 @@ def test_the_penalty_is_compared_at_equal_width_and_length(tmp_path):
     assert float(short["delta_nll"]) > 0 == float(short["delta_churn"])
     assert all(float(long[f"delta_{name}"]) == 0 for name in length.PANELS)
     assert files[1].read_text().count("width 8") == 1
+    assert length.main([str(run_dir), *map(str, files)]) == 2
+    assert "has no row `ad_...` with one `plain_...`" in capsys.readouterr().err
 
 
 def test_a_folder_without_validation_predictions_is_refused(tmp_path, capsys):
