@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
 
@@ -277,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints and writes the output files; returns the exit code."""
     name = argv[0] if argv and argv[0] in _COMMANDS else ""
-    command, kind, description, needed = _COMMANDS[name]
+    function, kind, description, needed = _COMMANDS[name]
     whole = f"{program} {shlex.join(argv)}"
     if name:
         program, argv = f"{program} {name}", argv[1:]
@@ -302,8 +302,18 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
         stderr=True, force_jupyter=False, quiet=not sys.stderr.isatty()
     ).status("Reading and comparing")
     with spinner:
-        result = command(given, program)
+        if name:
+            result = _function(function)(**_settings(given))
+        else:
+            result = _compared(given, program)
     return _shown_and_saved(result, given, whole, program)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """A function of the package, imported when it is used."""
+    import churn_compare
+
+    return getattr(churn_compare, name)
 
 
 def _shown_and_saved(
@@ -342,10 +352,9 @@ def _shown_and_saved(
 
 def _label(given: dict[str, Any], program: str) -> int:
     """Writes a queue of changed examples to label."""
-    from churn_compare.queue import label_queue
-
     old, new, out = (given[name] for name in ("old", "new", "out"))
-    queue = label_queue(**_settings(given | {"budget": given["budget"] or None}))
+    settings = _settings(given | {"budget": given["budget"] or None})
+    queue = _function("label_queue")(**settings)
     print(
         f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
         f"of them, in random order, are to be labelled.\n"
@@ -355,24 +364,6 @@ def _label(given: dict[str, Any], program: str) -> int:
         f"{shlex.quote(str(new))} --labels {shlex.quote(str(out))} --max-nfr 1%"
     )
     return 0
-
-
-def _repair(given: dict[str, Any], program: str) -> Any:
-    """Chooses and tests a rule that serves both versions."""
-    if len(given["validation"]) != 2:
-        raise ValueError(f"{program} takes --validation OLD_V NEW_V, two files")
-    from churn_compare.serving import repair
-
-    given["validation"] = tuple(map(Path, given["validation"]))
-    return repair(**_settings(given))
-
-
-def _size_or_suite(given: dict[str, Any], program: str) -> Any:
-    """Calls the function of the package that the sub-command is named after."""
-    from churn_compare import sizing, suite
-
-    suites = program.endswith(" suite")
-    return (suite.compare_suite if suites else sizing.size)(**_settings(given))
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -459,10 +450,8 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
 def _compared(given: Mapping[str, Any], program: str) -> Any:
     """The result of the comparison that the options ask for."""
     from churn_compare import gates
-    from churn_compare.comparison import compare as compare_classes
-    from churn_compare.outcomes import compare_outcomes, noise_floor
+    from churn_compare.noise import noise_floor
     from churn_compare.reading.outcomes import has_outcomes
-    from churn_compare.versions import compare_versions
 
     old, new, file = given["old"], given["new"], given["gates"]
     limits = _gates(given)
@@ -489,8 +478,9 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
         for name in names:
             if of == what and given[name]:
                 raise ValueError(f"--{name.replace('_', '-')} {why}")
-    functions: dict[str, Any] = {"classes": compare_classes, "noise": noise_floor}
-    functions |= {"folder": compare_versions, "outcomes": compare_outcomes}
+    names = {"classes": "compare", "folder": "compare_versions"}
+    function = _function(names.get(what, "compare_outcomes"))
+    function = noise_floor if what == "noise" else function
     tolerance, margin = given["tolerance"] or "0", given["equivalent"]
     if what == "outcomes" and margin is not None:
         margin = gates.limit_of(margin, "--equivalent")
@@ -508,11 +498,10 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
         "relative": tolerance.rstrip().endswith("%"),
         "order": given["order"] or None,
     }
-    names = {*inspect.signature(functions[what]).parameters} - {"old", "new"}
-    names |= {"equivalent", "level", "pool"} if what == "folder" else set()
+    known = {*inspect.signature(function).parameters} - {"old", "new"}
+    known |= {"equivalent", "level", "pool"} if what == "folder" else set()
     sides = given["noise"] or [side for side in (old, new) if side is not None]
-    chosen = {name: settings[name] for name in names & settings.keys()}
-    return functions[what](*sides, **chosen)
+    return function(*sides, **{n: settings[n] for n in known & settings.keys()})
 
 
 def _grades(given: Sequence[str]) -> dict[str, float]:
@@ -530,10 +519,10 @@ def _grades(given: Sequence[str]) -> dict[str, float]:
 
 
 # Function, options, description and required arguments.
-_COMMANDS: dict[str, tuple[Any, type, str, tuple[str, ...]]] = {
-    "": (_compared, Arguments, DESCRIPTION, ()),
-    "label": (_label, LabelArguments, _LABEL, ("OLD", "NEW", "--out")),
-    "repair": (_repair, RepairArguments, _REPAIR, ("OLD", "NEW", "--validation")),
-    "size": (_size_or_suite, SizeArguments, _SIZE, ("OLD", "NEW")),
-    "suite": (_size_or_suite, SuiteArguments, _SUITE, ("OLD", "NEW")),
+_COMMANDS: dict[str, tuple[str, type, str, tuple[str, ...]]] = {
+    "": ("compare", Arguments, DESCRIPTION, ()),
+    "label": ("label_queue", LabelArguments, _LABEL, ("OLD", "NEW", "--out")),
+    "repair": ("repair", RepairArguments, _REPAIR, ("OLD", "NEW", "--validation")),
+    "size": ("size", SizeArguments, _SIZE, ("OLD", "NEW")),
+    "suite": ("compare_suite", SuiteArguments, _SUITE, ("OLD", "NEW")),
 }

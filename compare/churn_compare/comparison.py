@@ -11,7 +11,7 @@ import numpy as np
 from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult, OutcomesResult
 from churn_compare.estimates import Groups, all_examples
-from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.findings import (
     class_flow,
@@ -32,23 +32,15 @@ from churn_compare.gates import (
     waivers_of,
 )
 from churn_compare.groups import coded, parts_of, waived_rows
-from churn_compare.labelling import (
-    Flips,
-    check_labelled,
-    known_flips,
-    read_drawn,
-    sampled_flips,
-    sampled_groups,
-)
+from churn_compare.labelling import Sampling, by_labels, by_preference
 from churn_compare.measures import Normalization
 from churn_compare.noise import noise_of
-from churn_compare.pair import Drawn, Kind, Pair, Scanned, Table, run_by_run
+from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.join import Errors, join, read_pair
 from churn_compare.reading.labels import (
     read_clusters,
-    read_labels,
     read_slices,
     without_clusters,
 )
@@ -247,19 +239,17 @@ def compare_pair(
     numbers, sampling = class_numbers(scanned, labels), None
     worse = None if labels is None else numbers.worse.mean
     if pair.partial:
-        known = known_flips(pair.drawn, numbers)
-        check_labelled(pair.ids, pair.drawn, known)
-        if known.judged or np.any(known.changed & ~known.known):
-            if waivers or pool or equivalent is not None or pair.clusters is not None:
-                raise PredictionsError(
-                    "waivers, pool, equivalent and clusters need a label for every "
-                    "example that changes"
-                )
-            sampling = pair.drawn, known, level, any_time
-            numbers = class_numbers(scanned, None)
+        sampling = by_labels(pair, numbers, level, any_time)
+    if sampling is not None:
+        if waivers or pool or equivalent is not None or pair.clusters is not None:
+            raise PredictionsError(
+                "waivers, pool, equivalent and clusters need a label for every "
+                "example that changes"
+            )
+        numbers = class_numbers(scanned, None)
     numbers.all_labelled = not pair.partial
     found = class_estimates(scanned, numbers, every, resamples=resamples, seed=seed)
-    noise = noise_of(numbers, every)
+    noise = noise_of(numbers, every, found)
     if noise is not None:
         found[EXCESS] = noise.excess
     groupings = {}
@@ -301,7 +291,7 @@ def _measured(
     pair: Pair,
     waivers: Sequence[Waiver],
     pool: str | None,
-    sampling: tuple[Drawn | None, Flips, float, bool] | None,
+    sampling: Sampling | None,
     groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Fields of `Measured`, and notes on waivers."""
@@ -309,8 +299,8 @@ def _measured(
     groupings, ids, column = {**groupings, **by_slice}, pair.ids, pair.cluster_column
     fields, said = parts_of(numbers, every, groupings, ids, waivers, pool, column)
     if sampling is not None:  # flips by the labels of some of the changed examples
-        fields["sampled"], flips = sampled_flips(*sampling)
-        fields["groups"] = sampled_groups(fields["groups"], groupings, *sampling)
+        fields["sampled"], flips = sampling.flips()
+        fields["groups"] = sampling.groups(fields["groups"], groupings)
         found = {**found, **flips}
     fields |= {"level": every.level, "quantities": in_order(found)}
     return fields | {"runs": numbers.runs, "paired": numbers.paired}, said
@@ -473,8 +463,7 @@ def compare_outcomes(
     every = all_examples(len(joined.ids), joined.clusters, level)
     samplings: list = [None] * len(numbers)
     if labels is not None:
-        of_first = _preferred(numbers[0], joined, labels)
-        samplings[0] = *of_first, level, any_time
+        samplings[0] = by_preference(joined, numbers[0], labels, level, any_time)
     measures = []
     for of, sampling in zip(numbers, samplings, strict=True):
         found = {name: each.of(0) for name, each in of.intervals(every).items()}
@@ -544,20 +533,3 @@ def read_either(
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
     return pair, class_numbers(scanned, pair.labels)
-
-
-def _preferred(numbers: Numbers, joined: Pair, labels: Any) -> tuple[Drawn, Flips]:
-    """Flips by which answer is better, of some that change."""
-    if numbers.judged:
-        name = numbers.of.name
-        raise PredictionsError(f"{name} is judged already; no queue is needed")
-    separate = read_labels(labels)
-    rows = rows_of(joined.ids, np.arange(0) if separate.ids is None else separate.ids)
-    drawn = read_drawn(labels, separate.others, rows)
-    if drawn is None:
-        raise PredictionsError("labels of outcomes are a queue with the column better")
-    worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
-    known, changed = drawn.better != "", numbers.changed.mean > 0
-    flips = Flips(changed, known, worse, better, True)
-    check_labelled(joined.ids, drawn, flips)
-    return drawn, flips

@@ -8,15 +8,179 @@ from scipy import special
 
 from churn_compare.result import Interval
 from churn_compare.significance import mcnemar_exact, sign_flip_exact
-from churn_compare.uncertainty import (
-    Uncertainty,
-    difference_ends,
-    run_part,
-    share_ends,
-    uncertainty,
-)
 
 _ROUNDING, _NEAR = 1e-24, 1e-12
+_MOST = 1e6  # largest quantile, with hardly any degrees of freedom
+_HALVINGS = 50  # bisections of an interval of length 1, to 1e-15
+Given = np.ndarray | float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """Variance and degrees of freedom of numbers, as arrays of any shape."""
+
+    examples: np.ndarray  # variance due to the examples, given the runs
+    total: np.ndarray  # variance due to examples and runs
+    # degrees of freedom of `total`, infinite with one run a side; if only one side has
+    # several runs, those of the variance due to runs
+    freedom: np.ndarray
+    alone: bool = False  # True if only one side has several runs
+    # degrees of freedom of `examples`: infinite, or below the number of clusters
+    of_clusters: np.ndarray | float = np.inf
+    bearing: np.ndarray | float = np.inf  # effective number of clusters
+
+    def of_runs(self) -> np.ndarray:
+        """Share of the variance that is due to runs."""
+        some = self.total > 0
+        examples = np.where(some, self.examples / np.where(some, self.total, 1.0), 1.0)
+        return np.maximum(1.0 - examples, 0.0)
+
+    def quantile(self, level: float) -> np.ndarray:
+        """Two-sided quantile: 1.96 for 0.95 and one run a side."""
+        # Satterthwaite's approximation is poor for one degree of freedom (two runs on
+        # one side), so if only one side has runs, half-widths are added as squares:
+        # q^2 V = z^2 V_examples + t^2 C, with C the variance due to runs.
+        upper = (1.0 + level) / 2.0
+        student = _student(self.freedom, upper)
+        if not self.alone:
+            return student
+        of_runs, few = self.of_runs(), self.example_quantile(level)
+        return np.sqrt(np.square(few) * (1.0 - of_runs) + np.square(student) * of_runs)
+
+    def widened(self, most: np.ndarray | float) -> np.ndarray:
+        """`total`, moved towards `most` if few clusters have events."""
+        # If one cluster has all events, their number hardly tells how similar examples
+        # of a cluster are; without any event only `most` is known, the variance if the
+        # examples of each cluster are equal. Chosen by simulation: half of the way, on
+        # a logarithmic scale, for one cluster, a quarter for two.
+        share = 0.5 ** np.asarray(self.bearing)
+        some = self.total > 0
+        total = np.where(some, self.total, 1.0)
+        up = np.maximum(most / total, 1.0) ** share
+        return np.where(some, total * up, 0.0)
+
+    def example_quantile(self, level: float) -> np.ndarray:
+        """The same with runs treated as fixed; larger with few clusters."""
+        return _student(self.of_clusters, (1.0 + level) / 2.0)
+
+
+def _student(freedom: np.ndarray | float, upper: float) -> np.ndarray:
+    """Quantile of Student's t; very large with one cluster."""
+    freedom = np.asarray(freedom)
+    few = special.stdtrit(np.maximum(freedom, 1.0), upper)
+    return np.where(freedom < 1, _MOST, few)
+
+
+def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
+    """Variance of the mean over runs, its noise, and its degrees of freedom."""
+    # S = sum_r (m_r - m)^2 / (R (R - 1)); `noise` is its expectation if runs differ
+    # only by noise.
+    R = of_runs.shape[-1]
+    if R == 1:
+        zero = np.zeros(of_runs.shape[:-1])
+        return zero, zero, 0
+    centred = of_runs - of_runs.mean(axis=-1, keepdims=True)
+    return np.sum(np.square(centred), axis=-1) / (R * (R - 1)), noise, R - 1
+
+
+def uncertainty(
+    examples: np.ndarray,
+    *parts: tuple,
+    clusters: np.ndarray | int = 0,
+    bearing: np.ndarray | float = np.inf,
+) -> Uncertainty:
+    """Uncertainty due to examples and runs, by Satterthwaite's approximation."""
+    # With G clusters that move the number by u the variance over examples, sum u^2, has
+    # a squared relative error of sum u^4 / (sum u^2)^2 - 1 / G, twice one over degrees
+    # of freedom: G for normal u, fewer for clusters of unequal size, at most G - 1.
+    # The variance between runs includes their noise on the examples, as the variance
+    # over examples does; it is counted once: V = V_examples + sum_k (S_k - noise_k), at
+    # least V_examples - noise / 2 (with V_examples as the least value, intervals of two
+    # runs a side that differ only by noise would hold the true value 98 times of 100),
+    # and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
+    examples = np.asarray(examples, np.float64)
+    several = [part for part in parts if part[2]]
+    count = np.asarray(clusters, np.float64)
+    tail = np.maximum(1.0 / np.asarray(bearing) - 1.0 / np.maximum(count, 1.0), 0.0)
+    freedom = np.minimum(count - 1.0, 2.0 / np.maximum(tail, 1e-9))
+    of_clusters = np.where(count > 0, freedom, np.inf)
+    noise = sum((part[1] for part in several), np.zeros(examples.shape))
+    total = examples - noise + sum(part[0] for part in several)
+    total = np.maximum(total, examples - np.minimum(noise, examples) / 2)
+    if len(several) == 1:
+        freedom = np.full(total.shape, float(several[0][2]))
+        return Uncertainty(examples, total, freedom, True, of_clusters, bearing)
+    spread = sum((np.square(S) / df for S, _, df in several), np.zeros(total.shape))
+    spread = spread + np.square(examples) / np.maximum(of_clusters, 0.5)
+    some = spread > 0
+    freedom = np.square(total) / np.where(some, spread, 1.0)
+    freedom = np.where(some, freedom, of_clusters)
+    fewest = min((df for _, _, df in several), default=np.inf)
+    # V may be less than its parts
+    freedom = np.maximum(freedom, np.minimum(fewest, of_clusters))
+    return Uncertainty(examples, total, freedom, False, of_clusters, bearing)
+
+
+def share_ends(
+    share: Given, variance: Given, quantile: Given, examples: Given
+) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's interval with the number of examples that fits the variance."""
+    # With n = p (1 - p) / V, the examples of a binomial share of this variance, the
+    # ends are the solutions P of (p - P)^2 = q^2 P (1 - P) / n (Wilson 1927). If p is 0
+    # or 1, or V is not positive, n is `examples`.
+    share = np.clip(np.asarray(share, np.float64), 0.0, 1.0)
+    binomial = share * (1.0 - share)
+    usable = (binomial > 0) & (variance > 0)
+    counted = np.where(usable, binomial / np.where(usable, variance, 1.0), examples)
+    square = np.square(np.minimum(quantile, _MOST)) / np.maximum(counted, 1e-12)
+    centre = (share + square / 2) / (1 + square)
+    half = np.sqrt(square * binomial + np.square(square) / 4) / (1 + square)
+    low = np.where(share == 0, 0.0, np.clip(centre - half, 0.0, share))
+    high = np.where(share == 1, 1.0, np.clip(centre + half, share, 1.0))
+    missing = np.isnan(share)
+    return np.where(missing, np.nan, low), np.where(missing, np.nan, high)
+
+
+def difference_ends(
+    gained: Given, lost: Given, variance: Given, quantile: Given, examples: Given
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tango's score interval of `gained - lost`, stretched to the given variance."""
+    # The ends are the solutions D of (g - l - D)^2 = q^2 s v(D) (Tango 1998, Eq. 11);
+    # v(D) is the variance of the difference of two paired shares where the difference
+    # is D and the rest is as likely as can be, and s = V / v(g - l) is 1 for one run a
+    # side.
+    given = (gained, lost, variance, quantile, examples)
+    gained, lost, variance, quantile, examples = np.broadcast_arrays(
+        *(np.asarray(x, np.float64) for x in given)
+    )
+    found = gained - lost
+    count = np.maximum(examples, 1e-12)
+    plain = (gained + lost - np.square(found)) / count
+    usable = (plain > 0) & (variance > 0)
+    stretch = np.where(usable, variance / np.where(usable, plain, 1.0), 1.0)
+
+    def score_variance(difference):
+        """`v(D)`, in which the most likely share lost solves a quadratic equation."""
+        linear = difference * (2.0 - found) - gained - lost
+        constant = -lost * difference * (1.0 - difference)
+        root = np.sqrt(np.maximum(np.square(linear) - 8.0 * constant, 0.0))
+        least = np.maximum(-difference, 0.0)
+        share = np.maximum((root - linear) / 4.0, least)
+        return np.maximum(2.0 * share + difference * (1.0 - difference), 0.0) / count
+
+    square = np.square(np.minimum(quantile, _MOST))
+
+    def solve(end):
+        inside, outside = found.copy(), np.full(found.shape, end)
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            allowed = square * stretch * score_variance(middle)
+            fits = np.square(found - middle) <= allowed
+            inside = np.where(fits, middle, inside)
+            outside = np.where(fits, outside, middle)
+        return np.where(np.isnan(found), np.nan, inside)
+
+    return solve(-1.0), solve(1.0)
 
 
 class Intervals(NamedTuple):
@@ -53,13 +217,9 @@ class PerExample:
         return PerExample(self.mean + other.mean, tuple(a + b for a, b in runs))
 
     def __mul__(self, factor: float) -> "PerExample":
-        """A multiple."""
-        runs = tuple(
-            tuple(Weighted(factor * weight, sums) for weight, sums in side)
-            for side in self.runs
-        )
-        mean = -self.mean if factor == -1 else factor * self.mean  # keeps integers
-        return PerExample(mean, runs)
+        """A multiple; of whole numbers with a whole factor they are such again."""
+        runs = (tuple(Weighted(factor * w, sums) for w, sums in of) for of in self.runs)
+        return PerExample(factor * self.mean, tuple(runs))
 
     def __sub__(self, other: "PerExample") -> "PerExample":
         """The difference of two numbers from the same runs."""
@@ -69,41 +229,12 @@ class PerExample:
         """The same with 0 for some examples."""
         keep = np.ones(len(self.mean), bool)
         keep[rows] = False
-        runs = tuple(
-            tuple(Weighted(weight, sums * keep) for weight, sums in side)
-            for side in self.runs
-        )
-        return PerExample(self.mean * keep, runs)
+        runs = (tuple(Weighted(w, sums * keep) for w, sums in of) for of in self.runs)
+        return PerExample(self.mean * keep, tuple(runs))
 
 
 class Groups:
-    """Groups of examples: means, their intervals and tests for each group.
-
-    The variance of a mean is
-
-        V = sum_u moved_u^2,  times U / (U - 1) for clusters and means
-
-    where `moved_u` is the deviation of the mean that is due to unit u: an example, or
-    a cluster within the group. Where all examples share the runs, the variance over
-    runs is added (`uncertainty`). Shares have Wilson's interval with as many examples
-    as have this variance, gains in right answers Tango's, means `t sqrt(V)` to either
-    side, with U - 1 degrees of freedom, or fewer where few clusters contribute most.
-    Samples of a language model are independent on each example, so that V holds what
-    they add. Where all examples change alike, or none does, V is that of no event in so
-    many, times the span of the numbers, and the test of no change flips signs.
-
-    Notes:
-        In simulations (`benchmarks/compare_coverage.py`, 40 to 1,000 examples, 1 or 5
-        runs) 95 % intervals hold the truth 93 to 97 times of 100, more often where
-        most comparisons have no flip and for the excess of few or stable runs. Less
-        often: 85 to 92 for shares of which less than one event is expected, 90 to 94
-        with 20 clusters of which one has more than a quarter of the examples.
-
-    References:
-        [cluster] pp. 13-22 -- Liang and Zeger, Longitudinal data analysis using
-        generalized linear models, Biometrika 1986.
-        https://doi.org/10.1093/biomet/73.1.13
-    """
+    """Groups of examples: means, their intervals and tests for each group."""
 
     def __init__(
         self,
@@ -223,16 +354,8 @@ class Groups:
         known, value = self.known(gain), self.value(gain.mean)
         gained, lost = self.value(better.mean), self.value(worse.mean)
         most = (gained + lost - np.square(value)) / np.maximum(self.units, 1)
-        return Intervals(
-            value,
-            *difference_ends(
-                gained,
-                lost,
-                known.widened(most),
-                known.quantile(level or self.level),
-                self.units,
-            ),
-        )
+        spread = known.widened(most), known.quantile(level or self.level), self.units
+        return Intervals(value, *difference_ends(gained, lost, *spread))
 
     def mean(
         self,
@@ -254,12 +377,7 @@ class Groups:
     def excess(
         self, of: PerExample, equal: np.ndarray | None, least: float = 0.0
     ) -> Intervals:
-        """Changes beyond those between runs of one version, with intervals.
-
-        `equal` is each unit's part of the variance for equal versions (see
-        `permuted_variance`), the least variance assumed; None if runs are paired.
-        `least` is the least variance of the excess.
-        """
+        """Changes beyond those between runs of one version, with intervals."""
         known, value = self.known(of, mean=True), self.value(of.mean)
         of_examples = known.example_quantile(self.level)
         quantile = known.quantile(self.level) if known.alone else of_examples

@@ -13,13 +13,13 @@ from churn_compare.estimates import (
     Intervals,
     PerExample,
     Weighted,
+    share_ends,
 )
 from churn_compare.measures import Measure
 from churn_compare.pair import Scanned
 from churn_compare.quantities import in_order
 from churn_compare.result import NONE, Interval
 from churn_compare.sums import partition, ratios, resampled
-from churn_compare.uncertainty import share_ends
 
 _ROUNDING = 1e-9
 _POWER = 0.8  # of the detectable change
@@ -28,12 +28,7 @@ Differ = Callable[[int, int], np.ndarray]
 
 
 class Numbers:
-    """Contributions of every example to the changes from the old version to the new.
-
-    Runs are `shared` where each is one network for all examples; a language model's
-    samples of one example have nothing to do with those of another. `paired` compares
-    run r with run r alone.
-    """
+    """Contributions of every example to the changes from the old version to the new."""
 
     all_labelled = True  # not only those that change
 
@@ -50,6 +45,9 @@ class Numbers:
         self.shape = (A, 1) if paired else (A, R - A)
         differ = self.differ if of.named else functools.cache(self.differ)
         self.changed = self._over_pairs(differ)
+        # Units' contributions to the variance of the excess, unless in clusters.
+        N = of.examples
+        self._alone = functools.cache(lambda apart: permuted_variance(apart, R, A, N))
         self.stable: dict[str, PerExample] = {}  # on which all runs of a side agree
         for side, first, last in (("old", 0, A), ("new", A, R)):
             if last - first > 1 and not shared:
@@ -135,8 +133,12 @@ class Numbers:
             return self.most
         return groups.span(np.min(self.rows, axis=0), np.max(self.rows, axis=0))
 
-    def permuted(self, differ: Differ, groups: Groups) -> np.ndarray:
-        """Contributions of units to a variance if both versions are equal."""
+    def permuted(self, differ: Differ, groups: Groups) -> np.ndarray | None:
+        """Contributions of units to the variance of the excess of equal versions."""
+        if self.paired:
+            return None
+        if groups.cell is None:
+            return self._alone(differ)[groups.rows]
         return permuted_variance(
             lambda r, s: differ(r, s)[groups.rows],
             *(sum(self.runs), self.runs[0], len(groups.group), groups.cell),
@@ -150,24 +152,12 @@ class Numbers:
             sums += self.of.distance(self.rows[r], self.rows[s])
         return PerExample(sums / len(self.pairs()))
 
-    @functools.cached_property
-    def _equal(self) -> np.ndarray:
-        A, B = self.runs
-        return permuted_variance(self.differ, A + B, A, self.of.examples, None)
-
-    def equal(self, groups: Groups) -> np.ndarray | None:
-        """Contributions of units to the variance of the excess of equal versions."""
-        if self.paired:
-            return None
-        if groups.cell is None:
-            return self._equal[groups.rows]
-        return self.permuted(self.differ, groups)
-
     def beyond_runs(self, groups: Groups) -> dict[str, Intervals]:
         """Changes between runs of one version, and the excess of the two versions."""
         found = {f"within_{side}": groups.share(of) for side, of in self.within.items()}
         if found:
-            found["excess_churn"] = groups.excess(self.beyond, self.equal(groups))
+            equal = self.permuted(self.differ, groups)
+            found["excess_churn"] = groups.excess(self.beyond, equal)
         if self.judged and self.expected_flips is not None:
             found["expected_nfr"] = groups.share(self.expected_flips)
             equal = self.permuted(self._differ_in_worth, groups)
@@ -320,11 +310,7 @@ def between_runs(differ: Differ, A: int, R: int, across: PerExample) -> BetweenR
 
 
 def permuted_variance(
-    differ: Callable[[int, int], np.ndarray],
-    R: int,
-    A: int,
-    N: int,
-    clusters: np.ndarray | None,
+    differ: Differ, R: int, A: int, N: int, clusters: np.ndarray | None = None
 ) -> np.ndarray:
     """Variance of each example's or cluster's excess if its runs are permuted."""
     B = R - A
@@ -365,55 +351,7 @@ def class_estimates(
     resamples: int = 2000,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """All numbers that predicted classes allow, each with a confidence interval.
-
-    A number is the mean over all pairs of an old and a new run. Its variance is
-
-        V = V_examples + C_old + C_new
-
-    where V_examples is the variance over examples of what each contributes to that mean
-    and C is the spread between the runs of a side, less what their noise on the
-    examples explains of it (`uncertainty`). A side with one run is taken as it is.
-    Quantiles are Student's with Satterthwaite's degrees of freedom, normal ones with
-    one run a side. The ends:
-
-    * of shares and of numbers made of them: Wilson's, with as many examples as have the
-      variance V; the interval of no event in N examples does not end at 0;
-    * of the accuracy gain: Tango's score interval, stretched to V in the same way;
-    * of changes of NLL, Brier score and ECE: `q sqrt(V)` to either side;
-    * of these themselves and of surrogate churn: the bootstrap's BCa interval over
-      examples, stretched by `q sqrt(V) / (z sqrt(V_examples))` and drawn to hold the
-      number, which its bias may keep out where it is the ECE.
-
-    With clusters, V_examples is G / (G - 1) times the sum over the G clusters of the
-    squares of what each contributes, with G - 1 degrees of freedom, or fewer where few
-    clusters contribute most of it. The bootstrap draws clusters. Wilson's interval of
-    no event has as many examples as there are clusters, and where one or two have all
-    events, the variance is drawn towards that (`Uncertainty.widened`).
-
-    Notes:
-        In simulations (`benchmarks/compare_coverage.py`) 95 % intervals hold the truth
-        93 to 97 times of 100 with one run a side, from 200 examples and from 1 % of
-        flips on, and mostly so with 2 to 10 runs. The exceptions are ratios of few
-        examples, with two or three runs a side (up to 99), and two runs that differ by
-        more than the examples explain (about 92). Where runs differ by far more than
-        that, 88 to 96 of 100 hold; `Noise.of_runs` and the verdict show it. Means of
-        heavy-tailed scores need more: with 200 examples of which 4 differ, 90 for
-        surrogate churn. The calibration error of few examples is too large, and so are
-        its intervals.
-
-    References:
-        [bootstrap] Eqs. 2.3, 6.6 -- Efron, Better Bootstrap Confidence Intervals, JASA
-        1987. https://doi.org/10.1080/01621459.1987.10478410
-        [wilson] p. 209 -- Wilson, Probable Inference, the Law of Succession, and
-        Statistical Inference, JASA 1927. https://doi.org/10.1080/01621459.1927.10502953
-        [tango] Eq. 11 -- Tango, Equivalence test and confidence interval for the
-        difference in proportions for the paired-sample design, Statistics in Medicine
-        1998. https://doi.org/10.1002/(SICI)1097-0258(19980430)17:8%3C891::AID-SIM780%3E3.0.CO;2-B
-        [satterthwaite] p. 111 -- Satterthwaite, An Approximate Distribution of
-        Estimates of Variance Components, Biometrics Bulletin 1946.
-        https://doi.org/10.2307/3002019
-    """
+    """All numbers that predicted classes allow, with intervals, in their order."""
     labels = numbers.of.target if numbers.all_labelled else None
     # The seed is also that of assigning many examples or clusters to groups.
     grouping, drawing = np.random.default_rng(seed).spawn(2)

@@ -55,10 +55,7 @@ def _merged(
 def largest_regressions(
     pair: Pair, scanned: Scanned, flips: np.ndarray | None, count: int
 ) -> tuple[tuple[Regression, ...], int]:
-    """The largest negative flips, and the number of all of them.
-
-    `flips` `[N]` are shares of the pairs of runs; None without labels.
-    """
+    """The largest negative flips, and the number of all of them."""
     # Sorted by pairs of runs, by the fall of the label's probability, and by the order
     # of the examples.
     if count < 0:

@@ -36,27 +36,7 @@ Judged = tuple[Interval, State, str]  # the number, the state and a text
 
 
 def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
-    """Judges each gate. A gate on an undefined number fails.
-
-    Args:
-        gates: conditions.
-        found: numbers of all examples and of groups; waived flips are left out.
-
-    Returns:
-        One outcome per gate, in the order of the gates. For a gate on several groups
-        `measured` is that of the worst group; `where` names it if the gate fails.
-
-    Raises:
-        GateError: if there is no such number or group.
-
-    Example:
-        >>> churn = {"churn": Interval(0.042, 0.039, 0.045)}
-        >>> gates = [Gate("churn", 0.05), Gate("churn", 0.04, on="bound")]
-        >>> for outcome in judge(gates, Measured(level=0.95, quantities=churn)):
-        ...     print(outcome.line)
-        PASS  churn at most 5 %: 4.2 % (95 % interval 3.9 to 4.5 %)
-        FAIL  upper end of churn at most 4 %: 4.2 % (95 % interval 3.9 to 4.5 %)
-    """
+    """Outcomes of the gates, in their order; waived flips are left out."""
     if found.waived is not None:
         groups = tuple(
             dataclasses.replace(

@@ -1,5 +1,6 @@
 """Conditions on an update, given by name or in a TOML file."""
 
+import contextlib
 import dataclasses
 import datetime
 import math
@@ -103,20 +104,19 @@ class Gate:
             where = " of classes and slices" if self.grouping else ""
             hint = _hint(self.quantity, known)
             raise GateError(f"no quantity {self.quantity!r}{where} for a gate; {hint}")
+        limit = f"the limit of {self.quantity}"
         if isinstance(self.limit, bool) or not isinstance(self.limit, int | float):
-            raise GateError(f"the limit of {self.quantity} must be a number")
+            raise GateError(f"{limit} must be a number")
         if not math.isfinite(self.limit):
-            raise GateError(f"the limit of {self.quantity} must be finite")
+            raise GateError(f"{limit} must be finite")
         least = {"share": 0, "points": -1}.get(self.unit)
         if self.quantity == EQUIVALENT:
             least = 0
             if self.bound != "max" or self.limit == 0:
                 raise GateError("equivalent takes a margin above 0, such as 0.01")
         if least is not None and not least <= self.limit <= 1:
-            raise GateError(
-                f"the limit of {self.quantity} must lie between {least} and 1, got "
-                f'{self.limit:g}; write 0.05 or "5%" for 5 %'
-            )
+            got = f'got {self.limit:g}; write 0.05 or "5%" for 5 %'
+            raise GateError(f"{limit} must lie between {least} and 1, {got}")
         for name, allowed in (("bound", ("max", "min")), ("on", ON)):
             if getattr(self, name) not in allowed:
                 known = " or ".join(map(repr, allowed))
@@ -305,11 +305,9 @@ def gates_by_name(
         limit = limit_of(given, name, quantity)
         about = {"slice": ALL_SLICES, "class": CLASSES}
         grouping = about.get(parts[2], "") if parts else ""
-        try:
-            gate = Gate(quantity, limit, bound, on, grouping, min_examples=min_examples)
-        except GateError as error:
-            raise GateError(f"{name}: {error}") from None
-        found.append(gate)
+        settings = {"grouping": grouping, "min_examples": min_examples}
+        with errors_in(name):
+            found.append(Gate(quantity, limit, bound, on, **settings))
     return tuple(found)
 
 
@@ -317,7 +315,7 @@ Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
 
 _WAIVE = "waive"
 _WAIVER = ("id", "reason", "until")
-_SETTINGS = ("on", "min-examples")
+_SETTINGS: dict[str, Sequence] = {"on": ON, "min-examples": range(1, 2**63)}
 _DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per class
 
 
@@ -379,10 +377,8 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     '''
     table = read_toml(Path(path))
     table.pop(_WAIVE, None)
-    try:
+    with errors_in(path):
         gates = gates_of(table)
-    except GateError as error:
-        raise GateError(f"{path}: {error}") from None
     if not gates:
         raise GateError(f"{path}: there is no gate in it, such as max-churn = 0.05")
     return gates
@@ -395,16 +391,25 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
         GateError: if the file cannot be read, or a waiver is repeated or lacks its id,
             reason or date.
     """
-    given = read_toml(Path(path)).get(_WAIVE, [])
-    try:
+    given, found = read_toml(Path(path)).get(_WAIVE, []), []
+    with errors_in(path):
         if not isinstance(given, list):
             raise GateError(f"{_WAIVE} must be written [[{_WAIVE}]]")
-        found = tuple(_waiver(of, f"waiver {i}") for i, of in enumerate(given, 1))
+        for number, of in enumerate(given, 1):
+            with errors_in(f"waiver {number}"):
+                found.append(_waiver(of))
         if again := twice(waiver.id for waiver in found):
             raise GateError(f"the id {again[0]!r} is waived twice")
+    return tuple(found)
+
+
+@contextlib.contextmanager
+def errors_in(place: str | os.PathLike) -> Iterator[None]:
+    """Messages of errors in it begin with the place."""
+    try:
+        yield
     except GateError as error:
-        raise GateError(f"{path}: {error}") from None
-    return found
+        raise GateError(f"{place}: {error}") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -420,26 +425,25 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise GateError(f"{path}: not a TOML file, {error}") from None
 
 
-def _check_keys(given: Mapping[str, Any], known: Sequence[str], place: str) -> None:
+def _check_keys(given: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in given:
         if key not in known:
-            raise GateError(f"{place}: unknown key {key!r}; {_hint(key, known)}")
+            raise GateError(f"unknown key {key!r}; {_hint(key, known)}")
 
 
-def _waiver(given: Any, place: str) -> Waiver:
+def _waiver(given: Any) -> Waiver:
     if not isinstance(given, Mapping):
-        raise GateError(f"{place} must be a table with {', '.join(_WAIVER)}")
-    _check_keys(given, _WAIVER, place)
+        raise GateError(f"it must be a table with {', '.join(_WAIVER)}")
+    _check_keys(given, _WAIVER)
     if lacking := [key for key in _WAIVER if not str(given.get(key, "")).strip()]:
-        raise GateError(f"{place}: a waiver needs {' and '.join(lacking)}")
+        raise GateError(f"a waiver needs {' and '.join(lacking)}")
     until = given["until"]
     try:
         if not isinstance(until, datetime.date):
             until = datetime.date.fromisoformat(str(until))
     except ValueError:
-        raise GateError(
-            f"{place}: until must be a date such as 2026-12-31; got {until!r}"
-        ) from None
+        said = f"until must be a date such as 2026-12-31; got {until!r}"
+        raise GateError(said) from None
     if isinstance(until, datetime.datetime):
         until = until.date()
     return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
@@ -452,22 +456,22 @@ def gates_of(
 ) -> tuple[Gate, ...]:
     """The gates in the table at `path` of a gate file, and in the tables in it."""
     found: list[Gate] = []
-    settings = _settings(table, above or {}, ".".join(path))
-    depth = _DEPTHS[path[0]] if path else 0
+    settings = _settings(table, above or {}, path)
     for key, value in table.items():
-        place = ".".join((*path, key))
-        if key in _DEPTHS if not path else len(path) < depth and _is_table(key, value):
+        place, is_table = ".".join((*path, key)), _is_table(key, value)
+        if key in _DEPTHS if not path else is_table and len(path) < _DEPTHS[path[0]]:
             if not isinstance(value, Mapping):
                 raise GateError(f"{key} must be a table, [{key}]; got {value!r}")
             inside = gates_of(value, settings, (*path, key))
             if not inside:
                 raise GateError(f"{place}: there is no gate in this table")
             found += inside
-        elif not path and _is_table(key, value) and key not in _SETTINGS:
+        elif is_table and not path:
             hint = closest(key, [*_DEPTHS]) or f"tables are {', '.join(_DEPTHS)}"
             raise GateError(f"unknown table {key!r}; {hint}")
-        elif key not in _SETTINGS:
-            found.append(_gate(key, value, settings, path))
+        elif is_table or key not in _SETTINGS:
+            with errors_in(place):
+                found.append(_gate(key, value, settings, path))
     return tuple(found)
 
 
@@ -483,19 +487,18 @@ def _is_table(key: str, value: Any) -> bool:
 
 
 def _settings(
-    table: Mapping[str, Any], above: Mapping[str, Any], where: str
+    table: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Fields of `Gate` that apply to this table and those below it."""
     found = dict(above)
-    for key in _SETTINGS:
-        value, place = table.get(key, {}), f"{where}.{key}" if where else key
+    for key, allowed in _SETTINGS.items():
+        value = table.get(key, {})
         if isinstance(value, Mapping):  # not given, or a table of this name
             continue
-        if key == "on" and value not in ON:
-            known = " or ".join(f'"{name}"' for name in ON)
-            raise GateError(f"{place} must be {known}; got {value!r}")
-        if key != "on" and (type(value) is not int or value < 1):
-            raise GateError(f"{place} must be a count of at least 1; got {value!r}")
+        if type(value) is not type(allowed[0]) or value not in allowed:
+            on = " or ".join(f'"{name}"' for name in ON)
+            known = on if key == "on" else "a count of at least 1"
+            raise GateError(f"{'.'.join((*path, key))} must be {known}; got {value!r}")
         found[key.replace("-", "_")] = value
     return found
 
@@ -503,18 +506,14 @@ def _settings(
 def _gate(
     key: str, limit: Any, settings: Mapping[str, Any], path: tuple[str, ...]
 ) -> Gate:
-    place = ".".join((*path, key))
     if isinstance(limit, Mapping):
-        settings = _settings(limit, settings, place)
-        _check_keys(limit, ("limit", *_SETTINGS), place)
+        settings = _settings(limit, settings)
+        _check_keys(limit, ("limit", *_SETTINGS))
         if "limit" not in limit:
-            raise GateError(f"{place}: a gate needs a limit")
+            raise GateError("a gate needs a limit")
         limit = limit["limit"]
     names = (CLASSES, *path[1:]) if path[:1] == ("classes",) else path[1:]
     grouping, group, *_ = (*(names or (ALL_SLICES,) * bool(path)), "", "")
-    try:
-        bound, quantity = bound_and_quantity(key)
-        limit = limit_of(limit, "the limit", quantity)
-        return Gate(quantity, limit, bound, grouping=grouping, group=group, **settings)
-    except GateError as error:
-        raise GateError(f"{place}: {error}") from None
+    bound, quantity = bound_and_quantity(key)
+    limit = limit_of(limit, "the limit", quantity)
+    return Gate(quantity, limit, bound, grouping=grouping, group=group, **settings)

@@ -35,10 +35,7 @@ def grouped(
     groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
     without: PerExample | None = None,
 ) -> tuple[Group, ...]:
-    """A group for each name of each grouping, whose codes `[N]` number the names.
-
-    `without` has the examples that get worse, without the waived ones.
-    """
+    """A group for each name of each grouping, whose codes `[N]` number the names."""
     found: list[Group] = []
     for column, (names, group) in groupings.items():
         groups = Groups(group, len(names), every.clusters, every.level)
@@ -110,11 +107,7 @@ def parts_of(
 def pool(
     numbers: Numbers, every: Groups, column: str, names: Sequence[str], of: np.ndarray
 ) -> Pooled:
-    """Mean change over benchmarks, each with the same weight.
-
-    Its variance is `sum_k V_k / K^2`, over clusters and runs if there are any. The test
-    is a z-test for right answers, a t-test for means and with runs or clusters.
-    """
+    """Mean change over benchmarks, each with the same weight."""
     if names[-1] == NO_VALUE:
         of, names = np.where(of == len(names) - 1, -1, of), names[:-1]
     if len(names) < 2:

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from churn_compare.example_ids import PredictionsError, some
+from churn_compare.estimates import difference_ends, share_ends
+from churn_compare.example_ids import PredictionsError, rows_of, some
 from churn_compare.example_numbers import Numbers
-from churn_compare.pair import Drawn
+from churn_compare.pair import Drawn, Pair
 from churn_compare.quantities import in_order
 from churn_compare.reading.class_values import NO_LABEL
 from churn_compare.reading.contents import read_contents
-from churn_compare.reading.labels import DRAWN_FROM, as_text
+from churn_compare.reading.labels import DRAWN_FROM, as_text, read_labels
 from churn_compare.result import Group, Interval, Sampled, Stratum
-from churn_compare.uncertainty import difference_ends, share_ends
 
 STRATUM, BETTER = "stratum", "better"
 _KEY = ".key.csv"
@@ -84,146 +84,151 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Flips:
-    """Which examples change, and what is known of those that do."""
+class Sampling:
+    """Which examples change, and what labels of a part say about these."""
 
+    drawn: Drawn  # the queue
     changed: np.ndarray  # `[N]`, True if it changes in any pair of runs
     known: np.ndarray  # `[N]`, True with a label or a preferred answer
     worse: np.ndarray  # `[N]`, share of the pairs of runs in which it gets worse
     better: np.ndarray  # `[N]`, the same for getting better
-    judged: bool  # True if some have a preferred answer instead of a label
+    preferred: bool  # True if some have a preferred answer instead of a label
+    level: float
+    any_time: bool
+
+    def flips(
+        self, inside: np.ndarray | None = None
+    ) -> tuple[Sampled, dict[str, Interval]]:
+        """NFR, PFR and gain, of all examples or of a slice `[N]`."""
+        # The labelled examples of a slice in a stratum are a random part of its changed
+        # ones there. If none is labelled, all of them may be flips.
+        drawn, strata = self.drawn, []
+        ends: Callable[..., Interval] = ends_of
+        for k, name in enumerate(drawn.names):
+            of, changed = drawn.stratum == k, int(drawn.changed[k])
+            if inside is not None:
+                of &= inside
+                changed = int(np.count_nonzero(of & self.changed))
+            rows = np.flatnonzero(of & self.known & self.changed)
+            rows = rows[np.argsort(drawn.place[rows], kind="stable")]
+            if not len(rows) and inside is None:
+                of_name = f" of {name!r}" if name else ""
+                raise PredictionsError(f"no row of the queue{of_name} has a label yet")
+            worse, better = self.worse[rows], self.better[rows]
+            if self.any_time:  # then there is only one stratum
+                ends = functools.partial(_at_any_time, worse=worse, better=better)
+            if changed:
+                gain = better - worse
+                of_rows = worse, better, worse * worse, better * better, gain * gain
+                means = [float(np.mean(x)) if len(rows) else np.nan for x in of_rows]
+                of_stratum = changed, len(rows), *means[:2], tuple(means[2:])
+                strata.append(Stratum(name, *of_stratum))
+        if self.any_time and len(drawn.names) > 1:
+            raise PredictionsError(
+                "--any-time takes a queue that was drawn without --by"
+            )
+        count = len(self.changed) if inside is None else int(inside.sum())
+        options = self.level, self.any_time, self.preferred
+        sampled = Sampled(count, tuple(strata), *options)
+        these = {name: ends(sampled, name) for name in NAMES}
+        found = {name: ends(sampled, name, population=True) for name in NAMES}
+        return dataclasses.replace(sampled, these=these), found
+
+    def groups(
+        self,
+        groups: Sequence[Group],
+        groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
+    ) -> tuple[Group, ...]:
+        """The groups, in the order of `groupings`, with the flips of each."""
+        if not groups:
+            return ()
+        whole, found = self._with_strata(groupings), []
+        insides = (
+            codes == g for names, codes in groupings.values() for g in range(len(names))
+        )
+        for group, inside in zip(groups, insides, strict=True):
+            sampled, more = whole.flips(inside)
+            more = in_order({**group.quantities, **more})
+            found.append(dataclasses.replace(group, quantities=more, sampled=sampled))
+        return tuple(found)
+
+    def _with_strata(
+        self, slices: Mapping[str, tuple[Sequence[str], np.ndarray]]
+    ) -> "Sampling":
+        """Strata for all changed examples, also for those not in the queue."""
+        there, known = self.drawn.place >= 0, np.array(self.drawn.names)
+        stratum = self.drawn.stratum
+        if len(known) == 1:
+            stratum = np.zeros_like(stratum)
+        elif np.any(self.changed & ~there):
+            number = {name: k for k, name in enumerate(self.drawn.names)}
+            of_slices = (np.array(names)[codes] for names, codes in slices.values())
+            of_queue = known[stratum[there]]
+            same = (of for of in of_slices if np.array_equal(of[there], of_queue))
+            if (values := next(same, None)) is None:
+                raise PredictionsError(
+                    "the queue was drawn by the values of a column, and slices by "
+                    "others need that column too: name it in --by (its values are "
+                    f"{some(known)})"
+                )
+            stratum = np.array([number.get(value, -1) for value in values.tolist()])
+        drawn = dataclasses.replace(self.drawn, stratum=stratum)
+        return dataclasses.replace(self, drawn=drawn)
 
 
-def known_flips(drawn: Drawn | None, numbers: Numbers) -> Flips:
-    """Flips by labels or, for examples without one, by the preferred answer."""
+def by_labels(
+    pair: Pair, numbers: Numbers, level: float, any_time: bool
+) -> Sampling | None:
+    """What labels or preferred answers say; None if labels say all about changes."""
     assert numbers.of.target is not None
-    known = numbers.of.target != NO_LABEL
-    answers = np.full(len(known), "") if drawn is None else drawn.better
-    of_answers = ~known & (answers != "")
-    worse = np.where(of_answers, answers == "old", numbers.worse.mean)
-    better = np.where(of_answers, answers == "new", numbers.better.mean)
-    changed, judged = numbers.changed.mean > 0, bool(of_answers.any())
-    return Flips(changed, known | of_answers, worse, better, judged)
-
-
-def check_labelled(ids: np.ndarray, drawn: Drawn | None, flips: Flips) -> None:
-    """Refuses unlabelled changes without a queue, and a queue of other files."""
-    lacking = flips.changed & ~flips.known
+    labelled, drawn = numbers.of.target != NO_LABEL, pair.drawn
+    answers = np.full(len(labelled), "") if drawn is None else drawn.better
+    of_answers = ~labelled & (answers != "")
+    known, changed = labelled | of_answers, numbers.changed.mean > 0
+    lacking = changed & ~known
     if drawn is None:
         if count := int(lacking.sum()):
             raise PredictionsError(
-                f"{count:,} of the {int(flips.changed.sum()):,} examples that change "
-                f"have no label, for example {some(ids[lacking])}; label these "
-                "(those that do not change need none), or draw some at random by "
+                f"{count:,} of the {int(changed.sum()):,} examples that change have no "
+                f"label, for example {some(pair.ids[lacking])}; label these (those "
+                "that do not change need none), or draw some at random by "
                 "churn-compare label"
             )
-        return
-    there, here = int(drawn.changed.sum()), int(flips.changed.sum())
+        return None
+    _check_queue(drawn, changed)
+    if not np.any(of_answers | lacking):
+        return None
+    worse = np.where(of_answers, answers == "old", numbers.worse.mean)
+    better = np.where(of_answers, answers == "new", numbers.better.mean)
+    preferred = bool(of_answers.any())
+    return Sampling(drawn, changed, known, worse, better, preferred, level, any_time)
+
+
+def by_preference(
+    pair: Pair, numbers: Numbers, labels: Any, level: float, any_time: bool
+) -> Sampling:
+    """What a queue says about outcomes of which nothing else says what is right."""
+    if numbers.judged:
+        name = numbers.of.name
+        raise PredictionsError(f"{name} is judged already; no queue is needed")
+    separate = read_labels(labels)
+    rows = rows_of(pair.ids, np.arange(0) if separate.ids is None else separate.ids)
+    drawn = read_drawn(labels, separate.others, rows)
+    if drawn is None:
+        raise PredictionsError("labels of outcomes are a queue with the column better")
+    worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
+    known, changed = drawn.better != "", numbers.changed.mean > 0
+    _check_queue(drawn, changed)
+    return Sampling(drawn, changed, known, worse, better, True, level, any_time)
+
+
+def _check_queue(drawn: Drawn, changed: np.ndarray) -> None:
+    there, here = int(drawn.changed.sum()), int(changed.sum())
     if there != here:
         raise PredictionsError(
             f"the queue was drawn from {there:,} examples that change, and {here:,} "
             "change here; label a queue of the same files and options"
         )
-
-
-def _with_strata(
-    drawn: Drawn, flips: Flips, slices: Mapping[str, tuple[Sequence[str], np.ndarray]]
-) -> Drawn:
-    """The queue, with strata for all changed examples, even those not in it."""
-    there = drawn.place >= 0
-    if len(drawn.names) == 1:
-        return dataclasses.replace(drawn, stratum=np.zeros_like(drawn.stratum))
-    if not np.any(flips.changed & ~there):
-        return drawn
-    of_queue = np.array(drawn.names)[drawn.stratum[there]]
-    number = {name: k for k, name in enumerate(drawn.names)}
-    for names, codes in slices.values():
-        values = np.array(names)[codes]
-        if np.array_equal(values[there], of_queue):
-            stratum = np.array([number.get(value, -1) for value in values.tolist()])
-            return dataclasses.replace(drawn, stratum=stratum)
-    raise PredictionsError(
-        "the queue was drawn by the values of a column, and slices by others need that "
-        f"column too: name it in --by (its values are {some(np.array(drawn.names))})"
-    )
-
-
-def sampled_flips(
-    drawn: Drawn | None,
-    flips: Flips,
-    level: float,
-    any_time: bool,
-    inside: np.ndarray | None = None,
-) -> tuple[Sampled, dict[str, Interval]]:
-    """NFR, PFR and gain from labels of a random part of the changed examples.
-
-    With strata of `M_k` changed examples, of which `n_k` are labelled, `T = sum_k M_k
-    m_k / N` of their means `m_k`. For these N examples its variance is that of sampling
-    without replacement,
-
-        V = sum_k (M_k / N)^2 s_k^2 / n_k (M_k - n_k) / (M_k - 1)
-
-    and 0 where all are labelled; ends are Wilson's (rates) and Tango's (gain). For new
-    examples, the squared distances of these ends from T are added to those of the ends
-    if all N had labels. `any_time` gives the ends of a confidence sequence, which are
-    valid however often one looks and stops.
-
-    `inside` `[N]` selects a slice: its labelled examples in a stratum are a random part
-    of its changed ones there. If none is labelled, all of them may be flips.
-    """
-    if drawn is None:
-        raise PredictionsError("labels of a part are those of a queue")
-    strata = []
-    ends: Callable[..., Interval] = ends_of
-    for k, name in enumerate(drawn.names):
-        of, changed = drawn.stratum == k, int(drawn.changed[k])
-        if inside is not None:
-            of &= inside
-            changed = int(np.count_nonzero(of & flips.changed))
-        rows = np.flatnonzero(of & flips.known & flips.changed)
-        rows = rows[np.argsort(drawn.place[rows], kind="stable")]
-        if not len(rows) and inside is None:
-            of_name = f" of {name!r}" if name else ""
-            raise PredictionsError(f"no row of the queue{of_name} has a label yet")
-        worse, better = flips.worse[rows], flips.better[rows]
-        if any_time:  # then there is only one stratum
-            ends = functools.partial(_at_any_time, worse=worse, better=better)
-        if changed:
-            gain = better - worse
-            of_rows = worse, better, worse * worse, better * better, gain * gain
-            means = [float(np.mean(x)) if len(rows) else np.nan for x in of_rows]
-            first, second, *squares = means
-            of_stratum = changed, len(rows), first, second, tuple(squares)
-            strata.append(Stratum(name, *of_stratum))
-    if any_time and len(drawn.names) > 1:
-        raise PredictionsError("--any-time takes a queue that was drawn without --by")
-    examples = len(flips.changed) if inside is None else int(inside.sum())
-    sampled = Sampled(examples, tuple(strata), level, any_time, flips.judged)
-    these = {name: ends(sampled, name) for name in NAMES}
-    found = {name: ends(sampled, name, population=True) for name in NAMES}
-    return dataclasses.replace(sampled, these=these), found
-
-
-def sampled_groups(
-    groups: Sequence[Group],
-    groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
-    drawn: Drawn | None,
-    flips: Flips,
-    level: float,
-    any_time: bool,
-) -> tuple[Group, ...]:
-    """The groups, in the order of `groupings`, with `sampled_flips` of each."""
-    if not groups or drawn is None:
-        return ()
-    drawn, found = _with_strata(drawn, flips, groupings), []
-    insides = (
-        codes == g for names, codes in groupings.values() for g in range(len(names))
-    )
-    for group, inside in zip(groups, insides, strict=True):
-        sampled, more = sampled_flips(drawn, flips, level, any_time, inside)
-        quantities = in_order({**group.quantities, **more})
-        found.append(dataclasses.replace(group, quantities=quantities, sampled=sampled))
-    return tuple(found)
 
 
 def ends_of(
@@ -255,7 +260,7 @@ def ends_of(
         draws = np.square(M.sum() / N) / parts.sum()
         variance = np.sum(parts * (squares - np.square(means)))
         low, high = ends(M.sum() / N, variance, draws)
-    if population:  # see `sampled_flips`: squared distances are added
+    if population:  # squared distances are added
         outer = ends(1.0, (np.sum(M * squares) / N - value**2) / N, N)
         low = value - np.hypot(value - low, value - outer[0])
         high = value + np.hypot(high - value, outer[1] - value)
@@ -311,17 +316,7 @@ def _at_any_time(
 def confidence_sequence(
     values: np.ndarray, size: int, level: float
 ) -> tuple[float, float]:
-    """Confidence sequence for the mean of `size` numbers in [0, 1] from some of them.
-
-    With probability `level` the intervals after every draw all contain the mean. If it
-    is m, what is left before draw t has the mean `m_t`, and a bet on `x_t - m_t`
-    multiplies the capital by `1 + lambda_t (x_t - m_t)`. The interval leaves out each m
-    at which a bet up or down ever raises the capital from 1 to `2 / (1 - level)`.
-
-    Args:
-        values: `[n]` in the order in which they were drawn, without replacement.
-        size: size of the set they are drawn from.
-        level: level of the sequence.
+    """Confidence sequence for the mean of `size` numbers in [0, 1] from `values` `[n]`.
 
     References:
         [betting] Sections 4.1, 5 -- Waudby-Smith and Ramdas, Estimating means of

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from churn_compare.display import OutcomesResult
-from churn_compare.estimates import Groups, PerExample, all_examples
+from churn_compare.estimates import Groups, PerExample, Uncertainty, all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
 from churn_compare.example_numbers import Numbers, spread
 from churn_compare.flip_counts import count_flips
@@ -24,8 +24,7 @@ from churn_compare.reading.labels import NO_CLUSTER, read_clusters
 from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side
-from churn_compare.result import NONE, Change, MeasureFindings, Noise
-from churn_compare.uncertainty import Uncertainty
+from churn_compare.result import NONE, Change, Interval, MeasureFindings, Noise
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
 _ONE_RUN = 1 / 3  # of the excess is left without a run: less, and this run decides
@@ -38,70 +37,23 @@ _HALVINGS = 40
 _ROWS = 2**16  # of scores at once
 
 
-def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
-    """Is the churn between two versions more than retraining either would give?
-
-    With `x_rs` the churn of two runs, the excess is its mean over pairs of an old and a
-    new run, minus the mean over pairs within a side (of both sides where both have
-    several runs). Where the versions are equal, their A + B runs are exchangeable:
-
-        x_rs = mu + a_r + a_s + e_rs
-
-    With several runs on both sides the effects `a` cancel in the excess, and
-
-        V_runs     = s^2 (1/(A B) + 1/(2 A (A-1)) + 1/(2 B (B-1)))
-        V_examples = the same with the `e` of every example, if its runs are permuted
-
-    where `s^2` is the mean square of `e` after a least-squares fit of `mu`, `a` and the
-    excess to all pairs. V_examples is the variance of runs that are independent on each
-    example. It is known from all examples; V_runs, which may be larger, from few runs.
-    So V_examples is the least that V can be, and p solves
-
-        excess^2 = z_p^2 V_examples + t_p^2 max(V_runs - 1.2 V_examples, 0)
-
-    with quantiles of a gamma distribution, as skewed as the excess under permutation,
-    and Student's with (A + B - 3) / 2 degrees of freedom. With one run on a side its
-    effect does not cancel: V_runs is the variance of one more draw from the effects of
-    the other side's runs, and z is normal. Clusters are permuted as wholes.
-
-    Returns:
-        None where both sides have one run. `within_old` or `within_new` is NaN for a
-        side with one run; `p` with fewer than five runs in all, or where it would
-        rest on fewer than five examples or, below 0.05, on one run without which less
-        than a third of the excess is left (`one_run`). It is at least `least_p`. Runs
-        that are paired are not tested: they are not two samples.
-
-    Notes:
-        With several runs on both sides p is one-sided: in expectation the excess is
-        half the squared distance between the versions' distributions of predictions.
-        One run can be closer to the others than they are to each other: there p is
-        two-sided. With two against two runs there is no p: they can be divided in three
-        ways only.
-
-        The factor 1.2 and the degrees of freedom are chosen by simulation. Equal
-        versions are found to differ at the 5 % level in 3 to 7 % of simulations, with
-        few exceptions (`benchmarks/README.md`). The far tail is too light where runs
-        have effects or a few are outliers: equal versions have a p below 0.001 in up to
-        1 % of simulations, and in 4 % with one run on a side.
-
-        The intervals are for new examples and new runs (`uncertainty`). That of
-        the excess adds the variances over examples and runs and is not narrower than
-        that of equal versions. It does not answer the same question as `p`, which uses
-        that all runs are alike where nothing changed; it can hold 0 where `p` is small.
-    """
+def noise_of(
+    numbers: Numbers, every: Groups, found: Mapping[str, Interval]
+) -> Noise | None:
+    """Churn of retraining, and whether an update has more; None with one run a side."""
     if not numbers.within:
         return None
-    p, one_run, least, of_units = np.nan, False, 0.0, numbers.equal(every)
+    p, one_run, least = np.nan, False, 0.0
+    of_units = numbers.permuted(numbers.differ, every)
     if of_units is not None:
         runs, A = np.stack(numbers.rows), numbers.runs[0]
         x = count_flips(runs, runs).changed / runs.shape[1]
         equal = _equal_versions(x, A, of_units.sum() / runs.shape[1] ** 2)
         least = float(equal.total if min(A, len(x) - A) > 1 else equal.examples)
         p, one_run = _p(runs, x, A, equal, of_units, every)
-    within = {side: every.share(of).of(0) for side, of in numbers.within.items()}
     return Noise(
-        within_old=within.get("old", NONE),
-        within_new=within.get("new", NONE),
+        within_old=found.get("within_old", NONE),
+        within_new=found.get("within_new", NONE),
         expected=every.share(numbers.expected).of(0),
         excess=every.excess(numbers.beyond, of_units, least).of(0),
         of_runs=float(every.known(numbers.changed).of_runs()[0]),

@@ -100,10 +100,7 @@ def remark(note: str) -> str:
 def judgement(
     name: str, interval: Interval, lower: bool = False
 ) -> Literal["better", "worse", "unclear"]:
-    """Direction of a change; "unclear" if its interval includes zero.
-
-    With `lower`, lower is better for every quantity.
-    """
+    """Direction of a change; with `lower`, lower is better for every quantity."""
     if not has_range(interval) or interval.low <= 0 <= interval.high:
         return "unclear"
     higher = QUANTITIES[name].better == "higher" and not lower

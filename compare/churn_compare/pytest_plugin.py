@@ -12,13 +12,7 @@ import pytest
 
 @pytest.fixture
 def model_update(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """`testing.assert_compatible`, with the conditions in the test's report.
-
-    Each condition and its outcome is a property of the test case in `--junit-xml`:
-
-        def test_the_new_model_may_replace_the_old_one(model_update):
-            model_update("old.csv", "new.csv", max_nfr="1%")
-    """
+    """`assert_compatible`, with conditions and outcomes as properties of the test."""
     from churn_compare.testing import assert_compatible
 
     def check(*sides: Any, **options: Any) -> Any:

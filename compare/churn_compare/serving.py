@@ -298,6 +298,8 @@ def repair(
         GateError: if a gate is invalid.
     """
     wanted = as_gates(gates)
+    if len(validation) != 2:
+        raise ValueError("repair takes --validation OLD_V NEW_V, two files")
     chosen_on, test = (
         _checked(read_pair(*sides, by=by, **reading))
         for sides in (validation, (old, new))

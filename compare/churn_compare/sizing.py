@@ -12,14 +12,13 @@ from scipy import special
 from churn_compare.comparison import read_either
 from churn_compare.display import Display
 from churn_compare.documents import Document, Section, Table
-from churn_compare.estimates import PerExample, all_examples
+from churn_compare.estimates import PerExample, Uncertainty, all_examples, uncertainty
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers
 from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
 from churn_compare.number_text import count_text, remark, share_text, size_text
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import composed
-from churn_compare.uncertainty import Uncertainty, uncertainty
 
 _MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
 _FEW = 8  # runs below which the estimate of their variance is poor
@@ -63,14 +62,9 @@ class Components:
 def components(
     values: Iterable[np.ndarray], old: int, new: int, every: Any, shared: bool
 ) -> tuple[Components, float]:
-    """Variance components, estimated by the method of moments, and the mean.
+    """Variance components by the method of moments, and the mean.
 
-    With x_abi the number of old run a, new run b and example i,
-
-        x_abi = mean + e_i + r_a + s_b + (e r)_ai + (e s)_bi + (e r s)_abi
-
-    and the variances of e, r and so on are `Components`. `values` are x, sorted by the
-    old run; `shared` runs are the same on all examples.
+    `values` are the numbers `[N]` of each pair of runs, sorted by the old run.
     """
     N = len(every.group)
     rows, columns, squares = np.zeros((old, N)), np.zeros((new, N)), np.zeros(N)

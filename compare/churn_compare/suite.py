@@ -15,7 +15,14 @@ from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gate_outcomes import judge_measures
-from churn_compare.gates import Gate, GateError, closest, gates_of, read_toml
+from churn_compare.gates import (
+    Gate,
+    GateError,
+    closest,
+    errors_in,
+    gates_of,
+    read_toml,
+)
 from churn_compare.number_text import (
     NOTHING,
     count_text,
@@ -92,39 +99,34 @@ def read_suite(path: str | os.PathLike) -> Suite:
         ('negative flip rate at most 2 %', 'advisory')
     '''
     table = read_toml(Path(path))
-    try:
+    with errors_in(path):
         named = table.pop("benchmark", {})
         if not isinstance(named, Mapping):
             raise GateError("benchmarks are tables, [benchmark.NAME]")
-        others = _rules(table, "", Rules())
+        others, rules = _rules(table, Rules()), {}
         start = dataclasses.replace(others, gates=(), file=None)
-        rules = {
-            name: _rules(of, f"benchmark.{name}: ", start) for name, of in named.items()
-        }
-    except GateError as error:
-        raise GateError(f"{path}: {error}") from None
+        for name, of in named.items():
+            with errors_in(f"benchmark.{name}"):
+                rules[name] = _rules(of, start)
     return Suite(rules, others)
 
 
-def _rules(table: Any, place: str, start: Rules) -> Rules:
+def _rules(table: Any, start: Rules) -> Rules:
     if not isinstance(table, Mapping):
-        raise GateError(f"{place}a benchmark is a table")
+        raise GateError("a benchmark is a table")
     for key, value in table.items():
         if key not in _KEYS:
             hint = closest(key, _KEYS) or f"keys are {', '.join(_KEYS)}"
-            raise GateError(f"{place}unknown key {key!r}; {hint}")
-        if key == "gates" and not isinstance(value, Mapping):
-            raise GateError(f"{place}gates are a table, such as {{max-nfr = 0.01}}")
-        if key != "gates" and type(value) is not _KEYS[key]:
-            raise GateError(f"{place}{key} must be a {_KEYS[key].__name__}")
+            raise GateError(f"unknown key {key!r}; {hint}")
+        if not isinstance(value, _KEYS[key]):
+            what = {dict: "table, such as {max-nfr = 0.01}"}
+            name = what.get(_KEYS[key], _KEYS[key].__name__)
+            raise GateError(f"{key} must be a {name}")
     if table.get("tier", "required") not in get_args(Tier):
-        raise GateError(f'{place}tier must be "required" or "advisory"')
+        raise GateError('tier must be "required" or "advisory"')
     fields = {key.replace("-", "_"): value for key, value in table.items()}
     if "gates" in fields:
-        try:
-            fields["gates"] = gates_of(fields["gates"])
-        except GateError as error:
-            raise GateError(f"{place}{error}") from None
+        fields["gates"] = gates_of(fields["gates"])
     return dataclasses.replace(start, **fields)
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from churn_compare.estimates import Uncertainty, run_part, share_ends, uncertainty
 from churn_compare.pair import Scanned
 from churn_compare.result import Interval
-from churn_compare.uncertainty import Uncertainty, run_part, share_ends, uncertainty
 
 BINS = 15  # bins of the calibration error, as in `metrics.expected_calibration_error`
 _GROUPS = 4096
@@ -142,10 +142,7 @@ def difference(old: Statistic, new: Statistic) -> Statistic:
 def _flip_sums(
     scanned: Scanned, labels: np.ndarray | None, group: np.ndarray, groups: int
 ) -> np.ndarray:
-    """`[K, G, R_old, R_new]`: changed, agreement by chance; negative, positive, both.
-
-    Without labels, the last three are left out; "both" are right before and now.
-    """
+    """`[K, G, R_old, R_new]`: changed, chance agreement; negative, positive, both."""
     # Chance is for Cohen's kappa, linear in the examples. With f and g the frequencies
     # of the classes that either version predicts, chance agreement is e = sum_c f(c)
     # g(c). An example predicted as c and d contributes g(c) + f(d) - e, its derivative

@@ -83,21 +83,18 @@ def gate_sentence(outcomes: Sequence[GateOutcome]) -> str:
     """A sentence on how many gates hold; "" without gates."""
     gates, states = len(outcomes), [outcome.state for outcome in outcomes]
     failed, unclear = states.count("fail"), states.count("inconclusive")
-    if not gates:
-        return ""
-    if unclear and not failed:
-        what = "the gate" if gates == 1 else f"{unclear} of {gates} gates"
-        if unclear == 1:
-            return f"INCONCLUSIVE: the limit of {what} lies within its interval."
+    one = gates == 1
+    what = "the gate" if one else f"{failed or unclear} of {gates} gates"
+    if failed:
+        holds = "does not hold" if failed == 1 else "do not hold"
+        left = f", {unclear} more inconclusive" if unclear else ""
+        return f"FAILED: {what} {holds}{left}."
+    if unclear == 1:
+        return f"INCONCLUSIVE: the limit of {what} lies within its interval."
+    if unclear:
         return f"INCONCLUSIVE: the limits of {what} lie within their intervals."
-    if not failed:
-        return (
-            f"PASSED: {'the gate holds' if gates == 1 else f'all {gates} gates hold'}."
-        )
-    holds = "does not hold" if failed == 1 else "do not hold"
-    left = f", {unclear} more inconclusive" if unclear else ""
-    what = "the gate" if gates == 1 else f"{failed} of {gates} gates"
-    return f"FAILED: {what} {holds}{left}."
+    held = "the gate holds" if one else f"all {gates} gates hold"
+    return f"PASSED: {held}." if gates else ""
 
 
 def _floor(found: Any) -> Iterator[str]:
@@ -122,19 +119,15 @@ def _floor(found: Any) -> Iterator[str]:
 
 
 def _changed(found: Measured) -> str:
-    changed, runs = found[found.changed], found.runs
-    over = ""
+    changed, (old, new) = found[found.changed], found.runs
+    over = f", on average over {found.run_pairs} pairs of runs"
     if found.paired:
-        over = f", on average over {runs[0]} pairs of runs of the same name"
-    elif max(runs) > 1:
-        over = (
-            f", on average over {found.run_pairs} pairs of runs "
-            f"({runs[0]} old, {runs[1]} new)"
-        )
+        over += " of the same name"
+    else:
+        over = f"{over} ({old} old, {new} new)" if max(old, new) > 1 else ""
     noun = "prediction" if found.of_classes else "outcome"
-    what = f"no {noun}"
-    if changed.value != 0:
-        what = f"{value_text(changed, 'share')} of {noun}s"
+    many = f"{value_text(changed, 'share')} of {noun}s"
+    what = many if changed.value != 0 else f"no {noun}"
     ends = range_text(changed, "share")
     within = f" ({level_text(found.level)} interval {ends})" if ends else ""
     return f"The update changes {what}{within}{over}."
@@ -147,15 +140,12 @@ def _flips(found: Measured) -> str:
     preferred = found.sampled is not None and found.sampled.preferred
     if not found.decided or preferred:
         none, some, others = "gets worse", "get worse", ("gets better", "get better")
+    first = f"{with_range(worse, 'share')} of all examples {some}"
     if worse.value == 0:
-        first = f"No example {none}"
-        if ends := range_text(worse, "share"):
-            first += f" (interval {ends})"
-    else:
-        first = f"{with_range(worse, 'share')} of all examples {some}"
-    if better.value == 0:
-        return f"{first}; none {others[0]}."
-    return f"{first}; {with_range(better, 'share')} {others[1]}."
+        ends = range_text(worse, "share")
+        first = f"No example {none}" + (f" (interval {ends})" if ends else "")
+    then = f"{with_range(better, 'share')} {others[1]}"
+    return f"{first}; {then if better.value != 0 else f'none {others[0]}'}."
 
 
 def _average(found: Measured) -> str:
@@ -166,13 +156,7 @@ def _average(found: Measured) -> str:
     sides = [f"{found.mean}_{side}" for side in ("old", "new")]
     ends = ""
     if {*sides} <= {*found.quantities}:
-        old, new = (
-            value_text(
-                Interval(found[side].value, change.low, change.high),
-                "share" if unit == "points" else "number",
-            )
-            for side in sides
-        )
+        old, new = (_with_digits_of(change, found[side], unit) for side in sides)
         ends = f", from {old} to {new}"
     brackets = [range_text(change, unit)] if has_range(change) else []
     if found.p == found.p:  # not NaN
@@ -194,6 +178,12 @@ def _average(found: Measured) -> str:
     verb = "rises" if change.value > 0 else "falls"
     less = f", which is {judged}" if found.lower_is_better else ""
     return f"{what} {verb} by {size.lstrip('+-')}{ends}{said}{less}."
+
+
+def _with_digits_of(change: Interval, mean: Interval, unit: str) -> str:
+    """A version's mean with as many digits as the interval of its change supports."""
+    mean = Interval(mean.value, change.low, change.high)
+    return value_text(mean, "share" if unit == "points" else "number")
 
 
 def _sampled(found: Measured, sampled: Sampled) -> list[str]:
@@ -293,18 +283,16 @@ def _retraining(found: Measured, noise: Noise) -> str:
         why = "the update is compared run by run and is not tested against that"
         return f"{start}; {why}."
     if noise.p != noise.p:  # NaN
-        why = "runs disagree on too few examples to test the update against that"
+        why = "runs disagree on too few examples to test the update"
         if sum(runs.values()) < TESTED_RUNS:
-            why = "there are too few runs to test the update against that"
+            why = "there are too few runs to test the update"
         elif noise.one_run:
             why = (
-                "one run decides how much more the update changes, so it is not tested "
-                "against that"
+                "one run decides how much more the update changes, so it is not tested"
             )
-        return f"{start}; {why}."
-    ends = ""
-    if has_range(excess):
-        ends = f"{range_text(excess, 'points')}{' for this run' * one}; "
+        return f"{start}; {why} against that."
+    ends = range_text(excess, "points")
+    ends = f"{ends}{' for this run' * one}; " if ends else ""
     brackets = f"({ends}{equals_text(noise.p, least_p(*runs.values()))})"
     size = value_text(excess, "points")
     if noise.p > 1 - found.level:
@@ -363,11 +351,11 @@ def _waived(found: Measured) -> list[str]:
         return []
     what = "negative flips" if found.decided else f"{found.turn}s"
     one, other = (with_range(x, "share") for x in (found[found.worse], waived.rate))
-    flips = [count_text(count) for count in (waived.flips, waived.all_flips)]
+    flips = f"{count_text(waived.flips)} of {count_text(waived.all_flips)}"
     verb = "is" if waived.flips == 1 else "are"
     reasons = [f"{w.id} until {w.until} ({w.reason})" for w in waived.waivers]
     return [
-        f"{flips[0]} of {flips[1]} {what} {verb} waived: {listed(reasons, _WAIVERS)}. "
+        f"{flips} {what} {verb} waived: {listed(reasons, _WAIVERS)}. "
         f"Gates judge the rate without them, {other}, instead of {one}."
     ]
 
@@ -401,10 +389,8 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
     out, whole = [], result.whole
     if result.labelled:
         gain = whole["accuracy_gain"]
-        old, new = (
-            value_text(Interval(whole[name].value, gain.low, gain.high), "share")
-            for name in ("accuracy_old", "accuracy_new")
-        )
+        sides = whole["accuracy_old"], whole["accuracy_new"]
+        old, new = (_with_digits_of(gain, side, "points") for side in sides)
         out.append(
             f"Accuracy goes from {old} ({result.names[0]}) to {new} "
             f"({result.names[-1]}), {with_range(gain, 'points', result.level)}."

@@ -11,9 +11,9 @@ import pytest
 from scipy import optimize, special, stats
 
 from churn_compare import compare
+from churn_compare.estimates import difference_ends, run_part, share_ends, uncertainty
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sums import bca_ends, partition
-from churn_compare.uncertainty import difference_ends, run_part, share_ends, uncertainty
 from tests.results import groups_of, noise
 
 Z = special.ndtri(0.975)

@@ -11,11 +11,10 @@ from churn_compare import (
     compare,
     compare_outcomes,
 )
-from churn_compare.estimates import all_examples
+from churn_compare.estimates import all_examples, share_ends, uncertainty
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gate_outcomes import judge
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.uncertainty import share_ends, uncertainty
 from churn_compare.verdict import sentences
 from tests.results import noise
 
