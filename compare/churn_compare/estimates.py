@@ -407,14 +407,10 @@ class Groups:
 
     def span(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Largest difference in each group, from least and largest numbers `[N]`."""
-        low, high = low[self.rows], high[self.rows]
-        if self.count == 1:
-            return np.array([high.max() - low.min()])
-        order = np.argsort(self.group, kind="stable")
-        starts = np.searchsorted(self.group[order], np.arange(self.count))
-        low = np.minimum.reduceat(low[order], starts)
-        high = np.maximum.reduceat(high[order], starts)
-        return high - low
+        least, most = np.full(self.count, np.inf), np.full(self.count, -np.inf)
+        np.minimum.at(least, self.group, low[self.rows])
+        np.maximum.at(most, self.group, high[self.rows])
+        return most - least
 
     def none(self, quantile: np.ndarray) -> np.ndarray:
         """Upper end of the share of an event that no example has."""

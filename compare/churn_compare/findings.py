@@ -1,7 +1,5 @@
 """Flows between classes, largest regressions and reliability curves."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from churn_compare.measures import Measure
@@ -10,7 +8,6 @@ from churn_compare.result import Change, Curve, Flow, Regression
 from churn_compare.sums import BINS, bins_of
 
 LARGEST = 2000  # entries kept in a flow
-_HELD = 2**21  # entries held before they are merged
 
 
 def class_flow(pair: Pair, scanned: Scanned) -> Flow:
@@ -18,38 +15,23 @@ def class_flow(pair: Pair, scanned: Scanned) -> Flow:
     # Mean over pairs of runs. An example labelled with the class before is a negative
     # flip, one labelled with the class now a positive one.
     labels = pair.labels
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    ways, table = np.arange(0), np.zeros((3, 0))  # all, negative, positive
     for _, old, new in scanned.pairs():
         rows = np.flatnonzero(old != new)
         before, now = old[rows].astype(np.int64), new[rows]
-        counts = np.ones((3, len(rows)))  # all, negative, positive
+        counts = np.ones((3, len(rows)))
+        counts[1:] = np.nan
         if labels is not None:
             counts[1:] = labels[rows] == before, labels[rows] == now
-        parts.append((before * pair.classes + now, counts))
-        if sum(len(ways) for ways, _ in parts) > _HELD:
-            parts = [_merged(parts)]
-    ways, table = _merged(parts)
-    table = table / np.prod(scanned.shape)
+        counts = np.append(table, counts, axis=1)
+        every = np.append(ways, before * pair.classes + now)
+        ways, way = np.unique(every, return_inverse=True)
+        table = np.stack([np.bincount(way, of, len(ways)) for of in counts])
     order = np.argsort(-table[0], kind="stable")[:LARGEST]
-    ways, (every, negative, positive) = ways[order], table[:, order].tolist()
-    unknown = (float("nan"),) * len(ways)
-    return Flow(
-        old=tuple(pair.class_name(way) for way in (ways // pair.classes).tolist()),
-        new=tuple(pair.class_name(way) for way in (ways % pair.classes).tolist()),
-        examples=tuple(every),
-        negative=unknown if labels is None else tuple(negative),
-        positive=unknown if labels is None else tuple(positive),
-    )
-
-
-def _merged(
-    parts: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Flows in ascending order, with the counts of equal flows added."""
-    every = np.concatenate([ways for ways, _ in parts])
-    counts = np.concatenate([counts for _, counts in parts], axis=1)
-    ways, way = np.unique(every, return_inverse=True)
-    return ways, np.stack([np.bincount(way, of, len(ways)) for of in counts])
+    sides = np.divmod(ways[order], pair.classes)
+    names = (tuple(map(pair.class_name, side.tolist())) for side in sides)
+    means = table[:, order] / np.prod(scanned.shape)
+    return Flow(*names, *map(tuple, means.tolist()))
 
 
 def largest_regressions(
@@ -63,16 +45,13 @@ def largest_regressions(
     if pair.labels is None or flips is None:
         return (), 0
     flipped = np.flatnonzero(flips)
-    drop = _mean_label_prob(scanned.old, flipped)
-    if drop is not None:
-        new = _mean_label_prob(scanned.new, flipped)
-        drop = None if new is None else drop - new
-    keys = [flips[flipped]] if drop is None else [flips[flipped], drop]
-    listed = _largest(keys, min(count, len(flipped)))
-    rows = flipped[listed]
-    old, new = _most_frequent(scanned.old, rows), _most_frequent(scanned.new, rows)
-    before = _mean_confidence(scanned.old, rows)
-    now = _mean_confidence(scanned.new, rows)
+    sides = scanned.old, scanned.new
+    old, new = (_mean_label_prob(side, flipped) for side in sides)
+    drop = old - new  # NaN without scores
+    worst = np.lexsort([-np.nan_to_num(drop), -flips[flipped]])[:count]
+    rows, drop = flipped[worst], drop[worst]
+    old, new = (_most_frequent(side, rows) for side in sides)
+    before, now = (_mean_confidence(side, rows) for side in sides)
     found = tuple(
         Regression(
             id=str(pair.ids[row]),
@@ -81,7 +60,7 @@ def largest_regressions(
             new=pair.class_name(int(new[i])),
             old_confidence=float(before[i]),
             new_confidence=float(now[i]),
-            label_drop=float("nan") if drop is None else float(drop[listed[i]]),
+            label_drop=float(drop[i]),
             share=float(flips[row]),
         )
         for i, row in enumerate(rows.tolist())
@@ -89,11 +68,11 @@ def largest_regressions(
     return found, len(flipped)
 
 
-def _mean_label_prob(side: ScannedSide, rows: np.ndarray) -> np.ndarray | None:
-    """Probability of the label, mean over runs; None without scores."""
-    if side.label_log_prob is None:
-        return None
+def _mean_label_prob(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
+    """Probability of the label, mean over runs; NaN without scores."""
     total = np.zeros(len(rows))
+    if side.label_log_prob is None:
+        return total + np.nan
     for log_prob in side.label_log_prob:
         total += np.exp(log_prob[rows], dtype=np.float64)
     return total / len(side.label_log_prob)
@@ -118,39 +97,23 @@ def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
     return first.min(axis=0)
 
 
-def _largest(keys: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Indices of the `count` largest, by the first key, then the second and so on."""
-    total = len(keys[0])
-    among = np.arange(total)
-    if not count:
-        return among[:0]
-    for key in keys:  # the first key that varies leaves few to sort
-        if key.min() < key.max():
-            among = np.flatnonzero(key >= np.partition(key, total - count)[-count])
-            break
-    order = np.lexsort([-key[among] for key in reversed(keys)])
-    return among[order[:count]]
-
-
 def largest_changes(
     measure: Measure, ids: np.ndarray, listed: int
 ) -> tuple[tuple[Change, ...], int]:
     """The examples that fall most, or lie farthest apart."""
-    if measure.judged:
-        before, after = (
-            np.mean([measure.worth(run) for run in runs], axis=0)
-            for runs in (measure.old, measure.new)
-        )
-        fall = before - after
-    else:
+    best = lowest = np.zeros(len(ids), int)  # of several runs, those that fall most
+    if not measure.judged:
         fall = measure.distance(measure.old[0], measure.new[0])
+    else:
+        before, after = (
+            [measure.worth(run) for run in runs] for runs in (measure.old, measure.new)
+        )
+        fall = np.mean(before, axis=0) - np.mean(after, axis=0)
+        if measure.things is not None:
+            best, lowest = np.argmax(before, axis=0), np.argmin(after, axis=0)
     beyond = measure.beyond(fall, measure.old[0], measure.new[0])
     found = np.flatnonzero(beyond)
     worst = found[np.argsort(-fall[found], kind="stable")][:listed]
-    best = lowest = np.zeros(len(ids), int)  # of several runs, those that fall most
-    if measure.judged and measure.things is not None:
-        best = np.argmax([measure.worth(run) for run in measure.old], axis=0)
-        lowest = np.argmin([measure.worth(run) for run in measure.new], axis=0)
     rows = tuple(
         Change(
             str(ids[i]),
@@ -166,8 +129,7 @@ def largest_changes(
 
 def reliability_curve(side: ScannedSide, labels: np.ndarray) -> Curve:
     """Confidence and accuracy in 15 bins `((m - 1)/15, m/15]`, all runs pooled."""
-    if side.confidence is None:
-        raise ValueError("a reliability curve needs logits or probabilities")
+    assert side.confidence is not None
     examples, confidence, right = np.zeros(BINS, np.int64), np.zeros(BINS), 0.0
     for predicted, top in zip(side.of_scores, side.confidence, strict=True):
         bins = bins_of(top)
