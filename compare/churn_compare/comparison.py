@@ -10,7 +10,7 @@ import numpy as np
 
 from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult, OutcomesResult
-from churn_compare.estimates import Groups, all_examples
+from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.findings import (
@@ -31,12 +31,11 @@ from churn_compare.gates import (
     margin_of,
     waivers_of,
 )
-from churn_compare.groups import coded, parts_of, waived_rows
-from churn_compare.labelling import Sampling, by_labels, by_preference
+from churn_compare.groups import measured, waived_rows
+from churn_compare.labelling import by_labels, by_preference
 from churn_compare.measures import Normalization
 from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
-from churn_compare.quantities import in_order
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.join import Errors, join, read_pair
 from churn_compare.reading.labels import (
@@ -47,7 +46,7 @@ from churn_compare.reading.labels import (
 from churn_compare.reading.outcome_measures import directions
 from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side, same_file, side_names
-from churn_compare.result import Interval, MeasureFindings, Version, Waiver
+from churn_compare.result import MeasureFindings, Version, Waiver
 from churn_compare.scanning.scan import scan
 
 
@@ -229,8 +228,7 @@ def compare_pair(
         raise PredictionsError("benchmarks are pooled by accuracy; there are no labels")
     if waivers and unlabelled:
         raise GateError("waivers are about negative flips, and there are no labels")
-    if scanned is None:
-        scanned = scan(pair)
+    scanned = scanned or scan(pair)
     confirmed = settle(class_doubts(pair, scanned), confirm)
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
@@ -249,29 +247,21 @@ def compare_pair(
         numbers = class_numbers(scanned, None)
     numbers.all_labelled = not pair.partial
     found = class_estimates(scanned, numbers, every, resamples=resamples, seed=seed)
-    noise = noise_of(numbers, every, found)
+    noise = noise_of(numbers, every)
     if noise is not None:
         found[EXCESS] = noise.excess
-    groupings = {}
-    if pair.labels is not None:
-        classes, group = np.unique(pair.labels, return_inverse=True)
-        groupings["class"] = [pair.class_name(of) for of in classes.tolist()], group
-    measured, said = _measured(
-        numbers, found, every, pair, waivers, pool, sampling, groupings
-    )
+    fields, said = measured(numbers, every, pair, found, waivers, pool, sampling)
     some = dataclasses.replace(pair, labels=labels)
     listed, total = largest_regressions(some, scanned, worse, regressions)
     curves = None
     if pair.labels is not None and pair.scored:
-        curves = {
-            "old": reliability_curve(scanned.old, pair.labels),
-            "new": reliability_curve(scanned.new, pair.labels),
-        }
+        sides = {"old": scanned.old, "new": scanned.new}
+        curves = {n: reliability_curve(of, pair.labels) for n, of in sides.items()}
     sides, notes = (pair.old, pair.new), (*pair.notes, *confirmed)
     result = CompareResult(
         *(Version(s.name, s.kind, len(s.runs), s.classes, s.examples) for s in sides),
         examples=pair.examples,
-        **measured,
+        **fields,
         flow=class_flow(pair if sampling else some, scanned),
         noise=noise,
         regressions=listed,
@@ -282,28 +272,6 @@ def compare_pair(
         read=(*_read(sides, used or {}), *_decided(pair, scanned)),
     )
     return dataclasses.replace(result, gates=judge(gates, result))
-
-
-def _measured(
-    numbers: Numbers,
-    found: Mapping[str, Interval],
-    every: Groups,
-    pair: Pair,
-    waivers: Sequence[Waiver],
-    pool: str | None,
-    sampling: Sampling | None,
-    groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Fields of `Measured`, and notes on waivers."""
-    by_slice = {column: coded(values) for column, values in pair.slices.items()}
-    groupings, ids, column = {**groupings, **by_slice}, pair.ids, pair.cluster_column
-    fields, said = parts_of(numbers, every, groupings, ids, waivers, pool, column)
-    if sampling is not None:  # flips by the labels of some of the changed examples
-        fields["sampled"], flips = sampling.flips()
-        fields["groups"] = sampling.groups(fields["groups"], groupings)
-        found = {**found, **flips}
-    fields |= {"level": every.level, "quantities": in_order(found)}
-    return fields | {"runs": numbers.runs, "paired": numbers.paired}, said
 
 
 def _read(sides: Sequence[Table], used: Mapping[str, str]) -> tuple[str, ...]:
@@ -466,13 +434,13 @@ def compare_outcomes(
         samplings[0] = by_preference(joined, numbers[0], labels, level, any_time)
     measures = []
     for of, sampling in zip(numbers, samplings, strict=True):
-        found = {name: each.of(0) for name, each in of.intervals(every).items()}
+        fields, _ = measured(of, every, joined, None, waivers, pool, sampling)
         changes, total = largest_changes(of.of, joined.ids, regressions)
         measures.append(
             MeasureFindings(
                 name=of.of.name,
                 kind=of.of.kind,
-                **_measured(of, found, every, joined, waivers, pool, sampling, {})[0],
+                **fields,
                 equivalent=equivalent,
                 lower_is_better=of.of.lower_is_better,
                 changes=changes,

@@ -208,6 +208,10 @@ class Numbers:
         found["share_better"] = groups.share(self.better)
         return found
 
+    def of_all(self, every: Groups) -> dict[str, Interval]:
+        """All numbers of all examples."""
+        return {name: of.of(0) for name, of in self.intervals(every).items()}
+
     def change(self, groups: Groups, level: float | None = None) -> Intervals:
         """The change of the mean."""
         if self.decided:
@@ -357,7 +361,7 @@ def class_estimates(
     grouping, drawing = np.random.default_rng(seed).spawn(2)
     runs = int(np.prod(scanned.shape))
     parts = partition(scanned.old.predicted.shape[1], runs, grouping, every.clusters)
-    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
+    found = numbers.of_all(every)
     found |= ratios(scanned, labels, parts, every.level)
     found |= resampled(scanned, labels, parts, every.level, resamples, drawing)
     return in_order(found)

@@ -9,8 +9,11 @@ import numpy as np
 from churn_compare.estimates import Groups, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, rows_of
 from churn_compare.example_numbers import Numbers
+from churn_compare.labelling import Sampling
 from churn_compare.number_text import count_text, listed
-from churn_compare.result import Clusters, Group, Pooled, Waived, Waiver
+from churn_compare.pair import Pair
+from churn_compare.quantities import in_order
+from churn_compare.result import Clusters, Group, Interval, Pooled, Waived, Waiver
 from churn_compare.significance import holm
 
 _NAMED = 5  # ids named in a note
@@ -58,7 +61,7 @@ def grouped(
 
 
 def cluster_effect(
-    of: PerExample, every: Groups, column: str, *, mean: bool = False
+    of: PerExample, every: Groups, column: str, mean: bool = False
 ) -> Clusters | None:
     """Number of clusters and their effect on an interval; None without clusters."""
     if every.clusters is None:
@@ -75,33 +78,48 @@ def cluster_effect(
     return Clusters(len(sizes), int(sizes.max()), float(effect), float(wider), column)
 
 
-def parts_of(
+def measured(
     numbers: Numbers,
     every: Groups,
-    groupings: Mapping[str, tuple[Sequence[str], np.ndarray]],
-    ids: np.ndarray,
-    waivers: Sequence[Waiver],
-    pooled: str | None,
-    cluster_column: str,
+    pair: Pair,
+    found: Mapping[str, Interval] | None = None,
+    waivers: Sequence[Waiver] = (),
+    pooled: str | None = None,
+    sampling: Sampling | None = None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The fields of `Measured` that follow from its numbers, and notes on waivers."""
-    of = numbers.gain if numbers.judged else numbers.changed
-    mean = numbers.judged and not numbers.decided
-    clusters = cluster_effect(of, every, cluster_column, mean=mean)
-    found: dict[str, Any] = {"clusters": clusters}
-    if not numbers.judged:
-        return found | {"groups": grouped(numbers, every, groupings)}, ()
-    waived, without, notes = waive(numbers, waivers, ids, every)
-    found |= {
+    """The fields of `Measured`, and notes on waivers."""
+    groupings = {column: coded(values) for column, values in pair.slices.items()}
+    if pair.labels is not None:
+        classes, group = np.unique(pair.labels, return_inverse=True)
+        of_class = [pair.class_name(number) for number in classes.tolist()], group
+        groupings = {"class": of_class, **groupings}
+    judged, of, column = numbers.judged, numbers.changed, pair.cluster_column
+    if judged:
+        of = numbers.gain
+    waivers = waivers if judged else ()
+    waived, without, notes = waive(numbers, waivers, pair.ids, every)
+    fields: dict[str, Any] = {
+        "level": every.level,
         "groups": grouped(numbers, every, groupings, without),
-        "p": float(numbers.p(every)[0]),
-        "within": numbers.equivalence(every),
-        "detectable": numbers.detectable(every),
-        "waived": waived,
+        "runs": numbers.runs,
+        "paired": numbers.paired,
+        "clusters": cluster_effect(of, every, column, judged and not numbers.decided),
     }
-    if pooled is not None:
-        found["pooled"] = pool(numbers, every, pooled, *groupings[pooled])
-    return found, notes
+    if judged:
+        fields |= {
+            "p": float(numbers.p(every)[0]),
+            "within": numbers.equivalence(every),
+            "detectable": numbers.detectable(every),
+            "waived": waived,
+        }
+        if pooled is not None:
+            fields["pooled"] = pool(numbers, every, pooled, *groupings[pooled])
+    found = numbers.of_all(every) if found is None else found
+    if sampling is not None:  # flips by the labels of some of the changed examples
+        fields["sampled"], flips = sampling.flips()
+        fields["groups"] = sampling.groups(fields["groups"], groupings)
+        found = {**found, **flips}
+    return fields | {"quantities": in_order(found)}, notes
 
 
 def pool(
@@ -142,10 +160,10 @@ def waived_rows(
     valid = {w.id: w for w in waivers if w.until >= today}
     ids = ids.astype(str)
     rows = rows_of(np.array(list(valid), ids.dtype.type), ids)
-    unknown = [w for w, row in zip(valid, rows, strict=True) if row < 0]
-    found = {w: row for w, row in zip(valid, rows, strict=True) if row >= 0}
-    needless = [w for w, row in found.items() if not flips[row]]
-    used = {w: row for w, row in found.items() if flips[row]}
+    found = dict(zip(valid, rows.tolist(), strict=True))
+    unknown = [w for w, row in found.items() if row < 0]
+    used = {w: row for w, row in found.items() if row >= 0 and flips[row]}
+    needless = [w for w in found if w not in used and w not in unknown]
     notes = []
     for some, what in (
         (expired, "past its date and without effect"),
@@ -156,8 +174,5 @@ def waived_rows(
             many = f"{count_text(len(some))} waivers are each"
             many = "A waiver is" if len(some) == 1 else many
             notes.append(f"{many} {what}: {listed(some, _NAMED)}.")
-    return (
-        np.array([*used.values()], np.int64),
-        tuple(valid[w] for w in used),
-        tuple(notes),
-    )
+    rows = np.array([*used.values()], np.int64)
+    return rows, tuple(valid[w] for w in used), tuple(notes)

@@ -24,7 +24,7 @@ from churn_compare.reading.labels import NO_CLUSTER, read_clusters
 from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side
-from churn_compare.result import NONE, Change, Interval, MeasureFindings, Noise
+from churn_compare.result import NONE, Change, MeasureFindings, Noise
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
 _ONE_RUN = 1 / 3  # of the excess is left without a run: less, and this run decides
@@ -37,9 +37,7 @@ _HALVINGS = 40
 _ROWS = 2**16  # of scores at once
 
 
-def noise_of(
-    numbers: Numbers, every: Groups, found: Mapping[str, Interval]
-) -> Noise | None:
+def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
     """Churn of retraining, and whether an update has more; None with one run a side."""
     if not numbers.within:
         return None
@@ -51,9 +49,10 @@ def noise_of(
         equal = _equal_versions(x, A, of_units.sum() / runs.shape[1] ** 2)
         least = float(equal.total if min(A, len(x) - A) > 1 else equal.examples)
         p, one_run = _p(runs, x, A, equal, of_units, every)
+    within = {side: every.share(of).of(0) for side, of in numbers.within.items()}
     return Noise(
-        within_old=found.get("within_old", NONE),
-        within_new=found.get("within_new", NONE),
+        within_old=within.get("old", NONE),
+        within_new=within.get("new", NONE),
         expected=every.share(numbers.expected).of(0),
         excess=every.excess(numbers.beyond, of_units, least).of(0),
         of_runs=float(every.known(numbers.changed).of_runs()[0]),

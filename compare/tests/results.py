@@ -9,7 +9,7 @@ from churn_compare.display import CompareResult
 from churn_compare.estimates import Groups, all_examples
 from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.gates import Gate
-from churn_compare.groups import parts_of
+from churn_compare.groups import measured
 from churn_compare.noise import noise_of
 from churn_compare.pair import Pair, Scanned, Table
 from churn_compare.result import Interval, Measured
@@ -59,10 +59,8 @@ def p_of(scanned, labels, clusters=None):
 def estimate(measure, clusters=None, level=0.95) -> Measured:
     """All numbers of a measure without groups."""
     numbers, every = Numbers(measure), all_examples(measure.examples, clusters, level)
-    ids = np.arange(measure.examples)
-    fields, _ = parts_of(numbers, every, {}, ids, (), None, "")
-    found = {name: of.of(0) for name, of in numbers.intervals(every).items()}
-    return Measured(level=level, quantities=found, **fields)
+    pair = Pair(Table("old"), Table("new"), np.arange(measure.examples), 0)
+    return Measured(**measured(numbers, every, pair)[0])
 
 
 def pair_of(old, new, labels=None, kinds=None, **fields) -> tuple[Pair, Scanned]:
