@@ -42,11 +42,9 @@ def partition(
     # More than 4096 of them are assigned to groups at random. The expected variance
     # over groups is that over examples, with the error of 4095 degrees of freedom,
     # about 1 % of an interval's width.
-    groups = min(_GROUPS, max(512, _NUMBERS // pairs))
     units = examples if clusters is None else int(clusters.max(initial=-1)) + 1
-    if units <= groups:
-        group, groups = np.arange(units), units
-    else:
+    groups, group = min(_GROUPS, max(512, _NUMBERS // pairs), units), np.arange(units)
+    if units > groups:
         group = np.random.default_rng(seed).permutation(units) % groups
     if clusters is None:
         return Partition(group, groups)
@@ -147,22 +145,21 @@ def _flip_sums(
     # of the classes that either version predicts, chance agreement is e = sum_c f(c)
     # g(c). An example predicted as c and d contributes g(c) + f(d) - e, its derivative
     # with respect to the example's weight; these add up to N e.
-    old, new = scanned.old.predicted, scanned.new.predicted
-    classes = int(max(old.max(initial=0), new.max(initial=0))) + 1
-    examples, sizes = old.shape[1], np.bincount(group, minlength=groups)
+    sides = scanned.old.predicted, scanned.new.predicted
+    classes = int(max(side.max(initial=0) for side in sides)) + 1
     out = np.empty((2 if labels is None else 5, groups, *scanned.shape))
-    for (a, b), before, after in scanned.pairs():
-        of_old, of_new = (
-            np.bincount(run, minlength=classes) / examples for run in (before, after)
-        )
-        agreement = np.bincount(group, of_new[before] + of_old[after], groups)
-        out[1, :, a, b] = agreement - of_old @ of_new * sizes
-        events = {0: before != after}
+    for (a, b), *both in scanned.pairs():
+        before, after = both
+        of_old, of_new = (np.bincount(run, minlength=classes) for run in both)
+        of_old, of_new = of_old / len(group), of_new / len(group)
+        chance = of_new[before] + of_old[after] - of_old @ of_new
+        events = [before != after]
         if labels is not None:
             was, now = before == labels, after == labels
-            events |= {2: was & ~now, 3: now & ~was, 4: was & now}
-        for k, event in events.items():
-            out[k, :, a, b] = np.bincount(group[event], minlength=groups)
+            events += [was & ~now, now & ~was, was & now]
+        sums = [np.bincount(group[event], minlength=groups) for event in events]
+        sums.insert(1, np.bincount(group, chance, groups))
+        out[..., a, b] = sums
     return out
 
 

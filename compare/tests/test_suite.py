@@ -114,7 +114,7 @@ def test_a_benchmark_that_cannot_be_read_fails_and_others_are_compared(tmp_path)
         ("[benchmark.a]\nscor = 1", "unknown key 'scor'; did you mean score"),
         ("[benchmark.a]\nscore = 1", "score must be a str"),
         ("[benchmark.a]\ngates = {max-nfx = 1}", "benchmark.a: max-nfx: unknown key"),
-        ("[benchmark.a]\ngates = 3", "gates are a table"),
+        ("[benchmark.a]\ngates = 3", "gates must be a table"),
         ("benchmark = 3", "benchmarks are tables"),
         ("a b", "not a TOML file"),
     ],
