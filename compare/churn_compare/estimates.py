@@ -76,9 +76,6 @@ def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
     # S = sum_r (m_r - m)^2 / (R (R - 1)); `noise` is its expectation if runs differ
     # only by noise.
     R = of_runs.shape[-1]
-    if R == 1:
-        zero = np.zeros(of_runs.shape[:-1])
-        return zero, zero, 0
     centred = of_runs - of_runs.mean(axis=-1, keepdims=True)
     return np.sum(np.square(centred), axis=-1) / (R * (R - 1)), noise, R - 1
 
@@ -99,23 +96,22 @@ def uncertainty(
     # runs a side that differ only by noise would hold the true value 98 times of 100),
     # and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
     examples = np.asarray(examples, np.float64)
-    several = [part for part in parts if part[2]]
     count = np.asarray(clusters, np.float64)
     tail = np.maximum(1.0 / np.asarray(bearing) - 1.0 / np.maximum(count, 1.0), 0.0)
     freedom = np.minimum(count - 1.0, 2.0 / np.maximum(tail, 1e-9))
     of_clusters = np.where(count > 0, freedom, np.inf)
-    noise = sum((part[1] for part in several), np.zeros(examples.shape))
-    total = examples - noise + sum(part[0] for part in several)
+    noise = sum((part[1] for part in parts), np.zeros(examples.shape))
+    total = examples - noise + sum(part[0] for part in parts)
     total = np.maximum(total, examples - np.minimum(noise, examples) / 2)
-    if len(several) == 1:
-        freedom = np.full(total.shape, float(several[0][2]))
+    if len(parts) == 1:
+        freedom = np.full(total.shape, float(parts[0][2]))
         return Uncertainty(examples, total, freedom, True, of_clusters, bearing)
-    spread = sum((np.square(S) / df for S, _, df in several), np.zeros(total.shape))
+    spread = sum((np.square(S) / df for S, _, df in parts), np.zeros(total.shape))
     spread = spread + np.square(examples) / np.maximum(of_clusters, 0.5)
     some = spread > 0
     freedom = np.square(total) / np.where(some, spread, 1.0)
     freedom = np.where(some, freedom, of_clusters)
-    fewest = min((df for _, _, df in several), default=np.inf)
+    fewest = min((df for _, _, df in parts), default=np.inf)
     # V may be less than its parts
     freedom = np.maximum(freedom, np.minimum(fewest, of_clusters))
     return Uncertainty(examples, total, freedom, False, of_clusters, bearing)

@@ -73,13 +73,12 @@ class Statistic:
         """Effect of each group on the mean over pairs, `[G]`."""
         return self.influence.mean(axis=(1, 2))
 
-    def tail(self) -> float:
-        """Squared relative error of the variance over examples."""
+    @property
+    def bearing(self) -> float:
+        """Effective number of groups that move the number; infinite if none does."""
         squares = np.square(self.of_groups())
-        total = squares.sum()
-        if total <= 0:
-            return 0.0
-        return max(np.sum(np.square(squares)) / total**2 - 1 / len(squares), 0.0)
+        fourth = np.square(squares).sum()
+        return squares.sum() ** 2 / fourth if fourth > 0 else np.inf
 
     def uncertainty(self, clusters: int = 0) -> Uncertainty:
         """Uncertainty of the mean over pairs; `clusters` as in `Partition`."""
@@ -90,15 +89,11 @@ class Statistic:
         known = np.where(np.isnan(self.matrix), self.value, self.matrix)
         parts = []
         for other in (1, 0):
-            of_runs = self.influence.mean(axis=2 if other else 1)
-            R = of_runs.shape[1]
-            squares = np.sum(np.square(of_runs - of_groups[:, None]))
-            noise = factor * squares / (R * max(R - 1, 1))
-            parts.append(run_part(known.mean(axis=other), noise))
-        bearing = np.inf
-        if clusters and examples > 0:
-            squares = np.square(of_groups)
-            bearing = squares.sum() ** 2 / np.square(squares).sum()
+            if (R := known.shape[1 - other]) > 1:  # runs of the side that is kept
+                of_runs = self.influence.mean(axis=1 + other) - of_groups[:, None]
+                noise = factor * np.sum(np.square(of_runs)) / (R * (R - 1))
+                parts.append(run_part(known.mean(axis=other), noise))
+        bearing = self.bearing if clusters else np.inf
         return uncertainty(examples, *parts, clusters=clusters, bearing=bearing)
 
 
@@ -211,7 +206,8 @@ def _part(
     several = estimate.influence[0].size > 1 and not known.alone
     if several and binomial > 0 and known.total > 0:
         less = max(1 - known.examples / binomial, 0.0)
-        unsure = estimate.tail() * less * np.square(known.examples / known.total) / 2
+        tail = max(1 / estimate.bearing - 1 / len(estimate.influence), 0.0)
+        unsure = tail * less * np.square(known.examples / known.total) / 2
         freedom = 1 / np.maximum(1 / known.freedom + unsure, 1e-12)
         known = dataclasses.replace(known, freedom=np.asarray(freedom))
     if not examples or np.isnan(estimate.value):
