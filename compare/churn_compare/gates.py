@@ -237,16 +237,10 @@ def _unit(quantity: str) -> Unit:
 
 def limit_of(given: Any, what: str, quantity: str = "") -> float:
     """A limit as a number; `2%` is 0.02, and 1 is refused for a share."""
-    percent = False
-    value = math.nan
-    try:
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            value = float(given)
-        elif isinstance(given, str):
-            percent = given.rstrip().endswith("%")
-            value = float(given.rstrip().removesuffix("%"))
-    except (ValueError, OverflowError):
-        pass
+    text, value = str(given).rstrip(), math.nan
+    percent = text.endswith("%")
+    with contextlib.suppress(ValueError):
+        value = float(text.removesuffix("%"))
     of_share = quantity and _unit(quantity) in ("share", "points")
     if of_share and not percent and abs(value) == 1:
         raise GateError(
@@ -274,15 +268,11 @@ def margin_of(
 
 def bound_and_quantity(key: str) -> tuple[Literal["max", "min"], str]:
     """Bound and quantity of a key such as `max-nfr`."""
-    known = {
-        f"{bound}-{name}".replace("_", "-")
-        for bound in ("max", "min")
-        for name in (*SHORT, *QUANTITIES)
-    }
-    plain = key.replace("_", "-")
-    if plain.lstrip("-") == EQUIVALENT:
+    if key == EQUIVALENT:
         return "max", EQUIVALENT
-    if plain not in known:
+    names = [name.replace("_", "-") for name in (*SHORT, *QUANTITIES)]
+    known = [f"{bound}-{name}" for bound in ("max", "min") for name in names]
+    if (plain := key.replace("_", "-")) not in known:
         hint = closest(plain, sorted(known)) or "keys begin with max- or min-"
         hint = hint.replace("-", "_") if "_" in key else hint
         raise GateError(f"unknown key {key!r}; {hint}")
@@ -298,13 +288,12 @@ def gates_by_name(
     for name, given in limits.items():
         if given is None:
             continue
-        plain = name.lstrip("-").replace("-", "_")
-        parts = re.fullmatch(r"(max|min)_(?:(slice|class)_)?(\w+)", plain)
-        key = f"{parts[1]}_{parts[3]}" if parts else name
+        key, grouping = name.lstrip("-").replace("-", "_"), ""
+        if parts := re.fullmatch(r"(max_|min_)(slice|class)_(\w+)", key):
+            grouping = {"slice": ALL_SLICES, "class": CLASSES}[parts[2]]
+            key = parts[1] + parts[3]
         bound, quantity = bound_and_quantity(key)
         limit = limit_of(given, name, quantity)
-        about = {"slice": ALL_SLICES, "class": CLASSES}
-        grouping = about.get(parts[2], "") if parts else ""
         settings = {"grouping": grouping, "min_examples": min_examples}
         with errors_in(name):
             found.append(Gate(quantity, limit, bound, on, **settings))

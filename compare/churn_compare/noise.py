@@ -285,11 +285,8 @@ def of_classes(side: Table) -> Table:
     import pyarrow as pa
 
     names = side.class_names or tuple(map(str, range(side.classes)))
-    if side.kind == "classes":
-        predicted = side.values
-    elif side.decisions is not None:
-        predicted = side.decisions
-    else:
+    predicted = side.values if side.kind == "classes" else side.decisions
+    if predicted is None:
         order = class_order(names)  # ties go to the first class by name
         blocks = (side.values[:, i : i + _ROWS] for i in range(0, side.examples, _ROWS))
         found = [order[block[..., order].argmax(axis=-1)] for block in blocks]
@@ -297,10 +294,9 @@ def of_classes(side: Table) -> Table:
     texts = pa.array(names).take(pa.array(np.asarray(predicted).reshape(-1)))
     target = None
     if side.labels is not None:
-        right = side.label_names or names
+        right = [*(side.label_names or names), "(unknown)"]
         known = np.where(side.labels < 0, len(right), side.labels)
-        known = np.minimum(known, len(right))
-        target = pa.array([*right, "(unknown)"]).take(pa.array(known))
+        target = pa.array(right).take(pa.array(np.minimum(known, len(right) - 1)))
     return Table(
         name=side.name,
         runs=tuple(range(len(side.values))),
@@ -365,14 +361,11 @@ def _with_runs(
 def _findings(
     measure: Measure, groups: Groups, joined: Pair, listed: int
 ) -> MeasureFindings:
-    runs = measure.old
+    runs, worth = measure.old, measure.worth
     apart = [measure.differ(a, b) for a, b in itertools.combinations(runs, 2)]
     differ = np.mean(apart, axis=0)
     agree = ~np.logical_or.reduce(apart[: len(runs) - 1])  # with the first run
-    means = []
-    if measure.judged:
-        means = [measure.sign * float(measure.worth(run).mean()) for run in runs]
-    unstable = np.flatnonzero(differ)
+    unstable, judged = np.flatnonzero(differ), runs if measure.judged else ()
     rows = []
     for i in unstable[np.argsort(-differ[unstable], kind="stable")][:listed]:
         other = next(b for b in range(1, len(runs)) if runs[b, i] != runs[0, i])
@@ -392,7 +385,7 @@ def _findings(
             "runs_differ": groups.share(PerExample(differ)).of(0),
             "runs_agree": groups.share(PerExample(agree)).of(0),
         },
-        of_runs=tuple(means),
+        of_runs=tuple(measure.sign * float(worth(run).mean()) for run in judged),
         changes=tuple(rows),
         changes_total=len(unstable),
     )

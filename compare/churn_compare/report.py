@@ -204,14 +204,13 @@ def about(result: CompareResult | OutcomesResult) -> str:
         old, new = _side(result.old), _side(result.new)
         sides = f"each: {old}" if old == new else f"old: {old}; new: {new}"
         return f"{said}{'' if result.labelled else ' without labels'}; {sides}"
-    parts = []
     for measure in result.measures:
         a, b = measure.runs
         runs = "" if a == b == 1 else f", {a} and {b} runs"
         runs = runs if result.new else f", {a} runs"
         named = "" if measure.name == measure.kind else f" ({measure.kind})"
-        parts.append(f"{measure.name}{named}{runs}")
-    return f"{said}; {'; '.join(parts)}"
+        said += f"; {measure.name}{named}{runs}"
+    return said
 
 
 def _counted(count: int, word: str) -> str:
@@ -225,18 +224,16 @@ def _side(version: Version) -> str:
 
 
 def _flow(result: CompareResult) -> list[Block]:
-    flow = result.flow
-    if not sum(flow.examples):
+    flow, runs, shown = result.flow, result.run_pairs, sum(result.flow.examples)
+    if not shown:
         return [Text("No prediction changes.")]
-    runs = result.run_pairs
     changed = result["churn"].value * result.examples
     said = f"{mean_count(changed)} examples change their class"
-    if runs > 1:
-        said += f", mean over {runs} pairs of runs"
+    said += f", mean over {runs} pairs of runs" if runs > 1 else ""
     said += ", from the class in the row to the class in the column"
     if result.labelled:
         said += '; "worse" counts those that were right before and are wrong now'
-    if sum(flow.examples) < changed - 0.5:
+    if shown < changed - 0.5:
         said += f"; the {count_text(len(flow.old))} largest flows are shown"
     return [Text(f"{said}.", "soft"), flow_map(flow)]
 
@@ -293,9 +290,11 @@ def _regressions(result: CompareResult) -> list[Block]:
     if not listed:
         return [Text("None is listed." if total else "There is none.")]
     when = "in some pair of runs" if result.run_pairs > 1 else "now"
-    of = f"{count_text(listed)} of the {count_text(total)}"
-    of = of if listed < total else f"All {count_text(total)}"
-    said = f"{of} examples that were right before and are wrong {when}, worst first."
+    of = f"{count_text(listed)} of the" if listed < total else "All"
+    said = (
+        f"{of} {count_text(total)} examples that were right before and are wrong "
+        f"{when}, worst first."
+    )
     first, others = (
         regressions_table(result, result.regressions[part])
         for part in (slice(_LISTED), slice(_LISTED, _REGRESSIONS))

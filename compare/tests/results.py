@@ -20,6 +20,13 @@ NONE = Interval(NAN, NAN, NAN)
 GATES = (Gate("churn", 0.05), Gate("churn", 0.99, "max", "bound"))
 
 
+def csv_file(path, **columns) -> str:
+    """The path of a file with these columns, as text."""
+    rows = [columns, *zip(*columns.values(), strict=True)]
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    return str(path)
+
+
 def random_logits(seed, runs=(1, 1), examples=40, classes=4):
     """Labels `[N]` and the logits `[R, N, C]` of two versions that often agree."""
     generator = np.random.default_rng(seed)

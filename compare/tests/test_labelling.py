@@ -9,10 +9,11 @@ import pytest
 
 from churn_compare import compare, compare_outcomes, label_queue
 from churn_compare.cli import main
-from churn_compare.documents import plain_text
+from churn_compare.documents import Records, csv_text, plain_text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.labelling import confidence_sequence, ends_of, more_labels
 from churn_compare.result import Sampled, Stratum
+from tests.results import csv_file
 
 FLIPS = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 N = 1200
@@ -29,16 +30,28 @@ def versions(runs=1, seed=0):
     return labels, *({"id": ids, "predictions": of} for of in (old, new)), slices
 
 
+def files(folder, old, new, **columns):
+    """The predictions of both versions as files."""
+    return [
+        csv_file(
+            folder / f"{n}.csv", id=of["id"], prediction=of["predictions"][0], **columns
+        )
+        for n, of in (("old", old), ("new", new))
+    ]
+
+
 def filled(queue, labels, count, path):
     """The queue as a file in which the first rows have a label."""
     queue.save(path)
+    return rewritten(path, lambda row: {"label": labels[int(row["id"]) - 7]}, count)
+
+
+def rewritten(path, change, count=N):
+    """A queue with some columns of its first rows changed."""
     rows = list(csv.DictReader(path.read_text().splitlines()))
     for row in rows[:count]:
-        row["label"] = str(labels[int(row["id"]) - 7])
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+        row |= change(row)
+    path.write_text(csv_text(Records(list(rows[0]), rows)))
     return path
 
 
@@ -168,12 +181,7 @@ def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
 
 def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
     labels, old, new, half = versions()
-    sides = []
-    for name, side in (("old", old), ("new", new)):
-        rows = zip(side["id"], half, side["predictions"][0])
-        text = "".join(",".join(map(str, row)) + "\n" for row in rows)
-        (tmp_path / f"{name}.csv").write_text("id,half,prediction\n" + text)
-        sides.append(str(tmp_path / f"{name}.csv"))
+    sides = [*files(tmp_path, old, new, half=half)]
     out, page = tmp_path / "q.csv", tmp_path / "r.html"
     assert main(["label", *sides, "--out", str(out), "--by", "half"]) == 0
     filled(label_queue(*sides, by="half"), labels, 20, out)
@@ -244,16 +252,8 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
     queue, key = queue.save(tmp_path / "q.csv")
     assert "old" not in queue.read_text() and key.name == "q.key.csv"
     path = tmp_path / "q.csv"
-    rows = list(csv.DictReader(path.read_text().splitlines()))
-    of_id = {
-        row["id"]: row["A"] for row in csv.DictReader(key.read_text().splitlines())
-    }
-    for row in rows:
-        row["better"] = "A" if of_id[row["id"]] == "old" else "b"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    of_id = dict(line.split(",") for line in key.read_text().splitlines())
+    rewritten(path, lambda row: {"better": "A" if of_id[row["id"]] == "old" else "b"})
     found = compare(old, new, labels=path, resamples=100)
     assert found.sampled.preferred and found["positive_flip_rate"].value == 0
     assert found["negative_flip_rate"].value == pytest.approx(found["churn"].value)
@@ -279,11 +279,7 @@ def test_a_queue_that_makes_no_sense_is_refused(change, says):
 
 def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     labels, old, new, _ = versions()
-    for name, side in (("old", old), ("new", new)):
-        rows = zip(side["id"], side["predictions"][0])
-        text = "".join(f"{i},{c}\n" for i, c in rows)
-        (tmp_path / f"{name}.csv").write_text("id,prediction\n" + text)
-    sides = [str(tmp_path / f"{name}.csv") for name in ("old", "new")]
+    sides = [*files(tmp_path, old, new)]
     out = tmp_path / "q.csv"
     assert main(["label", *sides, "--out", str(out), "--budget", "40"]) == 0
     assert "40 of them, in random order" in capsys.readouterr().out

@@ -9,6 +9,7 @@ from churn_compare import Rule, apply, compare, repair, serving
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.serving import Candidate, frontier
+from tests.results import csv_file
 
 
 def versions(examples, seed, classes=5):
@@ -143,10 +144,7 @@ def test_the_command(tmp_path, capsys):
         for version, side in zip(("old", "new"), versions(800, seed), strict=True):
             logits = {f"logit_{c}": of for c, of in enumerate(side["logits"].T)}
             columns = {"id": side["id"], "label": side["labels"]} | logits
-            names.append(str(tmp_path / f"{version}_{split}.csv"))
-            rows = zip(*columns.values(), strict=True)
-            lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
-            (tmp_path / names[-1]).write_text("\n".join(lines))
+            names.append(csv_file(tmp_path / f"{version}_{split}.csv", **columns))
     rule = tmp_path / "rule.json"
     words = ["repair", *names[2:], "--validation", *names[:2], "--out", str(rule)]
     assert main([*words, "--max-nfr", "5%"]) == 0

@@ -12,6 +12,7 @@ from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import GateError
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sizing import Components, components
+from tests.results import csv_file
 
 
 def test_parts_of_a_variance_are_found():
@@ -112,10 +113,10 @@ def test_what_is_refused(tmp_path):
         size(labels, labels, labels=labels)
     with pytest.raises(ValueError, match=r"power between 0\.5 and 1"):
         size(*sides, labels=labels, power=0.2)
+    words = ["size"]
     for name, side in zip(("old", "new"), sides, strict=True):
-        rows = "".join(f"{i},{p},0\n" for i, p in enumerate(side))
-        (tmp_path / f"{name}.csv").write_text("id,prediction,label\n" + rows)
-    words = ["size", *(str(tmp_path / f"{name}.csv") for name in ("old", "new"))]
+        path = tmp_path / f"{name}.csv"
+        words.append(csv_file(path, id=range(500), prediction=side, label=labels))
     page = tmp_path / "size.html"
     assert main([*words, "--max-nfr", "8%", "--html", str(page)]) == 0
     assert "Where the variance comes from" in page.read_text()

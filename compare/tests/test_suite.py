@@ -11,6 +11,7 @@ from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import GateError
 from churn_compare.suite import Suite
+from tests.results import csv_file
 
 SIDES = ("old", "new")
 RULES = """
@@ -38,25 +39,20 @@ def release(folder, version, without=(), worse=0.0, timed=True):
         flips = np.random.default_rng(9).random(examples) < worse * (name == "mmlu")
         lines = [
             json.dumps(
-                {
-                    "doc_id": i,
-                    "doc": {"q": f"{name} {i}"},
-                    "target": "A",
-                    "arguments": [],
-                }
-                | {"resps": [["A"]], "filtered_resps": ["A"], "acc": float(acc)}
+                {"doc_id": i, "doc": {"q": f"{name} {i}"}, "target": "A"}
+                | {"arguments": [], "resps": [["A"]], "filtered_resps": ["A"]}
                 | {"doc_hash": f"h{i}", "prompt_hash": f"h{i}", "target_hash": "t"}
+                | {"acc": float(acc)}
             )
             for i, acc in enumerate(right & ~flips)
         ]
         path = inside / f"samples_{name}_2026-01-0{version}T10-00-00.{version}.jsonl"
         path.write_text("\n".join(lines))
     (inside / "results_2026-01-01T10-00-00.1.json").write_text("{}")
-    rows = "".join(f"{i},{i % 3},{i % 2}\n" for i in range(60))
-    (folder / "digits.csv").write_text("id,label,prediction\n" + rows)
-    seconds = "".join(f"{i},{1 + 0.1 * version + i % 7}\n" for i in range(60))
+    i = np.arange(60)
+    csv_file(folder / "digits.csv", id=i, label=i % 3, prediction=i % 2)
     if timed:
-        (folder / "speed.csv").write_text("id,seconds\n" + seconds)
+        csv_file(folder / "speed.csv", id=i, seconds=1 + 0.1 * version + i % 7)
     return folder
 
 
@@ -143,9 +139,9 @@ def test_of_many_benchmarks_one_may_look_worse_by_chance(tmp_path):
     for side, flips in zip(SIDES, ((3, 4), range(10, 20)), strict=True):
         (tmp_path / side).mkdir()
         for name in "abcd":
-            wrong = flips if name == "a" else ()
-            rows = "".join(f"{i},1,{int(i not in wrong)}\n" for i in range(60))
-            (tmp_path / side / f"{name}.csv").write_text("id,label,prediction\n" + rows)
+            right = ~np.isin(np.arange(60), flips if name == "a" else ())
+            columns = {"id": range(60), "label": [1] * 60, "prediction": right * 1}
+            csv_file(tmp_path / side / f"{name}.csv", **columns)
     found = compare_suite(*(tmp_path / side for side in SIDES))
     p = found.benchmarks[0].adjusted_p[0]  # by Holm; 10 and 2 flips have p 0.0386
     assert p == pytest.approx(4 * 0.0386, abs=4e-4) and found.passed
