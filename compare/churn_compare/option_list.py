@@ -60,12 +60,12 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
 def fields_of(cls: type, instance: Any) -> Iterator[tuple[dataclasses.Field, Any]]:
     """Fields with their defaults, or with their values in `instance`."""
     for field in dataclasses.fields(cls):
+        default, made = field.default, field.default_factory
         if instance is not None:
-            yield field, getattr(instance, field.name)
-        elif field.default_factory is not dataclasses.MISSING:
-            yield field, field.default_factory()
-        else:
-            yield field, field.default
+            default = getattr(instance, field.name)
+        elif made is not dataclasses.MISSING:
+            default = made()
+        yield field, default
 
 
 def helps_of(cls: type) -> dict[str, str]:

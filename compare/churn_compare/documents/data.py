@@ -21,15 +21,14 @@ def csv_text(records: Records) -> str:
     writer = csv.DictWriter(out, records.fields, lineterminator="\n")
     writer.writeheader()
     for row in records.rows:
-        writer.writerow({name: _field(value) for name, value in row.items()})
+        fields = {}
+        for name, value in row.items():
+            whole = isinstance(value, numbers.Integral)
+            if isinstance(value, numbers.Real) and not whole:  # also of NumPy
+                value = repr(float(value)) if math.isfinite(value) else ""
+            fields[name] = value
+        writer.writerow(fields)
     return out.getvalue()
-
-
-def _field(value: Any) -> Any:
-    whole = isinstance(value, numbers.Integral)
-    if isinstance(value, numbers.Real) and not whole:  # also of NumPy
-        return repr(float(value)) if math.isfinite(value) else ""
-    return value
 
 
 def json_text(value: Any, indent: int = 1) -> str:

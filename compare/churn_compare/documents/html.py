@@ -17,7 +17,6 @@ from churn_compare.documents.blocks import (
     Document,
     Inline,
     Strong,
-    Table,
     visible_blocks,
 )
 from churn_compare.escaping import without_controls
@@ -56,9 +55,7 @@ def _render(name: str, blocks: Sequence[Block], **values: Any) -> str:
 
 def _any_sortable(blocks: Sequence[Block]) -> bool:
     return any(
-        block.sortable
-        if isinstance(block, Table)
-        else _any_sortable(getattr(block, "blocks", ()))
+        getattr(block, "sortable", False) or _any_sortable(getattr(block, "blocks", ()))
         for block in blocks
     )
 

@@ -33,10 +33,9 @@ def markdown(document: Document, level: int = 1) -> str:
     Sections are one level below the title.
     """
     facts = Text("; ".join(filter(None, document.facts)))
-    parts = [f"{'#' * level} {markdown_text(document.title)}"]
     shown = visible_blocks([facts, *document.blocks], figures=False)
-    parts += _parts(shown, level + 1)
-    return "\n\n".join(parts) + "\n"
+    whole = Section(document.title, shown)
+    return "\n\n".join(_block(whole, level)) + "\n"
 
 
 def _parts(blocks: Sequence[Block], level: int) -> list[str]:
@@ -60,22 +59,18 @@ def _block(block: Block, level: int) -> list[str]:
             head, *rows = map(_line, [[c.full_heading for c in block.heads], *rows])
             return [*title, "\n".join([head, f"|{sides}|", *rows]), *caption]
         case Facts():
-            facts = block.known.items()
-            return [
-                "\n".join(f"* {markdown_text(k)}: {markdown_text(v)}" for k, v in facts)
-            ]
+            facts = [map(markdown_text, fact) for fact in block.known.items()]
+            return ["\n".join("* {}: {}".format(*fact) for fact in facts)]
         case Code(text):
             longest = max(map(len, re.findall("`+", text)), default=0)
             fence = "`" * max(3, longest + 1)
             return [f"{fence}\n{text}\n{fence}"]
         case Terms(terms):
             return [f"**{markdown_text(t.name)}**: {_inline(t.meaning)}" for t in terms]
-        case Section(title, blocks):
-            heading = [f"{'#' * level} {markdown_text(title)}"] if title else []
-            return [*heading, *_parts(blocks, level + 1)]
-        case Card(title, blocks):
-            heading = [f"**{markdown_text(title)}**"] if title else []
-            return [*heading, *_parts(blocks, level + 1)]
+        case Section(title, blocks) | Card(title, blocks):
+            name, marks = markdown_text(title), "#" * level
+            heading = f"{marks} {name}" if isinstance(block, Section) else f"**{name}**"
+            return [heading] * bool(title) + _parts(blocks, level + 1)
         case Grid(blocks):
             return _parts(blocks, level)
         case Fold(summary, blocks):

@@ -62,14 +62,8 @@ def plain_text(document: Document, width: int = 80, *, spaced: bool = False) -> 
     """The text that `print_document` prints, without colours and trailing spaces."""
     from rich.console import Console
 
-    file = io.StringIO()
-    console = Console(
-        file=file,
-        width=width,
-        color_system=None,
-        force_terminal=False,
-        force_jupyter=False,
-    )
+    file, plain = io.StringIO(), {"force_terminal": False, "force_jupyter": False}
+    console = Console(file=file, width=width, color_system=None, **plain)
     print_document(document, console, spaced=spaced)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
@@ -82,16 +76,14 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
         case Rows(items, ordered, kind):
             for i, item in enumerate(items, 1):
                 mark = f"{i}. " if ordered else "- " if kind == "list" else ""
-                if mark:
-                    words = [item.text] if isinstance(item.text, str) else item.text
-                    item = Text((mark, *words), item.kind)
+                words = [item.text] if isinstance(item.text, str) else item.text
+                item = Text((mark, *words), item.kind) if mark else item
                 _print(item, console, of_machine)
+        case Table(kind="aligned"):
+            for line in _aligned(block):
+                console.print(terminal_text(line), soft_wrap=True)
         case Table():
-            if block.kind == "aligned":
-                for line in _aligned(block):
-                    console.print(terminal_text(line), soft_wrap=True)
-            else:
-                console.print(_table(block, console.width))
+            console.print(_table(block, console.width))
         case Facts():
             from rich.table import Table as RichTable
 
@@ -115,10 +107,9 @@ def _text(block: Text) -> "RichText":
         return terminal_text(block.text, style)
     out = terminal_text("", style)
     for part in block.text:
-        if isinstance(part, Strong):
-            out.append(printable(part.text), f"bold {_STYLES.get(part.tone, '')}")
-        else:
-            out.append(with_ends(part))
+        strong = isinstance(part, Strong)
+        tone = f"bold {_STYLES.get(part.tone, '')}" if strong else ""
+        out.append(printable(part.text) if strong else with_ends(part), tone)
     return out
 
 
