@@ -314,14 +314,7 @@ class VersionsResult(Display):
         return tuple(outcome for step in self.steps for outcome in step.gates)
 
     def step_sum(self, name: str) -> float:
-        """Sum of the quantity `name` over the steps.
-
-        For churn and flips it is at least the number from the first version to the
-        last, because an example that flips and flips back counts in two steps.
-
-        Args:
-            name: name of a quantity that every step has.
-        """
+        """Sum of a quantity over the steps; an example may flip and flip back."""
         return float(sum(step[name].value for step in self.steps))
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
@@ -331,6 +324,6 @@ class VersionsResult(Display):
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; undefined numbers are None."""
         found = super().to_dict() | {"versions": list(self.names)}
+        found["steps"] = [step.to_dict() for step in self.steps]
         del found["whole"]
-        steps = {"steps": [step.to_dict() for step in self.steps]}
-        return found | steps | {"first_to_last": self.whole.to_dict()}
+        return found | {"first_to_last": self.whole.to_dict()}

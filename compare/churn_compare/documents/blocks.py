@@ -147,9 +147,9 @@ class Table:
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
         """Headings of groups with their numbers of columns; empty without groups."""
-        groups = itertools.groupby(column.group for column in self.heads)
-        found = tuple((name, len(list(columns))) for name, columns in groups)
-        return found if any(name for name, _ in found) else ()
+        names = [column.group for column in self.heads]
+        groups = itertools.groupby(names) if any(names) else ()
+        return tuple((name, len(list(columns))) for name, columns in groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,9 +326,10 @@ def _with_headings(blocks: Sequence[Block]) -> list[Block]:
     for block in blocks:
         if not isinstance(block, Section):
             found.append(block)
-        elif inside := _with_headings(block.blocks):
-            title = [Text(block.title, "best")] if block.title else []
-            found += [*([Text("\n")] if found or title else []), *title, *inside]
+            continue
+        title = [Text(block.title, "best")] * bool(block.title)
+        found += [Text("\n")] * bool(found or title) + title
+        found += _with_headings(block.blocks)
     return found
 
 

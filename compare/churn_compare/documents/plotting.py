@@ -54,20 +54,15 @@ def dash(i: int) -> str:
 def line_style(i: int, label: str | None = None, size: float | None = 5) -> dict:
     """Line style of the method at place `i`; size None is Matplotlib's default."""
     style: dict = {"color": colour(i), "linestyle": dash(i), "marker": marker(i)}
-    if size is not None:
-        style["markersize"] = size
-    if label is not None:
-        style["label"] = short_label(label)
-    return style
+    style |= {} if size is None else {"markersize": size}
+    return style | ({} if label is None else {"label": short_label(label)})
 
 
 def short_label(text: str) -> str:
     """A label for Matplotlib: not mathematics, not hidden, not too long."""
     text = " ".join(text.split())
-    if len(text) > LONGEST_LABEL:
-        text = text[: LONGEST_LABEL - 1] + "…"
-    text = text.replace("$", r"\$")
-    return "\u200b" + text if text.startswith("_") else text
+    text = text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+    return ("\u200b" * text.startswith("_") + text).replace("$", r"\$")
 
 
 def error_bar(stderr: float):
@@ -94,18 +89,10 @@ def point(axes, i: int, x, y, label: str, shape: int | None = None) -> None:
 
     Its marker is that of place `shape`, if given.
     """
-    axes.errorbar(
-        x[0],
-        y[0],
-        xerr=error_bar(x[1]),
-        yerr=error_bar(y[1]),
-        fmt=marker(i if shape is None else shape),
-        color=colour(i),
-        markersize=8,
-        capsize=3,
-        alpha=0.85,
-        label=short_label(label),
-    )
+    style = {"color": colour(i), "markersize": 8, "capsize": 3, "alpha": 0.85}
+    style |= {"fmt": marker(i if shape is None else shape), "label": short_label(label)}
+    errors = {"xerr": error_bar(x[1]), "yerr": error_bar(y[1])}
+    axes.errorbar(x[0], y[0], **errors, **style)
 
 
 def face(i: int) -> dict:
@@ -132,7 +119,7 @@ def legend(figure, axes, columns: int = 2) -> None:
     """The legend of `axes`, below the figure."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        columns = columns if len(labels) > 1 else 1
+        columns = min(columns, len(labels))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
@@ -155,8 +142,7 @@ def page_figures(blocks: Sequence[Block]) -> dict:
 
     If several have one name, the second is called `name-2`.
     """
-    found: dict = {}
-    count: collections.Counter = collections.Counter()
+    found, count = {}, collections.Counter()
     for name, figure in _drawn(blocks):
         count[name] += 1
         found[name if count[name] == 1 else f"{name}-{count[name]}"] = figure
@@ -208,13 +194,9 @@ def drawing(width: float, height: float):
             kept.append(figure)
             return ""
         matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between figures
-        out = io.StringIO()
-        figure.savefig(
-            out,
-            format="svg",
-            transparent=True,
-            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
-        )
+        out, none = io.StringIO(), ("Date", "Creator", "Format", "Type")
+        options = {"format": "svg", "transparent": True}
+        figure.savefig(out, metadata=dict.fromkeys(none), **options)
         return _inline(out.getvalue(), description)
 
     with matplotlib.rc_context(style), warnings.catch_warnings():
