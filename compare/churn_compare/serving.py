@@ -130,10 +130,7 @@ def apply(
     old, new = np.asarray(old_logits), np.asarray(new_logits)
     if old.shape != new.shape or old.ndim != 2:
         raise ValueError(f"logits must both be [N, C]; got {old.shape} and {new.shape}")
-    old, new = (
-        _log_softmax(of, temperature)
-        for of, temperature in zip((old, new), rule.temperatures, strict=True)
-    )
+    old, new = map(_log_softmax, (old, new), rule.temperatures)
     if rule.kind == "blend":
         return _log_softmax(rule.weight * old + (1 - rule.weight) * new)
     if rule.kind == "surer":
@@ -204,10 +201,8 @@ class RepairResult(Display):
 
     def verdict(self) -> list[str]:
         """Sentences on the effect, the test and the cost of the rule."""
-        before, after = (
-            with_range(of["negative_flip_rate"], "share")
-            for of in (self.shipped, self.served)
-        )
+        both = self.shipped["negative_flip_rate"], self.served["negative_flip_rate"]
+        before, after = (with_range(of, "share") for of in both)
         if self.rule.kind == "new":
             said = [
                 "No rule has fewer negative flips at the accuracy of the new version: "
@@ -234,25 +229,23 @@ class RepairResult(Display):
     def document(self, command: str = "") -> Document:
         """The report, with the command under its title."""
         names = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_gain")
-        both = ("The new version alone", self.shipped), ("As served", self.served)
+        both = {"The new version alone": self.shipped, "As served": self.served}
         rows = [
             (heading, *(number_cell(of[name], QUANTITIES[name].unit) for name in names))
-            for heading, of in both
+            for heading, of in both.items()
         ]
         heads = ("On the test examples", "Churn", "NFR", "PFR")
         test = Table((*heads, "Accuracy change, points"), rows, kind="compare")
-        front = [
-            (c, c.churn, c.negative_flip_rate, c.accuracy)
-            for c in frontier(self.candidates)
-        ]
-        front = [(of.rule.text, *map(share_text, shares)) for of, *shares in front]
+        front = []
+        for of in frontier(self.candidates):
+            shares = of.churn, of.negative_flip_rate, of.accuracy
+            front.append((of.rule.text, *map(share_text, shares)))
         tried = Table(("Served", "Churn", "NFR", "Accuracy"), front, kind="compare")
         what = "No other rule that was tried has fewer flips at the same accuracy."
+        tried = [Text(what, "soft"), tried]
         parts = [
             Section("The update as served", [test]),
-            Section(
-                "Rules on validation", [Text(what, "soft"), tried], detail="summary"
-            ),
+            Section("Rules on validation", tried, detail="summary"),
         ]
         count = f"{count_text(self.served.examples)} examples"
         notes = dict.fromkeys((*self.shipped.read, *map(remark, self.shipped.notes)))
@@ -327,9 +320,8 @@ def repair(
     every = all_examples(test.examples, test.clusters, level)
     numbers = class_numbers(Scanned(before.new, after.new), test.labels)
     was_wrong = np.flatnonzero(before.old.predicted[0] != test.labels)
-    gain, better, worse = (
-        of.without(was_wrong) for of in (numbers.gain, numbers.better, numbers.worse)
-    )
+    flips = numbers.gain, numbers.better, numbers.worse
+    avoided = every.gain(*(of.without(was_wrong) for of in flips))
     both = float(rule.kind in ("blend", "surer"))
     if rule.kind == "keep" and not rule.column:
         both = float(np.mean(_kept(rule, before.new.predicted[0], None)))
@@ -338,7 +330,7 @@ def repair(
         candidates=candidates,
         shipped=shipped,
         served=result,
-        flips_avoided=every.gain(gain, better, worse).of(0),
+        flips_avoided=avoided.of(0),
         accuracy_change=numbers.change(every).of(0),
         p=float(numbers.p(every)[0]),
         both=both,
@@ -348,6 +340,7 @@ def repair(
 def _checked(pair: Pair) -> Pair:
     """The pair, if rules can be chosen or applied there."""
     sides, why = (pair.old, pair.new), ""
+    columns = {type(pair.old_columns), type(pair.new_columns)}
     if pair.labels is None:
         why = "repair chooses by right and wrong predictions, but there are no labels"
     elif runs := [side for side in sides if len(side.runs) > 1]:
@@ -357,9 +350,7 @@ def _checked(pair: Pair) -> Pair:
             "the files have decisions next to scores, which a blend does not give; "
             "compare them with --kind classes"
         )
-    elif pair.scored and any(
-        of is not None for of in (pair.old_columns, pair.new_columns)
-    ):
+    elif pair.scored and columns != {type(None)}:
         why = (
             "blends need the same classes in the same order in both versions; with "
             "--kind classes the old version can still be kept on some groups"
@@ -480,9 +471,10 @@ def _served(pair: Pair, scanned: Scanned, rule: Rule, file: Any) -> Pair:
     groups = pair.slices.get(rule.column)
     if pair.scored:
         shape = (1, pair.examples, pair.classes)
-        large = np.prod(shape) * 4 > _IN_MEMORY
-        served = np.memmap(file, np.float32, "w+", shape=shape) if large else None
-        served = np.empty(shape, np.float32) if served is None else served
+        if np.prod(shape) * 4 > _IN_MEMORY:
+            served = np.memmap(file, np.float32, "w+", shape=shape)
+        else:
+            served = np.empty(shape, np.float32)
         for at, old, new in _blocks(pair):
             of_rows = None if groups is None else groups[at]
             served[0, at] = apply(rule, old, new, of_rows)

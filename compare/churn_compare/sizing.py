@@ -168,13 +168,13 @@ class Design:
         return (now, *filter(None, found))
 
 
-_PARTS = (
-    ("examples", "Examples"),
-    ("old", "Old runs, on each example"),
-    ("new", "New runs, on each example"),
-    ("both", "Both together, on each example"),
-    ("old_run", "Old runs, on all examples alike"),
-    ("new_run", "New runs, on all examples alike"),
+_PARTS = (  # in the order of `Components`
+    "Examples",
+    "Old runs, on each example",
+    "New runs, on each example",
+    "Both together, on each example",
+    "Old runs, on all examples alike",
+    "New runs, on all examples alike",
 )
 
 
@@ -240,10 +240,9 @@ class SizeResult(Display):
         """Words for what an option needs beyond the given predictions."""
         first, said = self.options[0], []
         more = option.examples - first.examples
-        if more < 0:
-            said.append(f"{count_text(option.examples)} examples would do")
-        if more > 0:
-            said.append(f"{count_text(more)} more examples")
+        if more:
+            fewer = f"{count_text(option.examples)} examples would do"
+            said.append(fewer if more < 0 else f"{count_text(more)} more examples")
         if (option.old, option.new) != (first.old, first.new):
             runs = "runs" if self.components.shared else "samples of each example"
             each = f"{option.old} {runs} a side"
@@ -256,15 +255,10 @@ class SizeResult(Display):
         """The report, with the command under its title."""
         N, old, new = (first := self.options[0]).examples, first.old, first.new
         counts = (N, old * N, new * N, old * new * N, old, new)
-        shares = [
-            getattr(self.components, name) / count
-            for (name, _), count in zip(_PARTS, counts, strict=True)
-        ]
-        total = sum(shares) or 1.0
-        split = [
-            (part, share_text(share / total))
-            for (_, part), share in zip(_PARTS, shares, strict=True)
-        ]
+        variances = dataclasses.astuple(self.components)[: len(counts)]
+        shares = np.divide(variances, counts)
+        shares = shares / (shares.sum() or 1.0)
+        split = [*zip(_PARTS, map(share_text, shares.tolist()), strict=True)]
         unit = QUANTITIES[self.quantity].unit
         unit = "points" if unit == "share" else unit
         options = [

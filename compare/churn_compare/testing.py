@@ -14,8 +14,7 @@ from churn_compare.gates import (
     gates_by_name,
     waivers_of,
 )
-from churn_compare.number_text import count_text, share_text
-from churn_compare.result import Regression
+from churn_compare.number_text import NOTHING, count_text, share_text
 from churn_compare.suggestions import did_you_mean
 
 _REGRESSIONS = 5  # regressions named in a message
@@ -98,22 +97,16 @@ def _message(result: CompareResult) -> str:
     lines = ["the new version is not compatible with the old one"]
     lines += [outcome.line for outcome in result.gates if not outcome.passed]
     lines += [outcome.line for outcome in result.gates if outcome.passed]
-    total = result.regressions_total
+    total, worst = result.regressions_total, result.regressions[:_REGRESSIONS]
     if total:
         were, are = ("example was", "is") if total == 1 else ("examples were", "are")
         pairs = result.old.runs * result.new.runs
         where = "" if pairs == 1 else f" in some of the {pairs} pairs of runs"
-        worst = result.regressions[:_REGRESSIONS]
         which = f"; the worst {len(worst)}" if 0 < len(worst) < total else ""
-        end = ":" if worst else ""
         text = f"{count_text(total)} {were} right and {are} wrong now"
-        lines.append(f"{text}{where}{which}{end}")
-        lines += [f"  {_regression(regression)}" for regression in worst]
+        lines.append(f"{text}{where}{which}{':' * bool(worst)}")
+    for found in worst:
+        sure = share_text(found.new_confidence)
+        sure = "" if sure == NOTHING else f" with confidence {sure}"
+        lines.append(f"  {found.id}: label {found.label}, now {found.new}{sure}")
     return "\n".join(lines)
-
-
-def _regression(found: Regression) -> str:
-    text = f"{found.id}: label {found.label}, now {found.new}"
-    if found.new_confidence == found.new_confidence:  # not NaN
-        text += f" with confidence {share_text(found.new_confidence)}"
-    return text
