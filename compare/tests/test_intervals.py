@@ -7,7 +7,7 @@ from scipy import stats
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.scanning.scan import scan
-from tests.results import intervals, noise, p_of, pair_of, random_logits
+from tests.results import intervals, noise, pair_of, random_logits
 
 
 def classes(old, new):
@@ -116,15 +116,6 @@ def test_ends_hold_the_value_and_stay_within_bounds(runs, examples, scale):
                 assert 0 <= interval.low and interval.high <= most.get(family, np.inf)
 
 
-def test_one_run_a_side_gives_binomial_intervals(rng):
-    old = np.zeros(500, int)
-    new = (rng.random(500) < 0.1).astype(int)
-    interval = intervals(classes(old, new), old)["churn"]
-    exact = stats.binomtest(int(new.sum()), 500).proportion_ci(method="wilson")
-    assert interval.low == pytest.approx(exact.low, abs=1e-12)
-    assert interval.high == pytest.approx(exact.high, abs=1e-12)
-
-
 def test_no_flip_is_not_certain():
     same = np.arange(100) % 5
     found = intervals(classes(same, same), same)
@@ -193,28 +184,6 @@ def test_the_seed_decides_and_the_order_of_examples_does_not():
 
 
 SCORES = {n for n, q in QUANTITIES.items() if q.scores}
-
-
-# statsmodels 0.15.0:
-# mcnemar_test([[50, b], [c, 30]], exact=True).pvalue
-MCNEMAR = {
-    (0, 0): 1.0,
-    (1, 6): 0.125,
-    (5, 5): 1.0,
-    (3, 17): 0.0025768280029296875,
-    (40, 61): 0.046044066929342785,
-    (120, 180): 0.0006342200069283566,
-    (0, 9): 0.00390625,
-    (1000, 1100): 0.03072070786424249,
-}
-
-
-def test_mcnemar_equals_statsmodels():
-    for (negative, positive), p in MCNEMAR.items():
-        old = np.r_[np.zeros(negative, int), np.ones(positive, int), 0, 1]
-        new = np.r_[np.ones(negative, int), np.zeros(positive, int), 0, 1]
-        found = p_of(classes(old, new), np.zeros(len(old), int))
-        assert found == pytest.approx(p, rel=1e-9)
 
 
 def test_tiny_comparisons_have_ends_in_order_or_none(rng):
