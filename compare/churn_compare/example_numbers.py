@@ -3,7 +3,6 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -35,6 +34,11 @@ class Numbers:
     def __init__(self, of: Measure, *, shared: bool = False, paired: bool = False):
         self.of, self.shared, self.paired = of, shared, paired
         self.judged, self.decided, self.sign = of.judged, of.decided, of.sign
+        # Names of the change of the mean, and of the shares that get worse and better.
+        mean = "error_change" if of.kind == "value" else "score_change"
+        self.names = (mean, "share_worse", "share_better")
+        if of.decided:
+            self.names = "accuracy_gain", "negative_flip_rate", "positive_flip_rate"
         # That the mean may change by.
         self.most = 2.0 if of.kind == "ranking" else 1.0
         if of.things is None and not of.named and of.kind != "correct":
@@ -73,8 +77,7 @@ class Numbers:
         if R > 2 and self.decided and not paired:
             flips = self.worse + self.better
             found = between_runs(self._differ_in_worth, A, R, flips)
-            self.expected_flips = found.expected * 0.5
-            self.beyond_flips = found.beyond
+            self.expected_flips, self.beyond_flips = found[1] * 0.5, found[2]
 
     def differ(self, r: int, s: int) -> np.ndarray:
         """Where two runs differ, `[N]`; the new version's follow those of the old."""
@@ -191,22 +194,15 @@ class Numbers:
         found |= self.beyond_runs(groups)
         if not self.judged:
             return found
-        if self.decided:
-            if self.all_labelled:
-                found["accuracy_old"] = groups.share(self.old)
-                found["accuracy_new"] = groups.share(self.new)
-            found["accuracy_gain"] = self.change(groups)
-            found["negative_flip_rate"] = groups.share(self.worse)
-            found["positive_flip_rate"] = groups.share(self.better)
-            return found
-        stem = "error" if of.kind == "value" else "score"
+        stem = self.names[0].rpartition("_")[0]
         for side, worth in (("old", self.old), ("new", self.new)):
-            shown = PerExample(self.sign * worth.mean)
-            found[f"{stem}_{side}"] = groups.mean(shown, self.span(groups))
-        found[f"{stem}_change"] = self.change(groups)
-        found["share_worse"] = groups.share(self.worse)
-        found["share_better"] = groups.share(self.better)
-        return found
+            if not self.decided:
+                shown = PerExample(self.sign * worth.mean)
+                found[f"{stem}_{side}"] = groups.mean(shown, self.span(groups))
+            elif self.all_labelled:
+                found[f"{stem}_{side}"] = groups.share(worth)
+        flips = groups.share(self.worse), groups.share(self.better)
+        return found | dict(zip(self.names, (self.change(groups), *flips)))
 
     def of_all(self, every: Groups) -> dict[str, Interval]:
         """All numbers of all examples."""
@@ -260,16 +256,10 @@ def class_numbers(scanned: Scanned, labels: np.ndarray | None) -> Numbers:
     return Numbers(of, shared=True, paired=scanned.paired)
 
 
-class BetweenRuns(NamedTuple):
-    """How often runs differ."""
-
-    within: dict[str, PerExample]  # two runs of one version, by side
-    expected: PerExample  # the mean of the sides that have several runs
-    beyond: PerExample  # an old and a new run, less `expected`
-
-
-def between_runs(differ: Differ, A: int, R: int, across: PerExample) -> BetweenRuns:
-    """How often runs of one version differ, and those of both beyond it."""
+def between_runs(
+    differ: Differ, A: int, R: int, across: PerExample
+) -> tuple[dict[str, PerExample], PerExample, PerExample]:
+    """How often runs of a side differ, the mean of the sides, and what is beyond it."""
     # A run's effect on a mean over pairs within its side is twice that of its row. The
     # row leaves the run out, so that differences between rows are too small by (S - 2)
     # / (S - 1), which is mended for churn within a side. Two runs have one row: the
@@ -286,15 +276,13 @@ def between_runs(differ: Differ, A: int, R: int, across: PerExample) -> BetweenR
                 counts[s] += apart
             inside[side] = counts
     of_across = dict(zip(inside, across.runs))
-    twice: dict[str, tuple[Weighted, ...]] = {}  # effects on churn within the side
+    twice, within = {}, {}  # effects on churn within the side, and that churn
     for side, counts in inside.items():
-        rows: tuple[Weighted, ...] = (Weighted(0.0, counts),)
-        if len(counts) > 2:
-            rows = (Weighted(2 / (len(counts) - 2), counts),)
-        elif side in of_across:
+        others = len(counts) - 2
+        rows = (Weighted(2 / others if others else 0.0, counts),)
+        if not others and side in of_across:
             rows = tuple(Weighted(2 * w, sums) for w, sums in of_across[side])
         twice[side] = rows
-    within = {}
     for side, counts in inside.items():
         pairs = len(counts) * (len(counts) - 1)
         mean = counts.sum(axis=0, dtype=np.int32) / pairs
@@ -310,7 +298,7 @@ def between_runs(differ: Differ, A: int, R: int, across: PerExample) -> BetweenR
             own = (Weighted(-1 / (len(counts) - 1), counts),)
         runs.append((*of_across.get(side, ()), *own))
     beyond = PerExample(across.mean - expected.mean, tuple(runs))
-    return BetweenRuns(within, expected, beyond)
+    return within, expected, beyond
 
 
 def permuted_variance(
@@ -328,15 +316,12 @@ def permuted_variance(
             apart = np.bincount(clusters[apart], minlength=units)
         disagreeing[r] += apart
         disagreeing[s] += apart
-        if clusters is not None:
-            of_pairs += np.square(apart, dtype=np.int64)
+        of_pairs += np.square(apart, dtype=np.int64)
     if min(A, B) == 1:
         return disagreeing.var(axis=0) * (R / ((R - 1) * (R - 2))) ** 2
     # What the mean and an effect of each run leave of the pairs' squares.
     total = disagreeing.sum(axis=0)
     squares = np.square(disagreeing).sum(axis=0, dtype=np.int64)
-    if clusters is None:  # of each pair 0 or 1, which is its own square
-        of_pairs = total / 2
     left = of_pairs - (squares - np.square(total) / (2 * (R - 1))) / (R - 2)
     left[left < _ROUNDING] = 0.0
     return left / (R * (R - 3) / 2) * spread(A, B)

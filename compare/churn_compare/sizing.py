@@ -359,15 +359,10 @@ def size(
 
 def events(numbers: Numbers) -> dict[str, Callable[..., np.ndarray]]:
     """By quantity, the numbers `[N]` of an old and a new run."""
-    decided, worth = numbers.decided, numbers.judged and numbers.worth
-    found = {"churn" if decided or numbers.shared else "share_changed": numbers.differ}
-    if worth:
-        kind = "error" if numbers.of.kind == "value" else "score"
-        worse, better, change = (
-            ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
-            if decided
-            else ("share_worse", "share_better", f"{kind}_change")
-        )
+    churn = numbers.decided or numbers.shared
+    found = {"churn" if churn else "share_changed": numbers.differ}
+    if numbers.judged:
+        worth, (change, worse, better) = numbers.worth, numbers.names
         found[worse] = numbers.falls
         found[better] = lambda r, s: numbers.falls(s, r)
         found[change] = lambda r, s: numbers.sign * (worth[s].astype(float) - worth[r])
