@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from churn_compare.gates import (
     ALL_SLICES,
@@ -22,7 +22,6 @@ from churn_compare.result import (
     Interval,
     Measured,
     MeasureFindings,
-    Sampled,
     State,
     state_of,
 )
@@ -38,15 +37,13 @@ Judged = tuple[Interval, State, str]  # the number, the state and a text
 def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
     """Outcomes of the gates, in their order; waived flips are left out."""
     if found.waived is not None:
-        groups = tuple(
-            dataclasses.replace(
-                of, quantities={**of.quantities, found.worse: of.waived_rate}
-            )
-            for of in found.groups
-            if of.waived_rate is not None
-        )
-        quantities = {**found.quantities, found.worse: found.waived.rate}
-        found = dataclasses.replace(found, quantities=quantities, groups=groups)
+
+        def without(of: Any, rate: Interval | None) -> Any:
+            of_rate = {**of.quantities, found.worse: rate}
+            return dataclasses.replace(of, quantities=of_rate)
+
+        groups = tuple(without(group, group.waived_rate) for group in found.groups)
+        found = without(dataclasses.replace(found, groups=groups), found.waived.rate)
     return tuple(
         _judge_groups(gate, gates, found)
         if gate.grouping
@@ -92,22 +89,17 @@ def _has(measure: MeasureFindings, gate: Gate) -> bool:
 
 def _why_not(gate: Gate, measures: Sequence[MeasureFindings]) -> str:
     bound: Literal["max", "min"] = "min" if gate.bound == "max" else "max"
-    if gate.quantity in _OF_SCORES and (
-        other := [
-            m for m in measures if _has(m, dataclasses.replace(gate, bound=bound))
-        ]
-    ):
-        less = other[0].lower_is_better
+    turned, of_score = dataclasses.replace(gate, bound=bound), gate.quantity
+    if of_score in _OF_SCORES and (other := [m for m in measures if _has(m, turned)]):
+        better, instead = "less", ""
+        if not other[0].lower_is_better:
+            better, instead = "more", ", or --lower-is-better if less is better"
         return (
-            f"the gate {gate.text!r} does not stop a worse score: "
-            f"{'less' if less else 'more'} is better in {other[0].name}; write {bound}-"
-            f"{gate.quantity.replace('_', '-')}"
-            + ", or --lower-is-better if less is better"
-            * (not less)
+            f"the gate {gate.text!r} does not stop a worse score: {better} is better "
+            f"in {other[0].name}; write {bound}-{of_score.replace('_', '-')}{instead}"
         )
-    what = (
-        "slices here; --by makes slices of columns" if gate.grouping else "number here"
-    )
+    what = "slices here; --by makes slices of columns"
+    what = what if gate.grouping else "number here"
     return f"the gate {gate.text!r} cannot be judged: no such {what}"
 
 
@@ -121,18 +113,14 @@ def _judge_all(gate: Gate, found: Measured) -> Judged:
         return sizes, _state(gate, sizes), line
     if gate.quantity not in found.quantities:
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
-    return _judged(gate, found.quantities, found.sampled, found.level)
+    return _judged(gate, found, found.level)
 
 
-def _judged(
-    gate: Gate,
-    quantities: Mapping[str, Interval],
-    sampled: Sampled | None,
-    level: float,
-) -> Judged:
+def _judged(gate: Gate, of: Measured | Group, level: float) -> Judged:
     """What the gate finds of all examples or of a group."""
+    sampled = of.sampled
     if sampled is None or gate.on != "estimate" or gate.quantity not in sampled.these:
-        interval = quantities.get(gate.quantity, NONE)
+        interval = of.quantities.get(gate.quantity, NONE)
         return interval, _state(gate, interval), _measured_text(gate, interval, level)
     # The gate is on these examples, of which only a part has labels.
     interval = sampled.these[gate.quantity]
@@ -160,8 +148,8 @@ def _judge_groups(gate: Gate, gates: Sequence[Gate], found: Measured) -> GateOut
     if not groups:
         return _outcome(gate, "", NONE, "fail", f"no group to judge{note}")
     judged = [
-        (f"{g.grouping} {g.name}", *_judged(gate, g.quantities, g.sampled, found.level))
-        for g in groups
+        (f"{group.grouping} {group.name}", *_judged(gate, group, found.level))
+        for group in groups
     ]
     judged.sort(key=lambda of: _margin(gate, of[1]))
     state = state_of(of[2] for of in judged)
