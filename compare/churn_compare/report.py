@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from churn_compare import tables
 from churn_compare.display import CompareResult, Display, OutcomesResult, VersionsResult
 from churn_compare.documents import (
     Block,
@@ -33,20 +34,6 @@ from churn_compare.documents.plotting import COLOURS, INK, drawing
 from churn_compare.number_text import count_text, level_text, remark
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Curve, GateOutcome, Measured, MeasureFindings, Version
-from churn_compare.tables import (
-    change_blocks,
-    changes_table,
-    flow_map,
-    group_blocks,
-    group_title,
-    matrix_tables,
-    mean_count,
-    regressions_table,
-    reliability_table,
-    singles_table,
-    step_table,
-    version_table,
-)
 from churn_compare.verdict import gate_sentence, sentences
 
 _LISTED, _REGRESSIONS = 50, 2000  # regressions on the page, unfolded and in all
@@ -96,7 +83,7 @@ def _of_versions(result: VersionsResult, command: str) -> Document:
     links = [f"update-{i + 1}" for i in range(len(steps))]
     matrices: list[Block] = []
     if len(steps) > 1:
-        matrices += matrix_tables(result, labels)
+        matrices += tables.matrix_tables(result, labels)
         steps, links = [*steps, result.whole], [*links, "first-to-last"]
     facts = {
         "Versions": ", ".join(f"{v.name} ({v.kind})" for v in result.versions),
@@ -106,8 +93,8 @@ def _of_versions(result: VersionsResult, command: str) -> Document:
     read = {line for step in result.steps for line in step.read}
     notes = [note if note in read else remark(note) for note in result.notes]
     parts = [
-        Section("Versions", [version_table(result, labels)]),
-        Section("Updates", [step_table(result, links)]),
+        Section("Versions", [tables.version_table(result, labels)]),
+        Section("Updates", [tables.step_table(result, links)]),
         Section("Every version against every other", matrices, detail="summary"),
         *(
             Section(step.title, _step(step), link, detail="full")
@@ -123,14 +110,14 @@ def _step(step: CompareResult) -> list[Block]:
     """Blocks of one of several updates, without its classes and slices."""
     blocks: list[Block] = [
         *map(Text, sentences(step)),
-        *changes_table(step),
-        singles_table(step),
-        Fold("Where changed predictions go", [flow_map(step.flow)]),
+        *tables.changes_table(step),
+        tables.singles_table(step),
+        Fold("Where changed predictions go", [tables.flow_map(step.flow)]),
     ]
     if shown := step.regressions[:_OF_STEP]:
         total = count_text(step.regressions_total)
         summary = f"Largest regressions, {count_text(len(shown))} of {total}"
-        blocks.append(Fold(summary, [regressions_table(step, shown)]))
+        blocks.append(Fold(summary, [tables.regressions_table(step, shown)]))
     return blocks
 
 
@@ -171,7 +158,10 @@ def sections(heading: str, found: Measured) -> list[Section]:
     """The numbers, figures and tables of one kind of outcome."""
     floor = "runs_differ" in found.quantities
     parts: dict[str, tuple[list[Block], Detail]] = {
-        "the runs" if floor else "the update": ([singles_table(found)], "summary")
+        "the runs" if floor else "the update": (
+            [tables.singles_table(found)],
+            "summary",
+        )
     }
     if isinstance(found, CompareResult):
         parts["where changed predictions go"] = _flow(found), "full"
@@ -180,14 +170,17 @@ def sections(heading: str, found: Measured) -> list[Section]:
     else:
         assert isinstance(found, MeasureFindings)
         last = f"largest {found.turn}s" if found.judged else "largest changes"
-        last, listed = "least stable" if floor else last, change_blocks(found)
+        last, listed = "least stable" if floor else last, tables.change_blocks(found)
     for of, groups in found.groupings.items():
-        parts[group_title(of)] = group_blocks(found, of, groups), "summary"
+        parts[tables.group_title(of)] = (
+            tables.group_blocks(found, of, groups),
+            "summary",
+        )
     parts[last] = listed, "summary"
     named = {
         f"{heading}: {part}" if heading else part: of for part, of in parts.items()
     }
-    return [Section(heading, changes_table(found))] + [
+    return [Section(heading, tables.changes_table(found))] + [
         Section(title[:1].upper() + title[1:], inside, detail=detail)
         for title, (inside, detail) in named.items()
     ]
@@ -228,21 +221,21 @@ def _flow(result: CompareResult) -> list[Block]:
     if not shown:
         return [Text("No prediction changes.")]
     changed = result["churn"].value * result.examples
-    said = f"{mean_count(changed)} examples change their class"
+    said = f"{tables.mean_count(changed)} examples change their class"
     said += f", mean over {runs} pairs of runs" if runs > 1 else ""
     said += ", from the class in the row to the class in the column"
     if result.labelled:
         said += '; "worse" counts those that were right before and are wrong now'
     if shown < changed - 0.5:
         said += f"; the {count_text(len(flow.old))} largest flows are shown"
-    return [Text(f"{said}.", "soft"), flow_map(flow)]
+    return [Text(f"{said}.", "soft"), tables.flow_map(flow)]
 
 
 def _probabilities(result: CompareResult) -> list[Block]:
     """Reliability as a figure and a table."""
     if result.curves is None:
         return []
-    table = reliability_table(**result.curves)
+    table = tables.reliability_table(**result.curves)
     if not has_matplotlib():
         return [table]
     caption = (
@@ -296,7 +289,7 @@ def _regressions(result: CompareResult) -> list[Block]:
         f"{when}, worst first."
     )
     first, others = (
-        regressions_table(result, result.regressions[part])
+        tables.regressions_table(result, result.regressions[part])
         for part in (slice(_LISTED), slice(_LISTED, _REGRESSIONS))
     )
     more = Fold(f"{count_text(len(others.rows))} more", [others])
