@@ -48,25 +48,23 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
     }
     count = len(texts[DRAWN_FROM])
     better = np.char.lower(np.char.strip(texts.get(BETTER, np.full(count, ""))))
-    answers = dict(_ANSWERS)
-    first = np.full(count, "")
     if "A" in columns:
-        if not key_of(Path(given)).is_file():
+        if not (path := key_of(Path(given))).is_file():
             raise PredictionsError(
-                f"{given} shows the answers as A and B, and {key_of(Path(given)).name},"
-                " which says whose they are, is not beside it"
+                f"{given} shows the answers as A and B, and {path.name}, which says "
+                "whose they are, is not beside it"
             )
-        key = read_contents(key_of(Path(given))).columns
+        key = read_contents(path).columns
         of_id = dict(zip(key["id"].cast("string").to_pylist(), key["A"].to_pylist()))
         first = np.array([of_id.get(name, "") for name in texts["id"].tolist()])
         turned = np.where(first == "old", "new", "old")
         better = np.where(better == "a", first, np.where(better == "b", turned, better))
-    if odd := sorted({*better.tolist()} - {*answers}):
+    if odd := sorted({*better.tolist()} - {*_ANSWERS}):
         raise PredictionsError(
             f"column {BETTER} takes A, B, neither or both (old or new where they are "
             f"shown so); got {some(odd)}"
         )
-    better = np.array([answers[answer] for answer in better.tolist()])
+    better = np.array([_ANSWERS[answer] for answer in better.tolist()])
     strata = texts.get(STRATUM, np.full(count, ""))
     names, codes = np.unique(strata, return_inverse=True)
     try:
@@ -116,7 +114,7 @@ class Sampling:
                 raise PredictionsError(f"no row of the queue{of_name} has a label yet")
             worse, better = self.worse[rows], self.better[rows]
             if self.any_time:  # then there is only one stratum
-                ends = functools.partial(_at_any_time, worse=worse, better=better)
+                ends = functools.partial(_at_any_time, flips=(worse, better))
             if changed:
                 gain = better - worse
                 of_rows = worse, better, worse * worse, better * better, gain * gain
@@ -236,10 +234,9 @@ def ends_of(
 ) -> Interval:
     """A number and its interval, as if there were `more` times as many labels."""
     N, which = sampled.examples, NAMES.index(name)
+    strata = [stratum for stratum in sampled.strata if stratum.labelled]
     known = [
-        (s.changed, s.labelled, s.worse, s.better, s.squares[which])
-        for s in sampled.strata
-        if s.labelled
+        (s.changed, s.labelled, s.worse, s.better, s.squares[which]) for s in strata
     ]
     M, n, lost, gained, squares = np.array(known, np.float64).reshape(-1, 5).T
     n, means = np.minimum(M, more * n), (lost, gained, gained - lost)[which]
@@ -287,15 +284,11 @@ def _quantile(level: float) -> float:
 
 
 def _at_any_time(
-    sampled: Sampled,
-    name: str,
-    worse: np.ndarray,
-    better: np.ndarray,
-    *,
-    population: bool = False,
+    sampled: Sampled, name: str, flips: Sequence[np.ndarray], population: bool = False
 ) -> Interval:
     """`ends_of`, with an interval that is valid at every number of labels."""
     N, changed, gain = sampled.examples, sampled.changed, name == NAMES[2]
+    worse, better = flips
     values = (worse, better, better - worse)[NAMES.index(name)]
     # Half of the error probability is for these examples, half for new ones.
     level = (1 + sampled.level) / 2 if population else sampled.level

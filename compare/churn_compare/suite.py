@@ -1,5 +1,6 @@
 """Comparison of a release on many benchmarks, with one decision."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -181,15 +182,15 @@ class SuiteResult(Display):
     def verdict(self) -> list[str]:
         """Sentences on the compared and the advisory benchmarks."""
         compared = [of for of in self.benchmarks if of.result is not None]
-        said = [
+        advisory = [of for of in self.benchmarks if of.rules.tier == "advisory"]
+        gates = [gate for of in advisory for gate in of.gates if gate.state != "pass"]
+        return [
             f"{count_text(len(compared))} of {count_text(len(self.benchmarks))} "
-            "benchmarks were compared; p-values are adjusted for all of them (Holm)."
-        ]
-        return said + [
-            f"Advisory, not counted: {gate.line.partition('  ')[2]}"
-            for of in self.benchmarks
-            for gate in of.gates
-            if of.rules.tier == "advisory" and gate.state != "pass"
+            "benchmarks were compared; p-values are adjusted for all of them (Holm).",
+            *(
+                f"Advisory, not counted: {gate.line.split('  ', 1)[1]}"
+                for gate in gates
+            ),
         ]
 
     def document(self, command: str = "") -> Document:
@@ -205,12 +206,9 @@ class SuiteResult(Display):
             notes |= dict.fromkeys(remark(f"{of.name}: {n}") for n in of.result.notes)
             for (name, m), p in zip(of.measures.items(), of.adjusted_p, strict=True):
                 names = (f"{m.mean}_old", f"{m.mean}_new", m.change)
-                cells = [
-                    number_cell(m.quantities.get(k), QUANTITIES[k].unit)
-                    if m.change
-                    else NOTHING
-                    for k in names
-                ]
+                units = [QUANTITIES[name].unit for name in names if m.change]
+                cells = [*map(number_cell, map(m.quantities.get, names), units)]
+                cells = cells or [NOTHING] * 3
                 row = (count_text(of.result.examples), *cells, p_text(p), mark)
                 rows.append((Cell(name, below=of.rules.tier), *row))
                 parts.append(Section(name, _inside(m), detail="full"))
@@ -271,9 +269,8 @@ def compare_suite(
             except (PredictionsError, ArrayFileError, GateError) as error:
                 missing = f"{error}"
         compared.append(Benchmark(name, rules, result, missing))
-    return SuiteResult(
-        Path(old).name, Path(new).name, level, tuple(_decided(compared, level))
-    )
+    decided = tuple(_decided(compared, level))
+    return SuiteResult(Path(old).name, Path(new).name, level, decided)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -312,10 +309,9 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
         return compare_outcomes(old, new, gates=rules.gates, **shared)
     settle(same_file(old, new), shared["confirm"])
     less = [score] * bool(rules.lower_is_better)
-    try:
+    sides: list = []
+    with contextlib.suppress(PredictionsError):
         sides = outcome_sides(old, new, lower_is_better=less)
-    except PredictionsError:
-        sides = []
     if not sides or any(score not in side.measures for side in sides):
         columns = {"lower_is_better": less, "score_columns": [score]}
         sides = outcome_sides(old, new, **columns)  # it has no usual name
@@ -338,16 +334,13 @@ def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]
             lacks = GateOutcome("compared", of.name, np.nan, np.nan, False, line)
             yield dataclasses.replace(of, gates=(lacks,))
             continue
-        gates = tuple(
-            dataclasses.replace(
-                gate, line=gate.line.replace("  ", f"  {of.name}: ", 1), where=of.name
-            )
-            for gate in of.result.gates
-        )
+        gates = []
+        for gate in of.result.gates:
+            line = gate.line.replace("  ", f"  {of.name}: ", 1)
+            gates.append(dataclasses.replace(gate, line=line, where=of.name))
         for (name, m), adjusted_p in zip(of.measures.items(), p, strict=True):
-            if m.change:
-                gates += (_falls(name, m, adjusted_p, level),)
-        yield dataclasses.replace(of, adjusted_p=p, gates=gates)
+            gates += [_falls(name, m, adjusted_p, level)] if m.change else []
+        yield dataclasses.replace(of, adjusted_p=p, gates=tuple(gates))
 
 
 def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
@@ -364,6 +357,8 @@ def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
 
 def _inside(found: Measured) -> list[Block]:
     """Blocks of one measure, with the titles of its sections as lines."""
-    shown = [section for section in sections("", found) if section.blocks]
-    titles = [[Text(s.title, "soft")] if s.title else [] for s in shown]
-    return [b for t, s in zip(titles, shown, strict=True) for b in (*t, *s.blocks)]
+    blocks: list[Block] = []
+    for section in sections("", found):
+        titled = section.title and section.blocks
+        blocks += [Text(section.title, "soft")] * bool(titled) + [*section.blocks]
+    return blocks
