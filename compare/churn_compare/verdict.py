@@ -382,16 +382,17 @@ def _groups(found: Measured) -> Iterator[str]:
         )
 
 
-def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
+def versions_sentences(result: VersionsResult) -> Iterator[str]:
     """The findings in plain words; for two versions, those of `compare`."""
+    whole = result.whole
     if len(result.steps) == 1:
-        return sentences(result.whole)
-    out, whole = [], result.whole
+        yield from sentences(whole)
+        return
     if result.labelled:
         gain = whole["accuracy_gain"]
         sides = whole["accuracy_old"], whole["accuracy_new"]
         old, new = (_with_digits_of(gain, side, "points") for side in sides)
-        out.append(
+        yield (
             f"Accuracy goes from {old} ({result.names[0]}) to {new} "
             f"({result.names[-1]}), {with_range(gain, 'points', result.level)}."
         )
@@ -400,15 +401,15 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
         f"{with_range(step['churn'], 'share')} in {step.title}"
         for step in (ordered[0], ordered[-1])
     )
-    out.append(
+    yield (
         f"Of {count_text(len(ordered))} updates the smallest changes {least}, the "
         f"largest {most}."
     )
-    out.append(_added(result, "churn", "Changes", "change more than once"))
+    yield _added(result, "churn", "Changes", "change more than once")
     if result.labelled:
         flips, back = "Negative flips", "also change for the better on the way"
-        out.append(_added(result, "negative_flip_rate", flips, back))
-    out.append(
+        yield _added(result, "negative_flip_rate", flips, back)
+    yield (
         f"Some version gives {share_text(result.ambiguity)} of the examples another "
         f"class than {result.names[-1]} does (ambiguity), a single one at most "
         f"{share_text(result.discrepancy)} (discrepancy)."
@@ -416,11 +417,10 @@ def versions_sentences(result: VersionsResult) -> tuple[str, ...]:
     if again := [churn for churn in np.diag(result.churn) if np.isfinite(churn)]:
         low, high = share_text(min(again)), share_text(max(again))
         size = low if low == high else f"{low} to {high}"
-        out.append(
+        yield (
             f"Two runs of one version predict differently for {size} of the examples, "
             "which is what retraining alone changes."
         )
-    return tuple(out)
 
 
 def _added(result: VersionsResult, name: str, what: str, back: str) -> str:

@@ -104,6 +104,7 @@ def test_every_quantity_has_a_key(bound):
         ("on = 'top'\nmax-nfr = 0.1", 'on must be "estimate" or "bound" or'),
         ("min-examples = 0\nmax-nfr = 0.1", "min-examples must be a count"),
         ("[slice]\nmax-nfr = 0.1", "unknown table 'slice'; did you mean slices?"),
+        ("max-nfr = 0.1\n[on]\nmax-churn = 0.1", "unknown table 'on'; tables are"),
         ("slices = 3", "slices must be a table, [slices]; got 3"),
         ("", "there is no gate in it, such as max-churn = 0.05"),
         ("on = 'bound'", "there is no gate in it"),
