@@ -11,9 +11,8 @@ Unit = Literal["share", "points", "number", "change"]
 NOTHING = "–"  # in place of a number that does not exist
 
 _SCALE = {"share": 100.0, "points": 100.0, "number": 1.0, "change": 1.0}
-_DIGITS = {"share": 2, "points": 2, "number": 4, "change": 4}  # without an interval
+_ENDING = {"share": " %", "points": " points"}
 _ROUNDING = 1e-9
-_MOST = {"share": 4, "points": 4, "number": 6, "change": 6}
 
 
 def value_text(interval: Interval, unit: Unit) -> str:
@@ -21,8 +20,7 @@ def value_text(interval: Interval, unit: Unit) -> str:
     # The last digit shown is the first one of a sixth of the interval's width, or one
     # of the next two if a share, or an end of a change, would otherwise look like zero.
     text = _number(interval.value, unit, _decimals(interval, unit))
-    ending = {"share": " %", "points": " points"}.get(unit, "")
-    return text if text in (NOTHING, "inf", "-inf", "+inf") else text + ending
+    return text + _ENDING.get(unit, "") if math.isfinite(interval.value) else text
 
 
 def range_text(interval: Interval, unit: Unit) -> str:
@@ -114,10 +112,10 @@ def has_range(interval: Interval) -> bool:
 
 def _decimals(interval: Interval, unit: Unit) -> int:
     """Number of decimals that the interval supports."""
-    scale, most = _SCALE[unit], _MOST[unit]
+    scale, (usual, most) = _SCALE[unit], (2, 4) if unit in _ENDING else (4, 6)
     sixth = scale * (interval.high - interval.low) / 6
     if not has_range(interval) or sixth <= 0:
-        return _DIGITS[unit]
+        return usual
     start = min(max(-math.floor(math.log10(sixth) + _ROUNDING), 0), most)
     seen = [interval.value]
     if unit in ("points", "change"):  # their ends show whether zero is within
