@@ -294,9 +294,9 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
             raise ValueError("--demo brings its own files; leave OLD and NEW out")
         given["old"], given["new"] = (_DEMO / name for name in _DEMO_FILES)
         given["html"] = given["html"] or Path(_DEMO_PAGE)
+    _check_outputs(given)
     if name == "label":
         return _label(given, program)
-    _check_outputs(given)
     # In a notebook the spinner would stay, or warn that widgets are missing.
     spinner = Console(
         stderr=True, force_jupyter=False, quiet=not sys.stderr.isatty()
@@ -438,7 +438,8 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "not an ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")
-        if path.name.lower().endswith(contents.ENDINGS):
+        queue = "blind" in given  # is a table itself
+        if path.name.lower().endswith(contents.ENDINGS) and not queue:
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"
             )

@@ -298,6 +298,10 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     assert wide["low"] <= narrow.low and wide["high"] >= narrow.high
     assert main([*sides, "--labels", str(out), "--max-ece-new", "1"]) == 2
     assert main(["label", sides[0], "--out", str(out)]) == 2
+    before = (tmp_path / "new.csv").read_text()
+    assert main(["label", *sides, "--out", sides[1]]) == 2
+    assert (tmp_path / "new.csv").read_text() == before
+    assert "would write over what is read" in capsys.readouterr().err
 
 
 def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
