@@ -315,6 +315,11 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
     if not sides or any(score not in side.measures for side in sides):
         columns = {"lower_is_better": less, "score_columns": [score]}
         sides = outcome_sides(old, new, **columns)  # it has no usual name
+    if (lower := rules.lower_is_better) is not None:  # whatever its name or log says
+        sides = [
+            dataclasses.replace(side, less={**side.less, score: lower})
+            for side in sides
+        ]
     found = compare_outcomes(*sides, **shared)
     chosen = tuple(m for m in found.measures if m.name == score)
     if not chosen:

@@ -10,7 +10,7 @@ from churn_compare import compare_suite, read_suite
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import GateError
-from churn_compare.suite import Suite
+from churn_compare.suite import Rules, Suite
 from tests.results import csv_file
 
 SIDES = ("old", "new")
@@ -85,6 +85,20 @@ def test_a_release_with_one_worse_and_one_missing(tmp_path, capsys):
     page = tmp_path / "release.html"
     assert main([*words, "--html", str(page)]) == 1
     assert "arc" in page.read_text() and "Written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lower", [None, False, True])
+def test_a_rule_says_which_way_a_score_is_better_whatever_its_name(lower, tmp_path):
+    for side, shift in zip(SIDES, (0.0, 1.0), strict=True):
+        (tmp_path / side).mkdir()
+        score = np.sin(np.arange(40)) + shift
+        csv_file(tmp_path / side / "a.csv", id=range(40), loss=score)
+    rules = Rules(score="loss", lower_is_better=lower)
+    found = compare_suite(
+        *(tmp_path / side for side in SIDES), suite=Suite({"a": rules})
+    )
+    (measure,) = found.benchmarks[0].measures.values()
+    assert measure.lower_is_better == (lower is not False) != found.passed
 
 
 def test_equal_releases_pass(tmp_path):
