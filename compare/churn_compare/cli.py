@@ -235,8 +235,6 @@ class Arguments:
 
 
 _DEMO = Path(__file__).parent / "demo"
-_DEMO_FILES = ("neural_network.npz", "random_forest.npz")
-_DEMO_PAGE = "churn-demo.html"
 _DEMO_NEXT = """\
 Four trainings each of two scikit-learn models were compared on 897 digits.
 Next, compare the predictions of your own two models, with a limit that must hold:
@@ -292,16 +290,16 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     if given.get("demo"):
         if given["old"] is not None:
             raise ValueError("--demo brings its own files; leave OLD and NEW out")
-        given["old"], given["new"] = (_DEMO / name for name in _DEMO_FILES)
-        given["html"] = given["html"] or Path(_DEMO_PAGE)
+        files = "neural_network.npz", "random_forest.npz"
+        given["old"], given["new"] = (_DEMO / name for name in files)
+        given["html"] = given["html"] or Path("churn-demo.html")
     _check_outputs(given)
     if name == "label":
         return _label(given, program)
     # In a notebook the spinner would stay, or warn that widgets are missing.
-    spinner = Console(
-        stderr=True, force_jupyter=False, quiet=not sys.stderr.isatty()
-    ).status("Reading and comparing")
-    with spinner:
+    quiet = not sys.stderr.isatty()
+    console = Console(stderr=True, force_jupyter=False, quiet=quiet)
+    with console.status("Reading and comparing"):
         if name:
             result = _function(function)(**_settings(given))
         else:
@@ -344,10 +342,9 @@ def _shown_and_saved(
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
     if given.get("demo"):
         print(f"\n{_DEMO_NEXT.format(program=program)}")
-    counts = result.state
-    if counts == "inconclusive":
-        counts = given.get("inconclusive", "exit")
-    return {"pass": 0, "fail": 1, "exit": 4}[counts]
+    codes = {"pass": 0, "fail": 1, "exit": 4}
+    codes["inconclusive"] = codes[given.get("inconclusive", "exit")]
+    return codes[result.state]
 
 
 def _label(given: dict[str, Any], program: str) -> int:
@@ -480,8 +477,9 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
             if of == what and given[name]:
                 raise ValueError(f"--{name.replace('_', '-')} {why}")
     names = {"classes": "compare", "folder": "compare_versions"}
-    function = _function(names.get(what, "compare_outcomes"))
-    function = noise_floor if what == "noise" else function
+    function = noise_floor
+    if what != "noise":
+        function = _function(names.get(what, "compare_outcomes"))
     tolerance, margin = given["tolerance"] or "0", given["equivalent"]
     if what == "outcomes" and margin is not None:
         margin = gates.limit_of(margin, "--equivalent")

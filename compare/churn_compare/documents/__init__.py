@@ -26,7 +26,6 @@ from churn_compare.documents.blocks import (
     Terms,
     Text,
     bullets,
-    plain,
 )
 from churn_compare.documents.data import (
     csv_text,
@@ -65,7 +64,6 @@ __all__ = [
     "html_page",
     "json_text",
     "markdown",
-    "plain",
     "plain_text",
     "plain_values",
     "print_document",
