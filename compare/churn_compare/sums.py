@@ -339,8 +339,6 @@ def bca_ends(
     # Efron (JASA 1987), Eqs. 2.3 and 6.6: quantiles of the resampled values at Phi(z0 +
     # (z0 + z) / (1 - a (z0 + z))), with z0 = Phi^-1(share of them below the estimate)
     # and a = sum u^3 / (6 (sum u^2)^1.5).
-    if not (np.isfinite(value) and np.all(np.isfinite(resampled))):
-        return np.nan, np.nan
     count = len(resampled)
     close = 1e-12 * max(1.0, abs(value))  # equal up to the order of summation
     below = np.mean(resampled < value - close)

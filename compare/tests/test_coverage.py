@@ -193,12 +193,6 @@ def test_ends_are_corrected_for_bias_and_skew(seed):
     assert abs(found[1] - plain[1]) > 0.05  # so the corrections are seen
 
 
-def test_what_is_not_finite_has_no_interval():
-    influence = np.array([1.0, -1.0])
-    for value, resampled in ((np.inf, np.ones(3)), (1.0, np.array([1.0, np.nan]))):
-        assert np.isnan(bca_ends(value, resampled, influence, 0.95)).all()
-
-
 def test_groups_are_equally_large_whatever_the_order():
     group, groups, _ = partition(10_000, 1, 0)
     assert groups == 4096

@@ -184,15 +184,6 @@ def test_identical_versions_are_not_said_to_differ():
     assert found.excess.value < 0 and found.p > 0.5
 
 
-def test_too_few_examples_or_runs_have_no_p():
-    runs = np.zeros((6, 1000), np.int32)
-    runs[[0, 1, 3], :3] = 1
-    few = noise(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
-    assert np.isnan(few.p) and np.isfinite(few.excess.value)
-    scanned = sides(0, 3, 1, 2.0)
-    assert np.isnan(noise(scanned).p)
-
-
 def test_noise_by_hand():
     old = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1]])
     new = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
@@ -244,15 +235,19 @@ def test_a_slice_that_an_update_breaks_stands_out_from_retraining(
     assert len(said) == 1 and said[0].endswith("more.")
 
 
-def test_noise_needs_several_runs():
+def test_noise_needs_several_runs_and_p_more_runs_and_examples():
     one, three = np.zeros((1, 6), int), np.eye(3, 6, dtype=int)
     one, three = ScannedSide(one), ScannedSide(three)
     assert noise(Scanned(one, one)) is None
     found = noise(Scanned(three, one))
     assert np.isnan(found.within_new.value) and np.isnan(found.p)
     assert found.expected == found.within_old
-    few = noise(Scanned(ScannedSide(three.predicted[:2]), one))
-    assert np.isnan(few.p) and np.isfinite(few.excess.value)
+    runs = np.zeros((6, 1000), np.int32)
+    runs[[0, 1, 3], :3] = 1
+    of_few_examples = noise(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
+    of_few_runs = noise(Scanned(ScannedSide(three.predicted[:2]), one))
+    for few in (of_few_examples, of_few_runs, noise(sides(0, 3, 1, 2.0))):
+        assert np.isnan(few.p) and np.isfinite(few.excess.value)
     same = noise(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
     assert same.excess.value == 0.0
     assert same.excess.low < 0 < same.excess.high
