@@ -96,7 +96,7 @@ def states(options: argparse.Namespace, update: bool) -> dict:
             for name, state in found.items()
             if name not in ("flips", "sum")
         }
-        numbers["negative flips"] = int(found["flips"].negative)
+        numbers["negative flips"] = int(found["flips"].old_right - found["flips"].both)
     return {"seconds": seconds, "busy": busy, "numbers": numbers}
 
 
