@@ -13,6 +13,7 @@ being one batch for each of the slots.
 
 import argparse
 import contextlib
+import functools
 import json
 import statistics
 import time
@@ -21,13 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-_IMAGES = {
-    "mlp": (28, 1),
-    "lenet5": (28, 1),
-    "resnet8": (32, 3),
-    "resnet20": (32, 3),
-    "resnet32": (32, 3),
-}
+_GREY = ("mlp", "lenet5")  # 28 x 28 pixels, others 32 x 32 of three channels
 _EXAMPLES = 4096
 _CLASSES = 10
 
@@ -82,8 +77,9 @@ class Block(nn.Module):
         return functional.relu(y + x)
 
 
-def resnet(blocks_per_stage: int, channels: int) -> nn.Module:
-    """Depth `6 blocks_per_stage + 2`, widths 16, 32 and 64."""
+def resnet(blocks_per_stage: int, size: int, channels: int) -> nn.Module:
+    """Depth `6 blocks_per_stage + 2`, widths 16, 32 and 64; of images of any size."""
+    del size
     blocks, width_in = [], 16
     for width in (16, 32, 64):
         for index in range(blocks_per_stage):
@@ -101,17 +97,12 @@ def resnet(blocks_per_stage: int, channels: int) -> nn.Module:
     )
 
 
-def resnet_of(blocks_per_stage: int):
-    """A function of image size and channels."""
-    return lambda size, channels: resnet(blocks_per_stage, channels)
-
-
 _MODELS = {
     "mlp": mlp,
     "lenet5": lenet5,
-    "resnet8": resnet_of(1),
-    "resnet20": resnet_of(3),
-    "resnet32": resnet_of(5),
+    "resnet8": functools.partial(resnet, 1),
+    "resnet20": functools.partial(resnet, 3),
+    "resnet32": functools.partial(resnet, 5),
 }
 
 
@@ -172,8 +163,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32", help="or bfloat16, by autocast")
     parser.add_argument("--compile", action="store_true", help="max-autotune")
     args = parser.parse_args()
-    args.image_size = args.image_size or _IMAGES[args.model][0]
-    args.channels = args.channels or _IMAGES[args.model][1]
+    args.image_size = args.image_size or (28 if args.model in _GREY else 32)
+    args.channels = args.channels or (1 if args.model in _GREY else 3)
     return args
 
 
