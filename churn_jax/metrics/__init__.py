@@ -6,8 +6,12 @@ batch and shard by shard. `pairwise` computes a metric for all pairs of runs,
 """
 
 from churn_jax.lazy import load_on_use
-from churn_jax.metrics.calibrated import calibrated_scores, fit_temperature
-from churn_jax.metrics.calibration import ECEState, expected_calibration_error
+from churn_jax.metrics.calibration import (
+    ECEState,
+    calibrated_scores,
+    expected_calibration_error,
+    fit_temperature,
+)
 from churn_jax.metrics.churn import (
     ChurnByCorrectnessState,
     ChurnState,
@@ -41,7 +45,9 @@ from churn_jax.metrics.deep_ensemble import (
 )
 from churn_jax.metrics.diversity import (
     DiversityByConfidenceState,
+    MemberDiversityState,
     diversity_by_confidence,
+    member_diversity,
 )
 from churn_jax.metrics.flips import (
     FlipRates,
@@ -54,7 +60,6 @@ from churn_jax.metrics.flips import (
     positive_flip_rate,
     relative_negative_flip_rate,
 )
-from churn_jax.metrics.members import MemberDiversityState, member_diversity
 from churn_jax.metrics.pair_summaries import (
     leave_one_model_out,
     summarize_cross,
@@ -64,24 +69,22 @@ from churn_jax.metrics.pair_summaries import (
 from churn_jax.metrics.pairs import cross_pairs, pairwise
 from churn_jax.metrics.prediction_difference import (
     HammingPredictionDifferenceState,
+    JSPredictionDifferenceState,
+    KLPredictionDifferenceState,
     LabelPredictionDifferenceState,
     PositivePredictionDifferenceState,
     PredictionDifferenceState,
     RelativePredictionDifferenceState,
     WeightedPredictionDifferenceState,
     hamming_prediction_difference,
+    js_prediction_difference,
+    kl_prediction_difference,
     label_prediction_difference,
+    pairwise_kl,
     positive_prediction_difference,
     prediction_difference,
     relative_prediction_difference,
     weighted_prediction_difference,
-)
-from churn_jax.metrics.prediction_divergence import (
-    JSPredictionDifferenceState,
-    KLPredictionDifferenceState,
-    js_prediction_difference,
-    kl_prediction_difference,
-    pairwise_kl,
 )
 from churn_jax.metrics.scoring import (
     AccuracyState,

@@ -1,15 +1,21 @@
-"""Calibration of probabilities: binned calibration error."""
+"""Calibration of probabilities: its error in bins, and temperature scaling.
 
-from typing import Self
+Temperature changes every score but accuracy: a positive factor does not move the arg
+max. Two models compared at their own best temperatures differ in their predictions and
+not in their overconfidence.
+"""
+
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.scoring import is_correct
-from churn_jax.metrics.state import AdditiveState, LongSum, ratio
+from churn_jax.metrics.scoring import brier_score, is_correct, negative_log_likelihood
+from churn_jax.metrics.state import AdditiveState, LongSum, ratio, valid_examples
 from churn_jax.typing import Array, Labels, Logits, Mask, PerExample, Scalar
 
 
@@ -101,3 +107,149 @@ def expected_calibration_error(
         [diversity] Eq. 15
     """
     return ECEState.empty(num_bins).update(logits, labels, mask).compute()
+
+
+# exp(-7) to exp(7): beyond it the model is always right, or its logits are noise.
+_LOG_RANGE = 7.0
+_HALVINGS = 32  # of a range of 14: to 3e-9, finer than float32 tells apart
+
+
+class CalibratedScores(NamedTuple):
+    """A model's scores at the temperature that was fitted for it."""
+
+    temperature: Scalar
+    negative_log_likelihood: Scalar
+    brier_score: Scalar
+    expected_calibration_error: Scalar
+
+
+def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
+    r"""The temperature T that minimises the negative log-likelihood of `logits / T`.
+
+    In the inverse temperature a = 1/T the likelihood is convex, so its minimum is
+    where the derivative `1/N sum_n (E_{softmax(a z_n)}[z_n] - z_n(y_n))` crosses zero:
+    found by bisection, without a learning rate and without a starting point.
+
+    Args:
+        logits: `[..., C]` of a split that nothing else is chosen on (validation).
+        labels: `[...]` class ids.
+        mask: `[...]` valid examples.
+
+    Returns:
+        A float32 scalar in `[exp(-7), exp(7)]`; nan without a valid example. At the
+        lower end no prediction is wrong, at the upper one the logits are useless.
+        Divide other logits of the same model by it.
+
+    Raises:
+        ValueError: labels or mask do not fit the logits.
+
+    Notes:
+        Log-probabilities of an ensemble (`average_probs`) are logits here as anywhere.
+        A logit of -inf keeps its probability 0 at every temperature.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> z = jnp.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
+        >>> labels = jnp.array([0, 0, 0, 1])  # right 3 times in 4: log 3 = 2 / T
+        >>> f"{fit_temperature(z, labels):.4f}"
+        '1.8205'
+
+    References:
+        [diversity] Eq. 16
+    """
+    check_logits(logits=logits)
+    labels = jnp.asarray(labels)
+    check_labels(labels, logits)
+    valid = valid_examples(mask, labels.shape)
+    z = jnp.asarray(logits).astype(jnp.float32)
+    possible = z > -jnp.inf
+    # Shifted so that the largest is 0: the same distribution, and no large terms.
+    z = z - jnp.max(z, axis=-1, keepdims=True)
+    finite = jnp.where(possible, z, 0.0)
+    at_label = jnp.take_along_axis(finite, labels[..., None], axis=-1)[..., 0]
+
+    def slope(log_inverse):
+        scaled = jnp.where(possible, jnp.exp(log_inverse) * finite, -jnp.inf)
+        expected = jnp.sum(jax.nn.softmax(scaled, axis=-1) * finite, axis=-1)
+        return jnp.sum(jnp.where(valid, expected - at_label, 0.0))
+
+    def halve(_, bounds):
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        above = slope(middle) > 0.0  # the minimum is at a smaller inverse temperature
+        return jnp.where(above, low, middle), jnp.where(above, middle, high)
+
+    start = (jnp.float32(-_LOG_RANGE), jnp.float32(_LOG_RANGE))
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, start)
+    temperature = jnp.exp(-0.5 * (low + high))
+    return jnp.where(jnp.any(valid), temperature, jnp.nan)
+
+
+def calibrated_scores(
+    logits: Logits,
+    labels: Labels,
+    *,
+    validation_logits: Logits,
+    validation_labels: Labels,
+    num_bins: int = 15,
+    validation_mask: Mask | None = None,
+    mask: Mask | None = None,
+) -> CalibratedScores:
+    """NLL, Brier score and ECE of `z / T`, with T fitted on a validation split.
+
+    `T = argmin_T -1/N sum_n log softmax(z_n / T)(y_n)` over the validation split, once
+    for all three scores.
+
+    Args:
+        logits: `[..., C]` of the split that is scored.
+        labels: `[...]` class ids.
+        validation_logits: `[..., C]` of the same model on a split that it was not
+            trained on, and that is not the one scored.
+        validation_labels: class ids of that split.
+        num_bins: number of bins of the calibration error, static.
+        validation_mask: valid examples of the validation split.
+        mask: `[...]` valid examples of `logits`.
+
+    Returns:
+        `CalibratedScores(temperature, negative_log_likelihood, brier_score,
+        expected_calibration_error)`, float32 scalars; the scores are nan without a
+        valid example in either split.
+
+    Raises:
+        ValueError: labels, masks or numbers of classes do not fit together, or no bin.
+
+    Notes:
+        Accuracy is not among them: it is the same at every temperature. The temperature
+        is the likelihood's and need not make the other scores smaller. All of `logits`
+        counts as one model with one temperature. For runs or replicas `[R, N, C]` use
+        `jax.vmap`, which fits one for each. An ensemble is one model: give it the
+        log of its mean probabilities. A gradient takes the temperature as a constant.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> z, labels = jnp.array([[2.0, 0.0]] * 4), jnp.array([0, 0, 0, 1])
+        >>> scores = calibrated_scores(
+        ...     z, labels, validation_logits=z, validation_labels=labels
+        ... )
+        >>> f"{scores.temperature:.4f} {scores.negative_log_likelihood:.4f}"
+        '1.8205 0.5623'
+
+    References:
+        [diversity] Eqs. 16, 17
+    """
+    check_logits(logits=logits, validation_logits=validation_logits)
+    if jnp.shape(logits)[-1] != jnp.shape(validation_logits)[-1]:
+        raise ValueError(
+            "logits and validation_logits must have the same classes; got shapes "
+            f"{jnp.shape(logits)} and {jnp.shape(validation_logits)}"
+        )
+    check_labels(validation_labels, validation_logits, logits_name="validation_logits")
+    temperature = fit_temperature(validation_logits, validation_labels, validation_mask)
+    # Normalised first: a quotient of large logits would be rounded.
+    scaled = log_probs(logits) / temperature
+    return CalibratedScores(
+        temperature,
+        negative_log_likelihood(scaled, labels, mask),
+        brier_score(scaled, labels, mask),
+        expected_calibration_error(scaled, labels, num_bins, mask),
+    )

@@ -16,7 +16,7 @@ from churn_jax._checks import (
     check_same_shape,
 )
 from churn_jax.divergences import log_probs, weighted
-from churn_jax.metrics.pair_metrics import STREAMING, PairMetric
+from churn_jax.metrics.pairs import STREAMING, PairMetric
 from churn_jax.metrics.scoring import predicted, right
 from churn_jax.metrics.state import (
     AdditiveState,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from churn_jax import divergences
 from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.pair_metrics import STREAMING, PairMetric
+from churn_jax.metrics.pairs import STREAMING, PairMetric
 from churn_jax.metrics.scoring import error_rate, predicted, right
 from churn_jax.metrics.state import MeanState, ratio
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
@@ -146,17 +146,11 @@ def churn_bound_from_errors(
     """Upper bound on churn by the two error rates, `P_Err,1 + P_Err,2`.
 
     Args:
-        logits_a: `[..., C]`, one model.
-        logits_b: `[..., C]`, the other one.
-        labels: `[...]` class ids.
-        mask: `[...]` valid examples.
+        logits_a, logits_b, labels, mask: as in `churn_by_correctness`; errors as there.
 
     Returns:
         A float32 scalar in [0, 2] (not clipped at 1), at least `churn`; nan without a
         valid example.
-
-    Raises:
-        ValueError: logits, labels or mask do not fit together.
 
     Example:
         >>> import jax.numpy as jnp

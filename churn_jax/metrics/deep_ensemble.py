@@ -9,7 +9,7 @@ import numpy as np
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.calibrated import fit_temperature
+from churn_jax.metrics.calibration import fit_temperature
 from churn_jax.metrics.scoring import negative_log_likelihood
 from churn_jax.typing import Array, Labels, Logits, Mask
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from churn_jax._checks import check_labels, check_logits, check_same_shape
-from churn_jax.metrics.pair_metrics import STREAMING, PairMetric
+from churn_jax.metrics.pairs import STREAMING, PairMetric
 from churn_jax.metrics.scoring import is_correct, right
 from churn_jax.metrics.state import AdditiveState, ratio
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
@@ -111,8 +111,7 @@ def flip_rates(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> old = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-        >>> new = jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> old, new = jnp.eye(2)[jnp.array([[0, 1, 0, 1], [1, 0, 0, 1]])]
         >>> labels = jnp.array([0, 0, 0, 0])
         >>> rates = flip_rates(old_logits=old, new_logits=new, labels=labels)
         >>> float(rates.negative_flip_rate), float(rates.positive_flip_rate)
@@ -145,8 +144,7 @@ def negative_flip_rate(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> old = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-        >>> new = jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> old, new = jnp.eye(2)[jnp.array([[0, 1, 0, 1], [1, 0, 0, 1]])]
         >>> labels = jnp.array([0, 0, 0, 0])
         >>> float(negative_flip_rate(old_logits=old, new_logits=new, labels=labels))
         0.25
@@ -203,8 +201,7 @@ def relative_negative_flip_rate(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> old = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-        >>> new = jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> old, new = jnp.eye(2)[jnp.array([[0, 1, 0, 1], [1, 0, 0, 1]])]
         >>> labels = jnp.array([0, 0, 0, 0])
         >>> rate = relative_negative_flip_rate(
         ...     old_logits=old, new_logits=new, labels=labels
@@ -234,8 +231,7 @@ def backward_trust_compatibility(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> old = jnp.array([[1.0, 0.0], [1.0, 0.0]])
-        >>> new = jnp.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> old, new = jnp.eye(2)[jnp.array([[0, 0], [0, 1]])]
         >>> labels = jnp.array([0, 0])
         >>> rate = backward_trust_compatibility(
         ...     old_logits=old, new_logits=new, labels=labels
@@ -271,8 +267,7 @@ def backward_error_compatibility(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> old = jnp.array([[0.0, 1.0], [1.0, 0.0]])
-        >>> new = jnp.array([[0.0, 1.0], [0.0, 1.0]])
+        >>> old, new = jnp.eye(2)[jnp.array([[1, 0], [1, 1]])]
         >>> labels = jnp.array([0, 0])
         >>> rate = backward_error_compatibility(
         ...     old_logits=old, new_logits=new, labels=labels
@@ -295,9 +290,7 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
     the old one. Small ranks mean that the old model nearly made the same error.
 
     Args:
-        old_logits: `[..., C]`, the model in use.
-        new_logits: `[..., C]`, the model that is to replace it.
-        labels: `[...]` class ids.
+        old_logits, new_logits, labels: as in `flip_rates`, with equal classes.
 
     Returns:
         `[...]` int32: the rank, from 2 (runner-up) to C, at negative flips; 0

@@ -141,6 +141,10 @@ class AdditiveState:
         """Adds a batch; arguments as in the metric's function."""
         raise NotImplementedError(f"{type(self).__name__} does not define update")
 
+    def add(self, values: PerExample, mask: Mask | None = None) -> Self:
+        """This state and the valid ones of `values [...]`, numbers or bools."""
+        return self.plus(mask, values)
+
     def plus(self, mask: Mask | None, *terms) -> Self:
         """This state and the sum of the valid terms of every field, in their order.
 
@@ -220,10 +224,6 @@ class MeanState(AdditiveState):
     total: LongSum
     examples: jax.Array
 
-    def add(self, values: PerExample, mask: Mask | None = None) -> Self:
-        """This state and the valid ones of `values [...]`."""
-        return self.plus(mask, values)
-
     def compute(self) -> Scalar:
         """The mean, float32; nan before the first valid example."""
         return ratio(self.total.value(), self.examples)
@@ -235,10 +235,6 @@ class RateState(AdditiveState):
 
     hits: jax.Array
     examples: jax.Array
-
-    def add(self, holds, mask: Mask | None = None) -> Self:
-        """This state and the valid ones of the bools `holds [...]`."""
-        return self.plus(mask, holds)
 
     def compute(self) -> Scalar:
         """The share, float32; nan before the first valid example."""

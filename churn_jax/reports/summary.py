@@ -12,8 +12,7 @@ from churn_compare.class_sets import known_classes
 from churn_compare.example_ids import some
 from churn_compare.store import Predictions, PredictionsError, TooLargeError, fits_whole
 from churn_jax import metrics
-from churn_jax.metrics.pair_metrics import pair_sums, streaming
-from churn_jax.metrics.pairs import sum_blocks
+from churn_jax.metrics.pairs import pair_sums, streaming, sum_blocks
 from churn_jax.reports.estimates import (
     UNKNOWN,
     Estimate,
