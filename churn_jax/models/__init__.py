@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING
 from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
-    from churn_jax.models.activations import ACTIVATIONS, activation, smelu
     from churn_jax.models.airbench import Airbench
     from churn_jax.models.batch_ensemble import BatchEnsemble, BatchEnsembleDense
     from churn_jax.models.click import ClickModel
-    from churn_jax.models.cnn import LeNet5
-    from churn_jax.models.densenet import DenseNet
-    from churn_jax.models.layers import Layers, ModelOutput
+    from churn_jax.models.convnets import VGG, DenseNet, LeNet5
+    from churn_jax.models.layers import (
+        ACTIVATIONS,
+        Layers,
+        ModelOutput,
+        activation,
+        smelu,
+    )
     from churn_jax.models.mimo import MIMO
     from churn_jax.models.mlp import MLP, Gate
     from churn_jax.models.names import MODELS
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     )
     from churn_jax.models.residual import ImageNetResNet, ResNet, ResNetV2, WideResNet
     from churn_jax.models.transformers import Bert, Swin
-    from churn_jax.models.vgg import VGG
     from churn_jax.models.zoo import available, create, is_family
 
 
@@ -63,20 +66,17 @@ __all__ = [
 
 _FILES = (
     "names",  # which needs no Flax
-    "activations",
     "airbench",
     "batch_ensemble",
     "click",
-    "cnn",
+    "convnets",
     "convolution",
-    "densenet",
     "layers",
     "mimo",
     "mlp",
     "public_weights",
     "residual",
     "transformers",
-    "vgg",
     "zoo",
 )
 

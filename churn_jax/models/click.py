@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from churn_jax.models.activations import activation
+from churn_jax.models.layers import activation
 from churn_jax.setting_checks import check_settings
 from churn_jax.typing import Array, PRNGKey
 

@@ -4,6 +4,7 @@
 are all that is needed: nothing is downloaded, and PyTorch is not needed.
 """
 
+import collections
 import itertools
 import json
 import math
@@ -17,8 +18,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 
-from churn_jax.models.residual import ImageNetResNet
+from churn_jax.models.residual import ImageNetResNet, doubled
 from churn_jax.models.transformers import Bert, Swin
 
 _LEAVES = {
@@ -191,14 +193,6 @@ def _swin_file_name(name: str) -> str:
     return name
 
 
-def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple, Any]]:
-    for name, below in tree.items():
-        if isinstance(below, Mapping):
-            yield from _leaves(below, (*path, name))
-        else:
-            yield (*path, name), below
-
-
 def _some(names) -> str:
     names = sorted(names)
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -207,7 +201,7 @@ def _some(names) -> str:
 
 def _read(weights: Mapping[str, Any], like: Any, form: _PublicNames) -> dict:
     """Variables such as `like`, from PyTorch's names and shapes to ours."""
-    wanted = {form.name(path): (path, leaf) for path, leaf in _leaves(like)}
+    wanted = {form.name(path): (path, x) for path, x in flatten_dict(like).items()}
     given = {name for name in weights if not name.endswith(_NO_WEIGHTS)}
     if missing := wanted.keys() - given:
         raise ValueError(f"the weights lack {_some(missing)}")
@@ -223,17 +217,14 @@ def _read(weights: Mapping[str, Any], like: Any, form: _PublicNames) -> dict:
             )
         if path[-1] == "kernel":  # [O, I, ...] -> [..., I, O]
             value = np.moveaxis(value, (0, 1), (-1, -2)).reshape(leaf.shape)
-        at = variables
-        for module in path[:-1]:
-            at = at.setdefault(module, {})
-        at[path[-1]] = np.ascontiguousarray(value)
-    return variables
+        variables[path] = np.ascontiguousarray(value)
+    return unflatten_dict(variables)
 
 
 def _write(variables: Any, form: _PublicNames) -> dict[str, np.ndarray]:
     """The inverse of `_read`."""
     weights = {}
-    for path, leaf in _leaves(variables):
+    for path, leaf in flatten_dict(variables).items():
         value, name = np.asarray(leaf, np.float32), form.name(path)
         if path[-1] == "kernel":  # [..., I, O] -> [O, I, ...]
             outside, inside, *window = form.shape(path, leaf.shape)
@@ -345,16 +336,10 @@ class _Architecture(NamedTuple):
 
     network: type[nn.Module]
     example: jax.ShapeDtypeStruct  # of an input
-    # By key of `config.json`: its value where that does not say, which ours is always,
-    # or that and the network's.
+    # By key of `config.json`: its default, and the network's where that is not it.
     settings: Mapping[str, Any]
     # Prefixes or suffixes of tensors that have no place: other last layers, constants.
     ignored: tuple[str, ...] = ()
-
-
-def _resnet_width(network: ImageNetResNet) -> list[int]:
-    widen = 1 if network.block == "basic" else 4
-    return [network.width * widen * 2**i for i in range(len(network.stages))]
 
 
 _IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
@@ -385,7 +370,10 @@ _ARCHITECTURES = {
             "depths": ([3, 4, 6, 3], lambda n: list(n.stages)),
             "layer_type": ("bottleneck", lambda n: n.block),
             "embedding_size": (64, lambda n: n.width),
-            "hidden_sizes": ([256, 512, 1024, 2048], _resnet_width),
+            "hidden_sizes": (
+                [256, 512, 1024, 2048],
+                lambda n: doubled(n.width * (1 if n.block == "basic" else 4), n.stages),
+            ),
             "downsample_in_bottleneck": (False, lambda n: n.stride_at == "1x1"),
             "downsample_in_first_stage": False,
             "hidden_act": ("relu", lambda n: n.activation),
@@ -435,10 +423,7 @@ class Pretrained(NamedTuple):
     note: str
 
     def into(self, variables: Mapping[str, Any]) -> dict:
-        """`variables` with these weights in place of their own.
-
-        Args:
-            variables: variables of the network, from its `init`.
+        """`variables`, as the network's `init` draws them, with these weights instead.
 
         Example:
             >>> loaded = Pretrained({"params": {"stem": 1}}, ("head",), "", "")
@@ -481,9 +466,9 @@ def load_pretrained(folder: str | Path, network: nn.Module) -> Pretrained:
     config = _json(folder, "config.json")
     kind = config.get("model_type")
     if kind not in _ARCHITECTURES:
+        known = ", ".join(_ARCHITECTURES)
         raise PretrainedError(
-            f"{folder} holds weights of {kind!r}; those of "
-            f"{', '.join(_ARCHITECTURES)} can be read"
+            f"{folder} holds weights of {kind!r}; those of {known} can be read"
         )
     form = _ARCHITECTURES[kind]
     if not isinstance(network, form.network):
@@ -513,12 +498,8 @@ def load_pretrained(folder: str | Path, network: nn.Module) -> Pretrained:
     except ValueError as error:
         raise PretrainedError(f"{folder}: {error}") from error
     kept = f"; fresh: {', '.join(fresh)}" if fresh else ""
-    return Pretrained(
-        variables,
-        fresh,
-        f"{_checksum(weights):08x}",
-        f"weights of {kind} from {folder}{kept}",
-    )
+    note = f"weights of {kind} from {folder}{kept}"
+    return Pretrained(variables, fresh, f"{_checksum(weights):08x}", note)
 
 
 def _json(folder: Path, name: str) -> dict:
@@ -537,22 +518,20 @@ def _json(folder: Path, name: str) -> dict:
     return read
 
 
-def _files(folder: Path) -> dict[str, set[str] | None]:
-    """Files with the tensors that each must have; None where no index says."""
+def _files(folder: Path) -> Mapping[str, set[str]]:
+    """Files with the tensors that each must have; none are known without an index."""
     if (folder / _ONE).is_file() or not (folder / _INDEX).is_file():
-        return {_ONE: None}
+        return {_ONE: set()}
     index = _json(folder, _INDEX).get("weight_map")
     if not isinstance(index, dict) or not index:
         raise PretrainedError(f"{folder / _INDEX} has no weight_map")
-    files: dict[str, set[str] | None] = {}
+    files = collections.defaultdict(set)
     for tensor, name in index.items():
         if Path(name).name != name:
             raise PretrainedError(
                 f"{folder / _INDEX} names {name!r}, which is not in its folder"
             )
-        held = files.setdefault(name, set())
-        assert held is not None
-        held.add(tensor)
+        files[name].add(tensor)
     return files
 
 
@@ -572,7 +551,7 @@ def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
         try:
             with safe_open(path, framework="numpy") as file:  # mapped into memory
                 names = set(file.keys())
-                if expected and (missing := sorted(expected - names)):
+                if missing := sorted(expected - names):
                     raise PretrainedError(f"{path} lacks {missing[0]}, see {_INDEX}")
                 for tensor in sorted(names):
                     yield tensor, np.asarray(file.get_tensor(tensor))
@@ -597,20 +576,19 @@ def _known_name(name: str, kind: str) -> str | None:
 
 def _fresh(weights: dict, params: dict, kind: str) -> tuple[str, ...]:
     """Layers to leave as they start; what the file has in their place is removed."""
-    fresh = []
+    fresh, unused = [], []
     classes = params["head"]["kernel"].shape[-1]
-    heads = {name: v for name, v in weights.items() if name.startswith(_HEAD)}
-    if not heads or any(v.shape[:1] != (classes,) for v in heads.values()):
+    heads = [name for name in weights if name.startswith(_HEAD)]
+    if not heads or any(weights[name].shape[:1] != (classes,) for name in heads):
         fresh.append("head")
-        for name in heads:
-            del weights[name]
-    pooler = f"{kind}.pooler."
-    given = [name for name in weights if name.startswith(pooler)]
-    if "pooler" in params and not given:
-        fresh.append("pooler")
+        unused += heads
+    poolers = [name for name in weights if name.startswith(f"{kind}.pooler.")]
     if "pooler" not in params:  # a `Bert` that takes means
-        for name in given:
-            del weights[name]
+        unused += poolers
+    elif not poolers:
+        fresh.append("pooler")
+    for name in unused:
+        del weights[name]
     return tuple(fresh)
 
 

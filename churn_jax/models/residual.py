@@ -116,7 +116,7 @@ def _residual_network(
     return net.classify(pixel_means(x), train, entered)
 
 
-def _doubled(width: int, stages: Sequence[int]) -> list[int]:
+def doubled(width: int, stages: Sequence[int]) -> list[int]:
     """Channels of each stage, twice as many as of the one before it."""
     return [width * 2**stage for stage in range(len(stages))]
 
@@ -246,7 +246,7 @@ class WideResNet(ConvolutionalNetwork, nn.Module):
             x,
             train,
             stages,
-            _doubled(16 * self.widen, stages),
+            doubled(16 * self.widen, stages),
             stem=16,
             large=False,
             block_function=_pre_activation_block,
@@ -307,7 +307,7 @@ class ImageNetResNet(ConvolutionalNetwork, nn.Module):
             x,
             train,
             self.stages,
-            _doubled(self.width, self.stages),
+            doubled(self.width, self.stages),
             stem=self.width,
             large=True,
             block=self.block,
@@ -366,7 +366,7 @@ class ResNetV2(ConvolutionalNetwork, nn.Module):
             x,
             train,
             self.stages,
-            _doubled(self.width, self.stages),
+            doubled(self.width, self.stages),
             stem=self.width,
             large=True,
             block_function=_pre_activation_block,

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from churn_jax.models.activations import activation
 from churn_jax.models.layers import (
     Conv,
     ModelOutput,
     ZooNetwork,
+    activation,
     check_images,
     check_stages,
     drop,

@@ -8,13 +8,11 @@ import flax.linen as nn
 
 from churn_compare.suggestions import did_you_mean
 from churn_jax.models.airbench import Airbench
-from churn_jax.models.cnn import LeNet5
-from churn_jax.models.densenet import DenseNet
+from churn_jax.models.convnets import VGG, DenseNet, LeNet5
 from churn_jax.models.mlp import MLP
 from churn_jax.models.names import MODELS
 from churn_jax.models.residual import ImageNetResNet, ResNet, ResNetV2, WideResNet
 from churn_jax.models.transformers import Bert, Swin
-from churn_jax.models.vgg import VGG
 from churn_jax.setting_checks import check_least
 
 # Each has its line in `NETWORKS`.
