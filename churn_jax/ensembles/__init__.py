@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         Outputs,
         from_function,
     )
-    from churn_jax.ensembles.nnx import from_nnx
-    from churn_jax.ensembles.own import as_network
+    from churn_jax.ensembles.nnx import as_network, from_nnx
     from churn_jax.ensembles.wrappers import starting_from, with_classes, with_inputs
 
 
@@ -56,6 +55,6 @@ __all__ = [
     "with_inputs",
 ]
 
-_FILES = ("network", "wrappers", "aggregate", "members", "linen", "nnx", "own")
+_FILES = ("network", "wrappers", "aggregate", "members", "linen", "nnx")
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

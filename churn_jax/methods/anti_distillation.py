@@ -13,7 +13,6 @@ from churn_jax.methods.base import Method, Ramp, deploy
 from churn_jax.methods.batch import Batch, LossOutput, forward_outputs
 from churn_jax.methods.fields import coefficient, pytree, static
 from churn_jax.registry import Registry
-from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits
@@ -103,19 +102,18 @@ class AntiDistillation(Method):
     """
 
     members: int = static(2)
-    deploy: str = static("mean_probs")
     strength: float = coefficient(0.1)
-    label_reduction: str = static("mean")
+    label_reduction: str = static("mean", of=("mean", "sum"))
     penalty: str = static("correlation")
-    on: str = static("logits")
+    on: str = static("logits", of=("logits", "probabilities", "part", "features"))
     order: float = static(2)
     epsilon: float = static(1e-3)
     ramp: Ramp = Ramp()
-    train_on: str = static("components")
+    train_on: str = static("components", of=("components", "ensemble", "both"))
     component_losses: tuple[str, ...] = static(())
     common_only: bool = static(False)
-    running: float = static(0.0)
-    gate: str = static("input")
+    running: float = static(0.0, of="share")
+    gate: str = static("input", of=("input", "constant"))
     member_sample: str = static("shared")
     member_share: float = static(1.0)
     input_scale: float = coefficient(1.0)
@@ -132,14 +130,6 @@ class AntiDistillation(Method):
         if penalty not in PENALTIES:
             PENALTIES.find(penalty)  # says why not
         object.__setattr__(self, "penalty", penalty)
-        check_settings(
-            self,
-            label_reduction=("mean", "sum"),
-            on=("logits", "probabilities", "part", "features"),
-            train_on=("components", "ensemble", "both"),
-            gate=("input", "constant"),
-            running="share",
-        )
         given = self.component_losses
         if isinstance(given, str) or not set(given) <= set(LABEL_LOSSES):
             raise ValueError(
@@ -244,14 +234,10 @@ class AntiDistillation(Method):
             mask = mask * jnp.all(batch.member_weights > 0, axis=0)
         options: dict[str, Any] = {"mask": mask, "axis_name": batch.axis_name}
         if self.running:
-            if not isinstance(batch.memory, losses.MomentState):
-                raise ValueError(
-                    f"running={self.running} needs an engine that keeps the method's "
-                    "memory between updates; this one gave none"
-                )
+            memory = self.memory_of(batch, losses.MomentState)
             centred = self.penalty == "covariance"
             return losses.running_correlation_penalty(
-                signal, batch.memory, self.running, centred=centred, **options
+                signal, memory, self.running, centred=centred, **options
             )
         if self.penalty in ("difference", "inverse_difference"):
             options["order"] = self.order

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_jax import ensembles
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.fields import check_whole, coefficient, pytree, static
+from churn_jax.methods.fields import (
+    check_fields,
+    check_whole,
+    coefficient,
+    pytree,
+    static,
+)
 from churn_jax.registry import Registry
 from churn_jax.setting_checks import check_settings
 
@@ -44,12 +50,12 @@ class Ramp:
         [reproducibility] Appendix C
     """
 
-    kind: str = static("constant")
+    kind: str = static("constant", of=("constant", "linear", "step"))
     steps: float = coefficient(0.0)
 
     def __post_init__(self):
         """Refuses an unknown kind."""
-        check_settings(self, kind=("constant", "linear", "step"))
+        check_fields(self)
 
     def __call__(self, value: ArrayLike, step: ArrayLike) -> jax.Array:
         """The coefficient `value` at `step`, 0 at the first update."""
@@ -134,9 +140,9 @@ class Method:
             )
         for name in ("members", "deployed_member"):
             check_whole(name, getattr(self, name))
-        check_settings(
-            self, members=1, deploy=DEPLOYMENTS, member_sample=MEMBER_SAMPLES
-        )
+        known = {"deploy": DEPLOYMENTS, "member_sample": MEMBER_SAMPLES}
+        check_settings(self, members=1, **known)
+        check_fields(self)
         name, share = type(self).__name__, self.member_share
         if self.deploy == "gate" and not self.gate:
             raise ValueError(
@@ -193,6 +199,15 @@ class Method:
         """
         del num_classes
         return ()
+
+    def memory_of(self, batch: Batch, kind: type) -> Any:
+        """The memory of `init_memory`, which is of this kind; refuses none."""
+        if not isinstance(batch.memory, kind):
+            raise ValueError(
+                f"{type(self).__name__} needs an engine that keeps the method's memory "
+                "between updates; this one gave none"
+            )
+        return batch.memory
 
     def loss(
         self,

@@ -8,7 +8,6 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Updating
 from churn_jax.methods.batch import LossOutput, forward, old_logits
 from churn_jax.methods.fields import coefficient, pytree, share, static
-from churn_jax.setting_checks import check_settings
 
 
 @pytree
@@ -42,13 +41,8 @@ class BayesianUpdate(Updating):
 
     alpha: float = share(1.0)
     cost_ratio: float = coefficient(2.5)
-    rule: str = static("cr")
-    olds: int = static(1)
-
-    def __post_init__(self):
-        """Checks structure."""
-        super().__post_init__()
-        check_settings(self, rule=("mb", "mbme", "cr"), olds=1)
+    rule: str = static("cr", of=("mb", "mbme", "cr"))
+    olds: int = static(1, of=1)
 
     def init_memory(self, num_classes):
         """Confusion counts, `[O + M, C, C]`: of the old models, then of the members."""
@@ -60,15 +54,10 @@ class BayesianUpdate(Updating):
         del step, key
         if (found := self.check_old_models(teacher)) != self.olds:
             raise ValueError(f"olds={self.olds}, but the row has {found} old models")
-        if not isinstance(batch.memory, jax.Array):
-            raise ValueError(
-                "BayesianUpdate needs an engine that keeps the method's memory between "
-                "updates; this one gave none"
-            )
+        counts = self.memory_of(batch, jax.Array)
         logits, labels, model_state = forward(apply, variables, batch)
         old = jnp.argmax(old_logits(teacher, batch), axis=-1)
         own = jnp.argmax(logits, axis=-1)
-        counts = batch.memory
         shares = counts / jnp.sum(counts, axis=-1, keepdims=True)
 
         def target(prediction, confusion):

@@ -7,7 +7,6 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method
 from churn_jax.methods.batch import LossOutput, forward, teacher_logits
 from churn_jax.methods.fields import coefficient, pytree, static
-from churn_jax.setting_checks import check_settings
 
 
 @pytree
@@ -42,14 +41,9 @@ class ChurnConstraint(Method):
     limit: float = coefficient(0.1)
     rate: float = coefficient(0.1)
     start: float = coefficient(1.0)
-    examples: str = static("all")
+    examples: str = static("all", of=("all", "right"))
 
     needs_teacher = True
-
-    def __post_init__(self):
-        """Checks structure."""
-        super().__post_init__()
-        check_settings(self, examples=("all", "right"))
 
     def init_memory(self, num_classes):
         """How far each member's multiplier has come from `start`, `[M]`."""
@@ -62,11 +56,7 @@ class ChurnConstraint(Method):
         if teacher is None:
             raise ValueError("ChurnConstraint needs a teacher, the model in use")
         target = ensembles.average_probs(teacher_logits(teacher, batch))
-        if not isinstance(batch.memory, jax.Array):
-            raise ValueError(
-                "ChurnConstraint needs an engine that keeps the method's memory "
-                "between updates; this one gave none"
-            )
+        memory = self.memory_of(batch, jax.Array)
         logits, labels, model_state = forward(apply, variables, batch)
         away = losses.distillation_kl(
             student_logits=logits,
@@ -76,7 +66,7 @@ class ChurnConstraint(Method):
             right = jnp.argmax(target, axis=-1) == batch.labels
             away = jnp.where(right[None], away, 0.0)
         divergence = batch.mean(away)
-        multiplier = jnp.maximum(self.start + batch.memory, 0.0)
+        multiplier = jnp.maximum(self.start + memory, 0.0)
         cross_entropy = batch.mean(losses.cross_entropy(logits, labels))
         each = (cross_entropy + multiplier * divergence) / (1.0 + multiplier)
         moved = multiplier + self.rate * jax.lax.stop_gradient(divergence - self.limit)

@@ -111,12 +111,12 @@ class Codistillation(Method):
     deploy: str = static("member")
     beta: float = coefficient(0.1)
     alpha: float = coefficient(0.0)
-    divergence: str = static("skl")
-    kind: str = static("entropy")
+    divergence: str = static("skl", of=DISAGREEMENTS)
+    kind: str = static("entropy", of=REGULARIZERS)
     top_k: int | None = static(None)
     beta_ramp: Ramp = Ramp()
     alpha_ramp: Ramp = Ramp()
-    update: str = static("joint")
+    update: str = static("joint", of=("joint", "independent"))
     refresh_steps: int = static(1)
     member_sample: str = static("shared")
 
@@ -129,13 +129,7 @@ class Codistillation(Method):
             )
         steps = self.refresh_steps
         check_whole("refresh_steps", steps)
-        check_settings(
-            self,
-            divergence=DISAGREEMENTS,
-            kind=REGULARIZERS,
-            update=("joint", "independent"),
-            refresh_steps=1,
-        )
+        check_settings(self, refresh_steps=1)
         if self.update == "joint" and steps != 1:
             raise ValueError(
                 f"refresh_steps={steps} needs update='independent': joint updates "

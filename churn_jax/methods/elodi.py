@@ -8,7 +8,6 @@ from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
 from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits
 from churn_jax.methods.fields import coefficient, pytree, share, static
-from churn_jax.setting_checks import check_settings
 
 
 @pytree
@@ -47,8 +46,8 @@ class ELODI(Method):
     margin: float = coefficient(0.0)
     top_k: int = static(10)
     order: float = static(2.0)
-    rank_by: str = static("teacher")
-    form: str = static("paper")
+    rank_by: str = static("teacher", of=("teacher", "student"))
+    form: str = static("paper", of=("paper", "release"))
 
     needs_teacher = True
     old_models = "allowed"
@@ -56,7 +55,6 @@ class ELODI(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_settings(self, form=("paper", "release"), rank_by=("teacher", "student"))
         if self.top_k < 0 or self.order < 1:
             raise ValueError(
                 "top_k must be at least 0 and order at least 1; got "

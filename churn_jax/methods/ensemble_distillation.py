@@ -8,7 +8,6 @@ from churn_jax import ensembles, losses
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.fields import coefficient, pytree, share, static
 from churn_jax.methods.perturbing import Perturbing
-from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -42,12 +41,7 @@ class EnsembleDistillation(Perturbing):
     """
 
     temperature: float = coefficient(3.0)
-    average: str = static("probs")
-
-    def __post_init__(self):
-        """Checks structure."""
-        super().__post_init__()
-        check_settings(self, average=("probs", "tempered_probs", "logits"))
+    average: str = static("probs", of=("probs", "tempered_probs", "logits"))
 
     def divergence(self, batch, students, teachers, temperature):
         """The students' KL from the teachers' average."""

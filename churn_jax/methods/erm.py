@@ -7,7 +7,6 @@ from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward
 from churn_jax.methods.fields import coefficient, pytree, share, static
-from churn_jax.setting_checks import check_settings
 
 REGULARIZERS = ("entropy", "uniform_skl")
 
@@ -61,12 +60,7 @@ class ERM(Method):
     member_sample: str = static("shared")
     member_share: float = static(1.0)
     input_scale: float = coefficient(1.0)
-    over_members: str = static("sum")
-
-    def __post_init__(self):
-        """Checks structure."""
-        super().__post_init__()
-        check_settings(self, over_members=("sum", "mean"))
+    over_members: str = static("sum", of=("sum", "mean"))
 
     @property
     def is_independent(self) -> bool:
@@ -110,14 +104,9 @@ class MinimumEntropy(Method):
     """
 
     alpha: float = share(0.1)
-    kind: str = static("entropy")
+    kind: str = static("entropy", of=REGULARIZERS)
     top_k: int | None = static(None)
     ramp: Ramp = Ramp()
-
-    def __post_init__(self):
-        """Checks structure."""
-        super().__post_init__()
-        check_settings(self, kind=REGULARIZERS)
 
     @property
     def is_plain(self) -> bool:

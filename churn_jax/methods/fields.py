@@ -12,6 +12,7 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 
 from churn_jax.lazy import jax
+from churn_jax.setting_checks import check_settings
 
 
 def coefficient(default: float, **kwargs) -> Any:
@@ -24,9 +25,19 @@ def share(default: float) -> Any:
     return coefficient(default, metadata={"share": True})
 
 
-def static(default: Any) -> Any:
-    """A structural field: part of the program, not of the data."""
-    return dataclasses.field(default=default, metadata={"pytree_node": False})
+def static(default: Any, of: Any = None) -> Any:
+    """A structural field: part of the program, not of the data.
+
+    `of` are its values, the least one, or `share`; see `check_settings`.
+    """
+    metadata = {"pytree_node": False, "of": of}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def check_fields(value: Any) -> None:
+    """Refuses values that structural fields cannot have."""
+    known = {f.name: f.metadata.get("of") for f in dataclasses.fields(value)}
+    check_settings(value, **{name: of for name, of in known.items() if of is not None})
 
 
 T = TypeVar("T")

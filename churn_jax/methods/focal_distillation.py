@@ -8,7 +8,6 @@ from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
 from churn_jax.methods.batch import LossOutput, forward, old_logits, teacher_logits
 from churn_jax.methods.fields import coefficient, pytree, share, static
-from churn_jax.setting_checks import check_settings
 
 
 @pytree
@@ -56,16 +55,11 @@ class FocalDistillation(Method):
     temperature: float = coefficient(100.0)
     focal_base: float = coefficient(1.0)
     focal_beta: float = coefficient(5.0)
-    divergence: str = static("kl")
+    divergence: str = static("kl", of=("kl", "logits"))
     margin: float = coefficient(0.0)
 
     needs_teacher = True
     old_models = "allowed"
-
-    def __post_init__(self):
-        """Checks structure."""
-        super().__post_init__()
-        check_settings(self, divergence=("kl", "logits"))
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Cross-entropy mixed with the focal divergence from all followed models."""

@@ -13,7 +13,6 @@ from churn_jax.lazy import jax, lazy
 from churn_jax.methods.base import Method, Passes
 from churn_jax.methods.batch import Batch, LossOutput, Teacher, forward, with_state
 from churn_jax.methods.fields import coefficient, pytree, share, static
-from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -52,10 +51,10 @@ class Perturbing(Method):
         [diversity] Sec. 3.1
     """
 
-    perturbation: str = static("none")
+    perturbation: str = static("none", of=PERTURBATIONS)
     step_size: float = coefficient(1 / 255)
     pixel_range: tuple[float, float] | None = static((0.0, 1.0))
-    external_teachers: int = static(0)
+    external_teachers: int = static(0, of=0)
     alpha: float = share(0.9)
     temperature: float = coefficient(1.0)
 
@@ -66,7 +65,6 @@ class Perturbing(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        check_settings(self, perturbation=PERTURBATIONS, external_teachers=0)
         if self.external_teachers and self.perturbation == "two_sided":
             raise ValueError(
                 "a two_sided step follows the teachers themselves; got "

@@ -1,20 +1,18 @@
 """Perturbations of inputs: pure functions of images and a network's predictions."""
 
 from churn_jax.lazy import load_on_use
-from churn_jax.perturbations.controls import (
-    adversarial,
-    gaussian,
-    pair_disagreement,
-    two_sided,
-)
 from churn_jax.perturbations.ods import (
     Directions,
+    adversarial,
     all_teacher_direction,
     conf_ods,
     draw_guides,
+    gaussian,
     ods,
     ods_directions,
+    pair_disagreement,
     step,
+    two_sided,
     unit_directions,
 )
 
