@@ -1,3 +1,5 @@
+"""Members of one committee: how they are applied, mapped and averaged."""
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from churn_jax.ensembles.mapping import (
 )
 from churn_jax.models import create
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine
+from tests.reference_losses import softmax
 
 MEMBERS, EXAMPLES, INPUTS = 3, 6, 4
 # Compiled as a whole: one by one, their operations take longer to compile than to run.
@@ -221,3 +224,54 @@ def test_bytes_of_all_convolutions_counted_by_hand():
     variables = jax.eval_shape(network.init, jax.random.key(0), x)
     stages = 3 * 32 * 32 * 16 + 2 * 16 * 16 * 32 + 2 * 8 * 8 * 64
     assert convolved_bytes(network.apply, variables, x) == 4 * stages
+
+
+average_logits, average_probs, gate = map(
+    jax.jit, (ensembles.average_logits, ensembles.average_probs, ensembles.gate)
+)
+
+
+@pytest.fixture
+def logits(rng):
+    return (3 * rng.normal(size=(3, 4, 5))).astype(np.float32)
+
+
+# `deploy` has their values (tests/methods/test_base.py).
+@pytest.mark.parametrize("average", [average_probs, average_logits])
+def test_extreme_logits_stay_finite_in_value_and_gradient(average, logits):
+    z = jnp.array([[[1e4, -1e4, 0.0]], [[-1e4, 1e4, 0.0]]])
+    value, gradient = jax.jit(jax.value_and_grad(lambda z: jnp.sum(average(z))))(z)
+    assert jnp.isfinite(value) and jnp.all(jnp.isfinite(gradient))
+    assert average(logits.astype(jnp.bfloat16)).dtype == jnp.float32
+
+
+def test_a_class_that_one_member_excludes_keeps_the_others_share():
+    z = jnp.array([[[0.0, -jnp.inf]], [[0.0, 0.0]]])
+    np.testing.assert_allclose(jnp.exp(average_probs(z)), [[0.75, 0.25]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (3, 4)])
+def test_gate_mixes_with_one_weight_per_model_or_example(logits, rng, shape):
+    weights = rng.dirichlet(np.ones(3), size=shape[1]).T
+    mixed = np.broadcast_to(weights, (3, 4))
+    expected = np.log(np.einsum("mb,mbc->bc", mixed, softmax(logits)))
+    given = np.log(weights if shape == (3, 4) else weights[:, 0]) + 7.0
+    got = gate(logits, given)  # weights are normalised
+    np.testing.assert_allclose(got, expected, rtol=3e-6, atol=1e-6)
+
+
+def test_gate_that_closes_on_a_model_ignores_it(logits):
+    got = gate(logits, np.array([0.0, -np.inf, -np.inf]))
+    np.testing.assert_allclose(got, jax.nn.log_softmax(logits[0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (3, 5)])
+def test_gate_refuses_weights_of_another_form(logits, shape):
+    with pytest.raises(ValueError, match=r"must be \(3,\) or \(3, 4\); got \("):
+        gate(logits, np.zeros(shape))
+
+
+@pytest.mark.parametrize("average", [average_probs, average_logits])
+def test_integer_logits_are_refused(average):
+    with pytest.raises(TypeError, match="floating"):
+        average(jnp.zeros((2, 3), jnp.int32))

@@ -132,19 +132,6 @@ class TestTemperature:
 
 
 class TestLastLayer:
-    @pytest.mark.parametrize("name", ["mlp", "lenet5"])
-    def test_it_makes_the_networks_logits_of_its_features(self, name):
-        network = from_linen(create(name, num_classes=3))
-        images = jnp.asarray(RNG.normal(size=(2, 12, 12, 1)), jnp.float32)
-        variables = jax.tree.map(
-            lambda leaf: RNG.normal(size=leaf.shape).astype(np.float32) / 9,
-            jax.eval_shape(network.init, jax.random.key(0), images),
-        )
-        outputs = outputs_of(network, variables, images)
-        np.testing.assert_allclose(
-            network.head(variables, outputs.features), outputs.logits, atol=1e-5
-        )
-
     def test_wider_features_are_cut_and_narrower_ones_refused(self):
         features = outputs_of(NETWORK).features
         wider = jnp.concatenate([features, 7.0 * features], axis=1)

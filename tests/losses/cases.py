@@ -38,44 +38,23 @@ def _label(name, options):
     return ",".join([name, *(f"{k}={v}" for k, v in options.items())])
 
 
-def _call(module, name, labelled, options, *positional, **roles):
-    """The loss, or its reference; one label for every example, also inside vmap."""
-    first = next(iter([*positional, *roles.values()]))
-    labels = np.full(first.shape[:-1], 3, np.int32)
-    if labelled and roles:
-        roles["labels"] = labels
-    elif labelled:
-        positional = (*positional, labels)
-    return getattr(module, name)(*positional, **roles, **options)
+def case(name, *roles, labelled=False, about=None, **options):
+    """A loss of one prediction or, by keyword, of two models; perhaps of labels."""
 
+    def call(module, a, b):
+        given = dict(zip(roles or ("logits",), (a, b)))
+        if labelled:  # one label for every example, also inside vmap
+            given["labels"] = np.full(a.shape[:-1], 3, np.int32)
+        return getattr(module, name)(**given, **options)
 
-def single(name, labelled=False, **options):
-    """A loss of one prediction, and of its label."""
-    fixed = (name, labelled, options)
     return Case(
         _label(name, options),
-        lambda a, b: _call(losses, *fixed, a),
-        lambda a, b: _call(reference, *fixed, a),
+        functools.partial(call, losses),
+        functools.partial(call, reference),
+        pair=len(roles) > 1,
         unlabelled=not labelled,
+        **(about or {}),
     )
-
-
-def roles(name, first, second, labelled=False, case=None, **options):
-    """A loss of two models that have roles, by keyword."""
-    fixed = (name, labelled, options)
-    return Case(
-        _label(name, options),
-        lambda a, b: _call(losses, *fixed, **{first: a, second: b}),
-        lambda a, b: _call(reference, *fixed, **{first: a, second: b}),
-        pair=True,
-        unlabelled=not labelled,
-        **(case or {}),
-    )
-
-
-def exchangeable(name):
-    loss, expected = getattr(losses, name), getattr(reference, name)
-    return Case(name, loss, expected, pair=True, symmetric=True)
 
 
 def dirichlet(temperature):
@@ -97,41 +76,38 @@ def dirichlet(temperature):
     )
 
 
+of_labels = functools.partial(case, labelled=True)
+PAIR = ("logits_a", "logits_b")
 STUDENT = ("student_logits", "teacher_logits")
-UPDATE = ("student_logits", "old_logits", True)
+UPDATE = ("student_logits", "old_logits")
+SYMMETRIC = {"symmetric": True}
 UNBOUNDED = {"shifts": False, "bounded": False}  # the power of a difference
+FORM = {"top_k": 5, "order": 1.5, "rank_by": "student", "margin": 0.25}
+FOCAL = {"alpha": 0.5, "beta": 1.0}
 
 
 CASES = [
-    single("cross_entropy", labelled=True),
-    single("label_smoothing", labelled=True, smoothing=0.2),
-    single("squared_error", labelled=True),
-    single("focal", labelled=True, gamma=1.5),
-    single("backward_compatible", labelled=True),
-    single("entropy"),
-    single("entropy", top_k=3),
-    single("uniform_symmetric_kl"),
-    single("uniform_symmetric_kl", top_k=3),
-    exchangeable("l1"),
-    exchangeable("symmetric_kl"),
-    roles("cross_entropy_between", "target_logits", "logits"),
-    roles("distillation_kl", *STUDENT, temperature=1.0),
-    roles("distillation_kl", *STUDENT, temperature=4.0, case={"scale": 16.0}),
+    of_labels("cross_entropy"),
+    of_labels("label_smoothing", smoothing=0.2),
+    of_labels("squared_error"),
+    of_labels("focal", gamma=1.5),
+    of_labels("backward_compatible", "old_head_logits"),
+    case("entropy"),
+    case("entropy", top_k=3),
+    case("uniform_symmetric_kl"),
+    case("uniform_symmetric_kl", top_k=3),
+    case("l1", *PAIR, about=SYMMETRIC),
+    case("symmetric_kl", *PAIR, about=SYMMETRIC),
+    case("cross_entropy_between", "target_logits", "logits"),
+    case("distillation_kl", *STUDENT, temperature=1.0),
+    case("distillation_kl", *STUDENT, temperature=4.0, about={"scale": 16.0}),
     dirichlet(10.0),
-    roles("logit_difference_inhibition", *STUDENT, top_k=3, case=UNBOUNDED),
-    roles(
-        "logit_difference_inhibition",
-        *STUDENT,
-        case=UNBOUNDED,
-        top_k=5,
-        order=1.5,
-        rank_by="student",
-        margin=0.25,
-    ),
-    roles("released_logit_difference", *STUDENT, True, UNBOUNDED, margin=0.1),
-    roles("focal_kl", *UPDATE, {"scale": 6.0}, temperature=2.0, alpha=0.5, beta=1.0),
-    roles("focal_logit_matching", *UPDATE, UNBOUNDED, alpha=0.5, beta=1.0),
-    roles("ract", "old_head_logits", "new_logits", True, {"shifts": False}),
+    case("logit_difference_inhibition", *STUDENT, top_k=3, about=UNBOUNDED),
+    case("logit_difference_inhibition", *STUDENT, **FORM, about=UNBOUNDED),
+    of_labels("released_logit_difference", *STUDENT, about=UNBOUNDED, margin=0.1),
+    of_labels("focal_kl", *UPDATE, **FOCAL, temperature=2.0, about={"scale": 6.0}),
+    of_labels("focal_logit_matching", *UPDATE, **FOCAL, about=UNBOUNDED),
+    of_labels("ract", "old_head_logits", "new_logits", about={"shifts": False}),
 ]
 
 

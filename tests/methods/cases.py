@@ -111,180 +111,114 @@ def case(build, objective, *terms, sweep=None, steepest=1e5, **structure):
     )
 
 
-LABELS = "cross_entropy"
-codistillation = partial(case, Codistillation, reference.codistillation, LABELS)
-distillation = partial(
-    case,
-    EnsembleDistillation,
-    reference.ensemble_distillation,
-    LABELS,
-    "distillation",
-    sweep={"alpha": 0.7, "temperature": 3.0},
-)
-minimum_entropy = partial(
-    case, MinimumEntropy, reference.minimum_entropy, LABELS, sweep={"alpha": 0.3}
-)
-anti_distillation = partial(
-    case,
-    AntiDistillation,
-    reference.anti_distillation,
-    steepest=1e14,  # the third power of the logits
-)
+LABELS, PEER, MIXED = "cross_entropy", "peer_cross_entropy", "ensemble_cross_entropy"
+TAUGHT = {"alpha": 0.7, "temperature": 3.0}
 PULLED, BOTH = {"beta": 0.4, "alpha": 0.0}, {"beta": 0.4, "alpha": 0.2}
-PEER = "peer_cross_entropy"
+FOCAL = {"alpha": 0.7, "focal_base": 0.5, "focal_beta": 2.0}
+ELODI_SWEEP = {"alpha": 0.7, "mix": 0.4, "margin": 0.3}
+MULTIPLIER = {"start": 0.7, "rate": 0.5, "limit": 0.2}
+LABEL_LOSSES = ("focal", "squared_error", LABELS, "label_smoothing")
+
+
+def entropy(kind, **structure):
+    form = MinimumEntropy, reference.minimum_entropy, LABELS, kind
+    return case(*form, sweep={"alpha": 0.3}, kind=kind, **structure)
+
+
+def peers(divergence, kind="entropy", sweep=PULLED, **structure):
+    term = PEER if divergence == LABELS else divergence
+    form = Codistillation, reference.codistillation, LABELS, term, kind
+    return case(*form, sweep=sweep, divergence=divergence, kind=kind, **structure)
+
+
+def taught(build, objective, term="distillation", sweep=TAUGHT, **structure):
+    return case(build, objective, LABELS, term, sweep=sweep, **structure)
+
+
+def apart(strength, penalty, *terms, **structure):
+    form = AntiDistillation, reference.anti_distillation, penalty, *terms
+    # The third power of the logits.
+    options = {"sweep": {"strength": strength}, "steepest": 1e14}
+    return case(*form, **options, penalty=penalty, **structure)
+
+
+distillation = partial(taught, EnsembleDistillation, reference.ensemble_distillation)
+one_to_one = partial(taught, OneToOneDistillation, reference.one_to_one_distillation)
+distribution = partial(
+    taught,
+    EnsembleDistributionDistillation,
+    reference.ensemble_distribution_distillation,
+    "distribution",
+    TAUGHT | {"smoothing": 0.01},
+)
+focal = partial(taught, FocalDistillation, reference.focal_distillation)
+COMPATIBLE = partial(reference.backward_compatible, heads=HEADS)
+CONTRAST = partial(reference.ract, heads=HEADS)
+UPDATED = partial(reference.bayesian_update, counts=COUNTS)
+constraint = partial(
+    case,
+    ChurnConstraint,
+    reference.churn_constraint,
+    *(LABELS, "divergence", "multiplier"),
+    sweep=MULTIPLIER,
+)
 
 CASES = [
     case(ERM, reference.erm, LABELS, members=3),
-    minimum_entropy("entropy", kind="entropy", top_k=None, members=2),
-    minimum_entropy("uniform_skl", kind="uniform_skl", top_k=3),
-    codistillation("skl", "entropy", sweep=PULLED, divergence="skl"),
-    codistillation("l1", "entropy", sweep=PULLED, divergence="l1", members=3),
-    codistillation(PEER, "entropy", sweep=PULLED, divergence=LABELS, members=3),
-    codistillation(
-        "joint_cross_entropy",
-        "entropy",
-        sweep=PULLED,
-        divergence="joint_cross_entropy",
-        members=3,
-    ),
-    codistillation(
-        "skl", "uniform_skl", sweep=BOTH, divergence="skl", kind="uniform_skl", top_k=2
-    ),
-    codistillation("kl", "entropy", sweep=PULLED, divergence="kl", members=4),
-    codistillation(
-        PEER,
-        "entropy",
-        sweep=PULLED,
-        divergence=LABELS,
-        update="independent",
-        refresh_steps=5,
-    ),
-    codistillation(
-        "skl", "entropy", sweep=BOTH, divergence="skl", update="independent", members=3
-    ),
-    codistillation(
-        "kl", "entropy", sweep=PULLED, divergence="kl", update="independent"
-    ),
+    entropy("entropy", top_k=None, members=2),
+    entropy("uniform_skl", top_k=3),
+    peers("skl"),
+    peers("l1", members=3),
+    peers(LABELS, members=3),
+    peers("joint_cross_entropy", members=3),
+    peers("skl", "uniform_skl", BOTH, top_k=2),
+    peers("kl", members=4),
+    peers(LABELS, update="independent", refresh_steps=5),
+    peers("skl", sweep=BOTH, update="independent", members=3),
+    peers("kl", update="independent"),
     distillation(average="probs"),
     distillation(average="logits", members=2),
     distillation(average="tempered_probs"),
-    anti_distillation(
-        "orthogonalized",
-        LABELS,
-        sweep={"strength": 0.05},
-        penalty="orthogonalized",
-        members=3,
-    ),
-    anti_distillation(
-        "correlation",
-        LABELS,
-        "ensemble_cross_entropy",
-        sweep={"strength": 0.2},
-        penalty="correlation",
-        train_on="both",
-        deploy="mean_logits",
-    ),
-    anti_distillation(
+    apart(0.05, "orthogonalized", LABELS, members=3),
+    apart(0.2, "correlation", LABELS, MIXED, train_on="both", deploy="mean_logits"),
+    apart(
+        2.0,
         "inverse_difference",
-        "ensemble_cross_entropy",
-        sweep={"strength": 2.0},
-        penalty="inverse_difference",
-        order=1,
-        epsilon=0.1,
-        train_on="ensemble",
-        members=3,
+        MIXED,
+        **{"order": 1, "epsilon": 0.1, "train_on": "ensemble", "members": 3},
     ),
-    anti_distillation(
+    apart(
+        50.0,
         "covariance",
         "label_loss",
-        sweep={"strength": 50.0},
-        penalty="covariance",
-        on="probabilities",
-        component_losses=("focal", "squared_error", LABELS, "label_smoothing"),
-        members=4,
+        **{"on": "probabilities", "component_losses": LABEL_LOSSES, "members": 4},
     ),
-    case(
-        OneToOneDistillation,
-        reference.one_to_one_distillation,
-        LABELS,
-        "distillation",
-        sweep={"alpha": 0.7, "temperature": 3.0},
-        members=2,
-    ),
-    case(
-        EnsembleDistributionDistillation,
-        reference.ensemble_distribution_distillation,
-        LABELS,
-        "distribution",
-        sweep={"alpha": 0.7, "temperature": 3.0, "smoothing": 0.01},
-        steepest=1e18,  # concentrations up to e^30, times a logit
-        members=2,
-    ),
+    one_to_one(members=2),
+    # Concentrations up to e^30, times a logit.
+    distribution(steepest=1e18, members=2),
     case(
         ELODI,
         reference.elodi,
-        LABELS,
-        "ldi_ensemble",
-        "ldi_old",
-        sweep={"alpha": 0.7, "mix": 0.4, "margin": 0.3},
+        *(LABELS, "ldi_ensemble", "ldi_old"),
+        sweep=ELODI_SWEEP,
         steepest=1e6,  # linear in the logits
         top_k=2,
         members=2,
     ),
-    case(
-        FocalDistillation,
-        reference.focal_distillation,
-        LABELS,
-        "focal_kl",
-        sweep={"alpha": 0.7, "temperature": 3.0, "focal_base": 0.5, "focal_beta": 2.0},
-        members=2,
+    focal("focal_kl", FOCAL | {"temperature": 3.0}, members=2),
+    focal("focal_logits", FOCAL, steepest=1e6, divergence="logits"),
+    taught(
+        BackwardCompatible, COMPATIBLE, "old_cross_entropy", {"weight": 0.7}, members=2
     ),
-    case(
-        FocalDistillation,
-        reference.focal_distillation,
-        LABELS,
-        "focal_logits",
-        sweep={"alpha": 0.7, "focal_base": 0.5, "focal_beta": 2.0},
-        steepest=1e6,
-        divergence="logits",
-    ),
-    case(
-        BackwardCompatible,
-        partial(reference.backward_compatible, heads=HEADS),
-        LABELS,
-        "old_cross_entropy",
-        sweep={"weight": 0.7},
-        members=2,
-    ),
-    case(
-        RACT,
-        partial(reference.ract, heads=HEADS),
-        LABELS,
-        "ract",
-        sweep={"weight": 0.7},
-    ),
-    *(
-        case(
-            ChurnConstraint,
-            reference.churn_constraint,
-            LABELS,
-            "divergence",
-            "multiplier",
-            sweep={"start": 0.7, "rate": 0.5, "limit": 0.2},
-            examples=examples,
-            members=members,
-        )
-        for examples, members in (("all", 2), ("right", 1))
-    ),
-    case(
+    taught(RACT, CONTRAST, "ract", {"weight": 0.7}),
+    constraint(examples="all", members=2),
+    constraint(examples="right", members=1),
+    taught(
         BayesianUpdate,
-        partial(reference.bayesian_update, counts=COUNTS),
-        LABELS,
+        UPDATED,
         "updated_cross_entropy",
-        sweep={"alpha": 0.7, "cost_ratio": 1.5},
-        members=2,
-        rule="cr",
-        olds=OLDS,
+        {"alpha": 0.7, "cost_ratio": 1.5},
+        **{"members": 2, "rule": "cr", "olds": OLDS},
     ),
 ]
 

@@ -24,13 +24,17 @@ def erm(logits, labels, fixed=None):
     return sum(one.cross_entropy(z, labels) for z in logits)
 
 
+def mixed(logits, labels, alpha, other):
+    """Cross-entropy and `other(member, logits)`, summed over members."""
+    return sum(
+        (1 - alpha) * one.cross_entropy(z, labels) + alpha * other(m, z)
+        for m, z in enumerate(logits)
+    )
+
+
 def minimum_entropy(logits, labels, fixed=None, *, alpha, kind="entropy", top_k=None):
     """[reproducibility] Eqs. 6 and 7, for each member."""
-    return sum(
-        (1 - alpha) * one.cross_entropy(z, labels)
-        + alpha * _regularizer(z, kind, top_k)
-        for z in logits
-    )
+    return mixed(logits, labels, alpha, lambda m, z: _regularizer(z, kind, top_k))
 
 
 def _distance(kind, target, z):
@@ -87,17 +91,12 @@ def codistillation(
 
 
 def ensemble_distillation(
-    logits,
-    labels,
-    fixed=None,
-    *,
-    alpha,
-    temperature,
-    teacher,
-    average="probs",
-    students=None,
+    logits, labels, fixed=None, *, alpha, temperature, teacher, average="probs", **heard
 ):
-    """Tempered KL from the averaged teacher, mixed with the labels' cross-entropy."""
+    """Tempered KL from the averaged teacher, mixed with the labels' cross-entropy.
+
+    The KL is that of `students`, unless they are not given.
+    """
     teacher = np.asarray(teacher, np.float64)
     if average == "tempered_probs":
         tempered = np.mean([one.softmax(t / temperature) for t in teacher], axis=0)
@@ -107,14 +106,13 @@ def ensemble_distillation(
             mean = np.mean([one.softmax(t) for t in teacher], axis=0)
         tempered = mean ** (1 / temperature)
         tempered = tempered / tempered.sum(axis=-1, keepdims=True)
-    students = logits if students is None else students
-    return sum(
-        (1 - alpha) * one.cross_entropy(z, labels)
-        + alpha
-        * temperature**2
-        * one.kl(tempered, one.softmax(np.asarray(s, np.float64) / temperature))
-        for z, s in zip(logits, students, strict=True)
-    )
+    students = np.asarray(heard.get("students", logits), np.float64)
+
+    def apart(m, z):
+        followed = one.kl(tempered, one.softmax(students[m] / temperature))
+        return temperature**2 * followed
+
+    return mixed(logits, labels, alpha, apart)
 
 
 def one_to_one_distillation(
@@ -122,12 +120,12 @@ def one_to_one_distillation(
 ):
     """[diversity] Eq. 5, the mean over members; `students` are those of the KL."""
     students = logits if students is None else students
-    total = 0.0
-    for z, s, t in zip(logits, students, teacher, strict=True):
-        roles = {"student_logits": s, "teacher_logits": t}
-        followed = one.distillation_kl(**roles, temperature=temperature)
-        total = total + (1 - alpha) * one.cross_entropy(z, labels) + alpha * followed
-    return total / len(logits)
+
+    def apart(m, z):
+        roles = {"student_logits": students[m], "teacher_logits": teacher[m]}
+        return one.distillation_kl(**roles, temperature=temperature)
+
+    return mixed(logits, labels, alpha, apart) / len(logits)
 
 
 def ensemble_distribution_distillation(
@@ -135,12 +133,12 @@ def ensemble_distribution_distillation(
 ):
     """END^2: the teachers' likelihood under each student's Dirichlet, times tau^2."""
     students = logits if students is None else students
-    total = 0.0
-    for z, s in zip(logits, students, strict=True):
-        likelihood = one.dirichlet_nll(s, teacher, temperature, smoothing)
-        total = total + (1 - alpha) * one.cross_entropy(z, labels)
-        total = total + alpha * temperature**2 * likelihood
-    return total
+
+    def unlikely(m, z):
+        form = teacher, temperature, smoothing
+        return temperature**2 * one.dirichlet_nll(students[m], *form)
+
+    return mixed(logits, labels, alpha, unlikely)
 
 
 def elodi(logits, labels, fixed=None, *, alpha, mix, margin, top_k, teacher, old):
@@ -151,13 +149,12 @@ def elodi(logits, labels, fixed=None, *, alpha, mix, margin, top_k, teacher, old
             student_logits=z, teacher_logits=target, top_k=top_k, margin=margin
         )
 
+    def both(m, z):
+        legacy = np.mean([apart(z, o) for o in old], axis=0)
+        return mix * apart(z, ensemble) + (1 - mix) * legacy
+
     ensemble = np.mean(np.asarray(teacher, np.float64), axis=0)
-    return sum(
-        (1 - alpha) * one.cross_entropy(z, labels)
-        + alpha * mix * apart(z, ensemble)
-        + alpha * (1 - mix) * np.mean([apart(z, o) for o in old], axis=0)
-        for z in logits
-    )
+    return mixed(logits, labels, alpha, both)
 
 
 def churn_constraint(
@@ -168,45 +165,23 @@ def churn_constraint(
     target = np.mean([one.softmax(np.asarray(t, np.float64)) for t in teacher], axis=0)
     weight = (target.argmax(-1) == labels) if examples == "right" else 1.0
     by = max(start + moved, 0.0)
-    total = 0.0
-    for z in logits:
-        away = np.sum(target * (np.log(target) - np.log(one.softmax(z))), axis=-1)
-        total = total + (one.cross_entropy(z, labels) + by * weight * away) / (1 + by)
-    return total
+    away = [weight * one.kl(target, one.softmax(z)) for z in logits]
+    return mixed(logits, labels, by / (1 + by), lambda m, z: away[m])
 
 
 def focal_distillation(
-    logits,
-    labels,
-    fixed=None,
-    *,
-    alpha,
-    focal_base,
-    focal_beta,
-    teacher,
-    old,
-    divergence="kl",
-    **options,
+    logits, labels, fixed=None, *, alpha, teacher, old, divergence="kl", **options
 ):
     """FD-KL or FD-LM from each old model and from the averaged teacher alike."""
     loss = one.focal_kl if divergence == "kl" else one.focal_logit_matching
+    options |= {"alpha": options.pop("focal_base"), "beta": options.pop("focal_beta")}
     targets = [*old, np.mean(np.asarray(teacher, np.float64), axis=0)]
-    total = 0.0
-    for z in logits:
-        focal = [
-            loss(
-                student_logits=z,
-                old_logits=target,
-                labels=labels,
-                alpha=focal_base,
-                beta=focal_beta,
-                **options,
-            )
-            for target in targets
-        ]
-        total = total + (1 - alpha) * one.cross_entropy(z, labels)
-        total = total + alpha * np.mean(focal, axis=0)
-    return total
+
+    def apart(m, z):
+        roles = {"student_logits": z, "labels": labels, **options}
+        return np.mean([loss(old_logits=target, **roles) for target in targets], axis=0)
+
+    return mixed(logits, labels, alpha, apart)
 
 
 def backward_compatible(logits, labels, fixed=None, *, weight, heads, old):
@@ -237,14 +212,14 @@ def bayesian_update(
     """BU: the target is updated by each member's own vote, which is fixed."""
     confusions = counts / counts.sum(-1, keepdims=True, dtype=np.float64)
     fixed = logits if fixed is None else fixed
-    total = 0.0
-    for z, f, own in zip(logits, fixed, confusions[olds:], strict=True):
-        target = one.bayesian_update_targets(
-            np.argmax([*old, f], axis=-1), [*confusions[:olds], own], rule, cost_ratio
-        )
-        total = total + (1 - alpha) * one.cross_entropy(z, labels)
-        total = total + alpha * one.cross_entropy(z, target)
-    return total
+
+    def updated(m, z):
+        votes = np.argmax([*old, fixed[m]], axis=-1)
+        known = [*confusions[:olds], confusions[olds + m]]
+        target = one.bayesian_update_targets(votes, known, rule, cost_ratio)
+        return one.cross_entropy(z, target)
+
+    return mixed(logits, labels, alpha, updated)
 
 
 def anti_distillation(

@@ -1,56 +1,16 @@
-"""Disagreements worked out by hand, their symmetries, ramps and refusals.
-
-That the objective and its gradient equal the equations is in `test_every_method.py`.
-"""
+"""Without coupling, ramps and refusals; `test_every_method.py` has the equations."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.methods import ERM, Codistillation, codistillation
+from churn_jax.methods import ERM, Codistillation
 from churn_jax.methods.base import Ramp
 from tests.methods.cases import batch_of, draw, known_logits, labels_of, loss_of
 
 # Two peers on one example, [M=2, B=1, C=2]: a = (3/4, 1/4), b = (1/4, 3/4).
 PAIR = np.log(np.array([[[0.75, 0.25]], [[0.25, 0.75]]], np.float32))
-
-
-disagreement = jax.jit(codistillation.disagreement, static_argnums=0)
-stale_disagreement = jax.jit(codistillation.stale_disagreement, static_argnums=0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        ("skl", np.log(3)),  # twice (1/2) log 3
-        ("l1", 1.0),  # 1/2 + 1/2
-        ("kl", np.log(3)),  # (1/2) log 3 either way
-        # H(b, a) + H(a, b), each log 4 - (1/4) log 3
-        ("cross_entropy", 2 * np.log(4) - 0.5 * np.log(3)),
-        ("joint_cross_entropy", 2 * np.log(4) - 0.5 * np.log(3)),
-    ],
-)
-def test_disagreement_worked_out_by_hand(kind, value):
-    np.testing.assert_allclose(disagreement(kind, PAIR), [value], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        ("skl", np.log(3)),  # of the second member alone: the first copy is the first
-        ("l1", 1.0),
-        ("kl", 0.5 * np.log(3)),
-        ("cross_entropy", np.log(4) - 0.25 * np.log(3)),
-    ],
-)
-def test_stale_disagreement_worked_out_by_hand(kind, value):
-    """The first member has come to where the second one's copy is: only one is off."""
-    logits = PAIR[[1, 1]]
-    entropy = np.log(4) - 0.75 * np.log(3)
-    own = entropy if kind == "cross_entropy" else 0.0
-    got = stale_disagreement(kind, logits, PAIR)
-    np.testing.assert_allclose(got, [own + value], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,15 @@ ROOTS = np.sqrt([0.7, 0.3]) / np.sum(np.sqrt([0.7, 0.3]))
 # Two members of a teacher with the mean (3, 2, -1), and an old model.
 THREE = np.float32([[[2, 2, 0]], [[4, 2, -2]], [[1, 6, 0]]])
 _distilled = partial(methods.EnsembleDistillation, alpha=1.0)
-LOG_2 = np.log(2)
+_peers = partial(methods.Codistillation, beta=1.0)
+_alone = partial(_peers, update="independent")
+LOG_2, LOG_3, LOG_4 = np.log([2, 3, 4])
+# H(b, a) = log 4 - (1/4) log 3, and H(a) = log 4 - (3/4) log 3.
+CROSS, OWN = LOG_4 - 0.25 * LOG_3, LOG_4 - 0.75 * LOG_3
+APART = {"skl": LOG_3, "l1": 1.0, "kl": LOG_3, "cross_entropy": 2 * CROSS}
+APART |= {"joint_cross_entropy": 2 * CROSS}
+# The first member has come to where the second one's copy is: only one is off.
+STALE = {"skl": LOG_3, "l1": 1.0, "kl": 0.5 * LOG_3, "cross_entropy": OWN + CROSS}
 
 
 def _gain(p):
@@ -206,60 +214,67 @@ def _gain(p):
     return LOG_2 + np.sum(p * np.log(p))
 
 
+def of(method, logits, loss, labels=(0,), teacher=None):
+    """A row: what the method's loss is, worked out by hand."""
+    return pytest.param(method, logits, list(labels), teacher, loss)
+
+
 @pytest.mark.parametrize(
     ("method", "logits", "labels", "teacher", "loss"),
     [
         # -log 1/2 and -log 1/4 average to 1.5 log 2.
-        (methods.ERM(), np.repeat(HALF, 2, axis=1), [0, 2], None, 1.5 * LOG_2),
+        of(methods.ERM(), np.repeat(HALF, 2, axis=1), 1.5 * LOG_2, [0, 2]),
         # H(1/2, 1/4, 1/4) = 1.5 log 2; Eq. 6: (3/4 + 3/8) log 2.
-        (methods.MinimumEntropy(alpha=0.25), HALF, [0], None, 1.125 * LOG_2),
+        of(methods.MinimumEntropy(alpha=0.25), HALF, 1.125 * LOG_2),
         # sum_j (f_j - 1/3) log f_j = -(1/6) log 2 + (1/6) 2 log 2 = (1/6) log 2
-        (
+        of(
             methods.MinimumEntropy(alpha=0.25, kind="uniform_skl"),
             HALF,
-            [0],
-            None,
             (0.75 - 0.25 / 6) * LOG_2,
         ),
-        # Eq. 9, label 0, beta 1/2: log 4/3 + log 4 + (1/2) log 3
-        (
-            methods.Codistillation(beta=0.5),
-            PAIR,
-            [0],
-            None,
-            np.log(4 / 3) + np.log(4) + 0.5 * np.log(3),
+        # Eqs. 8, 9, 17 and 18: log 4/3 + log 4, and how far apart the peers are.
+        *(
+            of(_peers(divergence=kind), PAIR, np.log(4 / 3) + LOG_4 + far)
+            for kind, far in APART.items()
+        ),
+        *(
+            of(_alone(divergence=kind), PAIR[[1, 1]], 2 * LOG_4 + far, teacher=PAIR)
+            for kind, far in STALE.items()
         ),
         # KL((0.7, 0.3) || (1/2, 1/2))
-        (_distilled(temperature=1.0), UNIFORM, [0], TAUGHT_BY, _gain(np.r_[0.7, 0.3])),
+        of(
+            _distilled(temperature=1.0),
+            UNIFORM,
+            _gain(np.r_[0.7, 0.3]),
+            (0,),
+            TAUGHT_BY,
+        ),
         # tau 2 turns (0.7, 0.3) into its square roots, normalised; and 2^2 = 4.
-        (_distilled(temperature=2.0), UNIFORM, [0], TAUGHT_BY, 4 * _gain(ROOTS)),
+        of(_distilled(temperature=2.0), UNIFORM, 4 * _gain(ROOTS), (0,), TAUGHT_BY),
         # (3/4, 1/4) of (0.9, 0.1) and (1/2, 1/2) average to (5/8, 3/8).
-        (
+        of(
             _distilled(temperature=2.0, average="tempered_probs"),
             UNIFORM,
-            [0],
-            TAUGHT_BY,
             4 * _gain(np.r_[5, 3] / 8),
+            teacher=TAUGHT_BY,
         ),
         # (1, 4, 0) and the teachers' highest two: 4 + 4 from the mean, 4 + 0 from the
         # old model.
-        (
+        of(
             methods.ELODI(alpha=0.5, mix=0.25, top_k=2),
             np.float32([[[1, 4, 0]]]),
+            0.5 * np.log1p(np.exp(-3) + np.exp(-4)) + 0.5 * (0.25 * 8 + 0.75 * 4),
             [1],
             KnownTeachers(THREE, 1),
-            0.5 * np.log1p(np.exp(-3) + np.exp(-4)) + 0.5 * (0.25 * 8 + 0.75 * 4),
         ),
         # (log 2 + l KL((0.7, 0.3) || (1/2, 1/2))) / (1 + l) at l = 0.7 + 0.3.
-        (
+        of(
             methods.ChurnConstraint(start=0.7),
             UNIFORM,
-            [0],
-            TAUGHT_BY,
             0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
+            teacher=TAUGHT_BY,
         ),
     ],
-    ids="erm entropy uniform codistillation tau-1 tau-2 tempered elodi limit".split(),
 )
 def test_losses_worked_out_by_hand(method, logits, labels, teacher, loss):
     if isinstance(teacher, KnownTeachers):

@@ -88,18 +88,10 @@ def test_a_margin_raises_the_logits_of_new_classes_alone():
     np.testing.assert_array_equal(known.loss, without.loss)
     # By hand: log(1 + e^(1 - 3 + 2)) = log 2 for an old class, and for a new one
     # log(1 + e^(3 - 1 - 2)): two classes, logits 3 and 1, margin 2.
-    two, batch = np.float32([[[3.0, 1.0]]]), batch_of([0])
-    teacher = KnownTeachers(jnp.float32([[[0.0, UNKNOWN_LOGIT]]]), 1)
-    method = FocalDistillation(alpha=0.0, margin=2.0)
+    two, narrow = np.float32([[[3.0, 1.0]]]), np.float32([[[0.0, UNKNOWN_LOGIT]]])
+    method, options = FocalDistillation(alpha=0.0, margin=2.0), {"mask": np.ones(1)}
     for label in (0, 1):
-        out = method.loss(
-            known_logits,
-            {"params": jnp.asarray(two)},
-            batch.replace(labels=jnp.array([label])),
-            teacher=teacher,
-            step=0,
-            key=None,
-        )
+        out = outcome(method, narrow, 1, np.array([label]), two, **options)
         np.testing.assert_allclose(out.loss, np.log(2), rtol=1e-6)
 
 

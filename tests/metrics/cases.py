@@ -24,24 +24,14 @@ def make_inputs(kind, seed=0, n=N):
         return (base + rng.normal(size=base.shape)).astype(np.float32)
 
     labels = np.argmax(base + 2 * rng.normal(size=base.shape), -1).astype(np.int32)
-    if kind == "one":
-        return {"logits": model()}
-    if kind in ("labelled", "clicks"):
-        return {"logits": model(), "labels": labels}
-    if kind == "pair":
-        return {"logits_a": model(), "logits_b": model()}
-    if kind == "labelled pair":
-        return {"logits_a": model(), "logits_b": model(), "labels": labels}
-    if kind == "update":
-        return {"old_logits": model(), "new_logits": model(), "labels": labels}
-    logits = np.stack([model() for _ in range(M)])
-    if kind == "members":
-        return {"member_logits": logits}
-    if kind == "labelled members":
-        return {"member_logits": logits, "labels": labels}
-    if kind == "labelled models":
-        return {"logits": logits, "labels": labels}
-    return {"logits": logits}
+    names = {"pair": ("logits_a", "logits_b"), "update": ("old_logits", "new_logits")}
+    names["members"] = ("member_logits",)
+    inputs = {
+        name: np.stack([model() for _ in range(M)]) if has_models(kind) else model()
+        for name in names.get(kind.removeprefix("labelled "), ("logits",))
+    }
+    labelled = kind.startswith("labelled") or kind in ("clicks", "update")
+    return inputs | ({"labels": labels} if labelled else {})
 
 
 def is_floating(name):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from churn_jax import metrics
-from churn_jax.metrics.members import MemberDiversity
+from churn_jax.metrics.diversity import MemberDiversity
 
 LOG2, LOG3 = np.log(2), np.log(3)
 INF, NAN = np.inf, np.nan

@@ -15,17 +15,6 @@ churn = jax.jit(metrics.churn)
 surrogate_churn = jax.jit(metrics.surrogate_churn)
 
 
-@jax.jit
-def bounds(a, b, labels):
-    """Churn, then its bounds from confidences, the sharper one first, and errors."""
-    return (
-        metrics.churn(a, b),
-        metrics.churn_bound_from_confidence_sum(a, b),
-        metrics.churn_bound_from_confidence(a, b),
-        metrics.churn_bound_from_errors(a, b, labels),
-    )
-
-
 ONE_HOT = np.eye(3, dtype=int)
 NAMES = np.array(["cat", "dog", "owl"])
 
@@ -86,16 +75,11 @@ def test_surrogate_churn_of_extreme_logits_is_finite():
     assert surrogate_churn(a, a) == 0.0 and np.isfinite(surrogate_churn(a, a[::-1]))
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-def test_bounds_hold_and_the_sum_is_the_sharper_one(classes):
+def test_two_classes_make_the_sharper_bound_an_equality():
     for seed in range(5):
-        a, b, labels = make_inputs("labelled pair", seed).values()
-        a, b, labels = a[:, :classes], b[:, :classes], labels % classes
-        churn, sharp, lemma, errors = bounds(a, b, labels)
-        assert churn <= sharp <= lemma and churn <= errors
-        if classes == 2:
-            assert churn == sharp  # the sharper bound is an equality here
-        assert bounds(a, a, labels)[1:3] == (0.0, 0.0)  # equal predictions
+        a, b = (x[:, :2] for x in make_inputs("pair", seed).values())
+        sharp = jax.jit(metrics.churn_bound_from_confidence_sum)(a, b)
+        assert churn(a, b) == sharp > 0
 
 
 def test_models_of_an_update_may_know_different_classes():

@@ -71,6 +71,23 @@ def mapped(summarize, matrices):
     return jax.jit(jax.vmap(lambda m: summarize(m)[:3]))(matrices)
 
 
+@pytest.mark.parametrize(
+    ("of_old", "of_new", "of_pair"),
+    [(1, 1, 1), (1, 0.1, 0.3), (0.3, 0.5, 1), (0, 0, 1)],
+)
+def test_standard_error_of_cross_pairs_is_that_of_runs(of_old, of_new, of_pair):
+    # Old runs, new runs and pairs each have an effect of their own.
+    rng = np.random.default_rng(0)
+    old, new = of_old * rng.normal(size=(4000, 5, 1)), rng.normal(size=(4000, 1, 6))
+    matrices = old + of_new * new + of_pair * rng.normal(size=(4000, 5, 6))
+    mean, std, stderr = mapped(metrics.summarize_cross, matrices)
+    true = np.std(mean)
+    # 4000 draws: the deviation is known to about 1 per cent.
+    assert 0.94 * true < np.sqrt(np.mean(stderr**2)) < 1.13 * true
+    if of_old:
+        assert np.mean(std) / np.sqrt(30) < 0.7 * true
+
+
 def test_standard_error_of_pairs_is_that_of_runs():
     # Each run moves all its pairs: value = u_a + u_b + noise.
     rng = np.random.default_rng(0)
@@ -80,24 +97,6 @@ def test_standard_error_of_pairs_is_that_of_runs():
     # 2000 draws: the variance is known to about 3 per cent.
     np.testing.assert_allclose(np.mean(stderr**2), np.var(mean), rtol=0.1)
     assert np.mean(std**2) / 28 < 0.3 * np.var(mean)
-
-
-@pytest.mark.parametrize(
-    ("of_old", "of_new", "of_pair"),
-    [(1, 1, 1), (1, 0.1, 0.3), (0.3, 0.5, 1), (0, 0, 1)],
-)
-def test_standard_error_of_cross_pairs_is_that_of_runs(of_old, of_new, of_pair):
-    # Old runs, new runs and pairs each have an effect of their own.
-    rng = np.random.default_rng(0)
-    matrices = of_old * rng.normal(size=(4000, 5, 1))
-    matrices = matrices + of_new * rng.normal(size=(4000, 1, 6))
-    matrices = matrices + of_pair * rng.normal(size=(4000, 5, 6))
-    mean, std, stderr = mapped(metrics.summarize_cross, matrices)
-    true = np.std(mean)
-    # 4000 draws: the deviation is known to about 1 per cent.
-    assert 0.94 * true < np.sqrt(np.mean(stderr**2)) < 1.13 * true
-    if of_old:
-        assert np.mean(std) / np.sqrt(30) < 0.7 * true
 
 
 MASK = np.arange(48) % 3 > 0
@@ -137,14 +136,3 @@ def test_a_stream_keeps_one_state_per_left_out_model():
     states = window(logits[:, :24]).merge(window(logits[:, 24:]))
     _, expected = without_one(metrics.prediction_difference, logits)
     np.testing.assert_allclose(states.compute(), expected, rtol=1e-6)
-
-
-def test_jackknife_equals_that_of_the_matrix_of_pairs():
-    logits = make_inputs("models", 4)["logits"]
-    summary = summarize_pairs(metrics.pairwise(metrics.churn, logits))
-    t, _ = without_one(metrics.hamming_prediction_difference, logits)
-    t = np.asarray(t, np.float64)
-    # A mean over pairs counts each pair in M - 2 of the M sets.
-    np.testing.assert_allclose(t.mean(), summary.mean, rtol=2e-6)
-    stderr = np.sqrt((M - 1) / M * np.sum((t - t.mean()) ** 2))
-    np.testing.assert_allclose(stderr, summary.stderr, rtol=1e-5)

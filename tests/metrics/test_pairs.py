@@ -12,8 +12,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax import metrics
 from churn_jax.metrics import cross_pairs, pairwise
-from churn_jax.metrics.pair_metrics import PairMetric
+from churn_jax.metrics.pairs import PairMetric
 from tests import reference_metrics as ref
+from tests.metrics.cases import CASES
 
 R1, R2, N, C = 3, 2, 37, 5
 BLOCKS_OF_8 = 4 * (R1 + R2) * C * 8  # the last one is ragged
@@ -31,30 +32,20 @@ def versions():
     return old, new, labels, rng.random(N) < 0.7
 
 
-def same_name(name, labelled=False):
-    return getattr(metrics, name), getattr(ref, name), labelled
-
-
+# Metric, reference, whether they need labels.
 STREAMING = {
-    "churn": same_name("churn"),
-    "surrogate_churn": same_name("surrogate_churn"),
-    "surrogate_churn of alpha 3": (
-        functools.partial(metrics.surrogate_churn, alpha=3.0),
-        functools.partial(ref.surrogate_churn, alpha=3.0),
-        False,
-    ),
-    "l1_distance": (
-        metrics.l1_distance,
-        lambda a, b: np.mean(ref.l1_distance(a, b)),
-        False,
-    ),
-    "churn_bound_from_confidence": same_name("churn_bound_from_confidence"),
-    "churn_bound_from_confidence_sum": same_name("churn_bound_from_confidence_sum"),
-    "churn_by_correctness": same_name("churn_by_correctness", labelled=True),
-    "churn_bound_from_errors": same_name("churn_bound_from_errors", labelled=True),
-    "flip_rates": same_name("flip_rates", labelled=True),
-    **{name: same_name(name, labelled=True) for name in metrics.FlipRates._fields},
+    case.name: (case.function, case.reference, case.kind == "labelled pair")
+    for case in CASES
+    if case.kind.endswith("pair") and case.name != "l1_distance"
 }
+STREAMING["flip_rates"] = metrics.flip_rates, ref.flip_rates, True
+
+
+def mean_l1(a, b):
+    return np.mean(ref.l1_distance(a, b))
+
+
+STREAMING["l1_distance"] = metrics.l1_distance, mean_l1, False
 
 
 def loop(reference, old, new, *labels):
@@ -67,10 +58,7 @@ def close(found, expected):
     np.testing.assert_allclose(np.array(found), expected, rtol=2e-6, atol=1e-7)
 
 
-RATES = metrics.FlipRates._fields  # across two sets in `flip_rates`, all of them
-
-
-@pytest.mark.parametrize("name", [name for name in STREAMING if name not in RATES])
+@pytest.mark.parametrize("name", STREAMING)
 def test_streamed_pairs_across_equal_a_loop_over_pairs(name, versions):
     metric, reference, labelled = STREAMING[name]
     old, new, labels, mask = versions

@@ -5,6 +5,11 @@ import numpy as np
 
 # Arrays here are NumPy's: every operation on one of JAX's is compiled for its shape.
 
+# Fields of small transformers.
+BERT = {"num_classes": 3, "vocabulary_size": 20, "positions": 8}
+BERT |= {"width": 8, "attention_heads": 2, "hidden": 12}
+SWIN = {"stages": (2, 1), "attention_heads": (1, 2), "patch": 2, "window": 3}
+
 
 def images(*shape):
     return np.random.default_rng(3).normal(size=shape).astype(np.float32)

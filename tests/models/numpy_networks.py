@@ -11,24 +11,19 @@ def in_float64(tree):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
+def windows(x, size, *, stride=1, padding=0, fill=0.0):
+    """Of every output pixel what it sees of each channel, `[B, H', W', C, KH, KW]`."""
+    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    x = np.pad(np.asarray(x, np.float64), around, constant_values=fill)
+    seen = np.lib.stride_tricks.sliding_window_view(x, size, axis=(1, 2))
+    return seen[:, ::stride, ::stride]
+
+
 def convolution(images, kernel, *, stride=1, padding=0):
     """`out[b, h, w, o] = sum_ijc in[b, s h + i - p, s w + j - p, c] k[i, j, c, o]`."""
-    images = np.pad(
-        np.asarray(images, np.float64),
-        ((0, 0), (padding, padding), (padding, padding), (0, 0)),
-    )
     kernel = np.asarray(kernel, np.float64)
-    rows, columns = kernel.shape[:2]
-    height = (images.shape[1] - rows) // stride + 1
-    width = (images.shape[2] - columns) // stride + 1
-    out = np.zeros((images.shape[0], height, width, kernel.shape[3]))
-    for h in range(height):
-        for w in range(width):
-            window = images[
-                :, stride * h : stride * h + rows, stride * w : stride * w + columns
-            ]
-            out[:, h, w] = np.tensordot(window, kernel, axes=3)
-    return out
+    seen = windows(images, kernel.shape[:2], stride=stride, padding=padding)
+    return np.einsum("bhwcij,ijco->bhwo", seen, kernel)
 
 
 def activation(name, x, beta=1.0):
@@ -47,27 +42,13 @@ def activation(name, x, beta=1.0):
 
 def average_pool(x):
     """Means of 2 x 2 pixels; a last odd row or column is dropped."""
-    rows, columns = x.shape[1] // 2, x.shape[2] // 2
-    out = np.zeros((x.shape[0], rows, columns, x.shape[3]))
-    for h in range(rows):
-        for w in range(columns):
-            out[:, h, w] = x[:, 2 * h : 2 * h + 2, 2 * w : 2 * w + 2].mean((1, 2))
-    return out
+    return windows(x, (2, 2), stride=2).mean((-2, -1))
 
 
 def max_pool(x, size, *, stride, padding=0):
     """Maxima over `size` x `size` pixels; a window that sticks out is dropped."""
-    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
-    x = np.pad(x, around, constant_values=-np.inf)
-    height = (x.shape[1] - size) // stride + 1
-    width = (x.shape[2] - size) // stride + 1
-    out = np.zeros((x.shape[0], height, width, x.shape[3]))
-    for h in range(height):
-        for w in range(width):
-            rows = slice(stride * h, stride * h + size)
-            columns = slice(stride * w, stride * w + size)
-            out[:, h, w] = x[:, rows, columns].max((1, 2))
-    return out
+    seen = windows(x, (size, size), stride=stride, padding=padding, fill=-np.inf)
+    return seen.max((-2, -1))
 
 
 def adaptive_average_pool(x, size):
@@ -92,17 +73,6 @@ def dense(x, params):
     return x @ params["kernel"] + params["bias"]
 
 
-def lenet5(variables, images):
-    params = variables["params"]
-    x = convolution(images, params["conv1"]["kernel"], padding=2)
-    x = average_pool(relu(x + params["conv1"]["bias"]))
-    x = convolution(x, params["conv2"]["kernel"])
-    x = average_pool(relu(x + params["conv2"]["bias"]))
-    x = relu(dense(x.reshape(x.shape[0], -1), params["dense1"]))
-    x = relu(dense(x, params["dense2"]))
-    return dense(x, params["head"]), x
-
-
 def batch_norm(x, params, mean=None, variance=None, epsilon=1e-5):
     """With the batch's own moments unless running ones are given."""
     mean = x.mean((0, 1, 2)) if mean is None else mean
@@ -110,100 +80,129 @@ def batch_norm(x, params, mean=None, variance=None, epsilon=1e-5):
     return (x - mean) / np.sqrt(variance + epsilon) * params["scale"] + params["bias"]
 
 
-def basic_block(params, x, *, stride):
-    """Of a CIFAR ResNet, in train mode."""
-    y = convolution(x, params["conv1"]["kernel"], stride=stride, padding=1)
-    y = relu(batch_norm(y, params["norm1"]))
-    y = convolution(y, params["conv2"]["kernel"], padding=1)
-    y = batch_norm(y, params["norm2"])
-    shortcut = np.zeros_like(y)
-    shortcut[..., : x.shape[-1]] = x[:, ::stride, ::stride]
-    return relu(y + shortcut)
+class Layers:
+    """Layers by their names; without running moments batch norm takes the batch's."""
+
+    def __init__(self, params, stats=None):
+        self.params, self.stats = params, stats or {}
+
+    def below(self, name):
+        """Those of a block."""
+        return Layers(self.params[name], self.stats.get(name))
+
+    def conv(self, name, x, stride=1, padding=None):
+        """Padded by half the kernel, if not said otherwise."""
+        kernel = self.params[name]["kernel"]
+        padding = len(kernel) // 2 if padding is None else padding
+        y = convolution(x, kernel, stride=stride, padding=padding)
+        return y + self.params[name].get("bias", 0.0)
+
+    def norm(self, name, x):
+        moments = self.stats.get(name, {})
+        return batch_norm(x, self.params[name], moments.get("mean"), moments.get("var"))
+
+    def activated(self, name, x):
+        """Batch norm, then ReLU."""
+        return relu(self.norm(name, x))
+
+    def dense(self, name, x):
+        return dense(x, self.params[name])
 
 
-def resnet(params, images):
-    """Logits and features of a CIFAR ResNet of eight layers, in train mode."""
-    x = convolution(images, params["stem"]["kernel"], padding=1)
-    x = relu(batch_norm(x, params["stem_norm"]))
-    for stage in (1, 2, 3):
-        x = basic_block(params[f"stage{stage}_block1"], x, stride=min(stage, 2))
-    x = x.mean((1, 2))
-    return dense(x, params["head"]), x
+def layers_of(variables):
+    return Layers(variables["params"], variables.get("batch_stats"))
 
 
-def normalised(params, stats, x):
-    """Batch norm with running moments, then ReLU."""
-    return relu(batch_norm(x, params, stats["mean"], stats["var"]))
+def lenet5(variables, images):
+    net = layers_of(variables)
+    x = average_pool(relu(net.conv("conv1", images)))
+    x = average_pool(relu(net.conv("conv2", x, padding=0)))
+    x = relu(net.dense("dense1", x.reshape(x.shape[0], -1)))
+    x = relu(net.dense("dense2", x))
+    return net.dense("head", x), x
 
 
-def imagenet_block(params, stats, x, *, strides):
+def block(net, x, strides):
     """After activation; `strides` are those of its two or three convolutions."""
-    y = x
-    for number, stride in enumerate(strides, start=1):
-        kernel, norm = params[f"conv{number}"]["kernel"], f"norm{number}"
-        y = convolution(y, kernel, stride=stride, padding=kernel.shape[0] // 2)
-        y = batch_norm(y, params[norm], stats[norm]["mean"], stats[norm]["var"])
+    y, stride = x, max(strides)
+    for number, own in enumerate(strides, start=1):
+        y = net.norm(f"norm{number}", net.conv(f"conv{number}", y, own))
         y = relu(y) if number < len(strides) else y
-    if "shortcut" in params:
-        norm = stats["shortcut_norm"]
-        x = convolution(x, params["shortcut"]["kernel"], stride=max(strides))
-        x = batch_norm(x, params["shortcut_norm"], norm["mean"], norm["var"])
+    if "shortcut" in net.params:
+        x = net.norm("shortcut_norm", net.conv("shortcut", x, stride))
+    else:
+        missing = y.shape[-1] - x.shape[-1]
+        x = np.pad(x[:, ::stride, ::stride], ((0, 0),) * 3 + ((0, missing),))
     return relu(x + y)
 
 
-def imagenet_resnet(variables, images, strides):
-    """Logits and features in evaluation, of two stages of a block each."""
-    params, stats = variables["params"], variables["batch_stats"]
-    x = convolution(images, params["stem"]["kernel"], stride=2, padding=3)
-    x = max_pool(
-        normalised(params["stem_norm"], stats["stem_norm"], x), 3, stride=2, padding=1
-    )
-    for stage, own in enumerate(([1] * len(strides), strides), start=1):
-        name = f"stage{stage}_block1"
-        x = imagenet_block(params[name], stats[name], x, strides=own)
+def resnet(variables, images):
+    """Logits and features of a CIFAR ResNet of eight layers."""
+    net = layers_of(variables)
+    x = net.activated("stem_norm", net.conv("stem", images))
+    for stage in (1, 2, 3):
+        x = block(net.below(f"stage{stage}_block1"), x, (min(stage, 2), 1))
     x = x.mean((1, 2))
-    return dense(x, params["head"]), x
+    return net.dense("head", x), x
+
+
+def wide_resnet(variables, images):
+    """Logits and features of a wide ResNet of ten layers, before activation."""
+    net = layers_of(variables)
+    x = net.conv("stem", images)
+    for stage in (1, 2, 3):
+        own, stride = net.below(f"stage{stage}_block1"), min(stage, 2)
+        y = own.conv("conv1", own.activated("norm1", x), stride)
+        y = own.conv("conv2", own.activated("norm2", y))
+        x = y + (own.conv("shortcut", x, stride) if "shortcut" in own.params else x)
+    x = net.activated("norm", x).mean((1, 2))
+    return net.dense("head", x), x
+
+
+def stem(net, images):
+    """A quarter of the pixels."""
+    x = net.activated("stem_norm", net.conv("stem", images, 2))
+    return max_pool(x, 3, stride=2, padding=1)
+
+
+def imagenet_resnet(variables, images, strides):
+    """Logits and features of two stages of a block each."""
+    net = layers_of(variables)
+    x = block(net.below("stage1_block1"), stem(net, images), [1] * len(strides))
+    x = block(net.below("stage2_block1"), x, strides).mean((1, 2))
+    return net.dense("head", x), x
 
 
 def densenet(variables, images, blocks):
-    """Logits and features in evaluation."""
-    params, stats = variables["params"], variables["batch_stats"]
-    x = convolution(images, params["stem"]["kernel"], stride=2, padding=3)
-    x = normalised(params["stem_norm"], stats["stem_norm"], x)
-    x = max_pool(x, 3, stride=2, padding=1)
-    for block, layers in enumerate(blocks, start=1):
-        if block > 1:
-            p, s = (tree[f"transition{block - 1}"] for tree in (params, stats))
-            x = normalised(p["norm"], s["norm"], x)
-            x = average_pool(convolution(x, p["conv"]["kernel"]))
+    """Logits and features."""
+    net = layers_of(variables)
+    x = stem(net, images)
+    for number, layers in enumerate(blocks, start=1):
+        if number > 1:
+            own = net.below(f"transition{number - 1}")
+            x = average_pool(own.conv("conv", own.activated("norm", x)))
         for layer in range(1, layers + 1):
-            p, s = (tree[f"block{block}_layer{layer}"] for tree in (params, stats))
-            y = normalised(p["norm1"], s["norm1"], x)
-            y = convolution(y, p["conv1"]["kernel"])
-            y = normalised(p["norm2"], s["norm2"], y)
-            y = convolution(y, p["conv2"]["kernel"], padding=1)
+            own = net.below(f"block{number}_layer{layer}")
+            y = own.conv("conv1", own.activated("norm1", x))
+            y = own.conv("conv2", own.activated("norm2", y))
             x = np.concatenate([x, y], -1)
-    x = normalised(params["norm"], stats["norm"], x).mean((1, 2))
-    return dense(x, params["head"]), x
+    x = net.activated("norm", x).mean((1, 2))
+    return net.dense("head", x), x
 
 
 def vgg(variables, images, stages, grid):
-    """Logits and features in evaluation."""
-    params, stats = variables["params"], variables.get("batch_stats")
-    x = images
+    """Logits and features."""
+    net, x = layers_of(variables), images
     for stage, convolutions in enumerate(stages, start=1):
+        own = net.below(f"stage{stage}")
         for number in range(1, convolutions + 1):
-            p, conv, norm = params[f"stage{stage}"], f"conv{number}", f"norm{number}"
-            x = convolution(x, p[conv]["kernel"], padding=1) + p[conv]["bias"]
-            if stats is None:
-                x = relu(x)
-            else:
-                x = normalised(p[norm], stats[f"stage{stage}"][norm], x)
+            x = own.conv(f"conv{number}", x)
+            x = own.norm(f"norm{number}", x) if net.stats else x
+            x = relu(x)
         x = max_pool(x, 2, stride=2)
     x = adaptive_average_pool(x, grid).reshape(x.shape[0], -1)
-    x = relu(dense(x, params["dense1"]))
-    x = relu(dense(x, params["dense2"]))
-    return dense(x, params["head"]), x
+    x = relu(net.dense("dense2", relu(net.dense("dense1", x))))
+    return net.dense("head", x), x
 
 
 def member_kernels(params):
@@ -255,26 +254,3 @@ def dense_gradients(params, x, cotangent):
             index = m if p["bias"].ndim == 2 else ...
             found["bias"][index] += outer[m].sum(0)
     return np.concatenate(inputs), found
-
-
-def wide_block(params, x, *, stride):
-    """A pre-activation block in train mode."""
-    width = params["conv1"]["kernel"].shape[-1]
-    a = relu(batch_norm(x, params["norm1"]))
-    y = convolution(a, params["conv1"]["kernel"], stride=stride, padding=1)
-    y = relu(batch_norm(y, params["norm2"]))
-    y = convolution(y, params["conv2"]["kernel"], padding=1)
-    if stride != 1 or x.shape[-1] != width:
-        x = convolution(x, params["shortcut"]["kernel"], stride=stride)
-    return x + y
-
-
-def wide_resnet(params, x, *, blocks):
-    """Logits in train mode."""
-    x = convolution(x, params["stem"]["kernel"], padding=1)
-    for stage in (1, 2, 3):
-        for block in range(1, blocks + 1):
-            stride = 2 if stage > 1 and block == 1 else 1
-            x = wide_block(params[f"stage{stage}_block{block}"], x, stride=stride)
-    x = relu(batch_norm(x, params["norm"]))
-    return dense(x.mean((1, 2)), params["head"])

@@ -359,10 +359,9 @@ def test_a_network_in_which_a_layer_was_forgotten_is_refused():
 
 
 def test_a_layer_refuses_bad_settings_and_rows_that_members_cannot_share():
-    with pytest.raises(ValueError, match="member, shared, none; got 'both'"):
-        BatchEnsembleDense(3, 2, bias="both")
-    with pytest.raises(ValueError, match="normal, signs; got 'ones'"):
-        BatchEnsembleDense(3, 2, fast_weights="ones")
+    for name, known in (("bias", "shared, none"), ("fast_weights", "normal, signs")):
+        with pytest.raises(ValueError, match=f"{known}; got 'other'"):
+            BatchEnsembleDense(3, 2, **{name: "other"})
     with pytest.raises(ValueError, match="5 rows cannot be shared out among 2 members"):
         BatchEnsembleDense(3, 2).init(jax.random.key(0), np.zeros((5, 4), "f4"))
 

@@ -11,9 +11,9 @@ import pytest
 
 from churn_jax import models
 from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet, airbench
+from churn_jax.models.convnets import adaptive_average_pool
 from churn_jax.models.convolution import banded_convolution
 from churn_jax.models.layers import Conv, xla_convolution
-from churn_jax.models.vgg import adaptive_average_pool
 from churn_jax.training.partition import compilation
 from tests.models import drawn, numpy_networks, public_networks
 from tests.models.linen_networks import drawn_variables, images, products
@@ -26,6 +26,10 @@ _resnet, _densenet, _vgg = (
     partial(numpy_networks.densenet, blocks=(2, 1)),
     partial(numpy_networks.vgg, stages=(2, 1), grid=3),
 )
+_first, _second = (
+    partial(_resnet, strides=(2, 1, 1)),
+    partial(_resnet, strides=(1, 2, 1)),
+)
 
 
 # Golden logits below show basic blocks and `ResNetV2`.
@@ -34,16 +38,8 @@ _resnet, _densenet, _vgg = (
     [
         (LeNet5(10, layout="nhwc"), (2, 13, 12, 2), numpy_networks.lenet5),
         (LeNet5(10, layout="banded"), (2, 28, 28, 1), numpy_networks.lenet5),
-        (
-            ImageNetResNet(**_STAGES),
-            (2, 17, 14, 3),
-            partial(_resnet, strides=(1, 2, 1)),
-        ),
-        (
-            ImageNetResNet(stride_at="1x1", **_STAGES),
-            (2, 17, 14, 3),
-            partial(_resnet, strides=(2, 1, 1)),
-        ),
+        (ImageNetResNet(**_STAGES), (2, 17, 14, 3), _second),
+        (ImageNetResNet(stride_at="1x1", **_STAGES), (2, 17, 14, 3), _first),
         (_DENSE, (2, 12, 9, 2), _densenet),
         (_VGG, (2, 9, 13, 2), _vgg),
         (_VGG.clone(batch_norm=True), (2, 9, 13, 2), _vgg),
@@ -54,21 +50,17 @@ def test_logits_and_features_in_evaluation_are_those_of_numpy(model, shape, refe
     x = images(*shape)
     variables = drawn_variables(model, x)
     output = jax.jit(model.apply)(variables, x)
-    expected = reference(*numpy_networks.in_float64((variables, x)))
+    _close(output, reference(*numpy_networks.in_float64((variables, x))), rtol=2e-5)
+
+
+def _close(output, expected, rtol=1e-4):
+    """Seven batch norms divide by deviations computed from float32 moments."""
     for ours, theirs in zip(output, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=2e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "resnet18",
-        pytest.param("resnet50", marks=pytest.mark.slow),
-        pytest.param("resnet50_stride_1x1", marks=pytest.mark.slow),
-        pytest.param("resnet_v2_50", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", public_networks.NETWORKS)
 def test_logits_and_parameters_are_those_of_the_public_model(name):
     golden, copy = public_networks.golden(name), public_networks.NETWORKS[name]
     model = public_networks.build(name)
@@ -89,16 +81,8 @@ def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statisti
     model, x = ResNet(depth=8, num_classes=3, widths=(2, 2, 3)), images(3, 8, 6, 3)
     variables = drawn_variables(model, x)
     before, params = variables["batch_stats"], variables["params"]
-
-    def train(model):
-        apply = partial(model.apply, train=True, mutable=["batch_stats"])
-        return jax.device_get(jax.jit(apply)(variables, x))
-
-    output, moved = train(model)
-    expected = numpy_networks.resnet(*numpy_networks.in_float64((params, x)))
-    # Seven batch norms divide by deviations computed from float32 moments.
-    for ours, theirs in zip(output, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
+    output, moved = _trained(model, variables, x)
+    _close(output, _of_batch(numpy_networks.resnet, variables, x))
     now = moved["batch_stats"]
     changed = jax.tree.map(lambda a, b: bool((a != b).any()), now, before)
     assert all(jax.tree.leaves(changed))
@@ -111,7 +95,7 @@ def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statisti
             atol=1e-6,
         )
     # bfloat16 keeps 8 bits: different, but by a few per cent of order one.
-    low = train(model.clone(dtype=jnp.bfloat16))[0]
+    low = _trained(model.clone(dtype=jnp.bfloat16), variables, x)[0]
     assert 0 < np.abs(low.logits - output.logits).max() < 0.3
     # In evaluation statistics stay and an example does not see the others.
     evaluate = jax.jit(partial(model.apply, mutable=["batch_stats"]))
@@ -124,12 +108,20 @@ def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statisti
 def test_a_training_step_of_a_wide_resnet_is_that_of_numpy():
     model, x = models.WideResNet(depth=10, num_classes=3), images(3, 8, 6, 3)
     variables = drawn_variables(model, x)
-    train = partial(model.apply, train=True, mutable=["batch_stats"])
-    output, _ = jax.jit(train)(variables, x)
-    expected = numpy_networks.wide_resnet(
-        *numpy_networks.in_float64((variables["params"], x)), blocks=1
-    )
-    np.testing.assert_allclose(output.logits, expected, rtol=1e-4, atol=2e-5)
+    output, _ = _trained(model, variables, x)
+    _close(output, _of_batch(numpy_networks.wide_resnet, variables, x))
+
+
+def _trained(model, variables, x):
+    """Outputs in training, and the moved statistics."""
+    apply = partial(model.apply, train=True, mutable=["batch_stats"])
+    return jax.device_get(jax.jit(apply)(variables, x))
+
+
+def _of_batch(reference, variables, x):
+    """In NumPy, with the batch's own moments."""
+    params, x = numpy_networks.in_float64((variables["params"], x))
+    return reference({"params": params}, x)
 
 
 def test_auto_is_banded_on_cpu_and_nhwc_elsewhere(monkeypatch):
@@ -162,31 +154,21 @@ def _outputs(model, size):
     return seen
 
 
+_FOUR = (1, 1, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("model", "size", "modules", "shapes"),
     [
-        *(
-            (
-                network(num_classes=10, stages=(1, 1, 1, 1)),
-                224,
-                [f"stage{stage}_block1" for stage in (1, 2, 3, 4)],
-                [(56, 56, 256), (28, 28, 512), (14, 14, 1024), (7, 7, 2048)],
-            )
-            for network in (ImageNetResNet, models.ResNetV2)
-        ),
         (
-            DenseNet(10, (1, 1, 1, 1)),
+            models.ResNetV2(10, _FOUR),
             224,
-            ["transition1", "transition2", "transition3"],
-            [(28, 28, 48), (14, 14, 40), (7, 7, 36)],
+            [f"stage{stage}_block1" for stage in (1, 2, 3, 4)],
+            [(56, 56, 256), (28, 28, 512), (14, 14, 1024), (7, 7, 2048)],
         ),
+        (DenseNet(10, _FOUR), 224, ["transition3"], [(7, 7, 36)]),
         (VGG(10, (1,) * 5, width=4), 224, ["stage5"], [(7, 7, 32)]),
-        (
-            models.WideResNet(10, 3, widen=2),
-            64,
-            ["stage2_block1", "stage3_block1"],
-            [(32, 32, 64), (16, 16, 128)],
-        ),
+        (models.WideResNet(10, 3, widen=2), 64, ["stage3_block1"], [(16, 16, 128)]),
     ],
 )
 def test_stages_have_the_resolutions_of_the_papers(model, size, modules, shapes):
@@ -353,14 +335,6 @@ def test_banded_equals_a_numpy_convolution(size, kernel, channels, features, pad
     expected = numpy_networks.convolution(x, weights, padding=padding)
     # float32 sums of up to 75 products of order one.
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_banded_worked_out_by_hand():
-    x = np.array([[1, 2, 3], [4, 5, 6]], np.float32).reshape(1, 2, 3, 1)
-    kernel = np.array([[1, 10], [100, 1000]], np.float32).reshape(2, 2, 1, 1)
-    # [1 + 20 + 400 + 5000, 2 + 30 + 500 + 6000]
-    out = np.asarray(jax.jit(banded_convolution)(x, kernel))
-    np.testing.assert_array_equal(out[0, :, :, 0], [[5421.0, 6532.0]])
 
 
 def test_banded_gradients_equal_those_of_lax_and_vmap_over_networks_a_loop():

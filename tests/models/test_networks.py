@@ -32,7 +32,14 @@ from churn_jax.studies import ModelConfig
 from churn_jax.training.identity import difference, identity
 from tests.devices import over_devices
 from tests.models import numpy_networks
-from tests.models.linen_networks import drawn_variables, equations, images, products
+from tests.models.linen_networks import (
+    BERT,
+    SWIN,
+    drawn_variables,
+    equations,
+    images,
+    products,
+)
 from tests.training import tiny
 
 _TINY = {
@@ -52,15 +59,7 @@ _TINY = {
     ),
     "airbench": partial(models.Airbench, width=4),
     "swin": partial(models.Swin, stages=(1,), attention_heads=(2,), width=4, window=3),
-    "bert": partial(
-        models.Bert,
-        vocabulary_size=20,
-        positions=8,
-        depth=1,
-        width=8,
-        attention_heads=2,
-        hidden=12,
-    ),
+    "bert": partial(models.Bert, depth=1, **BERT),
 }
 every = pytest.mark.parametrize("name", _TINY)
 
@@ -284,6 +283,8 @@ def test_logits_are_the_head_of_the_features_and_training_drops_some(name):
         return network.apply(variables, _inputs(name), train=True, key=key)[0]
 
     output = train(np.array([0, 0, 1]))
+    head = network.head(variables, output.features)
+    np.testing.assert_allclose(output.logits, head, rtol=1e-5, atol=1e-5)
     features = np.asarray(output.features)
     head = jax.tree.map(np.asarray, variables["params"]["head"])
     expected = features @ head["kernel"] + head["bias"]
@@ -426,12 +427,6 @@ def test_kernels_start_with_the_variance_that_is_asked_for(kind, gains):
         np.testing.assert_allclose(kernel.mean(), 0.0, atol=5 * kernel.std() / 100)
 
 
-_SWIN = {"stages": (2, 1), "attention_heads": (1, 2), "patch": 2, "window": 3}
-_SWIN |= {"num_classes": 3, "width": 4}
-_BERT = {"num_classes": 3, "vocabulary_size": 20, "positions": 8, "depth": 2}
-_BERT |= {"width": 8, "attention_heads": 2, "hidden": 12}
-
-
 @pytest.mark.parametrize(
     ("network", "fields", "message"),
     [
@@ -467,7 +462,8 @@ _BERT |= {"width": 8, "attention_heads": 2, "hidden": 12}
     ],
 )
 def test_impossible_fields_are_refused(network, fields, message):
-    usual = {Bert: _BERT, Swin: _SWIN, BatchEnsemble: {"size": 2}, MIMO: {"size": 2}}
+    usual = {Bert: BERT, Swin: SWIN | {"num_classes": 3, "width": 4}}
+    usual |= {BatchEnsemble: {"size": 2}, MIMO: {"size": 2}}
     with pytest.raises(ValueError, match=message):
         network(**{**usual.get(network, {"num_classes": 10}), **fields})
 
@@ -477,7 +473,7 @@ def test_impossible_fields_are_refused(network, fields, message):
     [
         (LeNet5(10), np.zeros((2, 8, 8, 1), "f4"), r"at least 12 x 12.*8, 8, 1"),
         (VGG(2, (1, 1, 1)), np.zeros((1, 7, 28, 1), "f4"), r"8 x 8 .*1, 7, 28"),
-        (Bert(**_BERT), np.zeros((2, 9), int), r"1 to 8 columns .*2, 9"),
+        (Bert(**BERT), np.zeros((2, 9), int), r"1 to 8 columns .*2, 9"),
     ],
 )
 def test_inputs_of_another_size_are_refused(model, x, message):

@@ -9,16 +9,8 @@ import pytest
 from churn_jax.models import Bert, Swin
 from churn_jax.models.transformers import SwinBlock
 from tests.models import numpy_transformers
-from tests.models.linen_networks import drawn_variables, images
+from tests.models.linen_networks import BERT, SWIN, drawn_variables, images
 
-_BERT = {
-    "num_classes": 3,
-    "vocabulary_size": 20,
-    "positions": 8,
-    "width": 8,
-    "attention_heads": 2,
-    "hidden": 12,
-}
 # Of the full length, with padding, of one token, with a gap, with ids beyond the
 # vocabulary, of padding alone.
 _TOKENS = np.array(
@@ -32,12 +24,11 @@ _TOKENS = np.array(
     ],
     np.int32,
 )
-_SWIN = {"stages": (2, 1), "attention_heads": (1, 2), "patch": 2, "window": 3}
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_logits_of_bert_are_those_of_every_text_without_its_padding(pooling):
-    model = Bert(pooling=pooling, depth=2, **_BERT)
+    model = Bert(pooling=pooling, depth=2, **BERT)
     variables = drawn_variables(model, _TOKENS)
     known = np.minimum(_TOKENS[:-1], 19)
     expected = numpy_transformers.bert(
@@ -51,7 +42,7 @@ def test_logits_of_bert_are_those_of_every_text_without_its_padding(pooling):
 
 
 def test_padding_and_unused_tokens_get_no_gradient():
-    model = Bert(pooling="mean", depth=1, **_BERT)
+    model = Bert(pooling="mean", depth=1, **BERT)
     variables = drawn_variables(model, _TOKENS)
 
     def loss(table):
@@ -65,10 +56,10 @@ def test_padding_and_unused_tokens_get_no_gradient():
 
 
 def test_logits_of_swin_are_those_of_pixels_that_see_their_window_on_their_side():
-    model, x = Swin(num_classes=3, width=4, **_SWIN), images(2, 24, 12, 3)
+    model, x = Swin(num_classes=3, width=4, **SWIN), images(2, 24, 12, 3)
     variables = drawn_variables(model, x)
     # 12 x 6 pixels, windows of 3 x 3 shifted by one in the second block.
-    expected = numpy_transformers.swin(variables["params"], x, **_SWIN)
+    expected = numpy_transformers.swin(variables["params"], x, **SWIN)
     output = jax.jit(model.apply)(variables, x)
     assert np.abs(expected[0] - expected[1]).max() > 0.01
     np.testing.assert_allclose(output.logits, expected, atol=2e-5)
@@ -97,7 +88,7 @@ def test_rates_grow_from_zero_in_the_first_block_of_swin_to_drop_path_in_the_las
             seen.append(context.module.drop_path)
         return call(*args, **kwargs)
 
-    model = Swin(num_classes=2, width=4, drop_path=0.2, **_SWIN)
+    model = Swin(num_classes=2, width=4, drop_path=0.2, **SWIN)
     with nn.intercept_methods(note):
         jax.eval_shape(model.init, jax.random.key(0), images(1, 12, 12, 3))
     assert list(dict.fromkeys(seen)) == [0.0, 0.1, 0.2]

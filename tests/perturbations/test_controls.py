@@ -125,27 +125,19 @@ def test_errors_name_what_does_not_fit():
         two_sided(networks(TEACHERS[:1]), networks(STUDENTS), images)
 
 
-@pytest.fixture
-def guides(rng):
-    return rng.uniform(-1, 1, (len(TEACHERS), BATCH, CLASSES)).astype(np.float32)
-
-
-def followed_by_all(guides, images, temperature=1.0):
-    p = np.stack([probabilities(w, images, temperature) for w in TEACHERS])
-    return np.sum(np.float64(guides) * p, axis=(0, 2))
-
-
-def test_the_direction_equals_float64(guides):
+def test_the_direction_of_all_teachers_equals_float64(rng):
     images, _ = draw()
+    guides = rng.uniform(-1, 1, (len(TEACHERS), BATCH, CLASSES)).astype(np.float32)
+
+    def followed(x):
+        p = np.stack([probabilities(w, x, 2.0) for w in TEACHERS])
+        return np.sum(np.float64(guides) * p, axis=(0, 2))
+
     direction = jax.jit(all_teacher_direction, static_argnums=0)(
         networks(TEACHERS), images, guides, temperature=2.0
     )
-    slopes = gradient(lambda x: followed_by_all(guides, x, 2.0), images)
-    np.testing.assert_allclose(direction, unit(slopes), atol=1e-5)
-
-
-def test_guides_of_another_shape_are_an_error(guides):
-    images, _ = draw()
+    expected = unit(gradient(followed, images))
+    np.testing.assert_allclose(direction, expected, atol=1e-5)
     with pytest.raises(ValueError, match=r"guides and.*\(2, 8, 4\) and \(3, 8, 4"):
         all_teacher_direction(networks(TEACHERS), images, guides[:2])
     with pytest.raises(TypeError, match="images must be floating-point"):
