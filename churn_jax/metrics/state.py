@@ -2,9 +2,9 @@
 
 A State holds sums only. `merge` is addition, so `jax.lax.psum(state, axis_name)` and
 `jax.tree.map(jnp.add, a, b)` combine shards of the data, and nothing at all is needed
-under `jit` with globally sharded arrays. `streamed` makes the State of a metric that is
-a mean over examples; the sums of pairs of runs are in `pair_metrics`. How long a stream
-may get:
+under `jit` with globally sharded arrays. `AdditiveState.of` makes the State of a metric
+that is a mean over examples; the sums of pairs of runs are in `pairs`. How long a
+stream may get:
 
 * counts are int32: exact up to 2**31 - 1 examples in all;
 * real values go through `LongSum`, whose error does not grow with the length of the
