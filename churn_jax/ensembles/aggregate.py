@@ -25,7 +25,6 @@ def average_probs(logits: Logits) -> Logits:
         `[..., C]` float32 log-probabilities.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.log(jnp.array([[[0.9, 0.1]], [[0.5, 0.5]]]))
         >>> [round(float(p), 3) for p in jnp.exp(average_probs(z))[0]]
         [0.7, 0.3]
@@ -99,7 +98,6 @@ def interpolate_weights(new: PyTree, old: PyTree, share: ArrayLike) -> PyTree:
         ValueError: the trees or the shapes of their leaves differ.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> mixed = interpolate_weights({"w": jnp.ones(2)}, {"w": jnp.zeros(2)}, 0.25)
         >>> mixed["w"].tolist()
         [0.75, 0.75]
@@ -148,7 +146,6 @@ def average_weights(
         ValueError: no model is given, or trees or shapes differ.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = {"w": jnp.zeros(2)}, {"w": jnp.ones(2)}
         >>> average_weights([old, new])["w"].tolist()
         [0.5, 0.5]
@@ -207,7 +204,6 @@ def diagonal_fisher(
         A tree like `params`, float32, none negative.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> apply = lambda w, x: jnp.stack([x * w, jnp.zeros_like(x)], axis=-1)
         >>> print(diagonal_fisher(apply, jnp.float32(0.0), jnp.array([2.0])))  # x^2 p q
         1.0

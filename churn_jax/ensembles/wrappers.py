@@ -40,7 +40,6 @@ def with_inputs(
             example, one that the example does not have.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_jax.ensembles import from_function
         >>> whole = from_function(lambda key, x: {}, lambda params, x: x)
         >>> half = with_inputs(whole, range(2), name="left half")
@@ -102,7 +101,6 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
         ValueError: ids are not increasing, or not below C.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_jax.ensembles import from_function
         >>> half = from_function(lambda key, x: {}, lambda params, x: x)
         >>> wide = with_classes(half, (0, 2), 3)
@@ -137,7 +135,6 @@ def with_temperature(network: Network) -> Network:
     know stay unknown.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_jax.ensembles import from_function
         >>> cooled = with_temperature(from_function(lambda k, x: {}, lambda p, x: x))
         >>> variables = {"params": {}, "temperature": jnp.float32(2.0)}
@@ -219,7 +216,6 @@ def starting_from(
         A `Network`; its replicas differ in the drawn layers only.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> from churn_jax.ensembles import from_function
         >>> drawn = from_function(
         ...     lambda key, x: {"body": jnp.ones(2), "head": jax.random.normal(key)},

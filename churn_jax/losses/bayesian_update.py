@@ -47,7 +47,6 @@ def confusion_counts(
         TypeError: predictions or labels are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> print(confusion_counts(jnp.array([0, 1, 1]), jnp.array([0, 0, 1]), 2))
         [[1. 1.]
          [0. 1.]]
@@ -118,7 +117,6 @@ def bayesian_posterior(
         TypeError: predictions are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> confusion = jnp.array([[[0.8, 0.2], [0.4, 0.6]]])
         >>> belief = bayesian_posterior(jnp.array([[0]]), confusion)
         >>> [f"{x:.4f}" for x in jnp.exp(belief[0])]
@@ -170,7 +168,6 @@ def bayesian_update_targets(
         TypeError: predictions are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> confusions = jnp.array([[[0.6, 0.4], [0.4, 0.6]], [[0.7, 0.3], [0.3, 0.7]]])
         >>> votes = jnp.array([[0], [1]])
         >>> for rule in ("mb", "mbme", "cr"):  # 0.39 and 0.61, surer than 0.6 and 0.4

@@ -28,7 +28,6 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerExample:
         TypeError: logits are not floating point, or labels are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
         >>> f"{cross_entropy(logits, jnp.array([1]))[0]:.4f}"
         '1.3863'
@@ -66,7 +65,6 @@ def binary_logits(scores: Array) -> Logits:
         TypeError: scores are not floating point (probabilities need `logit` first).
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([2.0])
         >>> print(binary_logits(z))
         [[0. 2.]]
@@ -99,7 +97,6 @@ def label_smoothing(
         `[...]` float32, at least the entropy of the smoothed label.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
         >>> f"{label_smoothing(logits, jnp.array([1]), 0.3)[0]:.4f}"
         '1.3170'
@@ -124,7 +121,6 @@ def squared_error(logits: Logits, labels: Labels) -> PerExample:
         `[...]` float32, from 0 to 2.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
         >>> f"{squared_error(logits, jnp.array([0]))[0]:.4f}"
         '0.3750'
@@ -160,7 +156,6 @@ def focal(logits: Logits, labels: Labels, gamma: float = 2.0) -> PerExample:
         TypeError: as there.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([[0.5, 0.25, 0.25]]))
         >>> f"{focal(logits, jnp.array([0]))[0]:.4f}"
         '0.1733'

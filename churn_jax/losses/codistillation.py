@@ -28,7 +28,6 @@ def l1(logits_a: Logits, logits_b: Logits) -> PerExample:
         TypeError: an argument is not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a, b = jnp.log(jnp.array([[0.5, 0.5], [0.8, 0.2]]))
         >>> f"{l1(a, b):.4f}"
         '0.6000'
@@ -56,7 +55,6 @@ def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
         of `-inf`) that the other allows.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a, b = jnp.log(jnp.array([[0.5, 0.5], [0.8, 0.2]]))
         >>> f"{symmetric_kl(a, b):.4f}"
         '0.4159'
@@ -89,7 +87,6 @@ def cross_entropy_between(*, target_logits: Logits, logits: Logits) -> PerExampl
         TypeError: an argument is not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> t, f = jnp.log(jnp.array([[0.5, 0.5], [0.8, 0.2]]))
         >>> f"{cross_entropy_between(target_logits=t, logits=f):.4f}"
         '0.9163'

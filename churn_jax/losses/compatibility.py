@@ -34,7 +34,6 @@ def backward_compatible(old_head_logits: Logits, labels: Labels) -> PerExample:
         TypeError: logits are not floating point, or labels are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_compare.class_sets import UNKNOWN_LOGIT
         >>> logits = jnp.array([[1.0, 1.0, UNKNOWN_LOGIT]] * 2)
         >>> loss = backward_compatible(logits, jnp.array([0, 2]))
@@ -71,7 +70,6 @@ def ract(*, old_head_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
         `[...]` float32, at least `backward_compatible`.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = jnp.log(jnp.array([[4.0, 1.0], [9.0, 3.0]]))
         >>> loss = ract(old_head_logits=old, new_logits=new, labels=jnp.array(0))
         >>> f"{loss:.4f}"  # log (4 + 1 + 3) / 4

@@ -46,7 +46,6 @@ def correlation_penalty(
         TypeError: the outputs are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([[1.0, 2.0], [3.0, -1.0]])
         >>> f"{correlation_penalty(z):.4f}"
         '0.2500'
@@ -84,7 +83,6 @@ def covariance_penalty(
         A float32 scalar, at least 0; 0 for fewer than two valid examples.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([[1.0, 2.0], [3.0, -1.0]])
         >>> f"{covariance_penalty(z):.4f}"
         '1.0000'
@@ -118,7 +116,6 @@ def residual_correlation_penalty(
         A float32 scalar, at least 0; exactly 0 where all members are equal.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([[1.0, 2.0], [3.0, -1.0]])
         >>> f"{residual_correlation_penalty(z):.4f}"
         '2.6406'

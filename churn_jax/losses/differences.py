@@ -66,7 +66,6 @@ def difference_penalty(
         TypeError: the outputs are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([[1.0, 2.0], [3.0, -1.0]])
         >>> f"{difference_penalty(z):.4f} {difference_penalty(z, order=1):.4f}"
         '-6.5000 -2.5000'
@@ -110,7 +109,6 @@ def inverse_difference_penalty(
         TypeError: as there.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([[1.0, 2.0], [3.0, -1.0]])
         >>> f"{inverse_difference_penalty(z, epsilon=0.5):.4f}"
         '0.1429'
@@ -152,7 +150,6 @@ def cross_entropy_difference_penalty(
         TypeError: the logits are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.5, 0.5]], [[0.8, 0.2]]])
         >>> f"{cross_entropy_difference_penalty(jnp.log(probs)):.4f}"
         '-0.8047'

@@ -47,7 +47,6 @@ def distillation_kl(
         TypeError: an argument is not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> t, s = jnp.log(jnp.array([[0.5, 0.5], [0.8, 0.2]]))
         >>> kl = distillation_kl(student_logits=s, teacher_logits=t)
         >>> f"{kl:.4f}"
@@ -124,7 +123,6 @@ def dirichlet_nll(
         TypeError: the logits are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> t = jnp.array([[0.0, 0.0], [2.0, 0.0]])
         >>> flat = dirichlet_nll(student_logits=jnp.zeros(2), teacher_logits=t)
         >>> abs(float(flat)) < 1e-6  # Dir(1, 1) has density 1 everywhere

@@ -30,7 +30,6 @@ def focal_weights(
         TypeError: logits are not floating point, or labels are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old = jnp.array([[2.0, 0.0], [2.0, 0.0]])
         >>> print(focal_weights(old, jnp.array([0, 1])))
         [6. 1.]
@@ -92,7 +91,6 @@ def focal_kl(
         TypeError: logits are not floating point, or labels are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> o, s = jnp.log(jnp.array([[0.5, 0.5], [0.8, 0.2]]))
         >>> for y in (0, 1):
         ...     loss = focal_kl(
@@ -149,7 +147,6 @@ def focal_logit_matching(
         `[...]` float32, at least 0.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> o, s = jnp.array([[3.0, 0.0], [1.0, 2.0]])
         >>> y = jnp.array(0)
         >>> print(focal_logit_matching(student_logits=s, old_logits=o, labels=y))

@@ -58,7 +58,6 @@ def logit_difference_inhibition(
         TypeError: an argument is not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> s, t = jnp.array([[1.0, 4.0, 0.0], [3.0, 2.0, -1.0]])
         >>> for k in (1, 2, None):
         ...     loss = logit_difference_inhibition
@@ -125,7 +124,6 @@ def released_logit_difference(
         TypeError: logits are not floating point, or labels are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> s, t = jnp.array([[1.0, 4.0, 0.0], [3.0, 2.0, -1.0]])
         >>> loss = released_logit_difference
         >>> y = jnp.array(1)

@@ -139,7 +139,6 @@ class MomentState:
             difference of the two means.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> state = MomentState.empty(2)
         >>> state = state.update(jnp.array([[1.0, 2.0], [3.0, -1.0]]), decay=0.9)
         >>> f"{state.second[0, 0, 1]:.4f} {state.weight:.4f}"
@@ -266,7 +265,6 @@ def running_correlation_penalty(
         TypeError: the outputs are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([[1.0, 2.0], [3.0, -1.0]])
         >>> state = MomentState.empty(2)
         >>> first, state = running_correlation_penalty(z, state, 0.5)

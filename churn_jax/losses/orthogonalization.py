@@ -95,7 +95,6 @@ def orthogonalize(
         TypeError: the outputs are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> orthogonalize(jnp.array([[1.0, 2.0], [3.0, -1.0]])).tolist()[1]
         [2.799999952316284, -1.399999976158142]
 
@@ -132,7 +131,6 @@ def orthogonalized_correlation_penalty(
         TypeError: the outputs are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_jax.losses import correlation_penalty
         >>> z = jnp.array([[1.0, 2.0]] * 4)  # four equal members: 6 pairs, 3 to part
         >>> f"{correlation_penalty(z):.2f} {orthogonalized_correlation_penalty(z):.2f}"

@@ -47,7 +47,6 @@ def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
         TypeError: logits are not floating point, or `top_k` is not an int.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([0.5, 0.25, 0.25]))
         >>> f"{entropy(logits):.4f} {entropy(logits, top_k=2):.4f}"
         '1.0397 0.6931'
@@ -81,7 +80,6 @@ def uniform_symmetric_kl(logits: Logits, top_k: int | None = None) -> PerExample
         `[...]` float32, at least 0: every term of the sum is. Unbounded above.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([0.5, 0.25, 0.25]))
         >>> f"{uniform_symmetric_kl(logits):.4f}"
         '0.1155'

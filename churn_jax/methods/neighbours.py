@@ -37,7 +37,6 @@ def neighbour_targets(
         TypeError: logits are not floating point, or labels are not integers.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.array([[0.0, 9.0], [0.0, 8.0], [5.0, 0.0]])
         >>> print(neighbour_targets(logits, jnp.array([1, 0, 0]), 2))
         [[0.5 0.5]

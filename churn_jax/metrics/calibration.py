@@ -95,7 +95,6 @@ def expected_calibration_error(
         of equal mass do not add up over batches and are not offered here.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([[0.75, 0.25], [0.75, 0.25]]))
         >>> f"{expected_calibration_error(logits, jnp.array([0, 1])):.2f}"
         '0.25'
@@ -148,7 +147,6 @@ def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) ->
         A logit of -inf keeps its probability 0 at every temperature.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
         >>> labels = jnp.array([0, 0, 0, 1])  # right 3 times in 4: log 3 = 2 / T
         >>> f"{fit_temperature(z, labels):.4f}"
@@ -226,7 +224,6 @@ def calibrated_scores(
         log of its mean probabilities. A gradient takes the temperature as a constant.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z, labels = jnp.array([[2.0, 0.0]] * 4), jnp.array([0, 0, 0, 1])
         >>> scores = calibrated_scores(
         ...     z, labels, validation_logits=z, validation_labels=labels

@@ -121,7 +121,6 @@ def churn(
         Names of classes are compared by NumPy, so not under `jit`.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old = jnp.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
         >>> new = jnp.array([[1.0, 0.0], [3.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
         >>> float(churn(old, new)), float(churn([0, 1, 0, 1], [0, 0, 0, 1]))
@@ -167,7 +166,6 @@ def surrogate_churn(
         Not bounded by one: the scores are divided by their maximum, not by their sum.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a, b = jnp.array([[0.0, -1.0]]), jnp.array([[0.0, 0.0]])
         >>> f"{surrogate_churn(a, b):.4f}"  # (1 - exp(-1)) / 2
         '0.3161'
@@ -208,7 +206,6 @@ def churn_by_correctness(
         ValueError: logits, labels or mask do not fit together.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         >>> b = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
         >>> parts = churn_by_correctness(a, b, jnp.array([0, 0, 0]))
@@ -329,7 +326,6 @@ def ambiguity(logits: Logits) -> PerExample:
         here it is how often they do.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> runs = jnp.eye(2)[jnp.array([[0, 0], [0, 1], [0, 0]])]  # 3 runs, 2 examples
         >>> [round(float(a), 4) for a in ambiguity(runs)]
         [0.0, 0.6667]
@@ -380,7 +376,6 @@ def rashomon_capacity(logits: Logits) -> PerExample:
         without ever changing its class count, too.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> models = jnp.log(jnp.array([[[0.9, 0.1]], [[0.1, 0.9]], [[0.5, 0.5]]]))
         >>> round(float(rashomon_capacity(models)[0]), 3)
         1.445

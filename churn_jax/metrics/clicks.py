@@ -79,7 +79,6 @@ def roc_auc(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
         does not define; ours is one minus this.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.array([0.1, 0.4, 0.4, 0.8])
         >>> logits = jnp.stack([jnp.zeros(4), z], axis=-1)
         >>> float(roc_auc(logits, jnp.array([0, 0, 1, 1])))
@@ -137,7 +136,6 @@ class AUCState(AdditiveState):
             the log-odds; the outer two also take what lies beyond.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> state = AUCState.empty(num_bins=64, limit=8.0)
         >>> z = jnp.array([0.1, 0.9, 0.9, 2.4])
         >>> logits = jnp.stack([jnp.zeros(4), z], axis=-1)
@@ -255,7 +253,6 @@ def calibration_ratio(
         shift of all predictions or from their order.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> logits = jnp.log(jnp.array([[0.75, 0.25], [0.25, 0.75]]))
         >>> f"{calibration_ratio(logits, jnp.array([0, 1])):.2f}"
         '1.00'

@@ -32,7 +32,6 @@ def prediction_confidence(logits: Logits) -> PerExample:
         second largest probability is meant.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> float(prediction_confidence(jnp.log(jnp.array([0.75, 0.25]))))
         0.5
 
@@ -58,7 +57,6 @@ def prediction_entropy(logits: Logits) -> PerExample:
         `[...]` float32 in [0, log C].
 
     Example:
-        >>> import jax.numpy as jnp
         >>> f"{prediction_entropy(jnp.zeros(2)):.4f}"
         '0.6931'
 
@@ -82,7 +80,6 @@ def l1_distance(logits_a: Logits, logits_b: Logits) -> PerExample:
         ValueError: the logits differ in shape.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a, b = jnp.log(jnp.array([0.75, 0.25])), jnp.zeros(2)
         >>> float(l1_distance(a, b))
         0.5
@@ -153,7 +150,6 @@ def churn_bound_from_errors(
         valid example.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a, b = jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 1.0]])
         >>> float(churn_bound_from_errors(a, b, jnp.array([0])))
         1.0
@@ -181,7 +177,6 @@ def churn_bound_from_confidence(
         example counts even if float32 rounds two nearly equal sides the wrong way.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a, b = jnp.log(jnp.array([[0.75, 0.25]])), jnp.zeros((1, 2))
         >>> float(churn_bound_from_confidence(a, b))  # 0.5 > min(0.5, 0)
         1.0
@@ -216,7 +211,6 @@ def churn_bound_from_confidence_sum(
         the time: an example whose predictions differ always counts.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> a = jnp.log(jnp.array([[0.75, 0.25]]))
         >>> b = jnp.log(jnp.array([[0.55, 0.45]]))
         >>> float(churn_bound_from_confidence_sum(a, b))  # 0.4 < 0.5 + 0.1

@@ -55,7 +55,6 @@ def deep_ensemble_equivalent(
         gradient is that of the segment the model lands on; 0 at both ends.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> curve = jnp.array([0.789, 0.708, 0.673, 0.655])
         >>> dee = deep_ensemble_equivalent(jnp.array([0.9, 0.75, 0.6]), curve)
         >>> [f"{size:.2f}" for size in dee.value]
@@ -188,7 +187,6 @@ def ensemble_reference_curve(
         subsets fall with m where they are not calibrated, because -log is convex.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.5, 0.5]], [[0.25, 0.75]]])
         >>> curve = ensemble_reference_curve(jnp.log(probs), jnp.array([0]))
         >>> [f"{nll:.4f}" for nll in curve]  # (log 2 + log 4) / 2, -log .375

@@ -141,7 +141,6 @@ def diversity_by_confidence(
         rest. They sort the examples, so give them whole, not a shard of them.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> plot = diversity_by_confidence(jnp.log(probs), num_bins=2)
         >>> plot.counts.tolist(), f"{plot.mean_kl:.4f}"
@@ -256,7 +255,6 @@ def member_diversity(
         `variance_share` is ours. `MemberDiversityState` streams all of them.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> found = member_diversity(jnp.log(probs), jnp.array([0]))
         >>> float(found.disagreement), f"{found.mean_kl:.4f}"

@@ -110,7 +110,6 @@ def flip_rates(
         ValueError: labels or mask are not shaped like the examples of both models.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = jnp.eye(2)[jnp.array([[0, 1, 0, 1], [1, 0, 0, 1]])]
         >>> labels = jnp.array([0, 0, 0, 0])
         >>> rates = flip_rates(old_logits=old, new_logits=new, labels=labels)
@@ -143,7 +142,6 @@ def negative_flip_rate(
         A float32 scalar in [0, 1]; nan without a valid example.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = jnp.eye(2)[jnp.array([[0, 1, 0, 1], [1, 0, 0, 1]])]
         >>> labels = jnp.array([0, 0, 0, 0])
         >>> float(negative_flip_rate(old_logits=old, new_logits=new, labels=labels))
@@ -173,7 +171,6 @@ def positive_flip_rate(
         The mirror image of Eq. 11; the paper itself prints negative flips only.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 1.0]])
         >>> labels = jnp.array([1])
         >>> float(positive_flip_rate(old_logits=old, new_logits=new, labels=labels))
@@ -200,7 +197,6 @@ def relative_negative_flip_rate(
         is never right or the new one never wrong; nan without a valid example.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = jnp.eye(2)[jnp.array([[0, 1, 0, 1], [1, 0, 0, 1]])]
         >>> labels = jnp.array([0, 0, 0, 0])
         >>> rate = relative_negative_flip_rate(
@@ -230,7 +226,6 @@ def backward_trust_compatibility(
         valid example.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = jnp.eye(2)[jnp.array([[0, 0], [0, 1]])]
         >>> labels = jnp.array([0, 0])
         >>> rate = backward_trust_compatibility(
@@ -266,7 +261,6 @@ def backward_error_compatibility(
         another quantity: it punishes an update for repairing errors.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old, new = jnp.eye(2)[jnp.array([[1, 0], [1, 1]])]
         >>> labels = jnp.array([0, 0])
         >>> rate = backward_error_compatibility(
@@ -303,7 +297,6 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
         Ties follow `jnp.argmax`: the lower class id ranks first.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> old = jnp.array([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
         >>> new = jnp.array([[0.0, 5.0, 0.0], [5.0, 0.0, 0.0]])
         >>> flip_rank(old_logits=old, new_logits=new, labels=jnp.array([0, 0])).tolist()

@@ -42,7 +42,6 @@ def summarize_pairs(matrix: Array) -> PairSummary:
         ValueError: not a square matrix of at least two runs.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> matrix = jnp.array([[0.0, 0.1, 0.2], [0.1, 0.0, 0.3], [0.2, 0.3, 0.0]])
         >>> summary = summarize_pairs(matrix)
         >>> f"{summary.mean:.3f} {summary.std:.3f} {summary.stderr:.3f}"
@@ -115,7 +114,6 @@ def summarize_cross(matrix: Array) -> CrossSummary:
         Pairs share runs, so the usual `std / sqrt(pairs)` would claim far too much.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> summary = summarize_cross(jnp.array([[0.1, 0.2], [0.3, 0.4], [0.2, 0.3]]))
         >>> f"{summary.mean:.3f} {summary.std:.3f} {summary.stderr:.4f}"
         '0.250 0.096 0.0764'
@@ -165,7 +163,6 @@ def summarize_paired(matrix: Array) -> PairSummary:
         ValueError: not a square matrix.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> summary = summarize_paired(jnp.array([[0.1, 0.9], [0.9, 0.3]]))
         >>> f"{summary.mean:.2f} {summary.stderr:.2f} {summary.num_runs}"
         '0.20 0.10 2'
@@ -213,7 +210,6 @@ def leave_one_model_out(metric: Callable, logits: Array, **inputs: Any) -> Any:
         `metric(logits[[0, 2, 3]])`.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_jax.metrics import hamming_prediction_difference
         >>> models = jnp.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])
         >>> leave_one_model_out(hamming_prediction_difference, models).tolist()

@@ -161,7 +161,6 @@ def pairwise(
             value per example.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_jax.metrics import churn
         >>> runs = jnp.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])
         >>> pairwise(churn, runs).tolist()
@@ -208,7 +207,6 @@ def cross_pairs(
         label that neither side has is always wrong.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from churn_jax.metrics import negative_flip_rate
         >>> old = jnp.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
         >>> new = jnp.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])

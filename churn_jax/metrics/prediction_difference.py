@@ -122,7 +122,6 @@ def prediction_difference(
             shaped like the examples.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])  # M=2, N=1, C=2
         >>> float(prediction_difference(jnp.log(probs)))
         0.5
@@ -153,7 +152,6 @@ def weighted_prediction_difference(
         would leave the largest difference unweighted.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> f"{weighted_prediction_difference(jnp.log(probs)):.4f}"
         '0.2500'
@@ -180,7 +178,6 @@ def relative_prediction_difference(logits: Logits, mask: Mask | None = None) -> 
         out (logit -inf) adds nothing.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> f"{relative_prediction_difference(jnp.log(probs)):.4f}"
         '1.0000'
@@ -212,7 +209,6 @@ def positive_prediction_difference(logits: Logits, mask: Mask | None = None) -> 
         deviation of the positive probability.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> f"{positive_prediction_difference(jnp.log(probs)):.4f}"
         '1.0000'
@@ -241,7 +237,6 @@ def label_prediction_difference(
         ValueError: as there, or labels that do not fit.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> f"{label_prediction_difference(jnp.log(probs), jnp.array([0])):.4f}"
         '0.5000'
@@ -267,7 +262,6 @@ def hamming_prediction_difference(logits: Logits, mask: Mask | None = None) -> S
         The paper gives it in words. A tie goes to the lower class id.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]], [[0.9, 0.1]]])
         >>> f"{hamming_prediction_difference(jnp.log(probs)):.4f}"
         '0.6667'
@@ -321,7 +315,6 @@ def pairwise_kl(logits: Logits) -> PerExample:
         `diversity_by_confidence`. Cost and memory are those of M models.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])  # 1/2 log 3
         >>> [f"{value:.4f}" for value in pairwise_kl(jnp.log(probs))]
         ['0.5493']
@@ -385,7 +378,6 @@ def kl_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar
         in small differences, divided by the probability, so rare classes weigh much.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])  # 1/2 log 3
         >>> f"{kl_prediction_difference(jnp.log(probs)):.4f}"
         '0.5493'
@@ -414,7 +406,6 @@ def js_prediction_difference(logits: Logits, mask: Mask | None = None) -> Scalar
         L1 differences from the mean, hence at least half the square of its Delta_1.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> probs = jnp.array([[[0.75, 0.25]], [[0.25, 0.75]]])
         >>> f"{js_prediction_difference(jnp.log(probs)):.4f}"
         '0.1308'

@@ -51,7 +51,6 @@ def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar
         ValueError: labels or mask are not shaped like the examples.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> float(accuracy(jnp.array([[2.0, 0.0], [0.0, 1.0]]), jnp.array([0, 0])))
         0.5
 
@@ -73,7 +72,6 @@ def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scal
         A float32 scalar in [0, 1]; nan without a valid example.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> float(error_rate(jnp.array([[2.0, 0.0], [0.0, 1.0]]), jnp.array([0, 0])))
         0.5
 
@@ -115,7 +113,6 @@ def negative_log_likelihood(
         ValueError: labels or mask are not shaped like the examples.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> nll = negative_log_likelihood(jnp.zeros((3, 2)), jnp.array([0, 1, 1]))
         >>> f"{nll:.4f}"
         '0.6931'
@@ -153,7 +150,6 @@ def brier_score(logits: Logits, labels: Labels, mask: Mask | None = None) -> Sca
         classes, and binary libraries count the positive class only (half of this).
 
     Example:
-        >>> import jax.numpy as jnp
         >>> float(brier_score(jnp.zeros((1, 2)), jnp.array([0])))
         0.5
 

@@ -180,7 +180,6 @@ class BatchEnsembleDense(_FastLayer):
         dtype: what it computes in; parameters are float32.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> layer = BatchEnsembleDense(3, members=2)
         >>> x = jnp.ones((8, 5))  # four rows of each member
         >>> variables = layer.init(jax.random.key(0), x)
@@ -253,7 +252,6 @@ class BatchEnsemble(Layers):
         the plain network do.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> from churn_jax.models import MLP
         >>> model = MLP((32,), num_classes=10, layers=BatchEnsemble(4))
         >>> images = jnp.zeros((2, 8, 8, 1))

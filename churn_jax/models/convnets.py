@@ -52,7 +52,6 @@ class LeNet5(ZooNetwork, nn.Module):
         subsampling has no coefficients, and the output layer is dense.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> model = LeNet5(num_classes=10)
         >>> images = jnp.zeros((2, 28, 28, 1))
         >>> variables = model.init(jax.random.key(0), images)
@@ -126,7 +125,6 @@ def adaptive_average_pool(x: Array, size: int) -> Array:
         `[B, size, size, C]`, in the dtype of `x`.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> row = jnp.arange(3.0).reshape(1, 1, 3, 1)
         >>> adaptive_average_pool(row, 2)[0, 0, :, 0]
         Array([0.5, 1.5], dtype=float32)
@@ -186,7 +184,6 @@ class VGG(ConvolutionalNetwork, nn.Module):
         first dense layer sees row, column, channel.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> model = VGG(num_classes=10, stages=(1, 1), width=4, grid=2, hidden=16)
         >>> images = jnp.zeros((2, 28, 28, 1))
         >>> shapes = jax.eval_shape(model.init, jax.random.key(0), images)
@@ -279,7 +276,6 @@ class DenseNet(ConvolutionalNetwork, nn.Module):
         need images of at least 29 x 29 and two (`densenet_tiny`) of 5 x 5.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> model = DenseNet(num_classes=10, blocks=(2, 2), growth=4, width=8)
         >>> images = jnp.zeros((2, 28, 28, 1))
         >>> shapes = jax.eval_shape(model.init, jax.random.key(0), images)

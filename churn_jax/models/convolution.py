@@ -252,7 +252,6 @@ def banded_convolution(images: Array, kernel: Array, *, padding: int = 0) -> Arr
         example and its own row band.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> images = jnp.arange(9.0).reshape(1, 3, 3, 1)
         >>> banded_convolution(images, jnp.ones((2, 2, 1, 1)))[0, :, :, 0]
         Array([[ 8., 12.],

@@ -41,7 +41,6 @@ def smelu(x: Array, beta: float = 1.0) -> Array:
         `x / beta` rounds where this one returns `x` itself.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> smelu(jnp.array([-1.0, 0.0, 0.5, 2.0]), beta=0.5).tolist()
         [0.0, 0.125, 0.5, 2.0]
 
@@ -76,7 +75,6 @@ def activation(name: str) -> Callable[[Array], Array]:
         ValueError: the name is unknown, or the number is not above 0.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> round(float(activation("smelu:0.5")(jnp.array(0.0))), 3)
         0.125
     """
@@ -161,7 +159,6 @@ class Conv(nn.Conv):
     computed as `churn_jax.models.convolution.cpu_convolution` says.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> layer = Conv(features=4, kernel_size=(3, 3))
         >>> variables = layer.init(jax.random.key(0), jnp.ones((2, 8, 8, 3)))
         >>> jax.tree.map(jnp.shape, variables["params"])

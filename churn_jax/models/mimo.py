@@ -48,7 +48,6 @@ class MIMO(Layers):
         masked row (padding) enters as zeros next to other rows' images.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> from churn_jax.models import MLP
         >>> model = MLP(features=(16,), num_classes=10, layers=MIMO(3))
         >>> images = jnp.zeros((2, 8, 8, 1))

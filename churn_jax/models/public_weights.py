@@ -255,7 +255,6 @@ def from_hugging_face(weights: Mapping[str, Any], like: Any) -> dict:
         `downsample_in_bottleneck` is our `"1x1"`.
 
     Example:
-        >>> import numpy as np
         >>> dense = {"kernel": np.ones((3, 2)), "bias": np.zeros(2)}
         >>> weights = to_hugging_face({"params": {"head": dense}})
         >>> sorted(weights), weights["classifier.1.weight"].shape
@@ -285,7 +284,6 @@ def to_hugging_face(variables: Any) -> dict[str, np.ndarray]:
         ValueError: these are variables of another network.
 
     Example:
-        >>> import numpy as np
         >>> stem = {"kernel": np.zeros((7, 7, 3, 64))}
         >>> weights = to_hugging_face({"params": {"stem": stem}})
         >>> weights["resnet.embedder.embedder.convolution.weight"].shape
@@ -306,7 +304,6 @@ def from_timm(weights: Mapping[str, Any], like: Any) -> dict:
         have the same names; its VGGs have not.
 
     Example:
-        >>> import numpy as np
         >>> like = {"params": {"norm": {"scale": np.ones(2), "bias": np.zeros(2)}}}
         >>> read = from_timm({"norm.weight": [3, 4], "norm.bias": [5, 6]}, like)
         >>> read["params"]["norm"]["scale"]
@@ -319,7 +316,6 @@ def to_timm(variables: Any) -> dict[str, np.ndarray]:
     """The inverse of `from_timm`; result and errors as of `to_hugging_face`.
 
     Example:
-        >>> import numpy as np
         >>> dense = {"kernel": np.ones((3, 2)), "bias": np.zeros(2)}
         >>> to_timm({"params": {"head": dense}})["head.fc.weight"].shape
         (2, 3, 1, 1)

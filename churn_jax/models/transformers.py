@@ -151,7 +151,6 @@ class Bert(ZooNetwork, nn.Module):
         alone every position sees every other, equally.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> model = Bert(num_classes=4, vocabulary_size=50, depth=1, width=8,
         ...              attention_heads=2, hidden=16, positions=6)
         >>> tokens = jnp.array([[3, 9, 4, 0], [7, 7, 0, 0]])
@@ -387,7 +386,6 @@ class Swin(ZooNetwork, nn.Module):
         for small images a smaller `window` and `patch` waste less.
 
     Example:
-        >>> import jax, jax.numpy as jnp
         >>> model = Swin(num_classes=10, stages=(2, 2), attention_heads=(2, 4),
         ...              width=8, window=4)
         >>> images = jnp.zeros((2, 32, 32, 3))

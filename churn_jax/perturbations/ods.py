@@ -48,7 +48,6 @@ def unit_directions(gradients: Array) -> Array:
         TypeError: the gradients are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> unit_directions(jnp.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
         [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
 
@@ -78,7 +77,6 @@ def draw_guides(keys: Array, num_classes: int) -> Array:
         `[B, C]` float32; a row depends on its own key alone.
 
     Example:
-        >>> import jax
         >>> draw_guides(jax.random.split(jax.random.key(0), 3), 10).shape
         (3, 10)
 
@@ -137,8 +135,6 @@ def ods_directions(
         `Directions`.
 
     Example:
-        >>> import jax
-        >>> import jax.numpy as jnp
         >>> x, keys = jnp.eye(2, 3), jax.random.split(jax.random.key(0), 2)
         >>> found = ods_directions(lambda x: x @ jnp.eye(3, 2), x, keys)
         >>> found.directions.shape, found.confidence.shape
@@ -180,7 +176,6 @@ def step(
         TypeError: the images are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> x, d = jnp.full((1, 4), 0.5), jnp.array([[1.0, 0.0, 0.0, 0.0]])
         >>> step(x, d, step_size=0.125).tolist()
         [[0.75, 0.5, 0.5, 0.5]]
@@ -223,8 +218,6 @@ def ods(
         TypeError: images or logits are not floating point.
 
     Example:
-        >>> import jax
-        >>> import jax.numpy as jnp
         >>> x, keys = jnp.full((2, 4), 0.5), jax.random.split(jax.random.key(0), 2)
         >>> moved = ods(lambda x: x @ jnp.eye(4, 3), x, keys, step_size=0.01)
         >>> [f"{norm:.3f}" for norm in jnp.linalg.norm(moved - x, axis=1)]
@@ -254,8 +247,6 @@ def conf_ods(
     Arguments, result and errors are those of `ods`.
 
     Example:
-        >>> import jax
-        >>> import jax.numpy as jnp
         >>> x, keys = jnp.full((1, 4), 0.5), jax.random.split(jax.random.key(0), 1)
         >>> even = conf_ods(lambda x: x @ jnp.eye(4, 2), x, keys, step_size=0.01)
         >>> f"{jnp.linalg.norm(even - x):.3f}"  # half of 0.02: two equal classes
@@ -300,7 +291,6 @@ def all_teacher_direction(
         TypeError: the images are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> x, guides = jnp.zeros((1, 2)), jnp.array([[[1.0, 0.0]], [[1.0, 0.0]]])
         >>> all_teacher_direction(lambda x: jnp.stack([x, x]), x, guides)
         Array([[ 0.70710677, -0.70710677]], dtype=float32)
@@ -336,8 +326,6 @@ def gaussian(
     row depends on its own key alone. Arguments, result and errors are those of `ods`.
 
     Example:
-        >>> import jax
-        >>> import jax.numpy as jnp
         >>> keys = jax.random.split(jax.random.key(0), 2)
         >>> noisy = gaussian(jnp.zeros((2, 8)), keys)
         >>> bool((noisy >= 0).all()), bool((noisy > 0).any())
@@ -370,7 +358,6 @@ def adversarial(
     place of keys.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> x = jnp.full((1, 2), 0.5)
         >>> moved = adversarial(lambda x: x, x, jnp.array([0]), step_size=0.1)
         >>> [f"{pixel:.2f}" for pixel in moved[0]]
@@ -409,7 +396,6 @@ def pair_disagreement(
         TypeError: the logits are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> z = jnp.log(jnp.array([[[0.5, 0.5]], [[0.8, 0.2]]]))
         >>> f"{pair_disagreement(z)[0]:.4f}"  # (0.2231 + 0.1927) / 2
         '0.2079'
@@ -457,7 +443,6 @@ def two_sided(
         TypeError: images or logits are not floating point.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> def teachers(x):
         ...     return jnp.stack([x, -x])
         >>> def students(x):
