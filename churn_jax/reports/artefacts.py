@@ -51,6 +51,11 @@ class Study:
         """True if a study trained the rows; else only their logits are known."""
         return self.record is not None
 
+    @property
+    def one_pass(self) -> bool:
+        """True if the rows are click models, which learn in one pass."""
+        return self.trained and self.config.train.one_pass is not None
+
     def file(self, name: str, split: str = "test") -> Path:
         """Predictions of one method."""
         return self.folder / self.files[split].format(name)

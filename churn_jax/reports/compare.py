@@ -34,6 +34,7 @@ COMPARED = {
         *("calibrated NLL", _LESS_MORE, False),
         "since no run has it on both sides",
     ),
+    "nll": ("log loss", ("lowers", "raises"), False, ""),
 }
 
 
@@ -64,7 +65,7 @@ class Change(NamedTuple):
         scale, unit = (100, " points") if points else (1, "")
         nearest = min(map(abs, interval(found, self.p) or (0.0,)))  # not shown as -0.0
         coarse = 100 * min(found.stderr, 2 * nearest) >= 0.1
-        digits = 4 if not points else 1 if coarse else 2
+        digits = (1 if coarse else 2) if points else 4 if 2 * nearest >= 1e-4 else 6
         if sign:
             around = ends(found, self.p, scale, digits, "")
             size = f"{scale * abs(found.difference):.{digits}f}{unit}"
@@ -90,8 +91,8 @@ def compare_with_baseline(
         baseline: the name the others are compared with.
 
     Returns:
-        Every other method's `Change` of churn, accuracy, `prediction_difference` and
-        `calibrated_nll`; empty when the baseline is not there.
+        Every other method's `Change` of each quantity of `COMPARED`; empty when the
+        baseline is not there.
 
     Example:
         >>> compare_with_baseline({}, "baseline")

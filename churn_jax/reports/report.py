@@ -23,6 +23,7 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
 from churn_jax.reports.cells import mean_error, times
 from churn_jax.reports.compare import (
+    COMPARED,
     ENOUGH_RUNS,
     FEWEST_RUNS,
     Change,
@@ -70,7 +71,8 @@ class Row:
     # against the baseline, by quantity; empty for the baseline or without one
     changes: Mapping[str, Change] = dataclasses.field(default_factory=dict)
     history: History = NO_HISTORY  # its training curves
-    headline: str = "churn"  # what it is compared in next to accuracy
+    headline: str = "churn"  # what it is compared in
+    quality: str = "accuracy"  # what it is compared in next to that
     # how much its members differ; None for single networks
     agreement: Agreement | None = None
 
@@ -97,8 +99,8 @@ class Row:
 
     @property
     def clause(self) -> str:
-        """The effects on headline and accuracy, in words; empty for the baseline."""
-        named = (self.headline, "accuracy") if self.changes else ()
+        """The effects on headline and quality, in words; empty for the baseline."""
+        named = (self.headline, self.quality) if self.changes else ()
         return "; ".join(self.changes[name].verdict for name in named)
 
     @property
@@ -113,14 +115,15 @@ class Row:
         return None if effect is None else -effect
 
     @property
-    def accuracy_gain(self) -> int | None:
-        """The same for accuracy."""
-        return self.changes["accuracy"].effect if self.changes else None
+    def quality_gain(self) -> int | None:
+        """The same for the quality."""
+        effect = self.changes[self.quality].effect if self.changes else None
+        return effect if self.quality == "accuracy" or effect is None else -effect
 
     @property
     def tone(self) -> str:
         """`good`, `bad`, `mixed` (one better, the other worse) or `even`."""
-        found = {self.gain, self.accuracy_gain}
+        found = {self.gain, self.quality_gain}
         if found >= {1, -1}:
             return "mixed"
         return "good" if 1 in found else "bad" if -1 in found else "even"
@@ -212,17 +215,28 @@ class Report:
 
     @property
     def headline(self) -> Quantity:
-        """The quantity that rows are compared in, next to accuracy."""
+        """The quantity that rows are compared in."""
         return headline(tuple(quantity.name for quantity in self.columns))
+
+    @property
+    def quality(self) -> str:
+        """What rows are compared in next to it: accuracy, or the log loss of clicks."""
+        return "nll" if self.study.one_pass else "accuracy"
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The quantities whose differences from the baseline are reported."""
+        return tuple(name for name in COMPARED if name != "nll" or name == self.quality)
 
     @property
     def best(self) -> str:
         """The conclusion: the row that lowers the headline most, if one is shown to.
 
-        A row that lowers accuracy is passed over where another does not. Rows whose
-        runs share other seeds than the baseline's, or that have other training
-        examples, are not candidates. A study of updates has no such sentence, nor has a
-        sweep: what is best on the test split is not to be chosen.
+        A row that lowers accuracy, or raises the log loss of clicks, is passed over
+        where another does not. Rows whose runs share other seeds than the baseline's,
+        or that have other training examples, are not candidates. A study of updates has
+        no such sentence, nor has a sweep: what is best on the test split is not to be
+        chosen.
         """
         base = self.baseline
         if base is None or self.updates is not None or self.sweep is not None:
@@ -257,11 +271,12 @@ class Report:
                 f"Best: no row is detectably better. {lowest.label} has the "
                 f"lowest {what}, but {lowest.clause}.{holm}"
             )
-        found = min([r for r in better if r.accuracy_gain != -1] or better, key=value)
+        found = min([r for r in better if r.quality_gain != -1] or better, key=value)
         said = f"Best: {found.label}. It {found.clause}{_cost(found, base)}.{holm}"
+        worse = "raises log loss" if self.study.one_pass else "lowers accuracy"
         for row in better:
             if value(row) < value(found):
-                said += f" {row.label} has a lower {what}, but lowers accuracy."
+                said += f" {row.label} has a lower {what}, but {worse}."
         if len(better) > 1:
             said += (
                 f" {len(better)} rows reduce {what}: they are tested against "
@@ -507,6 +522,7 @@ def collected(study: Study, split: str = "test") -> Report:
                 compared.get(info.name, {}),
                 read_history(study.method_folder(info.name) / "metrics.jsonl"),
                 plain.headline.name,
+                plain.quality,
                 agreements.get(info.name),
             )
             for info in study.methods

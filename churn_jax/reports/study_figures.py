@@ -31,19 +31,23 @@ _LESS = "Calibrated NLL   (less is better)"
 
 
 def first_figure(report: Report) -> Figure:
-    """Accuracy against churn, or Delta_1 where a study is about it."""
-    about = report.headline
+    """Accuracy against churn, or Delta_1 where a study is about it.
+
+    Of clicks the log loss, since nearly all are predicted to be none.
+    """
+    about, quality = report.headline, QUANTITIES[report.quality]
+    up, what = ("Down", "Log loss") if quality.name == "nll" else ("Up", "Accuracy")
     if about.name != "prediction_difference":  # reproducibility, in any study
         about = QUANTITIES["churn"]
     chart = Chart(
         "accuracy_against_churn",
-        "Accuracy against reproducibility",
-        f"Up and left is better. {_ERROR}",
-        f"Accuracy against {about.what} of every method, with standard errors",
+        f"{what} against reproducibility",
+        f"{up} and left is better. {_ERROR}",
+        f"{what} against {about.what} of every method, with standard errors",
     )
-    points = _points(report, about, QUANTITIES["accuracy"])
+    points = _points(report, about, quality)
     heading = f"{about.heading}   (less is better)"
-    return charts.scatter(chart, points, heading, "Accuracy %")
+    return charts.scatter(chart, points, heading, quality.heading)
 
 
 def study_figures(report: Report) -> list[Figure]:
@@ -373,7 +377,7 @@ _ALONG = (
 
 def training_curves(report: Report) -> Figure:
     """Training loss, validation accuracy and churn, the mean over runs."""
-    stream = report.study.trained and report.study.config.train.one_pass is not None
+    stream = report.study.one_pass
     panels: dict[str, list[tuple]] = {}
     for name, title, scale in _ALONG if stream else _CURVES:
         for i, row in enumerate(report.rows):

@@ -47,7 +47,7 @@ from churn_jax.reports.cells import (
     estimate_fields,
     times,
 )
-from churn_jax.reports.compare import COMPARED, UNTESTED
+from churn_jax.reports.compare import UNTESTED
 from churn_jax.reports.estimates import UNKNOWN
 from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.glossary import GLOSSARY
@@ -112,7 +112,7 @@ def collect(run_dir) -> Report:
     if study.record.sweep is not None:
         return collect_sweep(study)
     report = collected(study)
-    if getattr(study.config.train, "one_pass", None) and study.record.data.validation:
+    if study.one_pass and study.record.data.validation:
         return dataclasses.replace(report, held_out=collected(study, "validation"))
     return report
 
@@ -228,7 +228,7 @@ def study_document(report: Report) -> Document:
 
 
 def _verdicts(report: Report) -> list[Text]:
-    """The effect of every row on the headline and on accuracy."""
+    """The effect of every row on the headline and on its quality."""
     if not report.study.trained:
         return logits_verdicts(report)
     return [
@@ -367,7 +367,7 @@ def _csv_row(report: Report, one: Row | Missing) -> dict:
     measured = [q.name for q in report.quantities if q.name != "parameters"]
     for name in measured:
         out |= estimate_fields(name, getattr(summary, name, UNKNOWN))
-    for name in COMPARED:
+    for name in report.compared:
         if name in measured:
             found = row.changes.get(name, UNTESTED) if row else UNTESTED
             out |= difference_fields(name, found.difference, found.p)
@@ -387,7 +387,7 @@ def table_fields(report: Report) -> list[str]:
     fields = ["method", "label", "runs"]
     fields += [f"{name}{end}" for name in shown for end in ("", "_stderr")]
     ends = ("", "_stderr", "_p_holm")
-    fields += [f"delta_{n}{end}" for n in COMPARED if n in shown for end in ends]
+    fields += [f"delta_{n}{e}" for n in report.compared if n in shown for e in ends]
     known = _records(report).fields
     more = [name for name in known if "_to_baseline" in name]
     more += {

@@ -73,6 +73,38 @@ def test_rows_are_judged_by_what_the_study_is_about(written):
     assert halting.startswith("Δ₁ is not tested, since the rows do not have the same")
 
 
+def test_clicks_are_judged_by_their_log_loss_and_not_by_their_accuracy(tmp_path):
+    """One class is predicted for nearly all of them, however bad the scores are."""
+    rng = np.random.default_rng(0)
+    labels = (np.arange(60) % 10 == 0).astype(int)
+
+    def scores(spread, shift):
+        own = spread * rng.normal(size=(5, 60)) + 0.02 * rng.normal(size=(5, 1))
+        logits = np.zeros((5, 60, 2), np.float32)
+        logits[..., 1] = own - 2.2 + shift
+        return logits
+
+    rows = {"baseline": scores(0.1, 0), "worse": scores(0.02, -1)}
+    rows["fine"] = scores(0.05, 0.01)
+    train = {"replicas": 5, "epochs": 1, "one_pass": {"window": 128}}
+    train["optimizer"] = {"name": "adagrad"}
+    config = {"columns": ["nll", "prediction_difference"], "train": train}
+    config["model"] = {"name": "click"}
+    report = reports.collect(write_study(tmp_path, rows, labels, config=config))
+    assert all(row.summary.accuracy.std == 0 for row in report.rows)
+    worse, fine = report.rows[1:]
+    loss = worse.summary.nll.mean - report.rows[0].summary.nll.mean
+    assert f"; raises log loss by {loss:.4f} (" in worse.verdict
+    assert worse.tone == "mixed" and fine.tone == "good"
+    assert report.best.startswith("Best: Fine. It reduces Δ₁ by ")
+    assert "Worse has a lower Δ₁, but raises log loss." in report.best
+    assert "accuracy" not in report.best + worse.verdict + fine.verdict
+    lines = list(csv.DictReader(io.StringIO(csv_table(report))))
+    assert float(lines[1]["delta_nll"]) == pytest.approx(loss)
+    assert "delta_nll_p_holm" in lines[1]
+    assert first_figure(report).title == "Log loss against reproducibility"
+
+
 def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
     methods, columns = {"baseline": three_methods()["baseline"]}, ["accuracy", "charm"]
     folder = write_study(tmp_path, methods, LABELS, config={"columns": columns})
