@@ -82,9 +82,9 @@ def plan(argv: Sequence[str]) -> int:
         check_mesh,
         default_mesh,
         default_row,
+        plan_apart,
         plan_text,
     )
-    from churn_jax.planning.process import plan_apart
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
     part, path = Slice.parse(options.topology), options.json

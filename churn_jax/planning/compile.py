@@ -1,10 +1,17 @@
-"""A preset's row compiled for a mesh of a slice: memory, what moves, and cycles."""
+"""A preset's row compiled for a mesh of a slice: memory, what moves, and cycles.
+
+The TPU compiler keeps memory, locks and logs, so it runs in a process of its own.
+"""
 
 import collections
 import dataclasses
 import importlib.metadata
 import math
+import multiprocessing
+import os
 import re
+import signal
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,25 +31,30 @@ from churn_jax.training.partition import REPLICA
 
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+# What the compiler's process must not look for: a TPU, or this program's GPUs.
+_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+
+class CompilerDiedError(ValueError):
+    """The process that compiled ended without a result."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Communication:
-    """Collectives of one kind along the same axes.
+    """Collectives of one kind along the same axes."""
 
-    Attributes:
-        axes: mesh axes that are crossed, joined by commas.
-        kind: kind of HLO.
-        count: per update.
-        bytes: that they yield per update on one device.
-        largest: array among them, in bytes.
-    """
-
-    axes: str
-    kind: str
-    count: float
-    bytes: float
-    largest: int
+    axes: str  # of the mesh, joined by commas
+    kind: str  # of HLO
+    count: float  # per update
+    bytes: float  # that they yield per update on one device
+    largest: int  # bytes of the largest array among them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,10 +122,7 @@ class Plan:
 
 
 def default_row(config: StudyConfig) -> str:
-    """The row with the most networks, its own and those of its teachers.
-
-    Of several the last one, which in our presets is the method that a study is about.
-    """
+    """The row with the most networks, also its teachers'; of several the last."""
 
     def networks(spec: Any) -> int:
         rows = (spec, *map(config.spec, spec.dependencies))
@@ -123,13 +132,7 @@ def default_row(config: StudyConfig) -> str:
 
 
 def default_mesh(config: StudyConfig, part: Slice) -> MeshShape:
-    """All devices: as many along `replica` as divide the replicas, the rest on `data`.
-
-    Example:
-        >>> from churn_jax.studies import preset
-        >>> default_mesh(preset("digits"), Slice.parse("v5e:2x2"))  # ten replicas
-        MeshShape(replica=2, member=1, data=2)
-    """
+    """As many devices along `replica` as divide the replicas, others along `data`."""
     replica = math.gcd(config.train.replicas, part.devices)
     return MeshShape(replica, 1, part.devices // replica)
 
@@ -227,6 +230,68 @@ def compiled(step: Step, part: Slice, preset: str) -> Plan:
         compile_seconds=seconds,
     )
     return dataclasses.replace(found, fits=found.used <= found.hbm)
+
+
+def plan_apart(config: StudyConfig, row: str, part: Slice, mesh: MeshShape) -> Plan:
+    """`plan` in a process of its own, whose messages are not shown."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    work = (theirs, config, row, part, mesh)
+    process: Any = context.Process(target=_answer, args=work)
+    before = dict(os.environ)
+    try:
+        os.environ.update(_ENVIRONMENT)
+        try:
+            process.start()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        theirs.close()
+        found = ours.recv()
+    except EOFError:
+        process.join()
+        killed = process.exitcode == -signal.SIGKILL
+        raise CompilerDiedError(
+            f"the compiler's process ended while it compiled {row} for {part.name}: "
+            + (
+                "it was killed; it may lack memory on this machine"
+                if killed
+                else f"exit code {process.exitcode}"
+            )
+        ) from None
+    finally:
+        ours.close()
+        if process.pid is not None:
+            process.kill()  # it has answered, or its answer is not waited for
+            process.join()
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+def _answer(answer: Any, *arguments: Any) -> None:
+    """In the new process: sends a plan, or why there is none."""
+    # The compiler hears no signal for minutes: Ctrl-C is left to the process that
+    # waits, and when that one ends, this one does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtpu logs there
+    try:
+        found: Any = plan(*arguments)
+    except ValueError as error:
+        found = error
+    except jax.errors.JaxRuntimeError as error:  # it may not survive pickling
+        said = " ".join(str(error).split())[:300]
+        found = ValueError(f"the TPU compiler refuses {arguments[1]}: {said}")
+    answer.send(found)
+    answer.close()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:

@@ -79,19 +79,12 @@ class _Instruction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """One collective operation of a compiled program.
+    """One collective operation of a compiled program."""
 
-    Attributes:
-        kind: its HLO name, without `-start`.
-        axes: mesh axes along which the devices that take part differ.
-        parts: bytes of each array that it yields on one device.
-        times: how often one call of the program runs it.
-    """
-
-    kind: str
-    axes: tuple[str, ...]
-    parts: tuple[int, ...]
-    times: int = 1
+    kind: str  # its HLO name, without `-start`
+    axes: tuple[str, ...]  # of the mesh, along which the devices that take part differ
+    parts: tuple[int, ...]  # bytes of each array that it yields on one device
+    times: int = 1  # how often one call of the program runs it
 
     @property
     def bytes(self) -> int:
@@ -171,10 +164,8 @@ def _computations(hlo: str) -> tuple[dict[str, list[_Instruction]], str]:
 def _walk(
     computations: dict[str, list[_Instruction]], name: str, *, every: bool = False
 ) -> Iterator[tuple[list[_Instruction], int, int]]:
-    """`(instructions, times, open loops)` of every computation that is run.
-
-    The most expensive branch of a condition stands for all, unless `every`.
-    """
+    """`(instructions, times, open loops)` of all that is run, or of `every` branch."""
+    # Otherwise the most expensive branch of a condition stands for all.
 
     def cost(name: str) -> int:
         return sum(

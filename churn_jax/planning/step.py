@@ -66,11 +66,7 @@ SIZES = {
 
 
 def row_sizes(config: DataConfig, spec: MethodSpec) -> Sizes:
-    """The sizes of what one row of a study is trained on, cut as the study cuts it.
-
-    Raises:
-        ValueError: the set is neither one of `SIZES` nor a file or an object.
-    """
+    """The sizes of what one row of a study is trained on, cut as the study cuts it."""
     name = config.name.removeprefix("tfds:")
     size = config.train_size if spec.train_size is None else spec.train_size
     if found := SIZES.get(name):

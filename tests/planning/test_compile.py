@@ -25,12 +25,14 @@ from churn_jax.planning import Plan, Slice, plan
 from churn_jax.planning.chips import CHIPS, NoCompilerError, devices_of
 from churn_jax.planning.compile import (
     Communication,
+    CompilerDiedError,
     check_mesh,
     compiled,
+    default_mesh,
     default_row,
+    plan_apart,
     plan_text,
 )
-from churn_jax.planning.process import CompilerDiedError, plan_apart
 from churn_jax.planning.step import study_step
 from churn_jax.training.partition import DATA
 from tests.environment import as_users_have_it
@@ -202,6 +204,8 @@ def test_a_plan_for_devices_of_this_machine():
 def test_the_default_row_has_the_most_networks_and_a_mesh_must_fit():
     assert default_row(preset("elodi-table1")) in ("elodi", "elodi_top10")
     assert default_row(preset("dm-cifar100")) == "conf_ods"
+    ten = default_mesh(preset("digits"), Slice.parse("v5e:2x2"))
+    assert ten == MeshShape(replica=2, member=1, data=2)
     with pytest.raises(ValueError, match="needs 16 devices; v5e:2x4 has 8"):
         check_mesh(MeshShape(4, 2, 2), SLICE)
 
