@@ -16,14 +16,10 @@ _BLOCK = 2**23  # numbers that are averaged at a time
 
 
 class DisplacementDistribution(NamedTuple):
-    """Mean and covariance of the displacement between two single networks.
+    """Mean and covariance of the displacement between two single networks."""
 
-    Attributes:
-        mean: `[..., C]`, `mu_1 - mu_2`.
-        covariance: `[..., C, C]`, `Sigma_1 + Sigma_2`. Ensembles of m have it over m.
-    """
-
-    mean: NDArray[np.float64]
+    mean: NDArray[np.float64]  # `[..., C]`, `mu_1 - mu_2`
+    # `[..., C, C]`, `Sigma_1 + Sigma_2`; ensembles of m have it over m
     covariance: NDArray[np.float64]
 
 
@@ -94,14 +90,12 @@ def displacement_distribution(
 
 
 def mean_and_root(
-    a: ArrayLike, b: ArrayLike | None
+    a: ArrayLike, b: ArrayLike | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean `[..., C]` and a root `[..., R, C]` of the covariance, `root^T root`."""
     # With a thousand classes and a hundred networks the root is a tenth of the
     # covariance, and its singular values are those that are not zero.
-    sides = [networks_of(a, "a")]
-    if b is not None:
-        sides = list(two_sides(a, b))
+    sides = [networks_of(a, "a")] if b is None else two_sides(a, b)
     roots = []
     for side in sides:
         if len(side) < 2:
@@ -287,7 +281,7 @@ def networks_of(outputs: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def two_sides(
-    a: ArrayLike, b: ArrayLike | None
+    a: ArrayLike, b: ArrayLike | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The networks of old and of new ensembles; halves of `a` if `b` is None."""
     first = networks_of(a, "a")

@@ -211,12 +211,14 @@ def goodness_of_fit(
         [bootstrap] pp. 241-251 -- Stute, Manteiga and Quindimil, Bootstrap based
         goodness-of-fit-tests, Metrika 1993. https://doi.org/10.1007/BF02613687
     """
-    sides = [_with_images(networks_of(a, "a"))]
-    if b is not None:
-        sides.append(_with_images(networks_of(b, "b")))
+    sides = [
+        _with_images(networks_of(side, name))
+        for side, name in ((a, "a"), (b, "b"))
+        if side is not None
+    ]
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1; got {resamples}")
-    first, second = two_sides(*sides, *([None] if b is None else []))
+    first, second = two_sides(*sides)
     rng = generator(key)
     weights = [drawn_weights(len(s), size, draws, rng) for s in (first, second)]
     classes, images = first.shape[-1], first.shape[1]
@@ -256,9 +258,8 @@ def _with_images(networks):
 
 def _compared(sides, weights, size: int, normals):
     """Mean observed and simulated norm and their distance, each `[N]`."""
-    first, second = two_sides(*sides, *([None] if len(sides) == 1 else []))
-    norms = drawn_norms(first, second, *weights)
-    mean, root = mean_and_root(sides[0], sides[1] if len(sides) == 2 else None)
+    norms = drawn_norms(*two_sides(*sides), *weights)
+    mean, root = mean_and_root(*sides)
     _, spread, axes = np.linalg.svd(root, full_matrices=False)
     along = np.einsum("nc,nkc->nk", mean, axes)
     simulated = _simulated(spread, along, mean, size, normals[: spread.shape[-1]])

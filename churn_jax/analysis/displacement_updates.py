@@ -43,10 +43,7 @@ class UpdatesBySize:
     def relative_negative_flip_rate(self) -> NDArray[np.float64]:
         """`[S, draws]`, `NFR / ((1 - ER_old) ER_new)`; nan where no flip can be."""
         chance = (1.0 - self.old_error) * self.new_error
-        some = chance > 0
-        return np.where(
-            some, self.negative_flip_rate / np.where(some, chance, 1.0), np.nan
-        )
+        return self.negative_flip_rate / np.where(chance > 0, chance, np.nan)
 
 
 def mixed_sides(
@@ -84,10 +81,8 @@ def mixed_sides(
                 "rows must be [R, ..., C] of at least 2 networks and may differ in "
                 f"their number only; row {i} is {row.shape}, row 0 {found[0].shape}"
             )
-    halves = [len(row) // 2 for row in found]
-    pairs = list(zip(found, halves, strict=True))
-    old = np.concatenate([row[:half] for row, half in pairs])
-    new = np.concatenate([row[half : 2 * half] for row, half in pairs])
+    halves = [np.split(row[: len(row) // 2 * 2], 2) for row in found]
+    old, new = map(np.concatenate, zip(*halves, strict=True))
     return old, new
 
 
@@ -187,13 +182,11 @@ def flip_rank_counts(
     weights = [drawn_weights(len(x), size, draws, rng) for x in (first, second)]
     counts = np.zeros(first.shape[-1] + 1, np.int64)
     for pair in zip(*weights, strict=True):
-        logits = [
+        was, now = (
             jnp.asarray(_averaged(x, w[None])[0], jnp.float32)
             for x, w in zip((first, second), pair, strict=True)
-        ]
-        ranks = flip_rank(
-            old_logits=logits[0], new_logits=logits[1], labels=jnp.asarray(labels)
         )
+        ranks = flip_rank(old_logits=was, new_logits=now, labels=jnp.asarray(labels))
         counts += np.bincount(np.asarray(ranks), minlength=len(counts))
     return counts[1:]
 

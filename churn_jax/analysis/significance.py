@@ -44,32 +44,6 @@ def _difference(difference: float, stderr: float, runs: int, scale: float):
     return Difference(float(difference), float(stderr), float(t), float(p), runs)
 
 
-def leave_one_run_out(matrix: np.ndarray) -> np.ndarray:
-    """The mean over pairs of runs, once without each run.
-
-    Entry `r` is the mean of `matrix[i, j]` over `i != j` with neither equal to `r`.
-
-    Args:
-        matrix: `[R, R]` with `R >= 3`; the diagonal is not read. Need not be symmetric.
-
-    Returns:
-        `[R]` float64.
-
-    Raises:
-        ValueError: not square, or fewer than three runs.
-
-    Example:
-        >>> leave_one_run_out(np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0]]))
-        array([3., 2., 1.])
-    """
-    matrix = _square(matrix, "matrix")
-    runs = len(matrix)
-    if runs < 3:
-        raise ValueError(f"leaving one run out needs at least 3 runs; got {runs}")
-    touching = matrix.sum(axis=0) + matrix.sum(axis=1)  # every pair with run r in it
-    return (matrix.sum() - touching) / ((runs - 1) * (runs - 2))
-
-
 def jackknife_stderr(leave_one_out: np.ndarray) -> float:
     """Standard error from the `R` leave-one-out values.
 
@@ -138,7 +112,11 @@ def paired_jackknife_test(
     delta = method - baseline
     pairs = runs * (runs - 1)
     difference = float(delta.sum() / pairs) if runs > 1 else np.nan
-    stderr = jackknife_stderr(leave_one_run_out(delta)) if runs > 2 else np.nan
+    stderr = np.nan
+    if runs > 2:
+        touching = delta.sum(axis=0) + delta.sum(axis=1)  # all pairs with run r in them
+        without = (delta.sum() - touching) / ((runs - 1) * (runs - 2))
+        stderr = jackknife_stderr(without)
     return _difference(difference, stderr, runs, _scale(method, baseline))
 
 
