@@ -56,7 +56,7 @@ class PaperNumbers(NamedTuple):
         if not number.mark:
             return text
         mark = f"{number.mark} [{[*self.notes].index(number.note) + 1}]"
-        return Cell(text, mark=mark, tone="doubt" if number.doubtful else "")
+        return Cell(text, mark=mark, tone="doubt" if number.mark == "doubtful" else "")
 
     def measured_cell(self, row: PaperRow, metric: Quantity) -> str:
         """`5.80 ± 0.21`, or a dash."""
@@ -100,10 +100,7 @@ def next_to_paper(
     rows: Sequence[PaperRow],
     names: Collection[str],
 ) -> PaperNumbers:
-    """Measured rows, then those that only the paper has, with the notes of both.
-
-    The caption says in what the settings of the rows called `names` differ.
-    """
+    """Measured rows, then the paper's; the caption says how those of `names` differ."""
     study = report.study
     planned = {info.name: info.label for info in study.methods}
     known = {*(row.name for row in rows), *study.unselected}

@@ -26,15 +26,10 @@ class Published:
     mean: float
     # over those runs; None for a setting or a cost, and in papers that print none
     std: float | None = None
-    doubtful: bool = False  # whether the cell must not be relied upon
+    # `doubtful`, if it must not be relied upon; `derived`, if it is printed nowhere
+    mark: str = ""
     note: str = ""  # why it is doubtful, or what it was computed from
     source: str = ""  # where it is printed, such as `"Table 2"`
-    derived: bool = False  # whether it is printed nowhere and was computed
-
-    @property
-    def mark(self) -> str:
-        """Remark on the number: `doubtful`, `derived` or nothing."""
-        return "doubtful" if self.doubtful else "derived" if self.derived else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,5 +121,5 @@ def _number(cell: Mapping[str, str], paper: Mapping[str, str], source: str):
         mean = round(mean / 100, 6)
         std = None if std is None else round(std / 100, 6)
     derived = cell["quantity"] in _list(paper.get("derived"))
-    doubtful = bool(cell["note"]) and not derived
-    return Published(mean, std, doubtful, cell["note"], source, derived)
+    mark = "derived" if derived else "doubtful" if cell["note"] else ""
+    return Published(mean, std, mark, cell["note"], source)

@@ -97,7 +97,7 @@ def doubtful_cells(paper):
         for key in keys_of(paper)
         for method, row in rows_of(key).items()
         for metric, number in row.items()
-        if number.doubtful
+        if number.mark == "doubtful"
     }
 
 
@@ -180,4 +180,4 @@ def test_relative_flips_follow_from_their_row_or_are_doubtful():
             independent = (1 - row["old_error"].mean) * row["new_error"].mean
             relative = row["relative_negative_flip_rate"]
             expected = pytest.approx(flips.mean / independent, abs=0.0005)
-            assert (relative.mean == expected) == (not relative.doubtful), (key, name)
+            assert (relative.mean == expected) == (not relative.mark), (key, name)
