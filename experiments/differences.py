@@ -12,10 +12,9 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from churn_compare.significance import holm
 from churn_jax.reports import collect
 from churn_jax.reports.cells import difference_fields
-from churn_jax.reports.compare import paired
+from churn_jax.reports.compare import adjusted, paired
 from churn_jax.reports.report import Row
 
 Line = dict[str, str | float]
@@ -30,9 +29,8 @@ def differences(
     ]
     for name in quantities:
         found = [paired(name, a.summary, b.summary) for a, b in pairs]
-        adjusted = holm([difference.p for difference in found])
-        for line, difference, p in zip(lines, found, adjusted, strict=True):
-            line |= difference_fields(name, difference, float(p))
+        for line, change in zip(lines, adjusted(name, found), strict=True):
+            line |= difference_fields(*change)
     return lines
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from churn_compare.store import Predictions, is_stored, load_predictions
 from churn_jax.configuration.record import RecordError, RowRecord, read_record
 
-# Predictions of a method, by split.
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
+_FILES = {"test": TEST, "validation": VALIDATION}  # of a method, by split
 
 
 class ReportError(ValueError):
@@ -38,13 +38,6 @@ class Study:
     # names and labels of planned rows that the last launch was not to train (`--only`);
     # they are in no other field
     unselected: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # where the predictions of a row are, by split
-    files: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {
-            "test": f"methods/{{}}/{TEST}",
-            "validation": f"methods/{{}}/{VALIDATION}",
-        }
-    )
 
     @property
     def trained(self) -> bool:
@@ -58,7 +51,7 @@ class Study:
 
     def file(self, name: str, split: str = "test") -> Path:
         """Predictions of one method."""
-        return self.folder / self.files[split].format(name)
+        return self.method_folder(name) / _FILES[split]
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""
@@ -94,11 +87,10 @@ class History:
 NO_HISTORY = History(np.zeros(0), np.zeros(0), {})
 
 
-def read_history(path) -> History:
+def read_history(path: Path) -> History:
     """Reads `metrics.jsonl`; a missing file is an empty history."""
     # Lines that are not JSON objects with a step (a write cut short) are passed over; a
     # step written twice (a resumed run) counts once, the later line wins.
-    path = Path(path)
     rows: dict[float, Mapping] = {}
     if path.is_file():
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -136,14 +128,7 @@ def _number(value) -> float:
 
 
 class StoredLogits(Mapping[str, np.ndarray]):
-    """Logits `[R, N, C]` of every finished row, read from its file when it is used.
-
-    Logits of a run that stopped may be NaN. Without a file there is a `KeyError`, with
-    one that is damaged or too large to be read whole a `PredictionsError`.
-
-    Attributes:
-        files: name of the row to the file that holds, or stands for, its predictions.
-    """
+    """Logits `[R, N, C]` of every finished row, read from its file when it is used."""
 
     def __init__(self, files: Mapping[str, Path]):
         self.files = {name: path for name, path in files.items() if is_stored(path)}
@@ -194,7 +179,7 @@ def predictions(
         ValueError: there is no such split.
     """
     study = read_study(folder)
-    if split not in study.files:
+    if split not in _FILES:
         raise ValueError(f"split must be test or validation; got {split!r}")
     files = {row.name: study.file(row.name, split) for row in study.methods}
     return StoredLogits(files)

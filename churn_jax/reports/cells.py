@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from scipy import special
 
-from churn_compare.documents import Cell
-
 if TYPE_CHECKING:
     from churn_jax.analysis.significance import Difference
     from churn_jax.reports.estimates import Estimate
@@ -80,11 +78,9 @@ def times(value: float | None) -> str:
 def interval(
     difference: Difference, p: float | None = None
 ) -> tuple[float, float] | None:
-    """The 95 % interval of a difference by Student's t; None where it has no error.
-
-    It is as wide as `p`, adjusted for several tests, asks for: 0 lies outside where `p`
-    is below 5 %, and nowhere else.
-    """
+    """The 95 % interval of a difference by Student's t; None where it has no error."""
+    # It is as wide as `p`, adjusted for several tests, asks for: 0 lies outside where
+    # `p` is below 5 %, and nowhere else.
     if difference.runs < 2 or not math.isfinite(difference.stderr):
         return None
     tests = p / difference.p if p and difference.p > 0 else 1.0
@@ -102,17 +98,6 @@ def ends(
         return ""
     low, high = found if sign else sorted(map(abs, found))
     return f"{scale * low:{sign}.{digits}f} to {scale * high:{sign}.{digits}f}"
-
-
-def change_cells(
-    difference: Difference | None, p: float, scale: float = 100, digits: int = 2
-) -> tuple[Cell | str, str]:
-    """`-1.83` with its interval below it, both times `scale`, and its p-value."""
-    if difference is None or not math.isfinite(difference.difference):
-        return ABSENT, ABSENT
-    value = scale * difference.difference
-    below = ends(difference, p, scale, digits) if math.isfinite(p) else ""
-    return Cell(f"{value:+.{digits}f}", value, below), p_value(p)
 
 
 def p_value(p: float | None) -> str:

@@ -1,10 +1,11 @@
 """Comparison of a method's runs with the baseline, paired by run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from churn_compare.documents import Cell
 from churn_compare.significance import holm
 from churn_jax.analysis.significance import (
     Difference,
@@ -13,8 +14,8 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.reports.cells import SIGNIFICANT, ends, interval, p_value
-from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.cells import ABSENT, SIGNIFICANT, ends, interval, p_value
+from churn_jax.reports.estimates import UNKNOWN, Estimate, over_runs
 from churn_jax.reports.summary import MethodSummary
 
 _UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
@@ -36,6 +37,7 @@ COMPARED = {
     ),
     "nll": ("log loss", ("lowers", "raises"), False, ""),
 }
+_RATE = (True, "")  # of an update
 
 
 class Change(NamedTuple):
@@ -51,6 +53,17 @@ class Change(NamedTuple):
         if not np.isfinite(self.p) or self.difference.runs < FEWEST_RUNS:
             return None
         return int(np.sign(self.difference.difference)) if self.p < SIGNIFICANT else 0
+
+    @property
+    def cells(self) -> tuple[Cell | str, str]:
+        """`-1.83` with its interval below it, in points or as it is, and its p."""
+        found, (*_, points, _) = self.difference, COMPARED.get(self.quantity, _RATE)
+        if not np.isfinite(found.difference):
+            return ABSENT, ABSENT
+        scale, digits = (100, 2) if points else (1, 4)
+        value = scale * found.difference
+        below = ends(found, self.p, scale, digits) if np.isfinite(self.p) else ""
+        return Cell(f"{value:+.{digits}f}", value, below), p_value(self.p)
 
     @property
     def verdict(self) -> str:
@@ -81,33 +94,22 @@ UNTESTED = Change("churn", _UNTESTED, np.nan)
 def compare_with_baseline(
     summaries: Mapping[str, MethodSummary], baseline: str
 ) -> dict[str, dict[str, Change]]:
-    """Every method against the baseline, with Holm's adjustment over the methods.
-
-    Only runs that finished on both sides are paired. Delta_1 is a number of a whole set
-    of runs, so it is compared only where both sets are of the same runs.
-
-    Args:
-        summaries: method name to its summary; run `r` of each shares its seeds.
-        baseline: the name the others are compared with.
-
-    Returns:
-        Every other method's `Change` of each quantity of `COMPARED`; empty when the
-        baseline is not there.
-
-    Example:
-        >>> compare_with_baseline({}, "baseline")
-        {}
-    """
+    """Every method against the baseline, in each quantity of `COMPARED`."""
     base = summaries.get(baseline)
     found: dict[str, dict[str, Change]] = {
         name: {} for name in summaries if base is not None and name != baseline
     }
     for quantity in COMPARED:
         differences = [paired(quantity, summaries[name], base) for name in found]
-        adjusted = holm([difference.p for difference in differences])
-        for changes, difference, p in zip(found.values(), differences, adjusted):
-            changes[quantity] = Change(quantity, difference, float(p))
+        for changes, one in zip(found.values(), adjusted(quantity, differences)):
+            changes[quantity] = one
     return found
+
+
+def adjusted(quantity: str, differences: Sequence[Difference]) -> list[Change]:
+    """The differences with p adjusted over all of them."""
+    p = holm([difference.p for difference in differences])
+    return [Change(quantity, *one) for one in zip(differences, map(float, p))]
 
 
 def paired(
@@ -116,12 +118,11 @@ def paired(
     """`a` minus `b` over the seeds that finished in both, paired by seed."""
     if a is None or b is None:
         return _UNTESTED
-    shared = [run for run in a.runs if run in b.runs]
-    ours, theirs = ([of.runs.index(run) for run in shared] for of in (a, b))
-    if not shared:
+    ours, theirs = _shared(a, b)
+    if not ours:
         return _UNTESTED
     if quantity in a.set_values:
-        if a.runs != b.runs:
+        if a.runs != b.runs:  # it is a number of the whole set
             return _UNTESTED
         means = getattr(a, quantity).mean, getattr(b, quantity).mean
         without = a.set_values[quantity], b.set_values[quantity]
@@ -137,27 +138,27 @@ def paired(
 
 
 def change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimate:
-    """A number as a share of the baseline's, minus one; paired by run.
-
-    Of numbers of all runs together the standard error is the jackknife's, which leaves
-    a run out of both sides at once.
-    """
+    """A number as a share of the baseline's, minus one; paired by run."""
     if summary is base:
         return Estimate(0.0, np.nan, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         if name in summary.set_values:
             ratio = getattr(summary, name).mean / getattr(base, name).mean
             error = np.nan
-            # [jackknife] pp. 586-596.
+            # A run is left out of both sides at once: [jackknife] pp. 586-596.
             if summary.runs == base.runs and len(summary.runs) > 2:
                 each = summary.set_values[name] / base.set_values[name]
                 error = jackknife_stderr(each)
             return Estimate(ratio - 1.0, np.nan, error)
-        shared = [run for run in summary.runs if run in base.runs]
-        if not shared:
-            return Estimate(np.nan, np.nan, np.nan)
-        ours, theirs = (
-            of.run_values[name][[of.runs.index(run) for run in shared]]
-            for of in (summary, base)
-        )
-        return over_runs(ours / theirs - 1.0)
+        ours, theirs = _shared(summary, base)
+        if not ours:
+            return UNKNOWN
+        ratios = summary.run_values[name][ours] / base.run_values[name][theirs]
+        return over_runs(ratios - 1.0)
+
+
+def _shared(a: MethodSummary, b: MethodSummary) -> tuple[list[int], list[int]]:
+    """The places, on both sides, of the runs that finished on both."""
+    shared = [run for run in a.runs if run in b.runs]
+    ours, theirs = ([of.runs.index(run) for run in shared] for of in (a, b))
+    return ours, theirs

@@ -47,6 +47,12 @@ def over_runs(values: np.ndarray) -> Estimate:
     return Estimate(float(values.mean()), std, float(std / np.sqrt(runs)))
 
 
+def over_set(value: np.ndarray, without: np.ndarray) -> Estimate:
+    """Of one number of all runs, and `[R]` without each of them."""
+    stderr = jackknife_stderr(without)
+    return Estimate(float(value), float(stderr * np.sqrt(len(without))), stderr)
+
+
 def over_pairs(matrices: Mapping[str, np.ndarray]) -> dict[str, Estimate]:
     """Of numbers of pairs of runs, each `[R, R]` and symmetric; NaN with one run."""
     stack = np.stack(list(matrices.values())).astype(np.float32)
@@ -54,16 +60,15 @@ def over_pairs(matrices: Mapping[str, np.ndarray]) -> dict[str, Estimate]:
         return dict.fromkeys(matrices, UNKNOWN)
     summary = jax.device_get(_summarize_each(stack))
     std = summary.std if stack.shape[1] > 2 else [np.nan] * len(stack)  # one pair
-    numbers = zip(summary.mean, std, summary.stderr, strict=True)
-    return {
-        name: Estimate(float(m), float(s), float(error))
-        for name, (m, s, error) in zip(matrices, numbers, strict=True)
-    }
+    return by_name(matrices, summary.mean, std, summary.stderr)
 
 
-@jax.jit
-def _summarize_each(stack):
-    return jax.vmap(metrics.summarize_pairs)(stack)
+_summarize_each = jax.jit(jax.vmap(metrics.summarize_pairs))
+
+
+def by_name(names: Iterable[str], *numbers: Iterable[float]) -> dict[str, Estimate]:
+    """Estimates of means, deviations and standard errors in the order of the names."""
+    return {n: Estimate(*map(float, x)) for n, *x in zip(names, *numbers, strict=True)}
 
 
 def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -76,11 +81,7 @@ def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 def of_set_sums(
     found: Iterable[Mapping[str, np.ndarray]], runs: int, examples: int
 ) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
-    """Numbers of all runs together: how far they are from their mean prediction.
-
-    `found` are the sums of blocks that make up all examples. `stderr` is the
-    jackknife's, one run left out; `std` is `stderr * sqrt(R)`.
-    """
+    """Numbers of all runs together, and without each, from the sums of all blocks."""
     unknown = np.full(runs, np.nan)
     if runs < 2:
         return dict.fromkeys(_OF_SETS, UNKNOWN), dict.fromkeys(_OF_SETS, unknown)
@@ -91,9 +92,7 @@ def of_set_sums(
     estimates, without = {}, {}
     for name, value in values.items():
         without[name] = value[1:] if runs > 2 else unknown
-        stderr = jackknife_stderr(without[name])
-        std = float(stderr * np.sqrt(runs))
-        estimates[name] = Estimate(float(value[0]), std, stderr)
+        estimates[name] = over_set(value[0], without[name])
     return estimates, without
 
 

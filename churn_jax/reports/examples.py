@@ -33,10 +33,7 @@ class Examples:
 
 
 def save_examples(out, ids, images, ambiguity=lambda: None) -> Path | None:
-    """Keeps test inputs for the report; None where they are not images.
-
-    Of a large split those with most of `ambiguity()`, `[N]`; None without it.
-    """
+    """Keeps images for the report, of a large split those with most `ambiguity()`."""
     ids, streamed = np.asarray(ids), not hasattr(images, "shape")
     shape = (len(images), *images.image_shape) if streamed else images.shape
     if shape[:1] != ids.shape:

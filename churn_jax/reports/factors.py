@@ -6,8 +6,8 @@ is: initial weights, mini-batch order, augmentation, or the training set itself.
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from churn_compare.documents import Code, Column, Facts, Fold, Section, Table
 from churn_jax.configuration.codec import to_json
@@ -131,8 +131,9 @@ def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]
     return tuple(said for rows, said in sentences if rows)
 
 
-def run_section(record: StudyRecord, extra: Mapping[str, Any]) -> Section:
-    """The section "What was run" of a report, with `extra` facts at the end."""
+def run_section(study: Study) -> Section:
+    """The section "What was run" of a report."""
+    record, config = study.record, study.config
     data, launch = record.data, record.launch
     shown = {
         "Command": launch.command,
@@ -143,10 +144,12 @@ def run_section(record: StudyRecord, extra: Mapping[str, Any]) -> Section:
         "Data": ", ".join(filter(None, (data.name, *_sizes(data)))),
         "Classes": data.num_classes,
         "Data fingerprint": data.fingerprint,
-        **extra,
+        "Runs per method": config.train.replicas,
+        "Rows not asked for": ", ".join(study.unselected.values()),
+        "Settings": " ".join(config.notes),
     }
     facts = Facts({name: str(value) for name, value in shown.items() if value})
-    text = json.dumps(to_json(record.config), indent=2, ensure_ascii=False)
+    text = json.dumps(to_json(config), indent=2, ensure_ascii=False)
     fold = Fold("Configuration", [Code(text)])
     return Section("What was run", [facts, fold], detail="full")
 

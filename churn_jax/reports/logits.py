@@ -249,14 +249,10 @@ def _predictions(
             found[name] = Predictions(ids, numbers, values)
         except PredictionsError as error:
             raise PredictionsError(f"{name}: {error}") from error
-        classes, known = values.shape[2], class_names or ()
-        if class_names is not None and len(known) != classes:
+        if class_names is not None and len(class_names) != values.shape[2]:
             raise ValueError(
-                f"class_names has {len(known)} names, and {name} has {classes} classes"
-            )
-        if numbers.max() >= classes:
-            raise ValueError(
-                f"labels go up to {numbers.max()}, and {name} has {classes} classes"
+                f"class_names has {len(class_names)} names, and {name} has "
+                f"{values.shape[2]} classes"
             )
     return found
 

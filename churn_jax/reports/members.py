@@ -1,26 +1,35 @@
-"""Predictions of the members of an ensemble: `members.npz`.
+"""Predictions of the members of an ensemble, and how many networks a row is worth.
 
-A row that deploys the mean of its members leaves the members' logits too, so that a
-report can say how much they differ and what smaller ensembles of them would do. Where
-they would be too many numbers, they are of evenly spaced examples.
+A row that deploys the mean of its members leaves the members' logits too, `members.npz`
+(of evenly spaced examples where they would be too many numbers), so that a report can
+say how much they differ. Deep-ensemble equivalents are read from the calibrated NLL of
+one member of the study's own deep ensemble, of two of them, and so on.
 """
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from churn_compare.array_files import NpzArrays, replace_file
 from churn_compare.store import PredictionsError
 from churn_jax import metrics
+from churn_jax.configuration.record import RowRecord
 from churn_jax.methods import Method, deploy
+from churn_jax.metrics.members import MemberDiversity
+from churn_jax.reports.artefacts import Study
+from churn_jax.reports.estimates import over_runs
+from churn_jax.reports.summary import MethodSummary
 
 MEMBERS, MEMBERS_VALIDATION = "members.npz", "members-validation.npz"
 MOST_NUMBERS = 50_000_000  # logits of one split that are kept: 200 MB
+_FIRST_CHOICE = "teachers"
+_MOST_MEMBERS = 8  # of whose subsets all are taken: 255 of 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,40 +84,113 @@ def load_members(path: str | os.PathLike) -> Members:
 
 
 class Agreement(NamedTuple):
-    """How much the members of each run differ (`metrics.member_diversity`)."""
+    """How much the members of each run differ."""
 
     members: int  # M
     examples: int  # that were looked at
-    mean_kl: np.ndarray  # `[R]` mean KL divergence of ordered pairs of members, nats
-    # `[R]` share of examples that two members predict differently, averaged over pairs
-    disagreement: np.ndarray
-    member_accuracy: np.ndarray  # `[R]` mean accuracy of the members alone
-    ensemble_accuracy: np.ndarray  # `[R]` accuracy of the mean that is served
+    of_runs: MemberDiversity  # numbers `[R]`, of the mean that is served
 
 
-@jax.jit
-def _diversity(logits, labels):
-    return metrics.member_diversity(logits, labels)
+_diversity = jax.jit(metrics.member_diversity)
 
 
 def agreement_of(
     members: Members, method: Method, runs: Sequence[int] | None = None
 ) -> Agreement:
-    """The diagnostics of runs, all by default; the mean is the one that is served."""
+    """The diagnostics of runs, all by default."""
     labels: Any = members.labels.astype(np.int32)
     total, count, examples, _ = members.logits.shape
     if max(runs := range(total) if runs is None else runs) >= total:
         raise PredictionsError(f"run {max(runs)} is missing among members of {total}")
     logits = [members.logits[run] for run in runs]
     each = [jax.device_get(_diversity(run, labels)) for run in logits]
-
-    def numbers(name: str) -> np.ndarray:
-        return np.array([getattr(one, name) for one in each], np.float64)
-
-    served = numbers("ensemble_accuracy")
+    found = jax.tree.map(lambda *values: np.array(values, np.float64), *each)
     if method.deploy == "mean_logits":
-        found = [metrics.accuracy(deploy(method, run), labels) for run in logits]
-        served = np.array(found, np.float64)
-    kl, disagreement = numbers("mean_kl"), numbers("disagreement")
-    own = numbers("mean_member_accuracy")
-    return Agreement(count, examples, kl, disagreement, own, served)
+        served = [metrics.accuracy(deploy(method, run), labels) for run in logits]
+        found = found._replace(ensemble_accuracy=np.array(served, np.float64))
+    return Agreement(count, examples, found)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReferenceCurve:
+    """Calibrated NLL of deep ensembles by their size."""
+
+    name: str  # row whose members they are
+    label: str  # name for people
+    nll: np.ndarray  # `[R, M]` of 1 to M members, the mean over subsets of a size
+
+    @property
+    def mean(self) -> np.ndarray:
+        """`[M]`, over runs."""
+        return self.nll.mean(axis=0)
+
+    @property
+    def std(self) -> np.ndarray:
+        """`[M]`, deviation from run to run; NaN with one run."""
+        if len(self.nll) < 2:
+            return np.full(self.nll.shape[1], np.nan)
+        return self.nll.std(axis=0, ddof=1)
+
+
+_curve = jax.jit(metrics.ensemble_reference_curve, static_argnames="subsets")
+
+
+def reference_curve(
+    study: Study, summaries: Mapping[str, MethodSummary]
+) -> ReferenceCurve | None:
+    """The curve of the row that deep ensembles are read from, run by run."""
+    # That called `teachers`, or else the largest ensemble that was trained without a
+    # penalty or a teacher; it must have finished and kept its members' predictions.
+    # Members that share weights are not deep ensembles.
+
+    def usable(info: RowRecord) -> bool:
+        folder = study.method_folder(info.name)
+        there = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
+        kept = info.name in summaries and all(path.is_file() for path in there)
+        model = info.spec.model or study.config.model
+        return kept and (model.sharing is None or info.spec.separate)
+
+    found = [info for info in study.methods if usable(info)]
+    chosen = [info for info in found if info.name == _FIRST_CHOICE]
+    chosen = chosen or [info for info in found if info.method.is_independent]
+    if not chosen:
+        return None
+    info = max(chosen, key=lambda info: info.members or 0)
+    folder = study.method_folder(info.name)
+    files = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
+    test, validation = map(load_members, files)
+    a, b = test.logits.shape, validation.logits.shape
+    if (a[0], a[1], a[3]) != (b[0], b[1], b[3]):
+        raise PredictionsError(
+            f"{folder}: members' logits {a} and those of validation {b} must be of the "
+            "same runs, members and classes"
+        )
+    if a[2] < summaries[info.name].examples:
+        return None  # of some examples alone
+    labels, held_out = (of.labels.astype(np.int32) for of in (test, validation))
+    curves = [
+        _curve(
+            test.logits[run],
+            labels,
+            validation_logits=validation.logits[run],
+            validation_labels=held_out,
+            subsets="all" if a[1] <= _MOST_MEMBERS else "prefixes",
+        )
+        for run in summaries[info.name].runs
+    ]
+    nll = np.stack([np.asarray(curve, np.float64) for curve in curves])
+    return ReferenceCurve(info.name, info.label, nll)
+
+
+def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
+    """The summary, each run's calibrated NLL placed on the curve's mean over runs."""
+    nll = summary.run_values.get("calibrated_nll")
+    if nll is None or not np.isfinite(nll).all():
+        return summary
+    numbers = (jnp.asarray(x, jnp.float32) for x in (nll, curve.mean))
+    found = jax.device_get(metrics.deep_ensemble_equivalent(*numbers))
+    value = np.asarray(found.value, np.float64)
+    most = bool(found.saturated.any())
+    dee = dataclasses.replace(over_runs(value), at_least=most)
+    values = {**summary.run_values, "dee": value}
+    return dataclasses.replace(summary.having(dee=dee), run_values=values)

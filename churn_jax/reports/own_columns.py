@@ -7,8 +7,7 @@ from typing import cast
 import numpy as np
 
 from churn_compare.store import WHOLE_BYTES, Predictions, fits_whole
-from churn_jax.analysis.significance import jackknife_stderr
-from churn_jax.reports.estimates import Estimate, over_runs
+from churn_jax.reports.estimates import over_runs, over_set
 from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.summary import MethodSummary
 
@@ -20,10 +19,7 @@ class ColumnError(ValueError):
 def with_columns(
     summary: MethodSummary, predictions: Predictions, columns: Iterable[str]
 ) -> tuple[MethodSummary, tuple[ColumnError, ...]]:
-    """The summary with those of the columns that have a measure of their own.
-
-    Columns that could not be measured are left out; the errors say why.
-    """
+    """The summary with columns that have a measure, and errors of those left out."""
     runs, labels = summary.runs, predictions.labels
     values, without, own, errors = {}, {}, {}, []
     for column in columns:
@@ -52,13 +48,12 @@ def with_columns(
             if found.ndim:
                 values[name], own[name] = found, over_runs(found)
                 continue
-            error, left = np.nan, np.full(len(runs), np.nan)
+            left = np.full(len(runs), np.nan)
             if len(runs) > 2:  # two runs without one are not a pair any more
                 parts = (np.delete(logits, i, axis=0) for i in range(len(runs)))
                 left = np.array([_called(quantity, z, labels) for z in parts])
-                error = jackknife_stderr(_finite(quantity, left, runs, "without run"))
-            spread = float(error * np.sqrt(len(runs)))
-            own[name], without[name] = Estimate(float(found), spread, error), left
+                left = _finite(quantity, left, runs, "without run")
+            own[name], without[name] = over_set(found, left), left
         except ValueError as error:  # a column that is not known, or a ColumnError
             errors.append(ColumnError(str(error)))
     summary = dataclasses.replace(

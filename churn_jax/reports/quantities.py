@@ -48,8 +48,13 @@ class Quantity:
         """The function that a `column` was made of, by which it can be imported."""
         return self.measure
 
-    def shown(self, estimate: Estimate) -> tuple[float, float]:
+    def cell(self, summary: Any) -> str:
+        """The text of its cell."""
+        return self.write(getattr(summary, self.name))
+
+    def shown(self, summary: Any) -> tuple[float, float]:
         """The mean and its standard error in the unit of the heading."""
+        estimate = getattr(summary, self.name)
         scale = getattr(self.write, "scale", 1.0)
         return scale * estimate.mean, scale * estimate.stderr
 
@@ -194,14 +199,10 @@ def column(
 
 
 def column_name(given: str | Quantity | Callable[..., Any]) -> str:
-    """The name of a column that is given by name, as it is, or as a function.
-
-    A plain function of `(logits [R, N, C], labels [N])` becomes a column under a
-    heading made of its name.
-    """
+    """The name of a column that is given by name, as it is, or as a function."""
     if isinstance(given, str):
         return given
-    if not isinstance(given, Quantity):
+    if not isinstance(given, Quantity):  # of all runs, headed by its name
         heading = given.__name__.replace("_", " ").capitalize()
         given = column(heading, runs=True)(given)
     return given.name

@@ -26,19 +26,22 @@ from churn_jax.reports.compare import (
     COMPARED,
     ENOUGH_RUNS,
     FEWEST_RUNS,
+    UNTESTED,
     Change,
     change_of,
     compare_with_baseline,
 )
-from churn_jax.reports.equivalents import ReferenceCurve, equivalents, reference_curve
 from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.factors import factors_of, kind_of_churn
 from churn_jax.reports.members import (
     MEMBERS,
     Agreement,
     Members,
+    ReferenceCurve,
     agreement_of,
+    equivalents,
     load_members,
+    reference_curve,
 )
 from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.published import published
@@ -82,9 +85,9 @@ class Row:
         return self.info.label
 
     @property
-    def change(self) -> Change | None:
-        """Of the headline against the baseline."""
-        return self.changes.get(self.headline)
+    def change(self) -> Change:
+        """Of the headline against the baseline; `UNTESTED` of the baseline itself."""
+        return self.changes.get(self.headline, UNTESTED)
 
     @property
     def stopped(self) -> str:
@@ -111,13 +114,13 @@ class Row:
     @property
     def gain(self) -> int | None:
         """1 if the headline is detectably better, -1 if worse, 0 if neither."""
-        effect = None if self.change is None else self.change.effect
+        effect = self.change.effect
         return None if effect is None else -effect
 
     @property
     def quality_gain(self) -> int | None:
         """The same for the quality."""
-        effect = self.changes[self.quality].effect if self.changes else None
+        effect = self.changes.get(self.quality, UNTESTED).effect
         return effect if self.quality == "accuracy" or effect is None else -effect
 
     @property
@@ -256,7 +259,7 @@ class Report:
         adjusted = sum(bool(row.changes) for row in self.rows)
         holm = f" p is Holm-adjusted over {adjusted} methods." if adjusted > 1 else ""
         better = [row for row in tested if row.gain == 1]
-        runs = [row.change.difference.runs for row in better if row.change]
+        runs = [row.change.difference.runs for row in better]
         if better and max(runs) < ENOUGH_RUNS:
             lowest = min(better, key=value)
             return (
@@ -428,11 +431,8 @@ def _equal(a: MethodSummary, b: MethodSummary) -> bool:
 
 
 def collected(study: Study, split: str = "test") -> Report:
-    """The numbers of a study's rows on one split.
-
-    Predictions are read one row at a time and dropped again. The examples of the
-    baseline, or else of the first row that has any, are the ones all others must have.
-    """
+    """The numbers of a study's rows on one split, one row in memory at a time."""
+    # All must have the examples of the baseline, or else of the first row that has any.
     plain, baseline = Report(study), study.config.baseline
     changes = {quantity.name: quantity.of for quantity in plain.columns if quantity.of}
     columns = {quantity.name: None for quantity in plain.columns}
@@ -491,8 +491,8 @@ def collected(study: Study, split: str = "test") -> Report:
                 agreement = agreement_of(members, info.method, found.runs)
                 agreements[info.name] = agreement
                 found = found.having(
-                    member_kl=over_runs(agreement.mean_kl),
-                    member_disagreement=over_runs(agreement.disagreement),
+                    member_kl=over_runs(agreement.of_runs.mean_kl),
+                    member_disagreement=over_runs(agreement.of_runs.disagreement),
                 )
         summaries[info.name] = found
     curve = None

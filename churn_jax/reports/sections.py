@@ -44,15 +44,16 @@ def members_section(report: Report) -> Section:
         found, label = row.agreement, row.label
         if found is None:
             continue
-        shares = found.disagreement, found.member_accuracy, found.ensemble_accuracy
-        kl = number(over_runs(found.mean_kl))
+        of = found.of_runs
+        shares = of.disagreement, of.mean_member_accuracy, of.ensemble_accuracy
+        kl = number(over_runs(of.mean_kl))
         cells = (percent(over_runs(values)) for values in shares)
         rows.append((label, str(found.members), kl, *cells))
         if found.examples < (total := row.summary.examples):
             caption += (
                 f" {label}: on {found.examples:,} of {total:,} examples, evenly spaced."
             )
-        if found.disagreement.mean() < HARDLY:
+        if of.disagreement.mean() < HARDLY:
             caption += (
                 f" {label}: two members predict the same class for more than 99.9 % "
                 "of the examples. Members that agree in everything give nothing that "

@@ -31,10 +31,7 @@ _LESS = "Calibrated NLL   (less is better)"
 
 
 def first_figure(report: Report) -> Figure:
-    """Accuracy against churn, or Delta_1 where a study is about it.
-
-    Of clicks the log loss, since nearly all are predicted to be none.
-    """
+    """Accuracy, or log loss, against churn, or Delta_1 where a study is about it."""
     about, quality = report.headline, QUANTITIES[report.quality]
     up, what = ("Down", "Log loss") if quality.name == "nll" else ("Up", "Accuracy")
     if about.name != "prediction_difference":  # reproducibility, in any study
@@ -72,7 +69,7 @@ def _points(report: Report, across: Quantity, up: Quantity) -> list[Point]:
     """Rows with both numbers."""
     found = []
     for i, row in enumerate(report.rows):
-        x, y = (q.shown(getattr(row.summary, q.name)) for q in (across, up))
+        x, y = (quantity.shown(row.summary) for quantity in (across, up))
         if np.isfinite(x[0]) and np.isfinite(y[0]):
             found.append(Point(i, row.label, x, y))
     return found
@@ -176,7 +173,7 @@ def _series_figure(
         for axes, quantity in zip(every, (about, QUANTITIES["accuracy"]), strict=True):
 
             def number(row: Row, quantity=quantity) -> tuple[float, float]:
-                return quantity.shown(getattr(row.summary, quantity.name))
+                return quantity.shown(row.summary)
 
             if baseline is not None:
                 style = {"linewidth": 1.0, "linestyle": ":", "color": INK}

@@ -11,38 +11,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from churn_compare.documents import (
-    Block,
-    Card,
-    Cell,
-    Column,
-    Document,
-    Facts,
-    Fold,
-    Grid,
-    Records,
-    Rows,
-    Section,
-    Strong,
-    Table,
-    Terms,
-    Text,
-    csv_text,
-    html_fragment,
-    markdown,
-    print_document,
-    table_files,
-    write_files,
-)
+from churn_compare import documents as doc
 from churn_compare.documents.plotting import page_figures
-from churn_compare.tables import number_cell
+from churn_compare.flip_counts import version_matrices
+from churn_compare.number_text import judgement
+from churn_compare.report import made, sections, terms
+from churn_compare.tables import matrix_tables, number_cell
+from churn_compare.verdict import sentences
 from churn_jax.reports.artefacts import ReportError, read_study
 from churn_jax.reports.cells import (
     ABSENT,
-    change_cells,
     difference_fields,
     estimate_fields,
     times,
@@ -51,14 +32,6 @@ from churn_jax.reports.compare import UNTESTED
 from churn_jax.reports.estimates import UNKNOWN
 from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.glossary import GLOSSARY
-from churn_jax.reports.logits_sections import (
-    logits_facts,
-    logits_glossary,
-    logits_section,
-    logits_verdict,
-    logits_verdicts,
-    version_sections,
-)
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.report import Missing, Report, Row, collected
 from churn_jax.reports.sections import (
@@ -80,6 +53,14 @@ VERSUS = {
     "churn": ("Churn", "churn_to_baseline"),
     "negative_flip_rate": ("NFR", "negative_flips_to_baseline"),
 }
+_FIRST_SENTENCES = 3  # sentences of a comparison: churn, flips and accuracy
+_TONES = {"better": "good", "worse": "bad", "unclear": "even"}
+_OF_STUDIES = ("DEE", "KL of members, churn of members", "± of an update")
+_PAIRED = (
+    "Pairs share runs, so standard errors leave one run out at a time. Run r of a row "
+    "is compared with run r of the baseline. p is two-sided (Student's t, R − 1 "
+    "degrees of freedom) and Holm-adjusted over the rows; below 0.05 is an effect."
+)
 _FACTS = ("equation", "members", "training_cost", "inference_cost", "parameters")
 _FACTS += ("seconds", "compile_seconds")
 
@@ -143,21 +124,24 @@ def write(run_dir) -> Report:
     damaged = [missing.reason for missing in report.missing if missing.damaged]
     if damaged and not report.rows:
         raise ReportError(f"{damaged[0]}; there is no other row to report")
-    contents: dict[str, str | bytes] = {**table_files(study_document(report))}
+    contents: dict[str, str | bytes] = {**doc.table_files(study_document(report))}
     if report.updates is not None:
         own = updates_document(report)
-        contents |= {"updates.md": markdown(own), "updates.csv": csv_text(own.data)}
+        contents |= {
+            "updates.md": doc.markdown(own),
+            "updates.csv": doc.csv_text(own.data),
+        }
     if report.held_out is not None:
-        contents["held_out.csv"] = csv_text(_records(report.held_out))
-    report.files.update(write_files(report.study.folder, contents))
+        contents["held_out.csv"] = doc.csv_text(_records(report.held_out))
+    report.files.update(doc.write_files(report.study.folder, contents))
     return report
 
 
 def html_table(report: Report) -> str:
     """The form of a report in notebooks: the table and the conclusion."""
-    notes = [Text(remark, "note") for remark in report.remarks]
-    verdicts = Rows(_verdicts(report))
-    return html_fragment([Text(report.best), *notes, _table(report), verdicts])
+    notes = [doc.Text(remark, "note") for remark in report.remarks]
+    verdicts = doc.Rows(_verdicts(report))
+    return doc.html_fragment([doc.Text(report.best), *notes, _table(report), verdicts])
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
@@ -167,137 +151,217 @@ def print_report(report: Report, console: Console | None = None) -> None:
         report: what `write` returned.
         console: where to; the standard output by default.
     """
-    print_document(in_terminal(report), console)
+    doc.print_document(in_terminal(report), console)
 
 
-def in_terminal(report: Report) -> Document:
+def in_terminal(report: Report) -> doc.Document:
     """The verdict as lines, and where the page is."""
     found, page = study_document(report).as_lines(), report.files.get("report.html")
-    written = Text(f"Report: {page}" if page else "")
-    return Document(found.title, blocks=[*found.blocks, written])
+    written = doc.Text(f"Report: {page}" if page else "")
+    return doc.Document(found.title, blocks=[*found.blocks, written])
 
 
-def study_document(report: Report) -> Document:
+def study_document(report: Report) -> doc.Document:
     """Verdicts, table, remarks and figures of a study, a sweep or logits."""
     trained, record = report.study.trained, report.study.record
     named, stop, rest = report.best.partition(". ")
-    said = (Strong(named + stop[:1]), stop[1:] + rest)
-    best = Text(said if named else "", "best")
-    verdicts = Card(f"Against {report.baseline_label}", [Rows(_verdicts(report))], "")
-    results: list[Block] = [Text(remark, "note") for remark in report.remarks]
-    results += map(Text, (report.few, *report.context))
+    said = (doc.Strong(named + stop[:1]), stop[1:] + rest)
+    best = doc.Text(said if named else "", "best")
+    verdicts = doc.Card(
+        f"Against {report.baseline_label}", [doc.Rows(_verdicts(report))], ""
+    )
+    results: list[doc.Block] = [doc.Text(remark, "note") for remark in report.remarks]
+    results += map(doc.Text, (report.few, *report.context))
     results += [_table(report)] if report.rows else []
-    glossary = GLOSSARY if trained else logits_glossary(report, GLOSSARY)
-    made = logits_section(report)
-    if trained:
-        facts = {
-            "Runs per method": report.study.config.train.replicas,
-            "Rows not asked for": ", ".join(report.study.unselected.values()),
-            "Settings": " ".join(report.study.config.notes),
-        }
-        made = run_section(record, facts)
+    glossary = GLOSSARY if trained else _logits_glossary(report)
     held_out = report.held_out
     infos = [row.info for row in report.rows] if trained else []
     updates, paper_updates = updates_sections(report)
-    sections = [
+    parts = [
         choice_section(report),
-        Section("Results", results),
-        Section(
+        doc.Section("Results", results),
+        doc.Section(
             "Examples held out of the stream",
             [_table(held_out)] if held_out is not None and held_out.rows else [],
         ),
         training_section(report.study, infos),
         updates,
-        *version_sections(report),
+        *_version_sections(report),
         paper_updates,
         members_section(report),
         paper_section(paper_numbers(report)),
-        Section("Figures", [Grid(study_figures(report))]),
+        doc.Section("Figures", [doc.Grid(study_figures(report))]),
         ambiguous_section(report),
         bounds_section(report),
-        Section("Methods", [Grid(_cards(report))], detail="full"),
-        made,
-        Section("Glossary", [Terms(glossary)], detail="full"),
+        doc.Section("Methods", [doc.Grid(_cards(report))], detail="full"),
+        run_section(report.study) if trained else _logits_section(report),
+        doc.Section("Glossary", [doc.Terms(glossary)], detail="full"),
     ]
-    return Document(
+    return doc.Document(
         report.study.config.title,
-        run_facts(record) if trained else logits_facts(report),
-        [best, Grid([first_figure(report), verdicts], kind="first"), *sections],
+        run_facts(record) if trained else _logits_facts(report),
+        [best, doc.Grid([first_figure(report), verdicts], kind="first"), *parts],
         data=_records(report),
     )
 
 
-def _verdicts(report: Report) -> list[Text]:
+# A report of logits has no training to tell of. It says what `compare` says of two
+# versions, also where each row is one run.
+def _logits_facts(report: Report) -> tuple[str, ...]:
+    """How many examples, classes and runs."""
+    counts = [
+        (one.examples, one.num_classes, len(one.runs) + len(one.stopped))
+        for one in (row.summary for row in report.rows)
+    ]
+    found = []
+    for word, numbers in zip(("example", "class", "run"), zip(*counts)):
+        ends = dict.fromkeys((min(numbers), max(numbers)))
+        plural = "es" if word == "class" else "s"
+        text = f"{' to '.join(f'{n:,}' for n in ends)} {word}"
+        text += plural if max(numbers) > 1 else ""
+        found.append(f"{text} per row" if word == "run" else text)
+    return tuple(found)
+
+
+def _logits_verdict(report: Report, row: Row) -> str:
+    """Changes from the baseline to a row, then the tests of several runs."""
+    if (step := report.comparisons.get(row.label)) is None:
+        return ""
+    said = list(sentences(step)[:_FIRST_SENTENCES])
+    # The intervals are of other examples and runs, the tests of other runs alone.
+    if row.gain is not None:
+        said.append(f"Over runs, on these examples: {row.clause}.")
+    return " ".join(said)
+
+
+def _logits_verdicts(report: Report) -> list[doc.Text]:
+    """Changes from the baseline to every other row."""
+    found = []
+    for row in report.rows:
+        if (step := report.comparisons.get(row.label)) is not None:
+            tone = _TONES[judgement("accuracy_gain", step["accuracy_gain"])]
+            said = f": {_logits_verdict(report, row)}"
+            found.append(doc.Text((doc.Strong(row.label), said), tone))
+    return found
+
+
+def _version_sections(report: Report) -> list[doc.Section]:
+    """Every update in full, and every row against every other; none of a study."""
+    steps, found = report.comparisons, []
+    for step in steps.values():
+        # Of the only update the verdict at the top has the first sentences.
+        said = sentences(step)[_FIRST_SENTENCES if len(steps) == 1 else 0 :]
+        blocks = [
+            *map(doc.Text, said),
+            doc.Text("\n".join(step.notes), "note remark"),
+            *(
+                doc.Fold(part.title, part.blocks, open=True, heading=True)
+                for part in sections("", step)
+            ),
+        ]
+        title = f"{step.old.name} → {step.new.name}"
+        if len(steps) == 1:
+            found.append(doc.Section(title, blocks, detail="full"))
+        else:
+            found.append(doc.Section("", [doc.Fold(title, blocks, heading=True)]))
+    if len(steps) < 2:  # the update has their numbers
+        return found
+    classes = [row.summary.curves.classes for row in report.rows]
+    matrices = version_matrices(classes, report.labels)
+    every = matrix_tables(matrices, [row.label for row in report.rows])
+    return [doc.Section("Every row against every other", every, detail="full"), *found]
+
+
+def _logits_section(report: Report) -> doc.Section:
+    """The versions that were compared."""
+    facts = {
+        row.info.label: f"{len(row.summary.runs)} runs, {row.summary.num_classes:,} "
+        "classes"
+        for row in report.rows
+    }
+    level = next((step.level for step in report.comparisons.values()), 0.95)
+    shown = doc.Facts(facts | made(level, "Software"))
+    return doc.Section("What was compared", [shown], detail="full")
+
+
+def _logits_glossary(report: Report) -> list[doc.Term]:
+    """The entries that concern logits, and those of a comparison."""
+    kept = [
+        dataclasses.replace(term, meaning=_PAIRED) if term.name == "± and p" else term
+        for term in GLOSSARY
+        if term.name not in _OF_STUDIES
+    ]
+    names = {name.strip() for term in kept for name in term.name.split(",")}
+    for step in report.comparisons.values():
+        for term in terms([step]):
+            if term.name not in names:
+                names.add(term.name)
+                kept.append(term)
+    return kept
+
+
+def _verdicts(report: Report) -> list[doc.Text]:
     """The effect of every row on the headline and on its quality."""
     if not report.study.trained:
-        return logits_verdicts(report)
+        return _logits_verdicts(report)
     return [
-        Text((Strong(row.label), f": {row.verdict}"), row.tone)
+        doc.Text((doc.Strong(row.label), f": {row.verdict}"), row.tone)
         for row in report.rows
         if row.verdict
     ]
 
 
-def _table(report: Report) -> Table:
+def _table(report: Report) -> doc.Table:
     """Method and costs, the quantities the study chose, and the comparison."""
     about, trained, rows = report.headline, report.study.trained, report.rows
-    points = about.name == "churn"
-    scale, digits = (100, 2) if points else (1, 4)
-    columns: dict[Column, Callable[[Row], Cell | str]] = {}
     # What a row is judged by comes first: a phone shows it without scrolling.
-    for quantity in sorted(report.columns, key=lambda q: q is not about):
-        head = Column(quantity.heading, from_width=0 if quantity.narrow else WIDE)
-        columns[head] = lambda row, q=quantity: q.write(getattr(row.summary, q.name))
-    tested: dict[Column, Callable[[Row], Cell | str]] = {}
-
-    def change(row: Row) -> tuple[Cell | str, str]:
-        found = row.change
-        if found is None:
-            return ABSENT, ABSENT
-        return change_cells(found.difference, found.p, scale, digits)
-
-    known = (row.change.difference.difference for row in rows if row.change)
-    if trained or any(map(math.isfinite, known)):
-        head = Column("Δ churn" if points else f"Δ of {about.heading}")
-        tested[head] = lambda row: change(row)[0]
-        tested[Column("p")] = lambda row: change(row)[1]
-    for name, (heading, _) in VERSUS.items() if report.comparisons else ():
-        head = Column(f"{heading} vs. {report.baseline_label}")
-        tested[head] = lambda row, name=name: (
-            number_cell(step[name], "share")
-            if (step := report.comparisons.get(row.label))
-            else Cell(ABSENT)
+    columns: list[tuple[doc.Column, Sequence[doc.Cell | str]]] = [
+        (
+            doc.Column(quantity.heading, from_width=0 if quantity.narrow else WIDE),
+            [quantity.cell(row.summary) for row in rows],
         )
-    costs: dict[Column, Callable[[Row], Cell | str]] = {
-        Column(f"{what.capitalize()} cost", from_width=WIDE): (
-            lambda row, name=f"{what}_cost": times(getattr(row.info, name))
+        for quantity in sorted(report.columns, key=lambda q: q is not about)
+    ]
+    tested: list[tuple[doc.Column, Sequence[doc.Cell | str]]] = []
+    if trained or any(math.isfinite(row.change.difference.difference) for row in rows):
+        head = "Δ churn" if about.name == "churn" else f"Δ of {about.heading}"
+        for i, name in enumerate((head, "p")):
+            tested.append((doc.Column(name), [row.change.cells[i] for row in rows]))
+    for name, (heading, _) in VERSUS.items() if report.comparisons else ():
+        steps = [report.comparisons.get(row.label) for row in rows]
+        head = doc.Column(f"{heading} vs. {report.baseline_label}")
+        tested.append((head, [number_cell(s and s[name], "share") for s in steps]))
+    first = 1 if about in report.columns else 0
+    columns[first:first] = tested
+    columns += [
+        (
+            doc.Column(f"{what.capitalize()} cost", from_width=WIDE),
+            [times(getattr(row.info, f"{what}_cost")) for row in rows],
         )
         for what in (("training", "inference") if trained else ())
-    }
-    first = 1 if about in report.columns else 0
-    every = [*columns.items()]
-    every[first:first] = tested.items()
-    every += costs.items()
-    cells = [(row.label, *(cell(row) for _, cell in every)) for row in rows]
-    heads = [Column("Method"), *(head for head, _ in every)]
-    return Table(heads, cells, "", report.caption, "main")
+    ]
+    heads, cells = zip(*columns, strict=True)
+    lines = list(zip((row.label for row in rows), *cells, strict=True))
+    return doc.Table(["Method", *heads], lines, "", report.caption, "main")
 
 
-def _cards(report: Report) -> list[Card]:
+def _cards(report: Report) -> list[doc.Card]:
     """One for each method: how it was trained, and what the table has no column for."""
     out = []
     for row in report.rows:
         others = {
-            quantity.heading: quantity.write(getattr(row.summary, quantity.name))
+            quantity.heading: quantity.cell(row.summary)
             for quantity in report.quantities
             if quantity not in report.columns and quantity.name != "parameters"
         }
         if not report.study.trained:
             others = {head: text for head, text in others.items() if text != ABSENT}
-        more = Fold("More numbers", [Facts(others)])
-        out.append(Card(row.label, [Facts(_method_facts(row)), more]))
+        more = doc.Fold("More numbers", [doc.Facts(others)])
+        out.append(doc.Card(row.label, [doc.Facts(_method_facts(row)), more]))
     out += [
-        Card(missing.info.label, [Text(f"Not in the tables: {missing.reason}.")])
+        doc.Card(
+            missing.info.label, [doc.Text(f"Not in the tables: {missing.reason}.")]
+        )
         for missing in report.missing
     ]
     return out
@@ -325,7 +389,7 @@ def _method_facts(row: Row) -> dict[str, str]:
     }
 
 
-def _records(report: Report) -> Records:
+def _records(report: Report) -> doc.Records:
     """A line per method; of mere logits without what nothing is known of."""
     found = paper_numbers(report)
     printed = [quantity.name for quantity in (found.metrics if found else ())]
@@ -341,23 +405,22 @@ def _records(report: Report) -> Records:
         rows.append(row | sweep_fields(report, one.info.name))
     fields = list(dict.fromkeys(name for row in rows for name in row))
     if report.study.trained:
-        return Records(fields, rows)
+        return doc.Records(fields, rows)
 
     def known(field: str) -> bool:
         values = (row.get(field) for row in rows)
         return any(v not in (None, "") and v == v for v in values)  # NaN is not itself
 
     fields = [field for field in fields if field != "status" and known(field)]
-    return Records(fields, [{f: r[f] for f in fields if f in r} for r in rows])
+    return doc.Records(fields, [{f: r[f] for f in fields if f in r} for r in rows])
 
 
-def _csv_row(report: Report, one: Row | Missing) -> dict:
+def _csv_row(report: Report, one: Row | Missing) -> dict[str, Any]:
     """The fields of one method, in order; those of a missing one are empty."""
-    row = one if isinstance(one, Row) else None
-    summary = row.summary if row else None
-    out: dict = {"method": one.info.name, "label": one.info.label}
-    out["status"] = one.reason if isinstance(one, Missing) else "finished"
-    out |= {name: getattr(one.info, name) for name in _FACTS}
+    info, summary = one.info, getattr(one, "summary", None)
+    out: dict = {"method": info.name, "label": info.label}
+    out["status"] = getattr(one, "reason", "finished")
+    out |= {name: getattr(info, name) for name in _FACTS}
     out |= dict.fromkeys(("runs", "stopped_runs", "examples", "classes"))
     if summary is not None:
         out["runs"] = len(summary.runs)
@@ -367,35 +430,18 @@ def _csv_row(report: Report, one: Row | Missing) -> dict:
     measured = [q.name for q in report.quantities if q.name != "parameters"]
     for name in measured:
         out |= estimate_fields(name, getattr(summary, name, UNKNOWN))
+    changes = getattr(one, "changes", {})
     for name in report.compared:
         if name in measured:
-            found = row.changes.get(name, UNTESTED) if row else UNTESTED
-            out |= difference_fields(name, found.difference, found.p)
-    out["verdict"] = row.verdict if row else ""
-    if row and (step := report.comparisons.get(row.label)) is not None:
-        out["verdict"] = logits_verdict(report, row)
+            out |= difference_fields(name, *changes.get(name, UNTESTED)[1:])
+    out["verdict"] = getattr(one, "verdict", "")
+    if isinstance(one, Row) and (step := report.comparisons.get(one.label)):
+        out["verdict"] = _logits_verdict(report, one)
         for name, (_, field) in VERSUS.items():
             found = step[name]
             out |= {field: found.value, f"{field}_low": found.low}
             out |= {f"{field}_high": found.high}
     return out
-
-
-def table_fields(report: Report) -> list[str]:
-    """Those of the CSV that the table shows, with their standard errors."""
-    shown = [quantity.name for quantity in report.columns]
-    fields = ["method", "label", "runs"]
-    fields += [f"{name}{end}" for name in shown for end in ("", "_stderr")]
-    ends = ("", "_stderr", "_p_holm")
-    fields += [f"delta_{n}{e}" for n in report.compared if n in shown for e in ends]
-    known = _records(report).fields
-    more = [name for name in known if "_to_baseline" in name]
-    more += {
-        name: None
-        for row in report.rows
-        for name in sweep_fields(report, row.info.name)
-    }
-    return [name for name in (*fields, *more) if report.study.trained or name in known]
 
 
 Source = str | os.PathLike | Report
@@ -422,10 +468,17 @@ def table(source: Source) -> Any:
         ReportError: the folder has no usable record.
     """
     report = source if isinstance(source, Report) else collect(source)
-    fields = table_fields(report)
+    records, shown = _records(report), [quantity.name for quantity in report.columns]
+    fields = ["method", "label", "runs"]
+    fields += [f"{name}{end}" for name in shown for end in ("", "_stderr")]
+    ends = ("", "_stderr", "_p_holm")
+    fields += [f"delta_{n}{e}" for n in report.compared if n in shown for e in ends]
+    swept = {n for row in report.rows for n in sweep_fields(report, row.info.name)}
+    fields += [n for n in records.fields if "_to_baseline" in n or n in swept]
+    fields = [n for n in fields if report.study.trained or n in records.fields]
     rows = [
         {f: math.nan if row.get(f) is None else row[f] for f in fields}
-        for row in study_document(report).data.rows
+        for row in records.rows
     ]
     try:
         import pandas  # pyrefly: ignore[missing-import]

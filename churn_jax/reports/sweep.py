@@ -136,17 +136,16 @@ def choose(
     check_choice("criterion", criterion, CRITERIA)
     quantity = criterion.removesuffix(_AT_ACCURACY).replace("-", "_")
     why: dict[str, list[str]] = {}
-    known = {}
-    for name, value, summary in points:
+    known: dict[str, MethodSummary] = {}
+    for name, _, summary in points:
         if summary is not None and summary.stopped:
             why.setdefault("runs stopped there", []).append(name)
         elif summary is None or not np.isfinite(getattr(summary, quantity).mean):
             why.setdefault("they have no numbers", []).append(name)
         else:
-            known[name] = value, summary
-    best = [summary.accuracy.mean for _, summary in known.values()]
-    best += [] if baseline is None else [baseline.accuracy.mean]
-    for name, (_, summary) in [*known.items()]:
+            known[name] = summary
+    best = [of.accuracy.mean for of in (*known.values(), baseline) if of is not None]
+    for name, summary in [*known.items()]:
         if summary.accuracy.mean < 0.5 * max(best):
             why.setdefault("they learned little", []).append(name)
             del known[name]
@@ -155,23 +154,24 @@ def choose(
     if criterion.endswith(_AT_ACCURACY):
         if baseline is None:
             return Choice(reason="there is no baseline")
-        known = {n: of for n, of in known.items() if _as_accurate(of[1], baseline)}
+        changes = {name: paired("accuracy", of, baseline) for name, of in known.items()}
+        known = {
+            name: known[name]
+            for name, change in changes.items()
+            if change.difference >= -np.nan_to_num(change.stderr)
+        }
     if not known:
         return Choice(reason=reason or "no value meets the criterion")
     sign = -1 if quantity == "accuracy" else 1
-    name = min(known, key=lambda name: sign * getattr(known[name][1], quantity).mean)
-    value, chosen = known[name]
-    within = []
-    for other, (_, summary) in known.items():
-        difference = paired(quantity, summary, chosen)
-        if other != name and abs(difference.difference) <= difference.stderr:
-            within.append(other)
-    return Choice(name, value, tuple(within), reason)
-
-
-def _as_accurate(point: MethodSummary, baseline: MethodSummary) -> bool:
-    difference = paired("accuracy", point, baseline)
-    return difference.difference >= -np.nan_to_num(difference.stderr)
+    chosen = min(known, key=lambda name: sign * getattr(known[name], quantity).mean)
+    value = next(value for name, value, _ in points if name == chosen)
+    away = {name: paired(quantity, of, known[chosen]) for name, of in known.items()}
+    within = [
+        name
+        for name, change in away.items()
+        if name != chosen and abs(change.difference) <= change.stderr
+    ]
+    return Choice(chosen, value, tuple(within), reason)
 
 
 def choice_section(report: Report) -> Section:
@@ -252,7 +252,7 @@ def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:
         label = f"{value} (baseline)".strip() if point in base else value
         mark = WITHIN if point.name in choice.within else ""
         mark = CHOSEN if point.name == choice.point else mark
-        cells = [q.write(getattr(summary, q.name)) for q in report.columns]
+        cells = [quantity.cell(summary) for quantity in report.columns]
         rows.append((label, mark, *cells))
     columns = [Column(axis.field, "right"), Column("", "center")]
     columns += [
@@ -287,10 +287,7 @@ def sweep_figures(report: Report) -> list[Figure]:
     def number(name: str | None, split: str, quantity: str) -> tuple[float, float]:
         """A quantity and its standard error as shown; NaN without."""
         summary = summaries[split].get(name or "")
-        estimate = getattr(summary, quantity, None)
-        if estimate is None:
-            return np.nan, np.nan
-        return QUANTITIES[quantity].shown(estimate)
+        return QUANTITIES[quantity].shown(summary) if summary else (np.nan, np.nan)
 
     return [_curves(sweep, axis, broken, number, aside) for axis in sweep.record.axes]
 

@@ -12,43 +12,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from churn_compare.documents import (
-    Block,
-    Column,
-    Document,
-    Figure,
-    Fold,
-    Grid,
-    Records,
-    Section,
-    Strong,
-    Table,
-    Text,
-)
+from churn_compare import documents as doc
 from churn_compare.documents.plotting import COLOURS, error_line
 from churn_compare.example_ids import rows_of, some
 from churn_compare.flip_counts import Flips, count_flips, version_matrices
-from churn_compare.significance import holm
 from churn_compare.store import PredictionsError, load_predictions
 from churn_compare.tables import heat_map, matrix_tables
 from churn_jax import metrics
-from churn_jax.analysis.significance import (
-    jackknife_stderr,
-    paired_leave_one_out_test,
-    paired_t_test,
-)
+from churn_jax.analysis import significance
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import ReportError, Study
 from churn_jax.reports.cells import (
     ABSENT,
-    change_cells,
     difference_fields,
     estimate_fields,
     rate,
 )
 from churn_jax.reports.charts import Chart, Point
-from churn_jax.reports.compare import UNTESTED, Change
-from churn_jax.reports.estimates import UNKNOWN, Estimate, over_runs
+from churn_jax.reports.compare import UNTESTED, Change, adjusted
+from churn_jax.reports.estimates import UNKNOWN, Estimate, by_name, over_runs
 from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,
@@ -80,11 +62,6 @@ class ModelRuns(NamedTuple):
         """Which examples are of a class that the model knows, `[N]`."""
         return np.isin(labels, np.flatnonzero(self.known))
 
-    def knows_as(self, other: "ModelRuns") -> bool:
-        """True if both know the same classes."""
-        ours, theirs = map(np.flatnonzero, (self.known, other.known))
-        return np.array_equal(ours, theirs)
-
 
 def _from_file(study: Study, given: str, examples) -> ModelRuns:
     """A model of another study or framework, joined with the study's examples by id."""
@@ -115,15 +92,15 @@ def _from_file(study: Study, given: str, examples) -> ModelRuns:
 
 
 class Rates(NamedTuple):
-    """Rates of an update, over one kind of pairs of runs."""
+    """Rates of an update over one kind of pairs of runs, and how many these are."""
 
-    pairs: int  # how many
-    old_error: Estimate  # error rate of the old runs
-    new_error: Estimate  # error rate of the new runs
-    negative_flip_rate: Estimate  # NFR
-    relative_negative_flip_rate: Estimate  # NFR over that of independent errors
-    positive_flip_rate: Estimate  # PFR
-    churn: Estimate  # share of examples that both predict differently
+    pairs: int
+    old_error: Estimate
+    new_error: Estimate
+    negative_flip_rate: Estimate
+    relative_negative_flip_rate: Estimate
+    positive_flip_rate: Estimate
+    churn: Estimate
 
 
 RATES: tuple[Quantity, ...] = (
@@ -141,7 +118,7 @@ class Gain(NamedTuple):
     """An update against the one to the study's baseline, p Holm-adjusted over all."""
 
     # of `negative_flip_rate` (of own pairs where it is targeted) and `new_error`
-    changes: tuple[Change, Change]
+    changes: Sequence[Change]
     # share of the difference between the baseline's NFR and that of the first update
     # from an ensemble to an ensemble; NaN where there is none
     closed: Estimate
@@ -198,7 +175,8 @@ def collect_updates(
 ) -> Updates | None:
     """Compute a study's updates."""
     names = {info.name: info.label for info in study.methods}
-    remarks, ready, models = [], [], {}
+    remarks: list[str] = []
+    ready, models = [], {}
     planned = [
         update
         for update in study.config.updates
@@ -225,26 +203,24 @@ def collect_updates(
         return Updates(remarks=tuple(remarks)) if planned else None
     labels, versions = examples.labels, [*models]
     matrices = version_matrices([m.classes for m in models.values()], labels)
-    ordered: list[UpdateResult] = []
+    results: list[UpdateResult] = []
     for label, entry in ready:
         old, new = models[entry.old], models[entry.new]
         flips = matrices.between(versions.index(old.name), versions.index(new.name))
-        ordered += _results(label, entry, old, new, labels, flips)
+        results += _results(label, entry, old, new, labels, flips)
     several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
     runs = {name: found.runs for name, found in models.items()}
-    for i, gain in _gains(ordered, runs, study.config.baseline, several).items():
-        ordered[i] = dataclasses.replace(ordered[i], gain=gain)
+    for i, gain in _gains(results, runs, study.config.baseline, several).items():
+        results[i] = dataclasses.replace(results[i], gain=gain)
     known = None
-    if not all(models[versions[0]].knows_as(other) for other in models.values()):
+    if len({tuple(np.flatnonzero(model.known)) for model in models.values()}) > 1:
         # An old run is right on classes that it knows alone, so the flips are the same.
         shares = np.array([model.knows(labels).mean() for model in models.values()])
         with np.errstate(invalid="ignore"):
             shares = np.where(shares > 0, shares, np.nan)[:, None]
             known = matrices.negative_flip_rate / shares
-    names_shown = tuple(model.label for model in models.values())
-    return Updates(
-        tuple(ordered), tuple(versions), names_shown, matrices, known, tuple(remarks)
-    )
+    shown = tuple(versions), tuple(model.label for model in models.values())
+    return Updates(tuple(results), *shown, matrices, known, tuple(remarks))
 
 
 def _results(
@@ -254,7 +230,7 @@ def _results(
     shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
     own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
     sets = {"all": flips}
-    if not old.knows_as(new):
+    if not np.array_equal(*(np.flatnonzero(one.known) for one in (old, new))):
         keep = old.knows(labels)
         parts = old.classes[:, keep], new.classes[:, keep], labels[keep]
         sets["known"] = count_flips(*parts)
@@ -283,9 +259,8 @@ def _rates(flips: Flips, own) -> dict[str, Rates]:
 
     def rates(pairs: int, old_error, new_error, summary) -> Rates:
         numbers = jax.device_get((summary.mean, summary.std, summary.stderr))
-        each = (Estimate(float(m), float(s), float(e)) for m, s, e in zip(*numbers))
         errors = over_runs(old_error), over_runs(new_error)
-        return Rates(pairs, *errors, **dict(zip(found, each)))
+        return Rates(pairs, *errors, **by_name(found, *numbers))
 
     every = {"all": rates(stack[0].size, *wrong, _over_pairs(stack))}
     a, b = own
@@ -301,12 +276,9 @@ def _gains(
     baseline: str,
     ensembles: Collection[str],
 ) -> dict[int, Gain]:
-    """The gains of updates by their place in `results`.
-
-    Empty unless one update is to `baseline` and every model has the same three runs or
-    more; `runs` are their numbers. `ensembles` are the rows that deploy several
-    networks.
-    """
+    """The gains of updates by their place in `results`."""
+    # Only where one update is to the baseline and every model has the same three `runs`
+    # or more. `ensembles` are the rows that deploy several networks.
     whole = {i: r for i, r in enumerate(results) if r.examples == "all"}
     starts = [i for i, r in whole.items() if r.new == baseline]
     names = {name for r in whole.values() for name in (r.old, r.new)}
@@ -321,20 +293,20 @@ def _gains(
     both = (i for i, r in whole.items() if {r.old, r.new} <= set(ensembles))
     gap = flips[start] - flips[next(both, start)]
     others = [i for i in whole if i != start]
-    changes, errors = [], []
+    fewer, wronger = [], []
     for i in others:
         means, without = zip(*((x[0], x[1:]) for x in (flips[i], flips[start])))
-        changes.append(paired_leave_one_out_test(*means, *without))
-        errors.append(paired_t_test(wrong[i], wrong[start]))
-    adjusted = (holm([one.p for one in found]) for found in (changes, errors))
+        fewer.append(significance.paired_leave_one_out_test(*means, *without))
+        wronger.append(significance.paired_t_test(wrong[i], wrong[start]))
+    tested = (adjusted("negative_flip_rate", fewer), adjusted("new_error", wronger))
     gains = {}
-    for i, change, error, *p in zip(others, changes, errors, *adjusted, strict=True):
+    for i, *changes in zip(others, *tested, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = (flips[start] - flips[i]) / np.where(gap > 0, gap, np.nan)
-        fewer = Change("negative_flip_rate", change, float(p[0]))
-        wronger = Change("new_error", error, float(p[1]))
-        closed = Estimate(float(shares[0]), np.nan, jackknife_stderr(shares[1:]))
-        gains[i] = Gain((fewer, wronger), closed)
+        closed = Estimate(
+            float(shares[0]), np.nan, significance.jackknife_stderr(shares[1:])
+        )
+        gains[i] = Gain(changes, closed)
     return gains
 
 
@@ -347,24 +319,26 @@ def _left_out(result: UpdateResult) -> np.ndarray:
     return np.array([np.average(flips, weights=weight) for weight in weights])
 
 
-def updates_sections(report: "Report") -> tuple[Section, Section]:
+def updates_sections(report: "Report") -> tuple[doc.Section, doc.Section]:
     """Tables and figures, and the paper's rates; nothing for a study without."""
     if (updates := report.updates) is None:
-        return Section("", []), Section("", [])
-    blocks: list[Block] = [Text(remark, "note") for remark in updates.remarks]
+        return doc.Section("", []), doc.Section("", [])
+    blocks: list[doc.Block] = [doc.Text(remark, "note") for remark in updates.remarks]
     if updates.results:
-        every = (Strong("Every model against every other"),)
+        every = (doc.Strong("Every model against every other"),)
         few = len(updates.versions) <= _MOST_OPEN
         blocks += [
             updates_table(updates),
             *_gains_table(updates, report.study.config.baseline),
-            Fold(every, flip_tables(updates), open=few),
-            Grid([_errors_against_flips(updates.whole), *against_setting(updates)]),
+            doc.Fold(every, flip_tables(updates), open=few),
+            doc.Grid([_errors_against_flips(updates.whole), *against_setting(updates)]),
         ]
-    return Section("Updates", blocks), paper_section(paper_updates(report), "Update")
+    return doc.Section("Updates", blocks), paper_section(
+        paper_updates(report), "Update"
+    )
 
 
-def updates_document(report: "Report") -> Document:
+def updates_document(report: "Report") -> doc.Document:
     """Content of `updates.md` and `updates.csv`, fractions at full precision."""
     # One line per update, set of examples and pairing: `all` pairs of an old and a new
     # run, or `own` pairs (r, r) of a targeted update. `first` is 1 on the line that
@@ -401,38 +375,38 @@ def updates_document(report: "Report") -> Document:
     fields = [*rows[0]] if rows else []
     title = f"{report.study.config.title}: updates"
     blocks = updates_sections(report)
-    return Document(title, blocks=blocks, data=Records(fields, rows))
+    return doc.Document(title, blocks=blocks, data=doc.Records(fields, rows))
 
 
 def _gain_fields(gain: Gain | None) -> dict[str, float | None]:
     """The tests against no treatment; empty fields where there are none."""
-    changes, closed = gain or ((UNTESTED, UNTESTED), UNKNOWN)
+    none = [UNTESTED._replace(quantity=n) for n in ("negative_flip_rate", "new_error")]
+    changes, closed = gain or (none, UNKNOWN)
     found: dict[str, float | None] = {}
-    for name, change in zip(("negative_flip_rate", "new_error"), changes):
-        found |= difference_fields(name, *change[1:])
+    for change in changes:
+        found |= difference_fields(*change)
     return found | {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
 
 
-def updates_table(updates: Updates) -> Table:
+def updates_table(updates: Updates) -> doc.Table:
     """The rates, one row per update and set of examples."""
     targeted = any("own" in result.rates for result in updates.results)
     second = [q for q in RATES if targeted and q.name in _SECOND]
     known = any(result.examples == "known" for result in updates.results)
-    columns = [Column("Update"), Column("Pairs")]
-    columns += [Column("Examples")] if known else []
-    columns += [Column(q.heading, from_width=0 if q.narrow else _WIDE) for q in RATES]
-    columns += [Column(f"{q.heading}, all pairs", from_width=_WIDE) for q in second]
+    columns = [doc.Column("Update"), doc.Column("Pairs")]
+    columns += [doc.Column("Examples")] if known else []
+    columns += [
+        doc.Column(q.heading, from_width=0 if q.narrow else _WIDE) for q in RATES
+    ]
+    columns += [doc.Column(f"{q.heading}, all pairs", from_width=_WIDE) for q in second]
     rows = []
     for result in updates.results:
         own = " own" if "own" in result.rates else ""
         cells = [result.label, f"{result.first.pairs}{own}"]
         if known:
             cells.append(f"{int(result.flips.examples):,} {result.examples}")
-        cells += [q.write(getattr(result.first, q.name)) for q in RATES]
-        cells += [
-            q.write(getattr(result.rates["all"], q.name)) if own else ABSENT
-            for q in second
-        ]
+        cells += [q.cell(result.first) for q in RATES]
+        cells += [q.cell(result.rates["all"]) if own else ABSENT for q in second]
         rows.append(cells)
     caption = (
         "Mean ± standard error. Over all pairs of an old and a new run, by a jackknife "
@@ -449,10 +423,10 @@ def updates_table(updates: Updates) -> Table:
             " Known: on the examples whose class the old model knows. On all examples "
             "an old model is wrong wherever it does not know the class."
         )
-    return Table(columns, rows, caption=caption)
+    return doc.Table(columns, rows, caption=caption)
 
 
-def _gains_table(updates: Updates, baseline: str) -> list[Table]:
+def _gains_table(updates: Updates, baseline: str) -> list[doc.Table]:
     """How much less updates break than that to the baseline, where it is compared."""
     found = [(r, r.gain) for r in updates.results if r.gain is not None]
     if not found:
@@ -460,7 +434,7 @@ def _gains_table(updates: Updates, baseline: str) -> list[Table]:
     rows = [
         (
             result.label,
-            *(cell for one in gain.changes for cell in change_cells(*one[1:])),
+            *(cell for change in gain.changes for cell in change.cells),
             rate(gain.closed),
         )
         for result, gain in found
@@ -476,10 +450,10 @@ def _gains_table(updates: Updates, baseline: str) -> list[Table]:
         f"updates. Gap closed: how far NFR is on the way from {base} to {paragon}."
     )
     heads = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
-    return [Table(heads, rows, "Against no treatment", caption)]
+    return [doc.Table(heads, rows, "Against no treatment", caption)]
 
 
-def flip_tables(updates: Updates) -> list[Table]:
+def flip_tables(updates: Updates) -> list[doc.Table]:
     """Every two models, on all examples and, if they know other classes, on known."""
     found = matrix_tables(updates.matrices, updates.labels)
     if (known := updates.known_flips) is not None:
@@ -491,10 +465,10 @@ def flip_tables(updates: Updates) -> list[Table]:
 
 def _shown(result: UpdateResult, name: str) -> tuple[float, float]:
     """A rate that fits the update and its standard error, per cent."""
-    return next(q for q in RATES if q.name == name).shown(getattr(result.first, name))
+    return next(q for q in RATES if q.name == name).shown(result.first)
 
 
-def _errors_against_flips(results: Sequence[UpdateResult]) -> Figure:
+def _errors_against_flips(results: Sequence[UpdateResult]) -> doc.Figure:
     points = [
         Point(
             i,
@@ -539,7 +513,7 @@ def curves(updates: Updates) -> dict[tuple[str, str], dict[float, UpdateResult]]
     }
 
 
-def against_setting(updates: Updates) -> list[Figure]:
+def against_setting(updates: Updates) -> list[doc.Figure]:
     """NFR and both error rates against m, or alpha (Figure 6); none without curves."""
     found = []
     for setting, heading in _SYMBOLS.items():
@@ -570,7 +544,7 @@ def against_setting(updates: Updates) -> list[Figure]:
             "NFR and error rates against the size of the ensemble or the weight",
             (5.4, 4.2),
         )
-        found.append(chart.of(draw) if chosen else Figure())
+        found.append(chart.of(draw) if chosen else doc.Figure())
     return found
 
 

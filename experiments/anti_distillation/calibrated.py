@@ -19,7 +19,6 @@ import numpy as np
 from churn_compare.array_files import write_file
 from churn_compare.command_line import run, words_of
 from churn_compare.documents import Document, Records, Table, csv_text, markdown
-from churn_compare.significance import holm
 from churn_compare.store import (
     Predictions,
     PredictionsError,
@@ -35,6 +34,7 @@ from churn_jax.reports.cells import (
     p_value,
     plus_minus,
 )
+from churn_jax.reports.compare import adjusted
 from churn_jax.reports.summary import summarize
 
 QUANTITIES = {"prediction_difference": "Δ₁", "prediction_difference_2": "Δ₂"}
@@ -89,9 +89,8 @@ def calibrated_records(run_dir, base_of: Callable[[str], str] | None = None) -> 
             )
             for row, to in compared.items()
         ]
-        adjusted = holm([change.p for change in changes])
-        for row, change, p in zip(compared, changes, adjusted, strict=True):
-            rows[row] |= difference_fields(name, change, float(p))
+        for row, change in zip(compared, adjusted(name, changes), strict=True):
+            rows[row] |= difference_fields(*change)
     return Records(max(map(list, rows.values()), key=len), list(rows.values()))
 
 

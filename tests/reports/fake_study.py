@@ -1,12 +1,16 @@
 """Run folders with synthetic predictions, as a study would leave them."""
 
+import csv
 import dataclasses
+import io
 import json
 
 import numpy as np
+from rich.console import Console
 
 from churn_compare.documents import Table, csv_text, html_page, markdown
 from churn_compare.store import Predictions, save_predictions
+from churn_jax import reports
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import (
@@ -28,9 +32,25 @@ def markdown_table(report):
     return markdown(study_document(report).at("summary"))
 
 
-def csv_table(report):
-    """The text of `table.csv`."""
-    return csv_text(study_document(report).data)
+def csv_rows(source):
+    """The lines of a CSV: of its text, or of the `table.csv` of a report."""
+    text = source if isinstance(source, str) else csv_text(study_document(source).data)
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def cells_of(text):
+    """The cells of all lines of tables in a Markdown text."""
+    lines = [
+        line.strip("|").split("|") for line in text.splitlines() if line[:1] == "|"
+    ]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def printed(report, width):
+    """What `print_report` shows in a terminal of this width."""
+    out = io.StringIO()
+    reports.print_report(report, Console(file=out, width=width))
+    return out.getvalue()
 
 
 def render(report):

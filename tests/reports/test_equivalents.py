@@ -1,7 +1,5 @@
 """Calibrated columns and deep-ensemble equivalents, from files to every table."""
 
-import csv
-import io
 import json
 
 import numpy as np
@@ -12,18 +10,19 @@ from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
 from churn_jax.reports import study_figures
 from churn_jax.reports.cells import equivalent, millions
-from churn_jax.reports.equivalents import ReferenceCurve
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.members import (
     MEMBERS,
     MEMBERS_VALIDATION,
     Members,
+    ReferenceCurve,
     load_members,
     save_members,
 )
 from tests.reports.fake_study import (
+    cells_of,
     change_record,
-    csv_table,
+    csv_rows,
     markdown_table,
     write_study,
 )
@@ -191,11 +190,10 @@ def test_rows_are_compared_in_what_is_calibrated(report, summaries):
     assert "calibrated NLL" in student.verdict and "churn" not in student.verdict
     assert "DEE: size of the deep ensemble" in report.caption
     text = markdown_table(report)
-    first = next(line for line in text.splitlines() if line.startswith("|"))
-    heads = [head.strip() for head in first.strip("|").split("|")]
+    heads = cells_of(text)[0]
     assert heads[1:4] == ["Cal. NLL", "Δ of Cal. NLL", "p"] and "Parameters" in heads
     assert "0.46 M" in text and "1.84 M" in text
-    rows = list(csv.DictReader(io.StringIO(csv_table(report))))
+    rows = csv_rows(report)
     assert float(rows[2]["delta_calibrated_nll"]) == change.difference
     assert float(rows[2]["dee"]) == summaries["student"].dee.mean
     assert rows[1]["parameters"] == "1840001"

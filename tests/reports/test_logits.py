@@ -1,7 +1,5 @@
 """The report of logits of any origin: the numbers of a study's and of `compare`."""
 
-import csv
-import io
 import math
 import sys
 
@@ -14,7 +12,13 @@ from churn_jax import reports
 from churn_jax.reports import QUANTITIES, column
 from churn_jax.reports.study_report import html_table
 from tests.html_page import Page
-from tests.reports.fake_study import markdown_table, noisy_logits, render, write_study
+from tests.reports.fake_study import (
+    csv_rows,
+    markdown_table,
+    noisy_logits,
+    render,
+    write_study,
+)
 
 LABELS = np.arange(60) % 3
 NAMES = ("ant", "bee", "cat")
@@ -87,8 +91,7 @@ def test_the_page_of_single_runs_has_what_predictions_can_say(single):
     assert page.tags.count("svg") == len(found.figures) == 3
     names = {path.name for path in found.path.parent.iterdir()}
     assert names == {"report.html", "table.csv", "table.md"}
-    text = (found.path.parent / "table.csv").read_text()
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = csv_rows((found.path.parent / "table.csv").read_text())
     assert float(rows[1]["churn_to_baseline"]) == found.table[1]["churn_to_baseline"]
     assert "seconds" not in rows[0] and "training_cost" not in rows[0]
     assert rows[1]["verdict"].startswith("The update changes")
@@ -232,7 +235,7 @@ A = np.zeros((60, 3))
         ({"old": np.ones((4, 60), int)}, {}, "4 examples .*compare takes predicted"),
         ({"old": A, "new": A * np.nan}, {}, "new: logits of run 0 are NaN"),
         ({"old": A + 1 / 3}, {}, "old looks like probabilities"),
-        ({"old": A[:, :2]}, {}, "labels go up to 2, and old has 2 classes"),
+        ({"old": A[:, :2]}, {}, "old: labels go up to 2, but the logits have only 2"),
         ({"old": A}, {"class_names": ["a"]}, "class_names has 1 names, and old has 3"),
         ({"old": A}, {"baseline": "odl"}, "'odl' is not a row.*did you mean old"),
         ({"old": A}, {"columns": ["chrun"]}, "no column 'chrun' .*did you mean churn"),

@@ -1,10 +1,7 @@
 """Members' predictions: kept whole, read with care, and told of in every report."""
 
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
 import churn_jax
 from churn_compare.documents import Document, html_page
@@ -20,7 +17,7 @@ from churn_jax.reports.members import (
 )
 from churn_jax.reports.sections import HARDLY, members_section
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import markdown_table, write_study
+from tests.reports.fake_study import markdown_table, printed, write_study
 
 FEW = Members(np.arange(3), np.array([0, 1, 1]), np.zeros((2, 4, 3, 5)))
 
@@ -67,13 +64,15 @@ def by_hand():
 def test_diagnostics_by_hand_without_a_stopped_run():
     found = agreement_of(by_hand(), ERM(members=2))
     # KL of (3, 1, 1) / 5 to (1, 3, 1) / 5 is log(3) * 2/5, on one example of ten.
-    np.testing.assert_allclose(found.mean_kl, [np.log(3) / 25, 0], atol=1e-6)
-    np.testing.assert_allclose(found.disagreement, [0.1, 0], rtol=1e-6)
-    np.testing.assert_allclose(found.member_accuracy, [0.95, 1], rtol=1e-6)
+    of = found.of_runs
+    np.testing.assert_allclose(of.mean_kl, [np.log(3) / 25, 0], atol=1e-6)
+    np.testing.assert_allclose(of.disagreement, [0.1, 0], rtol=1e-6)
+    np.testing.assert_allclose(of.mean_member_accuracy, [0.95, 1], rtol=1e-6)
     assert (found.members, found.examples) == (2, 10)
     members = by_hand()
     members.logits[0] = np.nan
-    np.testing.assert_array_equal(agreement_of(members, ERM(members=2), [1])[2], [0])
+    second = agreement_of(members, ERM(members=2), [1]).of_runs
+    np.testing.assert_array_equal(second.mean_kl, [0])
     with pytest.raises(PredictionsError, match="run 2 is missing among members of 2"):
         agreement_of(members, ERM(members=2), [2])
 
@@ -108,7 +107,8 @@ def test_the_accuracy_of_the_mean_is_that_of_the_mean_that_is_served():
     for how, right in (("mean_probs", 1.0), ("mean_logits", 0.0)):
         method = ERM(members=3, deploy=how)
         served = np.asarray(deploy(method, logits[0])).argmax(axis=-1) == 0
-        assert agreement_of(members, method).ensemble_accuracy == served == right
+        found = agreement_of(members, method).of_runs.ensemble_accuracy
+        assert found == served == right
 
 
 def test_rows_with_equal_predictions_and_what_is_served_are_named(pairs):
@@ -126,11 +126,9 @@ def test_rows_with_equal_predictions_and_what_is_served_are_named(pairs):
 
 
 def test_members_are_in_every_form_of_any_study(pairs):
-    out = io.StringIO()
-    reports.print_report(pairs, Console(file=out, width=200))
     section = members_section(pairs)
     page = html_page(Document("", blocks=[section]))
-    forms = (markdown_table(pairs), page, out.getvalue())
+    forms = (markdown_table(pairs), page, printed(pairs, 200))
     for text in forms:
         said = " ".join(text.split())
         assert "Members" in said and "Accuracy of a member %" in said
@@ -140,7 +138,7 @@ def test_members_are_in_every_form_of_any_study(pairs):
     (found,) = section.blocks
     assert [cells[0] for cells in found.rows] == ["Alike", "Differ", "Partly"]
     assert found.rows[0][1:4] == ("2", "0.000 ± 0.000", "0.00 ± 0.00")
-    assert pairs.rows[1].agreement.disagreement.mean() < HARDLY
+    assert pairs.rows[1].agreement.of_runs.disagreement.mean() < HARDLY
 
 
 def test_files_that_cannot_be_used_are_told_and_the_rows_stay(pairs):
@@ -152,11 +150,3 @@ def test_files_that_cannot_be_used_are_told_and_the_rows_stay(pairs):
     assert "truncated" in torn
     assert "1 of 10 examples are not those of the predictions" in elsewhere
     assert set(pairs.unreadable) <= set(pairs.remarks)
-
-
-def test_a_study_from_before_has_no_such_section_and_its_columns_stay(report):
-    assert members_section(report).blocks == []
-    for name in report.files:
-        text = (report.study.folder / name).read_text()
-        for word in ("## Members", "<h2>Members", "member_kl", "Cal. ", "dee"):
-            assert word not in text, (name, word)

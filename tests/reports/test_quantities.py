@@ -1,8 +1,5 @@
 """A study chooses its columns; what it is about follows from them."""
 
-import csv
-import io
-
 import numpy as np
 import pytest
 
@@ -15,7 +12,8 @@ from churn_jax.reports.study_figures import first_figure
 from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import (
-    csv_table,
+    cells_of,
+    csv_rows,
     markdown_table,
     noisy_logits,
     render,
@@ -44,12 +42,9 @@ def test_every_quantity_is_an_attribute_of_a_summary(written):
 
 
 def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
-    lines = markdown_table(written).splitlines()
-    lines = [line for line in lines if line.startswith("|")]
-    heads = [head.strip() for head in lines[0].strip("|").split("|")]
+    heads, _, _, steady, *_ = cells_of(markdown_table(written))
     assert heads[1:7] == ["Δ₁", "Δ of Δ₁", "p", "NLL", "Accuracy %", "Δᴴ"]
     assert heads[7:] == ["Training cost", "Inference cost"]
-    steady = [cell.strip() for cell in lines[3].strip("|").split("|")]
     assert steady[1] == "0.0000 ± 0.0000" and steady[6].startswith("0.0000")
     _, change, p = written.rows[1].changes["prediction_difference"]
     low, high = interval(change, p)
@@ -59,7 +54,7 @@ def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
     page = render(written)
     assert '<th scope="col">Δ of Δ₁</th>' in page
     assert "Churn %" in page  # among the facts of each method
-    rows = list(csv.DictReader(io.StringIO(csv_table(written))))
+    rows = csv_rows(written)
     assert float(rows[1]["delta_prediction_difference"]) == change.difference
     assert rows[1]["paper_prediction_difference"] == ""
     assert rows[3]["paper_prediction_difference"] == "0.0036"
@@ -99,7 +94,7 @@ def test_clicks_are_judged_by_their_log_loss_and_not_by_their_accuracy(tmp_path)
     assert report.best.startswith("Best: Fine. It reduces Δ₁ by ")
     assert "Worse has a lower Δ₁, but raises log loss." in report.best
     assert "accuracy" not in report.best + worse.verdict + fine.verdict
-    lines = list(csv.DictReader(io.StringIO(csv_table(report))))
+    lines = csv_rows(report)
     assert float(lines[1]["delta_nll"]) == pytest.approx(loss)
     assert "delta_nll_p_holm" in lines[1]
     assert first_figure(report).title == "Log loss against reproducibility"

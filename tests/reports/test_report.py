@@ -1,14 +1,11 @@
 """A folder becomes a report: half finished, with broken files, in every form."""
 
-import csv
 import dataclasses
-import io
 import re
 import sys
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from churn_compare.store import Predictions, save_predictions
 from churn_jax import reports
@@ -19,7 +16,14 @@ from churn_jax.reports.compare import Change
 from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.study_report import html_table
 from tests.reports.conftest import LABELS, three_methods, two_methods, write_three
-from tests.reports.fake_study import csv_table, markdown_table, render, write_study
+from tests.reports.fake_study import (
+    cells_of,
+    csv_rows,
+    markdown_table,
+    printed,
+    render,
+    write_study,
+)
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -31,6 +35,15 @@ def test_write_leaves_three_files_and_nothing_else(report):
     assert {p.name for p in folder.iterdir()} == names | {"study.json", "methods"}
     assert [row.info.name for row in report.rows] == ["baseline", "steady", "halting"]
     assert report.missing == ()
+
+
+def test_a_report_has_nothing_that_its_study_did_not_ask_for(report):
+    absent = ["## Members", "<h2>Members", "member_kl", "Cal. ", "dee", "delta_nll"]
+    absent += ["Compared with the paper", "Published", "doubtful", "paper_"]
+    absent += ["<h2>Updates</h2>", "## Updates", "held out", "log loss"]
+    for path in report.files.values():
+        text = path.read_text()
+        assert not [word for word in absent if word in text], path
 
 
 def test_the_stopped_run_is_told_and_not_counted(report):
@@ -59,12 +72,6 @@ def with_label(report, label):
     return dataclasses.replace(report, rows=(report.rows[0], named))
 
 
-def printed(report, width):
-    out = io.StringIO()
-    reports.print_report(report, Console(file=out, width=width))
-    return out.getvalue()
-
-
 def test_the_markdown_table_by_hand(report):
     text = markdown_table(report)
     lines = text.splitlines()
@@ -74,20 +81,19 @@ def test_the_markdown_table_by_hand(report):
     assert lines[4].startswith(
         "**Best: no row is detectably better.** Steady has the lowest churn"
     )
-    lines = [line for line in lines if line.startswith("|")]
-    assert len(lines) == 5
-    assert {line.count("|") for line in lines} == {len(report.columns) + 6}
-    base, steady = ([c.strip() for c in x.strip("|").split("|")] for x in lines[2:4])
+    lines = cells_of(text)
+    assert [len(line) for line in lines] == 5 * [len(report.columns) + 5]
+    _, _, base, steady, _ = lines
     assert base[:5] == ["Baseline", "23.33 ± 9.43", "–", "–", "83.33 ± 5.77"]
     assert base[6] == "75.00 ± 35.36"  # churn on wrong examples
     assert base[-2:] == ["1×", "1×"]
     assert steady[2:4] == ["-23.33 (-80.70 to +34.04)", "0.222"]
-    assert not any("SChurn" in line for line in lines)
+    assert "SChurn" not in str(lines)
     assert "* **Steady**: No detectable effect on churn" in text
 
 
 def test_the_csv_holds_full_precision_fractions(report):
-    rows = list(csv.DictReader(io.StringIO(csv_table(report))))
+    rows = csv_rows(report)
     assert [row["method"] for row in rows] == ["baseline", "steady", "halting"]
     base, steady, halting = rows
     asked = {name for name, quantity in QUANTITIES.items() if quantity.on_request}
@@ -313,7 +319,7 @@ def no_pandas(monkeypatch):
 
 def test_the_table_holds_what_is_shown_as_in_the_csv(report, no_pandas):
     table = reports.table(report)
-    written = list(csv.DictReader(io.StringIO(csv_table(report))))
+    written = csv_rows(report)
     shown = [quantity.name for quantity in report.columns]
     deltas = [f"delta_{name}" for name in ("churn", "accuracy")]
     errors = [f"{name}_stderr" for name in (*shown, *deltas)]
