@@ -31,14 +31,6 @@ def test_a_release_costs_its_networks_and_those_of_its_teachers(study, row, netw
     assert table.training(study(), row, "old") == networks
 
 
-def test_five_settings_of_every_method_and_one_that_is_chosen():
-    for grid in (presets.RETRAINING, presets.UPDATING):
-        assert {len(five) for five in grid.values()} == {5}
-        for task in (presets.FASHION, presets.NEWS):
-            assert {len(one) for one in presets.chosen(task, grid).values()} == {1}
-    assert {len(five) for five in presets.ACTIVATIONS.values()} == {5}
-
-
 def _line(training, serving, churn, delta=0.0, stderr=0.001):
     return {
         "training": training,

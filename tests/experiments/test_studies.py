@@ -14,7 +14,6 @@ from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
 from churn_jax.studies.presets import preset, tiny
-from churn_jax.training.optim import make_schedule
 from churn_jax.training.program import make_program
 from churn_jax.training.run import Run
 from tests.experiments.presets import STUDIES, study
@@ -114,40 +113,6 @@ def test_published_numbers_are_there_for_rows_of_the_preset(name):
     lost = {"single", "scratch"} if paper == "diversity" else set()
     assert config.baseline in known | lost
     assert rows - known <= ours | lost
-
-
-def test_cifar_recipe_is_the_papers():
-    train = study("cifar10").train
-    assert (train.epochs, train.batch_size, train.replicas) == (450, 1024, 10)
-    assert train.optimizer.learning_rate == 1.0 and train.optimizer.nesterov
-    schedule = make_schedule(train.optimizer, steps_per_epoch=47, total_steps=450 * 47)
-    found = [float(schedule(47 * e)) for e in (0, 15, 199, 200, 299, 300, 400)]
-    np.testing.assert_allclose(found, [0, 1, 1, 0.1, 0.1, 0.01, 0.001], rtol=1e-5)
-    assert study("cifar10").model.name == "resnet56"
-
-
-def trains(name):
-    """How every row of a preset is trained, by its name."""
-    config = study(name)
-    return {spec.name: spec.config(config.train) for spec in config.methods}
-
-
-def test_table_1_is_the_full_factorial_and_table_6_half_of_it():
-    def cells(name):
-        seeds = [train.seeds for train in trains(name).values()]
-        return [(s.init, s.order, s.augment) for s in seeds]
-
-    levels = ("varied", "fixed")
-    full = {(i, o, a) for i in levels for o in levels for a in ("varied", "off")}
-    for name in ("table1", "table1-mnist"):
-        found = cells(name)
-        assert found[0] == ("varied",) * 3
-        assert len(found) == 8 and set(found) == full
-    for name in ("table6", "table6-mnist"):
-        found = cells(name)
-        assert found[0] == ("varied",) * 3
-        assert all(order == augment for _, order, augment in found)
-        assert len(set(found)) == 4 and ("fixed",) * 3 in found
 
 
 @every_preset
