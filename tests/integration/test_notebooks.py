@@ -24,25 +24,39 @@ def code_of(notebook):
     return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
 
 
+class Shown(dict):
+    """The outputs of each code cell of a notebook that has run."""
+
+    def text(self, cell):
+        return "".join(output.get("text", "") for output in self[cell])
+
+    def found(self, cell, pattern):
+        """All matches of a pattern in what a cell printed, line by line."""
+        return re.findall(pattern, self.text(cell), re.M)
+
+    def data(self, cell, mime):
+        return "".join(output.get("data", {}).get(mime, "") for output in self[cell])
+
+    def html(self, cell):
+        return self.data(cell, "text/html")
+
+    def drawn(self, *cells):
+        return all(self.data(cell, "image/png") for cell in cells)
+
+
 def run(notebook, folder):
-    """Runs a notebook in `folder`; returns what each code cell printed or showed."""
+    """Runs a notebook in `folder`."""
     NotebookClient(
         notebook,
         timeout=400,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     ).execute()
-    return {
-        cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"
-    }
+    return Shown({c.id: c.outputs for c in notebook.cells if c.cell_type == "code"})
 
 
-def text_of(outputs):
-    return "".join(output.get("text", "") for output in outputs)
-
-
-def shown_as(outputs, mime):
-    return "".join(output.get("data", {}).get(mime, "") for output in outputs)
+def floats(words):
+    return [float(word) for word in words]
 
 
 def stored_text(notebook):
@@ -193,253 +207,170 @@ def test_a_failing_cell_fails_the_run(tmp_path):
         run(nbformat.v4.new_notebook(cells=[cell]), tmp_path)
 
 
-def quickstart_shows_its_table_and_plots(outputs, folder):
-    assert "jax" in text_of(outputs["install"])
-    churn, flips = re.search(
-        r"churn +([\d.]+)\nnegative flip rate +([\d.]+)", text_of(outputs["measure"])
-    ).groups()
-    assert 0 < float(flips) < float(churn) < 1
-
-    alone, codistilled = re.findall(r"churn ([\d.]+) ±", text_of(outputs["pairs"]))
-    assert float(codistilled) < float(alone)
-
-    table = shown_as(outputs["table"], "text/markdown")
-    methods, members = table.split("## Members")
-    rows = [line for line in methods.splitlines() if line.startswith("| ")]
-    assert len(rows) == 1 + 8
+def quickstart_shows_its_table_and_plots(shown, runs):
+    assert "jax" in shown.text("install")
+    pattern = r"churn +([\d.]+)\nnegative flip rate +([\d.]+)"
+    churn, flips = floats(*shown.found("measure", pattern))
+    assert 0 < flips < churn < 1
+    alone, codistilled = floats(shown.found("pairs", r"churn ([\d.]+) ±"))
+    assert codistilled < alone
+    methods, members = shown.data("table", "text/markdown").split("## Members")
+    assert len(re.findall(r"^\| ", methods, re.M)) == 1 + 8
     assert "| 2-Ensemble |" in members
-    assert "all 8 methods" in text_of(outputs["study"])  # how far it is
+    assert "all 8 methods" in shown.text("study")  # how far it is
     for cell in ("plots", "curves"):
-        assert sum("image/png" in shown.data for shown in outputs[cell]) == 2
-    assert (folder / "runs" / "digits-tiny" / "report.html").exists()
+        assert sum("image/png" in output.data for output in shown[cell]) == 2
+    assert (runs / "digits-tiny" / "report.html").exists()
 
 
-def causes_are_told_apart(outputs, folder):
-    churn = dict(
-        re.findall(r"^(.+?) +churn +([\d.]+) ±", text_of(outputs["bars"]), re.M)
-    )
-    assert len(churn) == 8
-    assert float(churn["nothing"]) == 0.0
-    assert all(float(c) > 0 for label, c in churn.items() if label != "nothing")
-
-    assert "equal weights, bit by bit" in text_of(outputs["machine"])
-    ambiguity, mean = re.search(
-        r"mean ambiguity ([\d.]+), churn ([\d.]+)", text_of(outputs["images"])
-    ).groups()
+def causes_are_told_apart(shown, runs):
+    churn = dict(shown.found("bars", r"^(.+?) +churn +([\d.]+) ±"))
+    assert len(churn) == 8 and float(churn.pop("nothing")) == 0.0
+    assert min(floats(churn.values())) > 0
+    assert "equal weights, bit by bit" in shown.text("machine")
+    pattern = r"mean ambiguity ([\d.]+), churn ([\d.]+)"
+    ((ambiguity, mean),) = shown.found("images", pattern)
     assert ambiguity == mean
-
-    lemmas = text_of(outputs["lemmas"]).splitlines()
+    lemmas = shown.text("lemmas").splitlines()
     assert len(lemmas) == 8
     for line in lemmas:
-        measured, *bounds = (float(x) for x in re.findall(r" (\d\.\d+)", line))
-        assert len(bounds) == 2
-        assert measured <= min(bounds)
-    for cell in ("bars", "images"):
-        assert shown_as(outputs[cell], "image/png")
-    assert shown_as(outputs["lemmas"], "text/html").count("<svg") == 3  # a lemma each
+        measured, *bounds = floats(re.findall(r" (\d\.\d+)", line))
+        assert len(bounds) == 2 and measured <= min(bounds)
+    assert shown.drawn("bars", "images")
+    assert shown.html("lemmas").count("<svg") == 3  # a lemma each
 
 
-def anti_distillation_is_weighed(outputs, folder):
-    by_hand = re.findall(
-        r"by hand ([\d.]+) +library ([\d.]+)", text_of(outputs["measure"])
-    )
-    assert len(by_hand) == 4
-    assert all(hand == library for hand, library in by_hand)
-    exit_ = text_of(outputs["exit"])  # decorrelated logits, equal predictions
+BY_HAND = r"by hand ([\d.]+) +library ([\d.]+)"
+
+
+def anti_distillation_is_weighed(shown, runs):
+    by_hand = shown.found("measure", BY_HAND)
+    assert len(by_hand) == 4 and all(hand == library for hand, library in by_hand)
+    exit_ = shown.text("exit")  # decorrelated logits, equal predictions
     assert "on logits         0.0000\n" in exit_
     assert "differ by at most 0.0000" in exit_
-    assert float(re.search(r"on probabilities +([\d.]+)", exit_)[1]) > 0
-
-    shown = {
-        name: [float(value) for value in re.findall(r"-?[\d.]+", numbers)]
-        for name, numbers in re.findall(
-            r"^(\S.*?)  +((?: *-?\d+\.\d+){3})$", text_of(outputs["shifts"]), re.M
-        )
-    }
-    assert len(shown) == 8
-    plain, on_logits, _ = shown["penalty on logits"]
+    assert floats(shown.found("exit", r"on probabilities +([\d.]+)"))[0] > 0
+    pattern = r"^(\S.*?)  +((?: *-?\d+\.\d+){3})$"
+    shifts = {name: floats(n.split()) for name, n in shown.found("shifts", pattern)}
+    assert len(shifts) == 8
+    plain, on_logits, _ = shifts["penalty on logits"]
     assert on_logits < 0.05 * plain
-    plain, on_logits, _ = shown["penalty on logits, shift removed"]
+    plain, on_logits, _ = shifts["penalty on logits, shift removed"]
     assert on_logits > 0.1 * plain  # most of the drop was the shift
-    plain, _, on_probs = shown["penalty on probabilities"]
+    plain, _, on_probs = shifts["penalty on probabilities"]
     assert on_probs < plain
-    plain, on_logits, _ = shown["Δ1 of the two components"]
+    plain, on_logits, _ = shifts["Δ1 of the two components"]
     assert on_logits > plain
-
-    table = shown_as(outputs["study"], "text/html")
+    table = shown.html("study")
     assert all(head in table for head in ("Accuracy", "Churn", "Cal. NLL", "Δ₁"))
-    found = re.findall(r"[\d.]+ ± [\d.]+", text_of(outputs["results"]))
+    found = shown.found("results", r"[\d.]+ ± [\d.]+")
     assert len(found) == 5 * (2 + 2)  # five rows and their changes
-    relative = re.findall(
-        r"relative ([\d.]+) ± ([\d.]+) +Δ1 ([\d.]+)", text_of(outputs["stream"])
-    )
-    assert len(relative) == 3
-    assert all(float(value) > 0 for found in relative for value in found)
-    for cell in ("scatter", "bars", "curves"):
-        assert shown_as(outputs[cell], "image/png")
-    assert (folder / "runs" / "anti-distillation-digits-tiny" / "study.json").exists()
+    relative = shown.found("stream", r"relative ([\d.]+) ± ([\d.]+) +Δ1 ([\d.]+)")
+    assert len(relative) == 3 and all(min(floats(found)) > 0 for found in relative)
+    assert shown.drawn("scatter", "bars", "curves")
+    assert (runs / "anti-distillation-digits-tiny" / "study.json").exists()
 
 
-def an_ensemble_is_learnt_from(outputs, folder):
-    counts = re.findall(
-        r"^(.+?) +(\d+) parameters, as many as ([\d.]+) networks$",
-        text_of(outputs["parameters"]),
-        re.M,
-    )
-    networks = {label: float(count) for label, _, count in counts}
-    assert networks.pop("DE-4") == 4
-    assert len(networks) == 4
+def an_ensemble_is_learnt_from(shown, runs):
+    pattern = r"^(.+?) +\d+ parameters, as many as ([\d.]+) networks$"
+    networks = {k: float(n) for k, n in shown.found("parameters", pattern)}
+    assert networks.pop("DE-4") == 4 and len(networks) == 4
     assert len(set(networks.values())) == 1  # however they are trained
     assert 1 < networks["BE-4"] < 1.5
-
-    printed = text_of(outputs["steps"])
-    lengths = dict(re.findall(r"^(\w+) +mean change per pixel (.+)$", printed, re.M))
+    lengths = dict(shown.found("steps", r"^(\w+) +mean change per pixel (.+)$"))
     assert float(lengths.pop("clean")) == 0
-    for length in lengths.values():  # pixels that are clipped go less far
-        assert 0.5 / 16 < float(length) < 1.1 / 16
-    disagreement = text_of(outputs["disagreement"])
-    none = re.search(r"^no step +mean KL ([\d.]+)$", disagreement, re.M)[1]
-    rows = re.findall(
-        r"Gaussian ([\d.]+) \( *[\d.]+ times\)   ODS ([\d.]+) ", disagreement
-    )
-    assert len(rows) == 5
-    noise, along = map(float, rows[-1])  # the longest step
-    assert along > max(float(none), noise)
-
-    table = shown_as(outputs["table"], "text/markdown")
+    for length in floats(lengths.values()):  # pixels that are clipped go less far
+        assert 0.5 / 16 < length < 1.1 / 16
+    (none,) = floats(shown.found("disagreement", r"^no step +mean KL ([\d.]+)$"))
+    pattern = r"Gaussian ([\d.]+) \( *[\d.]+ times\)   ODS ([\d.]+) "
+    rows = shown.found("disagreement", pattern)
+    noise, along = floats(rows[-1])  # the longest step
+    assert len(rows) == 5 and along > max(none, noise)
+    table = shown.data("table", "text/markdown")
     head = next(line for line in table.splitlines() if line.startswith("| Method"))
     for column in ("Accuracy", "NLL", "Cal. NLL", "ECE", "DEE", "KL of members"):
         assert f"| {column}" in head
-    curve = text_of(outputs["curve"])
-    assert re.findall(r"^(\d) networks: calibrated NLL \d", curve, re.M) == list("1234")
-    worth = re.findall(r"^BE-4.* DEE ([\d.]+)$", curve, re.M)
-    assert len(worth) == 4
-    assert all(1 <= float(size) <= 4 for size in worth)
-
-    printed = text_of(outputs["own"])
-    own = re.findall(r"accuracy ([\d.]+) .*KL of members ([\d.]+)", printed)
+    sizes = shown.found("curve", r"^(\d) networks: calibrated NLL \d")
+    assert sizes == list("1234")
+    worth = floats(shown.found("curve", r"^BE-4.* DEE ([\d.]+)$"))
+    assert len(worth) == 4 and all(1 <= size <= 4 for size in worth)
+    own = shown.found("own", r"accuracy ([\d.]+) .*KL of members ([\d.]+)")
     assert len(own) == 2
-    for accuracy, kl in own:
-        assert float(accuracy) > 0.2  # twice that of guessing, after 20 updates
-        assert float(kl) > 0
-    for cell in ("steps", "disagreement"):
-        assert shown_as(outputs[cell], "image/png")
-    assert shown_as(outputs["curve"], "text/html").count("<svg") == 1
-    study = folder / "runs" / "learning-from-ensembles-dm-digits-tiny" / "study.json"
-    assert study.exists()
+    for accuracy, kl in map(floats, own):
+        assert accuracy > 0.2 and kl > 0  # twice that of guessing, after 20 updates
+    assert shown.drawn("steps", "disagreement")
+    assert shown.html("curve").count("<svg") == 1
+    assert (runs / "learning-from-ensembles-dm-digits-tiny" / "study.json").exists()
 
 
-def an_update_is_judged(outputs, folder):
-    by_hand = re.findall(
-        r"by hand ([\d.]+) +library ([\d.]+)", text_of(outputs["measure"])
-    )
-    assert len(by_hand) == 3
-    assert all(hand == library for hand, library in by_hand)
-    assert "[0 0 0 0 0 2 0 0]" in text_of(outputs["measure"])  # the one flip's rank
-
-    found = re.findall(
-        r"NFR +([\d.]+) ± [\d.]+ % .*logits move ([\d.]+)", text_of(outputs["pairs"])
-    )
-    assert len(found) == 1
-    assert 0 < float(found[0][0]) < 100
-    sizes = re.findall(
-        r"^ensembles of (\d): norm ([\d.]+), of normal logits ([\d.]+)",
-        text_of(outputs["sizes"]),
-        re.M,
-    )
-    assert [int(m) for m, _, _ in sizes] == [1, 2, 4]
-    norms = [float(norm) for _, norm, _ in sizes]
-    assert norms[0] > norms[1] > norms[2]
-    for _, norm, normal in sizes:  # roughly as normal logits would move
-        assert abs(float(norm) / float(normal) - 1) < 0.3
-    assert shown_as(outputs["displacement"], "image/png")
-
-    moved = dict(
-        re.findall(r"^(.+?) +ER .*move ([\d.]+)$", text_of(outputs["elodi"]), re.M)
-    )
-    assert len(moved) == 4
+def an_update_is_judged(shown, runs):
+    by_hand = shown.found("measure", BY_HAND)
+    assert len(by_hand) == 3 and all(hand == library for hand, library in by_hand)
+    assert "[0 0 0 0 0 2 0 0]" in shown.text("measure")  # the one flip's rank
+    pattern = r"NFR +([\d.]+) ± [\d.]+ % .*logits move ([\d.]+)"
+    ((flips, _),) = shown.found("pairs", pattern)
+    assert 0 < float(flips) < 100
+    pattern = r"^ensembles of (\d): norm ([\d.]+), of normal logits ([\d.]+)"
+    counts, norms, normal = zip(*map(floats, shown.found("sizes", pattern)))
+    assert counts == (1, 2, 4) and norms[0] > norms[1] > norms[2]
+    for norm, expected in zip(norms, normal):  # roughly as normal logits would move
+        assert abs(norm / expected - 1) < 0.3
+    moved = dict(shown.found("elodi", r"^(.+?) +ER .*move ([\d.]+)$"))
+    assert len(moved) == 4 and "ELODI, K = 3" in moved
     assert float(moved["ensembles of 8"]) < float(moved["trained again"])
-    assert "ELODI, K = 3" in moved
-
-    def updates_of(cell):
-        table = shown_as(outputs[cell], "text/markdown")
+    for cell, count in (("updates", 6), ("versions", 7)):
+        table = shown.data(cell, "text/markdown")
         assert "Every model against every other" not in table
-        return re.findall(r"^\| .* ± .*$", table, re.M)
-
-    assert len(updates_of("updates")) == 6
-    assert shown_as(outputs["scatter"], "image/png")
-    again = text_of(outputs["extend"])
-    assert again.count("finished before, kept") == 10
-    assert len({*re.findall(r"^[\d:]+ (\S+): validation acc", again, re.M)}) == 5
-    assert len(updates_of("versions")) == 7
-    assert (folder / "runs" / "model-update-elodi-digits-tiny" / "study.json").exists()
+        assert len(re.findall(r"^\| .* ± .*$", table, re.M)) == count
+    assert shown.drawn("displacement", "scatter")
+    assert shown.text("extend").count("finished before, kept") == 10
+    assert len({*shown.found("extend", r"^[\d:]+ (\S+): validation acc")}) == 5
+    assert (runs / "model-update-elodi-digits-tiny" / "study.json").exists()
 
 
-def an_own_model_is_measured(outputs, folder):
-    found = {
-        name: tuple(map(float, values))
-        for name, *values in re.findall(
-            r"^(\w+) +([+-][\d.]+) +([+-][\d.]+) to ([+-][\d.]+)$",
-            text_of(outputs["measure"]),
-            re.M,
-        )
-    }
-    assert len(found) == 4
-    assert all(low <= value <= high for value, low, high in found.values())
-    assert 0 < found["negative_flip_rate"][0] < found["churn"][0] < 1
-    rows = re.findall(
-        r"^(\S+) +churn +([\d.]+) ± [\d.]+ %", text_of(outputs["seeds"]), re.M
-    )
-    assert [name for name, _ in rows] == ["alone", "co-distilled"]
-    assert re.search(r"change of churn [+-][\d.]+ ± [\d.]+", text_of(outputs["seeds"]))
-    for cell in ("flips", "histogram", "figure"):
-        assert shown_as(outputs[cell], "image/png")
-    assert "co-distilled" in shown_as(outputs["study"], "text/html")
-    gates = [line[:6] for line in text_of(outputs["gate"]).splitlines()[:3]]
-    assert all(verdict in ("PASS  ", "FAIL  ") for verdict in gates)
-    assert (folder / "runs" / "own-digits-tiny" / "study.json").exists()
+def intervals(shown, cell, count):
+    """Numbers with an interval around each; flips are fewer than changes."""
+    found = shown.found(cell, r"^(\w+) +([+-][\d.]+) +([+-][\d.]+) to ([+-][\d.]+)$")
+    assert len(found) == count
+    values = {name: floats(numbers) for name, *numbers in found}
+    assert all(low <= value <= high for value, low, high in values.values())
+    assert 0 < values["negative_flip_rate"][0] < values["churn"][0] < 1
 
 
-def versions_are_compared(outputs, folder):
-    numbers = re.findall(
-        r"^(\w+) +([+-][\d.]+) +([+-][\d.]+) to ([+-][\d.]+)$",
-        text_of(outputs["numbers"]),
-        re.M,
-    )
-    found = {name: tuple(map(float, values)) for name, *values in numbers}
-    assert len(found) == 3
-    assert all(low <= value <= high for value, low, high in found.values())
-    assert 0 < found["negative_flip_rate"][0] < found["churn"][0] < 1
-    assert "Trust kept" in shown_as(outputs["compare"], "text/html")
-    assert shown_as(outputs["regressions"], "image/png")
-    assert text_of(outputs["files"]).startswith("True ")  # in any order, of any format
-    assert (folder / "report.html").exists()
+def an_own_model_is_measured(shown, runs):
+    intervals(shown, "measure", 4)
+    names = shown.found("seeds", r"^(\S+) +churn +[\d.]+ ± [\d.]+ %")
+    assert names == ["alone", "co-distilled"]
+    assert shown.found("seeds", r"change of churn [+-][\d.]+ ± [\d.]+")
+    assert shown.drawn("flips", "histogram", "figure")
+    assert "co-distilled" in shown.html("study")
+    gates = shown.text("gate").splitlines()[:3]
+    assert all(line[:6] in ("PASS  ", "FAIL  ") for line in gates)
+    assert (runs / "own-digits-tiny" / "study.json").exists()
 
-    rows = text_of(outputs["slices"]).splitlines()
-    counts = [int(re.search(r" (\d+) examples", row)[1]) for row in rows]
-    assert len(rows) == 10 + 3 + 2
+
+def versions_are_compared(shown, runs):
+    intervals(shown, "numbers", 3)
+    assert "Trust kept" in shown.html("compare")
+    assert shown.drawn("regressions")
+    assert shown.text("files").startswith("True ")  # in any order, of any format
+    counts = [int(n) for n in shown.found("slices", r"^.* (\d+) examples")]
+    assert len(counts) == len(shown.text("slices").splitlines()) == 10 + 3 + 2
     assert sum(counts[:10]) == sum(counts[10:13]) == sum(counts[13:]) == 897
-
-    *lines, verdict = text_of(outputs["gates"]).splitlines()
-    assert [line[:4] for line in lines if line[:4] in ("PASS", "FAIL")] == (
-        [line[:4] for line in lines]
-    )
-    assert len(lines) == 4
+    *lines, verdict = shown.text("gates").splitlines()
+    assert len(lines) == 4 and all(line[:4] in ("PASS", "FAIL") for line in lines)
     held = all(line.startswith("PASS") for line in lines)
     assert verdict == ("ship it" if held else "do not ship it")
-    assert "exit code 1" in text_of(outputs["gate-file"])
-    assert "FAIL  negative flip rate at most 0.5 %" in text_of(outputs["pytest"])
-
-    beyond = re.findall(
-        r"beyond that ([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)",
-        text_of(outputs["noise"]),
-    )
-    seeds, _ = [tuple(map(float, values)) for values in beyond]
-    assert seeds[1] <= 0 <= seeds[2]  # other seeds change no more than other seeds
-    assert text_of(outputs["torch"])
+    assert "exit code 1" in shown.text("gate-file")
+    assert "FAIL  negative flip rate at most 0.5 %" in shown.text("pytest")
+    pattern = r"beyond that [+-][\d.]+ \(([+-][\d.]+) to ([+-][\d.]+)\)"
+    (low, high), _ = map(floats, shown.found("noise", pattern))
+    assert low <= 0 <= high  # other seeds change no more than other seeds
+    assert shown.text("torch")
     # Versions, updates, and every one against every other: churn, NFR, relative NFR.
-    assert shown_as(outputs["versions"], "text/html").count("<table") == 5
-    assert (folder / "versions.html").exists()
+    assert shown.html("versions").count("<table") == 5
+    for name in ("report", "versions"):
+        assert (runs.parent / f"{name}.html").exists()
 
 
 # What a notebook must have shown when it has run; each has an entry.
@@ -463,4 +394,4 @@ def test_it_runs_and_shows_what_it_promises(path, tmp_path, monkeypatch):
     cell, chosen = preset_of(notebook)
     tiny = chosen.removesuffix(":tiny") + ":tiny"
     cell.source = cell.source.replace(f'"{chosen}"', f'"{tiny}"', 1)
-    SHOWS[path.stem](run(notebook, tmp_path), tmp_path)
+    SHOWS[path.stem](run(notebook, tmp_path), tmp_path / "runs")
