@@ -5,8 +5,6 @@ import json
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -447,22 +445,6 @@ def test_a_folder_of_versions_is_compared(files, capsys):
     assert main(["compare", *words, "--max-nfr", "5%", "--order", "v1", "v2"]) == 0
     assert (files / "v.html").is_file() and "v1" in (files / "v.md").read_text()
     capsys.readouterr()
-
-
-def test_the_command_starts_without_jax(files):
-    script = "import sys; from churn_jax.cli import main; code = main(sys.argv[1:])"
-    script += "; assert 'jax' not in sys.modules; sys.exit(code)"
-    words = (
-        "compare old.npy new.npy --labels labels.npy --max-nfr 0 --slices slices.csv"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words.split()],
-        cwd=files,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1 and done.stderr == ""
-    assert "FAIL  negative flip rate at most 0 %" in done.stdout
 
 
 def test_a_column_of_the_predictions_groups_them(tmp_path, capsys):
