@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from churn_jax.configuration.training import MeshShape
+from churn_jax.configuration.training import MeshShape, Seeds
+from churn_jax.data.augment import Augmentation
 from churn_jax.data.splits import Dataset, Split
 from churn_jax.ensembles import from_function, from_linen, from_nnx
 from churn_jax.ensembles.wrappers import with_classes
 from churn_jax.methods import ERM, EnsembleDistillation
+from churn_jax.models import MLP, create
 from churn_jax.training.examples import check_run, check_teacher_classes, split_example
 from churn_jax.training.loop import train
 from tests.training import tiny
+from tests.training.tiny_texts import Bag
 
 
 class Subclass(nn.BatchNorm):
@@ -123,15 +126,9 @@ def one_layer(classes):
     ("network", "message"),
     [
         (one_layer(7), "linear returns 7 logits, but the data has 5 classes"),
-        (
-            from_linen(Convolved(4)),
-            "Convolved returns 4 logits, .*last layer 5 outputs",
-        ),
+        (from_linen(Convolved(4)), "returns 4 logits, .*last layer 5 outputs"),
         (from_linen(nn.Dense(5)), r"Dense returns logits \[7, 8, 8, 5\] .* \[B, C\]"),
-        (
-            from_linen(nn.Embed(9, 5)),
-            r"Embed cannot be applied to examples \[8, 8, 1\]",
-        ),
+        (from_linen(nn.Embed(9, 5)), r"cannot be applied to examples \[8, 8, 1\]"),
         (
             from_function(lambda k, x: {}, lambda params, x: (x, x), name="pair"),
             "pair returns a tuple",
@@ -154,10 +151,7 @@ def with_images(change):
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (
-            from_linen(Convolved()),
-            r"tiny: Convolved convolves .* images\[\.\.\., None\]",
-        ),
+        (from_linen(Convolved()), r"Convolved convolves .* images\[\.\.\., None\]"),
         (from_nnx(NnxNormalised), r"tiny: NnxNormalised .*given \[B, H, W, C\]"),
     ],
 )
@@ -199,3 +193,40 @@ def test_an_empty_validation_split_has_no_labels_to_check():
     none = Split(data.train.images[:0], data.train.labels[:0], data.train.ids[:0])
     empty = Dataset("tiny", data.train, none, data.test, tiny.CLASSES, "tiny")
     check_run(tiny.make_run(ERM()), empty)
+
+
+# Token ids: what is refused; `tests/studies/test_text_study.py` trains on them.
+TOKENS = np.array([[3, 4, 0], [19, 0, 0]], np.int32)
+
+_SPLIT = Split(TOKENS, np.arange(2), np.array(["a", "b"]))
+TEXTS = Dataset("texts", _SPLIT, _SPLIT, _SPLIT, 3, "")
+OFF = {"augmentation": Augmentation(), "batch_size": 2}  # as small as the set
+
+
+def run(module, method=ERM(), **options):
+    return tiny.make_run(method, network=from_linen(module), **OFF | options)
+
+
+def test_heads_of_attention_are_no_members():
+    for name in ("text_encoder", "swin_tiny"):
+        assert from_linen(create(name, num_classes=3)).heads == 1
+
+
+def test_texts_that_are_neither_moved_nor_unknown_are_let_through():
+    check_run(run(Bag()), TEXTS)
+    off = {"augmentation": Augmentation(flip=True), "seeds": Seeds(augment="off")}
+    check_run(run(Bag(), **off), TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (run(Bag(), augmentation=Augmentation(flip=True)), "tiny: token ids are not"),
+        (run(Bag(), EnsembleDistillation(perturbation="ods")), "token ids have none"),
+        (run(MLP(num_classes=3, features=(4,))), "be applied to token ids .*got int32"),
+        (run(Bag(vocabulary=19)), "Bag has 19 embeddings; set data.vocabulary_size=19"),
+    ],
+)
+def test_what_would_move_texts_or_not_know_them_is_refused(refused, message):
+    with pytest.raises(ValueError, match=message):
+        check_run(refused, TEXTS)
