@@ -71,7 +71,7 @@ def test_log_lines_hold_what_the_average_predicts(trained):
 
 
 @pytest.mark.slow
-def test_both_sets_of_weights_have_a_name(trained):
+def test_both_sets_of_weights_have_a_name_if_there_are_two(trained):
     result, digits, _ = trained
     images = digits.test.images[:20]
     plain = result.predict(images)
@@ -80,15 +80,12 @@ def test_both_sets_of_weights_have_a_name(trained):
     assert np.max(np.abs(averages - plain)) > 1e-3
     members = result.predict(images, "ema", every_member=True)
     np.testing.assert_array_equal(members[:, 0], averages)
-    with pytest.raises(ValueError, match="config or ema; got 'swa'"):
-        result.predict(images, weights="swa")
-
-
-@pytest.mark.slow
-def test_without_an_average_there_is_none_to_ask_for(trained):
-    result, digits, _ = trained
-    plain = tiny.session_of(tiny.make_run(ERM(), network=tiny.LINEAR)).parts[0].state
-    assert plain.ema == () and plain.peers == () and result.last.peers == ()
-    without = dataclasses.replace(result, last=plain)
-    with pytest.raises(ValueError, match="ema_decay 0, so it has no averaged weights"):
-        without.predict(digits.test.images, "ema")
+    alone = tiny.session_of(tiny.make_run(ERM(), network=tiny.LINEAR)).parts[0].state
+    assert alone.ema == () and alone.peers == () and result.last.peers == ()
+    without = dataclasses.replace(result, last=alone)
+    for found, name, message in (
+        (result, "swa", "config or ema; got 'swa'"),
+        (without, "ema", "ema_decay 0, so it has no averaged weights"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.predict(images, name)

@@ -122,6 +122,8 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned):
     r = 1
     program, inputs, before, after, scores = learned
     after = jax.device_get(after)
+    # Two batches of the first window, two of ten examples in the second.
+    np.testing.assert_array_equal(after.step, [4, 4])
     params, squares, wanted = dense_replica(run, program, inputs, before, stream, r)
     close = {"rtol": 2e-5, "atol": 1e-6}
     table, kept = (of_replica(run, t, r) for t in after.tables)
@@ -136,12 +138,6 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned):
         np.testing.assert_allclose(
             scores[number][r][valid], wanted[number][valid], **close
         )
-
-
-def test_empty_batches_are_not_learned(learned):
-    after = learned[3]
-    # Two batches of the first window, two of ten examples in the second.
-    np.testing.assert_array_equal(after.step, [4, 4])
 
 
 def test_the_first_batch_is_scored_before_anything_is_learned(learned, stream):

@@ -21,9 +21,8 @@ from tests.training import tiny
 PAIR = Codistillation(beta=0.3, alpha=0.1)
 
 
-def epoch(stepper, number):
+def epoch(stepper, inputs):
     """The updates of one epoch, dispatched as the loop does."""
-    inputs = stepper.inputs(number)
     for i, part in enumerate(inputs):
         for _ in range(tiny.STEPS_PER_EPOCH):
             stepper.states[i] = stepper.step(
@@ -42,22 +41,27 @@ def mapped():
     def made(mapping):
         stepper = tiny.stepper(tiny.make_run(PAIR, replicas=2, mapping=mapping))
         with tiny.compilations() as names:
-            epoch(stepper, 0)
+            epoch(stepper, stepper.inputs(0))
         return stepper, [n for n in names if "steps" in n], stepper.now()
 
     return made
 
 
 @pytest.mark.parametrize("mapping", ["vmap", UNROLL, LOOP])
-def test_the_step_is_compiled_once(mapped, mapping):
+def test_the_step_is_compiled_once_and_an_epoch_meets_no_host(mapped, mapping):
+    """On CPU the device is the host: what the guard refuses there is host to device."""
     stepper, first, _ = mapped(mapping)
     assert len(first) == 1
     assert len(stepper.states) == (2 if mapping == "loop" else 1)
     with tiny.compilations() as names:
-        epoch(stepper, 1)
-        epoch(stepper, 2)
+        for number in (1, 2):
+            inputs = stepper.inputs(number)
+            with jax.transfer_guard("disallow"):
+                epoch(stepper, inputs)
         jax.block_until_ready(stepper.states)
     assert names == []  # no step, no data order, nothing
+    with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed"):
+        jax.block_until_ready(stepper.states[0].step + 1.5)  # the guard is awake
 
 
 @pytest.mark.parametrize("decorator", [pytree, struct.dataclass])
@@ -113,25 +117,10 @@ def test_mappings_compute_the_same(mapped, mapping):
 def test_the_state_is_donated(mapped):
     stepper = mapped("vmap")[0]
     before = jax.tree.leaves(stepper.states[0])
-    epoch(stepper, 0)
+    epoch(stepper, stepper.inputs(0))
     assert all(leaf.is_deleted() for leaf in before)
     kept = jax.tree.leaves((stepper.session.parts[0].inputs(0), *stepper.data))
     assert not any(leaf.is_deleted() for leaf in kept)
-
-
-@pytest.mark.parametrize("mapping", ["vmap", LOOP])
-def test_nothing_goes_to_or_from_the_host_inside_an_epoch(mapped, mapping):
-    """On CPU the device is the host: what the guard refuses there is host to device."""
-    stepper = mapped(mapping)[0]
-    inputs = stepper.inputs(0)
-    with jax.transfer_guard("disallow"):
-        for i, part in enumerate(inputs):
-            for _ in range(tiny.STEPS_PER_EPOCH):
-                stepper.states[i] = stepper.step(
-                    stepper.states[i], part, stepper.teachers[i], *stepper.data
-                )
-    with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed"):
-        jax.block_until_ready(stepper.states[0].step + 1.5)  # the guard is awake
 
 
 @pytest.mark.slow

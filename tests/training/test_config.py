@@ -11,10 +11,7 @@ from churn_jax.configuration.training import MeshShape, Seeds, TrainConfig
         ({"batch_size": -3}, "batch_size must be at least 1; got -3"),
         ({"eval_batch_size": 0}, "eval_batch_size must be at least 1"),
         ({"eval_every_epochs": 0}, "eval_every_epochs must be at least 1"),
-        (
-            {"replicas": 3, "seed_numbers": (1, 2)},
-            "or 3 numbers, one per replica; got 2",
-        ),
+        ({"replicas": 3, "seed_numbers": (1, 2)}, "3 numbers, one per replica; got 2"),
         ({"mapping": "pmap"}, "auto, vmap, unroll, loop; got 'pmap'"),
         ({"sample": "half"}, "all, bootstrap; got 'half'"),
         ({"weights": "average"}, "one of last, best; got 'average'"),

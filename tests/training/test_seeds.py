@@ -110,63 +110,37 @@ def test_replicas_with_everything_fixed_stay_bitwise_equal():
         assert tiny.bitwise_equal(first, tiny.replica(state, r))
 
 
-@pytest.mark.slow
-def test_replica_3_alone_is_replica_3_among_several():
-    among = tiny.stepper(tiny.make_run(PAIR)).advance(4)
-    alone = tiny.stepper(tiny.make_run(PAIR, replicas=1, seed_numbers=(3,))).advance(4)
-    ours, theirs = tiny.replica(alone, 0), tiny.replica(among, 3)
-    for field in ("params", "model_state", "opt_state", "sums"):
-        gap = tiny.largest_difference(getattr(ours, field), getattr(theirs, field))
-        assert gap < 5e-6, field  # four updates, other orders of summation
-    other = tiny.replica(among, 2)
-    assert tiny.largest_difference(other.params, theirs.params) > 0.1
-
-
 def ensemble(shape=ONE, mapping="loop", method=ERM(members=4), **options):
     """Two replicas of four independent networks."""
-    run = tiny.make_run(
-        method,
-        network=tiny.LINEAR,
-        replicas=2,
-        mesh=shape,
-        mapping=mapping,
-        steps_per_call=2,
-        ema_decay=0.9,
-        **options,
-    )
-    return tiny.stepper(run)
+    options = {"replicas": 2, "steps_per_call": 2, "ema_decay": 0.9, **options}
+    options |= {"mesh": shape, "mapping": mapping}
+    return tiny.stepper(tiny.make_run(method, network=tiny.LINEAR, **options))
 
 
-@pytest.mark.slow
+OTHER_MESHES = (
+    (ONE, "vmap", ONE),
+    (MeshShape(2, 2, 2), "unroll", MeshShape(4, 1, 2)),
+    (MeshShape(2), "unroll", MeshShape(2)),
+)
+
+
 @pytest.mark.parametrize(
     ("shape", "mapping", "alone_on"),
     [
-        (ONE, "vmap", ONE),
-        (MeshShape(2, 2, 2), "unroll", MeshShape(4, 1, 2)),
-        (MeshShape(2), "unroll", MeshShape(2)),
+        (ONE, "loop", ONE),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHER_MESHES),
     ],
 )
-def test_so_it_is_on_other_meshes(fully_optimized, shape, mapping, alone_on):
-    test_a_network_of_an_ensemble_is_what_it_is_alone(shape, mapping, alone_on)
-
-
 def test_a_network_of_an_ensemble_is_what_it_is_alone(
-    shape=ONE, mapping="loop", alone_on=ONE
+    shape, mapping, alone_on, request
 ):
     """Network m of replica r is the replica with the seed number r + 65536 m."""
+    if mapping != "loop":
+        request.getfixturevalue("fully_optimized")
     state = ensemble(shape, mapping).advance(6)
     numbers = tuple(r + 65536 * m for r in range(2) for m in range(4))
-    single = tiny.make_run(
-        ERM(),
-        network=tiny.LINEAR,
-        replicas=8,
-        seed_numbers=numbers,
-        mesh=alone_on,
-        mapping=mapping,
-        steps_per_call=2,
-        ema_decay=0.9,
-    )
-    alone = tiny.stepper(single).advance(6)
+    single = {"method": ERM(), "replicas": 8, "seed_numbers": numbers}
+    alone = ensemble(alone_on, mapping, **single).advance(6)
     for field in ("params", "opt_state", "ema"):
         ours = jax.tree.map(
             lambda x: x.reshape(8, 1, *x.shape[2:]), getattr(state, field)
