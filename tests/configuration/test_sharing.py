@@ -8,15 +8,12 @@ import pytest
 
 from churn_jax.command.study import read_study
 from churn_jax.configuration.network import ModelConfig, Sharing
-from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.ensembles import Group, from_linen
-from churn_jax.methods import ERM, Codistillation, OneToOneDistillation
+from churn_jax.methods import ERM, Codistillation
 from churn_jax.models import MIMO, MLP, BatchEnsemble
-from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.grid import is_baseline, together
-from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.studies.study import run_study
 from churn_jax.training.run import Run
@@ -138,21 +135,11 @@ def test_a_split_batch_and_its_method_go_together():
             Run("row", given, row(given).groups(model, 10), TrainConfig())
 
 
-def test_separate_networks_are_another_row(tmp_path):
-    config = preset("digits")
+def test_separate_networks_are_another_row():
     plain, separate = row(ERM()), row(ERM(), separate=True)
-    config = dataclasses.replace(config, methods=(plain,), baseline="row")
+    config = dataclasses.replace(preset("digits"), methods=(plain,), baseline="row")
     assert is_baseline(config, plain) and not is_baseline(config, separate)
     assert [len(part) for part in together(config, (plain, separate))] == [1, 1]
-    folder = StudyFolder(tmp_path, config, load_inputs(config.data, 32).dataset, "")
-    folder.write(RowRecord("row", "Row", plain))
-    assert folder.outdated(separate) and not folder.outdated(plain)
-    # The same of a teacher.
-    student = MethodSpec("s", "S", OneToOneDistillation(members=2), teacher="row")
-    folder.write(RowRecord("s", "S", student, dependencies=(plain,)))
-    for teacher in (plain, separate):
-        folder.config = dataclasses.replace(config, methods=(teacher, student))
-        assert folder.outdated(student) == teacher.separate
 
 
 def test_sharing_has_options_where_a_preset_has_it():

@@ -9,7 +9,6 @@ import pytest
 
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig, Sharing
-from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import Seeds, TrainConfig
@@ -24,7 +23,6 @@ from churn_jax.methods import (
     EnsembleDistillation,
     OneToOneDistillation,
 )
-from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.grid import is_baseline, together
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
@@ -95,11 +93,22 @@ SHARED = dataclasses.replace(
     ENSEMBLE, model=ModelConfig("mlp", features=(8,), sharing=Sharing())
 )
 GATED = dataclasses.replace(ENSEMBLE, method=AntiDistillation(deploy="gate"))
+SMALLER = dataclasses.replace(ENSEMBLE, train_size=64)
+AVERAGED = [row(("ema_decay", 0.9), start="baseline", keep=0.5)]
+OLD = {"teaching": Teaching(old=("few",))}
+TWO_OLDS = {"method": BayesianUpdate(olds=2), "teacher": None}
+PERTURBED = {"method": OneToOneDistillation(members=2, perturbation="ods")}
+PERTURBED |= {"teaching": Teaching(offline=True)}
 
 
 def taught(**options):
     """The student with other options."""
     return dataclasses.replace(STUDENT, **options)
+
+
+def follows(*names):
+    """A teacher, and a student that also learns from old models."""
+    return [taught(method=ELODI(), teaching=Teaching(old=names)), ENSEMBLE]
 
 
 @pytest.mark.parametrize(
@@ -110,53 +119,20 @@ def taught(**options):
         ([STUDENT], "student is taught by 'ensemble', which is not in the study"),
         ([taught(start="lost"), ENSEMBLE], "student is taught by 'lost', which is not"),
         ([row(start="row")], "row would be taught by itself: row <- row"),
-        (
-            [row(start="b"), row(name="b", start="row")],
-            "row would be taught by itself: row <- b <- row",
-        ),
-        (
-            [taught(method=ELODI(), teaching=Teaching(old=("student",))), ENSEMBLE],
-            "student would be taught by itself",
-        ),
-        (
-            [taught(method=ELODI(), teaching=Teaching(old=("ensemble",))), ENSEMBLE],
-            "student: an old model is one network; ensemble deploys 2",
-        ),
-        (
-            [taught(teaching=Teaching(members=3)), ENSEMBLE],
-            "members must be 0 or some of ensemble's 2 members.*got 3",
-        ),
-        (
-            [taught(teaching=Teaching(members=1)), SHARED],
-            "members of ensemble share theirs",
-        ),
-        (
-            [dataclasses.replace(ENSEMBLE, train_size=64), STUDENT],
-            "normalise pixels otherwise",
-        ),
+        ([row(start="b"), row(name="b", start="row")], "by itself: row <- b <- row"),
+        (follows("student"), "student would be taught by itself"),
+        (follows("ensemble"), "student: an old model is one network; ensemble depl"),
+        ([taught(teaching=Teaching(members=3)), ENSEMBLE], "ensemble's 2 mem.*got 3"),
+        ([taught(teaching=Teaching(members=1)), SHARED], "of ensemble share theirs"),
+        ([SMALLER, STUDENT], "normalise pixels otherwise"),
         ([STUDENT, GATED], "student: an ensemble with a gate cannot"),
         ([row(train_size=0)], "row: train_size must be at least 1; got 0"),
-        (
-            [row(("ema_decay", 0.9)), row(name="row_ema")],
-            "row_ema is the row of row's averaged",
-        ),
-        (
-            [row(("ema_decay", 0.9), start="baseline", keep=0.5), BASELINE],
-            "row: keep mixes the deployed weights",
-        ),
-        (
-            [row(("seed.init", "fixed"))],
-            r"row: the training has no setting 'seed'.*seeds",
-        ),
-        (
-            [row(("seeds.inti", "fixed"))],
-            "row: seeds has no setting 'inti'.*mean init",
-        ),
+        ([row(("ema_decay", 0.9)), row(name="row_ema")], "the row of row's averaged"),
+        ([*AVERAGED, BASELINE], "row: keep mixes the deployed weights"),
+        ([row(("seed.init", "fixed"))], r"the training has no setting 'seed'.*seeds"),
+        ([row(("seeds.inti", "fixed"))], "row: seeds has no setting 'inti'.*mean init"),
         ([row(("epochs.many", 3))], "row: epochs has no settings; got epochs.many"),
-        (
-            [row(("seeds", "fixed"))],
-            r"row: seeds must be a Seeds, or name.*\(seeds.base\)",
-        ),
+        ([row(("seeds", "fixed"))], r"seeds must be a Seeds, or name.*\(seeds.base\)"),
         ([row(("seeds.init", "same"))], "row: seeds.init must be one of fixed, varied"),
         ([row(("epochs", 0))], "row: epochs must be at least 1; got 0"),
         ([row(("replicas", 3))], "row has 3 replicas, the study 10"),
@@ -173,33 +149,11 @@ def test_studies_that_cannot_be_are_refused(rows, message):
         ({"class_share": 0.0}, "class_share must be above 0.*; got 0.0"),
         ({"keep": 0.5}, "keep=0.5 needs weights that training starts from"),
         ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
-        (
-            {"teaching": Teaching(members=2), "teacher": None},
-            "members, offline, calibrated and dtype are of a teacher; it has none",
-        ),
-        (
-            {
-                "method": OneToOneDistillation(members=2, perturbation="ods"),
-                "teaching": Teaching(offline=True),
-            },
-            "an offline teacher has not seen perturbed images",
-        ),
-        (
-            {"method": ERM(), "teaching": Teaching(old=("few",))},
-            "ERM learns nothing from old models; teaching.old names few",
-        ),
-        (
-            {"method": RACT(), "teaching": Teaching(old=("few",))},
-            "RACT learns from old models alone; ensemble is named as its teacher",
-        ),
-        (
-            {
-                "method": BayesianUpdate(olds=2),
-                "teacher": None,
-                "teaching": Teaching(old=("few",)),
-            },
-            "olds=2, but teaching.old names few",
-        ),
+        ({"teaching": Teaching(members=2), "teacher": None}, "a teacher; it has none"),
+        (PERTURBED, "an offline teacher has not seen perturbed images"),
+        (OLD | {"method": ERM()}, "ERM learns nothing from old models; .* names few"),
+        (OLD | {"method": RACT()}, "RACT learns from old models alone; ensemble is"),
+        (OLD | TWO_OLDS, "olds=2, but teaching.old names few"),
     ],
 )
 def test_options_of_a_row_are_checked(options, message):
@@ -207,17 +161,14 @@ def test_options_of_a_row_are_checked(options, message):
         taught(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_teaching_is_checked():
+    for options, message in (
         ({"members": -1}, "teaching.members must be at least 0; got -1"),
         ({"dtype": "float16"}, "must be one of float32, bfloat16; got 'float16'"),
         ({"old": ("a", "b", "a")}, "names a row twice: a, b, a"),
-    ],
-)
-def test_teaching_is_checked(options, message):
-    with pytest.raises(ValueError, match=message):
-        Teaching(**options)
+    ):
+        with pytest.raises(ValueError, match=message):
+            Teaching(**options)
 
 
 @pytest.mark.parametrize(
@@ -265,16 +216,6 @@ def test_members_of_a_committee_may_differ_in_width_and_in_what_they_see():
     assert len({group.network.name for group in members}) == 3
     assert to_json(spec)["models"][1] == [to_json(right), 1]
     assert to_json(right)["inputs"] == list(range(32, 64))
-
-
-def test_a_row_with_another_committee_is_trained_again(tmp_path):
-    inputs = load_inputs(DataConfig(train_size=32), 32)
-    spec = dataclasses.replace(PAIR, models=(("mlp", 1), ("lenet5", 1)))
-    folder = StudyFolder(tmp_path, study(BASELINE, spec), inputs.dataset, "")
-    folder.write(RowRecord(spec.name, spec.label, spec))
-    assert not folder.outdated(spec)
-    assert not folder.outdated(dataclasses.replace(spec, label="Two", equation="E"))
-    assert folder.outdated(PAIR)
 
 
 def test_a_trained_ensemble_with_a_gate_is_no_teacher():

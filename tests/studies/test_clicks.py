@@ -14,7 +14,7 @@ from churn_jax.cli import main
 from churn_jax.configuration.codec import replaced
 from churn_jax.data import DataError
 from churn_jax.methods import EnsembleDistillation
-from churn_jax.studies import Axis, MethodSpec, StudyError, preset, run_study, run_sweep
+from churn_jax.studies import Axis, MethodSpec, preset, run_study, run_sweep
 from churn_jax.training import Interrupted
 from tests.experiments.presets import study as study_of
 
@@ -111,19 +111,6 @@ def test_the_report_has_two_tables_and_the_papers_numbers(folder, report):
         lines = {line["method"]: line for line in csv.DictReader(file)}
     assert list(lines) == list(ROWS) and lines["baseline"]["examples"] == "23"
     assert [row.summary.examples for row in report.rows] == [169] * 3
-
-
-def test_a_row_with_a_new_coefficient_is_trained_again(study, folder, tmp_path):
-    notes = []
-    options = {"only": (ROWS[1],), "loggers": (), "on_note": notes.append}
-    run_study(study, tmp_path, **options)
-    other = study.with_coefficient(f"{ROWS[1]}.strength", 3.0)
-    run_study(other, tmp_path, **options)
-    assert "trained again, because its settings changed" in notes[0]
-    with pytest.raises(StudyError, match=r"one_pass\.window: 64 there, 32 here"):
-        run_study(replaced(study, [("train.one_pass.window", 32)]), tmp_path)
-    with pytest.raises(StudyError, match="holds a study of other data"):
-        run_study(replaced(study, [("data.train_size", 200)]), tmp_path)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.6])

@@ -1,24 +1,26 @@
 """What rows predict, in files or in shards: one study, the same numbers."""
 
 import dataclasses
-import json
 import shutil
+import types
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
 from churn_compare import store
-from churn_compare.store import ShardWriter, load_predictions, read_shards
+from churn_compare.store import load_predictions, read_shards
 from churn_jax import reports
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.study import EvaluationConfig
-from churn_jax.methods import EnsembleDistillation
+from churn_jax.data import Dataset, Split
+from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION, load_members
 from churn_jax.studies import MethodSpec, StudyConfig, Teaching
+from churn_jax.studies import predictions as module
 from churn_jax.studies.inputs import load_inputs
+from churn_jax.studies.predictions import predict_split_of
 from churn_jax.studies.teachers import logits_of
-from churn_jax.training import predictions as training_predictions
 from tests.experiments.presets import study as made
 from tests.reports.fake_study import markdown_table
 from tests.studies.test_study import Watched, small_study
@@ -103,39 +105,6 @@ def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
 
 
 @pytest.mark.slow
-def test_a_full_disk_or_a_death_before_the_index_leaves_nothing_finished(
-    tmp_path, monkeypatch
-):
-    config = study("shards")
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    def dies(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ShardWriter, "write", full)
-        with pytest.raises(OSError, match="No space left"):
-            Watched(config, tmp_path, "baseline")
-    assert not list(tmp_path.rglob("logits-*"))
-    with monkeypatch.context() as patch:
-        patch.setattr(training_predictions, "write_index", dies)
-        with pytest.raises(KeyboardInterrupt):
-            Watched(config, tmp_path, "baseline")
-    folder = tmp_path / "methods" / "baseline"
-    assert list(folder.glob("predictions*/logits-*.npy"))
-    assert not list(folder.glob("predictions*/index.json"))
-    assert json.loads((tmp_path / "study.json").read_text())["methods"] == []
-    assert reports.collect(tmp_path).missing[0].reason == "it has no predictions yet"
-    trained = (folder / "metrics.jsonl").read_text()
-    assert Watched(config, tmp_path, "baseline").trained == ["baseline"]
-    assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
-    assert forms(tmp_path) == SHARDS
-    assert Watched(config, tmp_path, "baseline").kept == ["baseline"]
-
-
-@pytest.mark.slow
 def test_a_row_keeps_its_form_until_it_is_predicted_again(files, tmp_path, monkeypatch):
     out = tmp_path / "study"
     shutil.copytree(files, out)
@@ -183,3 +152,49 @@ def test_the_form_is_a_setting_that_changes_no_numbers():
         sharded = config.evaluation.sharded
         assert not sharded(config.train.replicas, 10_000, 1000)
         assert sharded(config.train.replicas, 1_000_000, 21_841)
+
+
+# Predictions of members, of the pass that predicts their mean.
+
+
+class Told:
+    """A trained row that says what it is asked: logits count up with the image."""
+
+    def __init__(self, method):
+        self.run = types.SimpleNamespace(
+            method=method, config=types.SimpleNamespace(replicas=2)
+        )
+        self.asked = []
+
+    def predict(self, images, weights, *, every_member=False):
+        self.asked.append((len(images), weights, every_member))
+        lead = (2, self.run.method.members) if every_member else (2,)
+        own = np.arange(np.prod(lead), dtype=np.float32).reshape(*lead, 1, 1)
+        return own * images.reshape(-1, 1) * np.array([1.0, 0.0, -1.0], np.float32)
+
+
+def tiny_set(examples=10):
+    images = np.linspace(-1, 1, examples, dtype=np.float32).reshape(-1, 1, 1, 1)
+    labels = np.arange(examples) % 3
+    split = Split(images, labels, np.arange(examples))
+    return Dataset("x", split, split, split, num_classes=3, fingerprint="")
+
+
+def test_members_and_deployed_logits_come_from_one_pass():
+    told = Told(ERM(members=2, deploy="mean_logits"))
+    logits, members, note = predict_split_of(told, tiny_set(), "test", "ema")
+    assert told.asked == [(10, "ema", True)]
+    np.testing.assert_allclose(logits, members.logits.mean(axis=1), rtol=1e-6)
+    assert note == ""
+
+
+def test_of_too_many_members_those_of_some_examples_are_kept(monkeypatch):
+    monkeypatch.setattr(module, "MOST_NUMBERS", 4 * 2 * 2 * 3)
+    told = Told(ERM(members=2, deploy="mean_probs"))
+    logits, members, note = predict_split_of(told, tiny_set(), "test")
+    assert told.asked == [(10, "config", False), (4, "config", True)]
+    assert members.ids.tolist() == [0, 3, 6, 9] and logits.shape == (2, 10, 3)
+    said = "120 logits of members on the test split"
+    assert note == f"of {said} those of 4 examples of 10 are kept"
+    _, members, note = predict_split_of(told, tiny_set(), "validation")
+    assert members is None and note.endswith("validation split are not kept")

@@ -172,17 +172,6 @@ def test_texts_keep_their_length():
 
 
 @pytest.mark.slow
-def test_a_stopped_study_goes_on_bit_by_bit(whole, tmp_path, blocks_of):
-    blocks_of(1)
-    stopped = train(tmp_path, minutes=1e-9)
-    assert not stopped.finished and not stopped.predictions
-    assert list((tmp_path / "methods").glob("*/checkpoints/*"))
-    assert stopped.resume().finished
-    for name, logits in whole.predictions.items():
-        np.testing.assert_array_equal(logits, stopped.predictions[name])
-
-
-@pytest.mark.slow
 def test_a_folder_is_opened_again_and_trains_on_where_its_objects_are(
     whole, monkeypatch
 ):

@@ -256,14 +256,6 @@ def test_other_networks_cannot_start_from_a_rows_weights(out):
     assert not (out / "methods" / "fresh").exists()
 
 
-def test_a_configuration_with_everything_is_read_back():
-    assert from_json(StudyConfig, to_json(STUDY)) == STUDY
-    every = Teaching(("half", "few"), 2, True, True, "bfloat16", "", 3, 0.5)
-    spec = dataclasses.replace(row("elodi"), teaching=every, start="half", keep=0.5)
-    config = with_rows(STUDY, spec)
-    assert from_json(StudyConfig, json.loads(json.dumps(to_json(config)))) == config
-
-
 def test_the_cost_counts_teachers_old_models_and_what_is_cached():
     rows = [
         dataclasses.replace(row("elodi"), name=name, teaching=teaching)
