@@ -64,11 +64,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, capsys, words, message):
     assert message in sentence
 
 
-def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
-    assert main([str(tmp_path), "--old", "a"]) == 2
-    assert "is" in capsys.readouterr().err and "study.json does not exist"
-
-
 FIXED = tuple((f"seeds.{name}", "fixed") for name in ("init", "order", "augment"))
 ONE = ["--sizes", "1", "--images", "2", "--draws", "20", "--resamples", "2"]
 

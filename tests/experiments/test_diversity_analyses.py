@@ -166,7 +166,7 @@ def test_bad_input_is_one_sentence(run, capsys, words, message):
 
 def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
     assert main([str(tmp_path / "none")]) == 2
-    assert "is" in capsys.readouterr().err
+    assert "study.json does not exist" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "study.json").write_text(json.dumps({"config": {"name": "a"}}))
     assert main([str(tmp_path)]) == 2
     assert "is not a record of a study" in capsys.readouterr().err

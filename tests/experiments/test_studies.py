@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from churn_compare.documents.plotting import LONGEST_LABEL
 from churn_compare.store import load_predictions
 from churn_jax.configuration.codec import replaced
 from churn_jax.reports.members import MEMBERS, load_members
@@ -16,10 +17,12 @@ from churn_jax.studies import run_study
 from churn_jax.studies.presets import preset, tiny
 from churn_jax.training.program import make_program
 from churn_jax.training.run import Run
+from experiments.anti_distillation.clicks import table3
 from tests.experiments.presets import STUDIES, study
 
 every_preset = pytest.mark.parametrize("name", STUDIES)
 IMAGES = [name for name in STUDIES if study(name).train.one_pass is None]
+CLICKS = [name for name in STUDIES if name not in IMAGES]
 
 
 @every_preset
@@ -225,3 +228,22 @@ def test_unknown_preset_is_an_error_with_the_closest_names(name, hint):
     with pytest.raises(ValueError, match=f"unknown preset '{name}'") as error:
         preset(name)
     assert hint in str(error.value)
+
+
+def test_every_row_of_the_table_of_clicks_has_its_lambda_and_s():
+    methods = {s.name: s.method for s in table3().methods}
+    table = published(table3().published).rows
+    assert set(table) <= set(methods)
+    for name, printed in table.items():
+        assert methods[name].members == 3
+        assert methods[name].input_scale == printed["input_scale"].mean
+        strength = getattr(methods[name], "strength", 0.0)
+        assert strength == printed["strength"].mean
+        assert name.startswith(getattr(methods[name], "penalty", "baseline"))
+
+
+@pytest.mark.parametrize("name", CLICKS)
+def test_labels_of_clicks_are_different_and_short(name):
+    labels = [spec.label for spec in study(name).methods]
+    assert len(set(labels)) == len(labels)
+    assert max(map(len, labels)) <= LONGEST_LABEL  # legends show them whole
