@@ -66,6 +66,14 @@ ASKED = (
 )
 
 
+def test_data_in_memory_needs_neither_tfds_nor_grain():
+    run(
+        "import churn_jax.data as data; data.load('digits')\n"
+        "names = {'tensorflow', 'tensorflow_datasets', 'grain'} & set(sys.modules)\n"
+        "assert not names, names"
+    )
+
+
 def test_help_lists_and_mistakes_load_no_jax():
     run(
         "import contextlib, io\n"

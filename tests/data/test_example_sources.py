@@ -203,10 +203,7 @@ def test_pandas_frames():
     for source, message in (
         ((frame, labels), r"1 that are not \(work\)"),
         ((missing, Y), "15 of 30 images hold NaN"),
-        (
-            (frame[["a"]], labels.where(Y > 0)),
-            "all of them strings; got nan at position 0",
-        ),
+        ((frame[["a"]], labels.where(Y > 0)), "of them strings; got nan at position 0"),
         (frame, "a table needs its labels"),
     ):
         with pytest.raises(DataError, match=message):

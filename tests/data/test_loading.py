@@ -1,7 +1,6 @@
 """`load` on the embedded digits and on files: splits, sizes, ids and errors."""
 
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -230,16 +229,6 @@ def test_labels_that_number_no_classes_are_refused(tmp_path, train, test, messag
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype"), [((3, 32, 32), np.float32), ((3, 24, 32), np.uint8)]
-)
-def test_images_with_channels_first_are_refused(tmp_path, shape, dtype):
-    path = tmp_path / "chw.npz"
-    _save(path, images=np.zeros((60, *shape), dtype), labels=np.arange(60) % 3)
-    with pytest.raises(DataError, match=r"channels last.*transpose\(0, 2, 3, 1\)"):
-        load(path)
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"validation": 50}, "validation=50 leaves no training examples.* has 50"),
@@ -312,16 +301,6 @@ def test_a_file_of_another_kind_is_not_taken_for_a_tfds_name(tmp_path):
         load(str(path))
     with pytest.raises(DataError, match=r"not an \.npz file"):
         load(pathlib.Path(path))
-
-
-def test_data_in_memory_needs_neither_tfds_nor_grain():
-    code = (
-        "import sys, churn_jax.data as data; data.load('digits');"
-        "names = {'tensorflow', 'tensorflow_datasets', 'grain'} & set(sys.modules);"
-        "sys.exit(str(names) if names else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["tensorflow_datasets", "promise"])
