@@ -16,7 +16,8 @@ from tests.test_source import requirement, settings_of
 
 ROOT = Path(__file__).parents[1]
 SAID = {"capture_output": True, "text": True, "timeout": 20}
-RECIPES = sorted((ROOT / "experiments" / "launch" / "recipes").glob("*.s*"))
+FOLDER = ROOT / "experiments" / "launch" / "recipes"
+GKE, SLURM, QUEUED, VM, WORKSTATION = RECIPES = sorted(FOLDER.glob("*.s*"))
 
 
 def dry(recipe, **variables):
@@ -38,11 +39,6 @@ def studies(text):
             places = [i for i, word in enumerate(inner) if word.endswith("churn-jax")]
             found += [inner[i + 1 :] for i in places if inner[i + 1 :][:1] == ["study"]]
     return found
-
-
-def test_there_is_a_recipe_for_every_place():
-    places = "gke_xpk.sh slurm_gpu.sbatch tpu_queued.sh tpu_vm.sh workstation_gpu.sh"
-    assert [recipe.name for recipe in RECIPES] == places.split()
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
@@ -72,37 +68,36 @@ def test_a_dry_run_needs_none_of_the_tools_it_names(tmp_path):
     for tool in ("bash", "dirname"):
         (tmp_path / tool).symlink_to(shutil.which(tool))
     for recipe in RECIPES:
-        text = dry(recipe, PATH=str(tmp_path))
+        text = dry(recipe, PATH=str(tmp_path), SOURCE="")  # and nothing to install
         assert "churn-jax study" in text
 
 
 def test_a_slice_is_asked_for_before_it_is_used():
-    lines = dry(RECIPES[2]).splitlines()
+    lines = dry(QUEUED).splitlines()
     order = ["queued-resources create", "churn-jax study", "queued-resources delete"]
     places = [next(i for i, s in enumerate(lines) if word in s) for word in order]
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("name", ["gke_xpk.sh", "tpu_queued.sh", "tpu_vm.sh"])
-def test_a_mesh_has_all_chips_of_the_slice(name):
+def test_a_mesh_has_all_chips_of_the_slice():
     """The compiler refuses to leave some of a large slice out, and they cost too."""
-    text = dry(ROOT / "experiments" / "launch" / "recipes" / name)
-    (chips,) = set(re.findall(r"v5litepod-(\d+)", text))
-    config, _ = read_study(studies(text)[0][1:])
-    assert config.train.mesh.size == int(chips)
+    for recipe in (GKE, QUEUED, VM):
+        (chips,) = set(re.findall(r"v5litepod-(\d+)", text := dry(recipe)))
+        config, _ = read_study(studies(text)[0][1:])
+        assert config.train.mesh.size == int(chips)
 
 
 def test_processes_of_a_node_see_all_of_its_gpus():
     """The i-th process takes the i-th GPU that it sees; bound to one, it has none."""
-    text = RECIPES[1].read_text()
+    text = SLURM.read_text()
     options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)$", text, re.MULTILINE))
     assert options["ntasks-per-node"] == options["gpus-per-node"]
     assert "gpus-per-task" not in options
-    assert "srun --kill-on-bad-exit=1 --gpu-bind=none" in dry(RECIPES[1])
+    assert "srun --kill-on-bad-exit=1 --gpu-bind=none" in dry(SLURM)
 
 
 def test_both_wheels_are_copied_to_every_host_before_they_are_installed():
-    lines = dry(RECIPES[3], SOURCE="dist/churn_jax-1-any.whl").splitlines()
+    lines = dry(VM, SOURCE="dist/churn_jax-1-any.whl").splitlines()
     both = "scp dist/churn_compare-1-any.whl dist/churn_jax-1-any.whl churn:"
     (copied,) = [i for i, line in enumerate(lines) if both in line]
     assert "--worker=all" in lines[copied]
@@ -121,7 +116,7 @@ def test_both_wheels_are_copied_to_every_host_before_they_are_installed():
     ],
 )
 def test_churn_compare_is_installed_from_the_same_place(source, words):
-    assert f"pip install --quiet {words}\n" in dry(RECIPES[4], SOURCE=source)
+    assert f"pip install --quiet {words}\n" in dry(WORKSTATION, SOURCE=source)
 
 
 @pytest.mark.parametrize("recipe", ["tpu_vm.sh", "tpu_queued.sh"])
@@ -137,12 +132,14 @@ nowhere = pytest.mark.skipif(
 
 
 @nowhere
-@pytest.mark.parametrize("name", ["tpu_vm.sh", "workstation_gpu.sh"])
-def test_nothing_is_installed_from_an_address_that_nobody_gave(name):
+def test_nothing_is_installed_from_an_address_that_nobody_gave(tmp_path):
     ours = {"PATH": os.environ["PATH"], "HOME": "/home/somebody"}
-    done = subprocess.run(["bash", str(RECIPES[0].parent / name)], env=ours, **SAID)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "set SOURCE to" in done.stderr and done.stderr.count("\n") == 1
+    for recipe in (VM, WORKSTATION):
+        done = subprocess.run(["bash", str(recipe)], env=ours, **SAID)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "set SOURCE to" in done.stderr and done.stderr.count("\n") == 1
+    ended, words, printed = on_cloud(tmp_path, "tpu_queued.sh", source="")
+    assert (ended, words) == (2, []) and "set SOURCE to" in printed
 
 
 # A cloud in place of the real one: answers with `states`, one by one, and ends studies
@@ -176,13 +173,12 @@ def on_cloud(
     asked.write_text("")
     ours = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
     ours |= {"CLOUD": str(folder), "WAIT": wait, "TRIES": "3", "SOURCE": source}
-    path = ROOT / "experiments" / "launch" / "recipes" / recipe
     # pytest's workers ignore Ctrl-C and nohup hangups, and so would the shell.
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGHUP)}
     for number in before:
         signal.signal(number, signal.SIG_DFL)
     process = subprocess.Popen(
-        ["bash", str(path), *options],
+        ["bash", str(FOLDER / recipe), *options],
         env=ours,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -201,18 +197,6 @@ def on_cloud(
     printed, _ = process.communicate(timeout=15)
     words = re.findall(r"(create|delete|study)\b", asked.read_text().replace("\\", ""))
     return process.returncode, words, printed
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
-def test_a_dry_run_needs_no_source(recipe):
-    assert dry(recipe, SOURCE="")
-
-
-@nowhere
-def test_no_slice_is_asked_for_when_nothing_can_be_installed(tmp_path):
-    ended, words, printed = on_cloud(tmp_path, "tpu_queued.sh", source="")
-    assert (ended, words) == (2, [])
-    assert "set SOURCE to" in printed
 
 
 MACHINE = "Delete it with: gcloud compute tpus tpu-vm delete churn"
