@@ -21,7 +21,7 @@ def refused(capsys, argv, *words):
         assert str(word) in err, f"{word!r} is not in: {err}"
 
 
-# What a network, an optimiser, a device or the data cannot do is seen when a run begins.
+# What a network, an optimiser, devices or data cannot do is seen when a run begins.
 # Each mistake in a setting has its test with the setting.
 @pytest.mark.parametrize(
     ("options", "words"),
