@@ -21,7 +21,7 @@ from churn_compare.store import PredictionsError
 from churn_jax import metrics
 from churn_jax.configuration.record import RowRecord
 from churn_jax.methods import Method, deploy
-from churn_jax.metrics.members import MemberDiversity
+from churn_jax.metrics.diversity import MemberDiversity
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.summary import MethodSummary
