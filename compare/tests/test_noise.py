@@ -14,6 +14,7 @@ from churn_compare import (
 from churn_compare.estimates import all_examples, share_ends, uncertainty
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gate_outcomes import judge
+from churn_compare.outcomes import noise_floor
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.verdict import sentences
 from tests.results import noise
@@ -251,6 +252,13 @@ def test_noise_needs_several_runs_and_p_more_runs_and_examples():
     same = noise(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
     assert same.excess.value == 0.0
     assert same.excess.low < 0 < same.excess.high
+
+
+@pytest.mark.parametrize("setting", [{"level": 2.0}, {"tolerance": -1.0}])
+def test_settings_of_a_noise_floor_that_make_no_sense_are_refused(setting):
+    runs = {"score": [1.0, 2.0]}, {"score": [1.0, 3.0]}
+    with pytest.raises(ValueError, match="level must lie between 0 and 1, tolerance"):
+        noise_floor(*runs, **setting)
 
 
 def test_runs_that_differ_by_noise_alone_lower_a_variance_by_half_of_it():
