@@ -27,16 +27,18 @@ from churn_compare.documents.blocks import (
     Text,
     bullets,
 )
-from churn_compare.documents.data import (
+from churn_compare.documents.writers import (
     csv_text,
+    html_fragment,
+    html_page,
     json_text,
+    markdown,
+    plain_text,
     plain_values,
+    print_document,
     table_files,
     write_files,
 )
-from churn_compare.documents.html import html_fragment, html_page
-from churn_compare.documents.markdown import markdown
-from churn_compare.documents.terminal import plain_text, print_document
 
 __all__ = [
     "Block",
