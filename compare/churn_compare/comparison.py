@@ -214,10 +214,9 @@ def compare_pair(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}")
-    if resamples < 100:
-        raise ValueError(f"resamples must be at least 100; got {resamples}")
-    if seed < 0:
-        raise ValueError(f"seed must be at least 0; got {seed}")
+    _check_least(
+        regressions=(regressions, 0), resamples=(resamples, 100), seed=(seed, 0)
+    )
     check_gates(gates, pair)  # before the long pass
     margin = margin_of(equivalent, gates, pair)
     if pool is not None and pool not in pair.slices:
@@ -272,6 +271,12 @@ def compare_pair(
         read=(*_read(sides, used or {}), *_decided(pair, scanned)),
     )
     return dataclasses.replace(result, gates=judge(gates, result))
+
+
+def _check_least(**numbers: tuple[int, int]) -> None:
+    for name, (number, least) in numbers.items():
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}; got {number}")
 
 
 def _read(sides: Sequence[Table], used: Mapping[str, str]) -> tuple[str, ...]:
@@ -395,6 +400,7 @@ def compare_outcomes(
         raise ValueError(f"level must lie between 0.5 and 1; got {level}")
     if not tolerance >= 0 or not (equivalent is None or equivalent > 0):
         raise ValueError("tolerance must be at least 0, the margin above 0")
+    _check_least(regressions=(regressions, 0))
     wanted = as_gates(gates)
     same = settle(same_file(old, new), confirm)
     columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}

@@ -40,8 +40,6 @@ def largest_regressions(
     """The largest negative flips, and the number of all of them."""
     # Sorted by pairs of runs, by the fall of the label's probability, and by the order
     # of the examples.
-    if count < 0:
-        raise ValueError(f"regressions must be at least 0; got {count}")
     if pair.labels is None or flips is None:
         return (), 0
     flipped = np.flatnonzero(flips)

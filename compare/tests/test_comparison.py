@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from churn_compare.comparison import compare
+from churn_compare.comparison import compare, compare_outcomes
 from churn_compare.verdict import sentences
 
 LABELS = np.arange(40) % 3
@@ -117,11 +117,15 @@ def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
         ({"level": 1.0}, "level must lie between 0 and 1"),
         ({"resamples": 99}, "resamples must be at least 100"),
         ({"seed": -1}, "seed must be at least 0"),
+        ({"regressions": -1}, "regressions must be at least 0; got -1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         compare([0, 1], [0, 1], **setting)
+    if "regressions" in setting:
+        with pytest.raises(ValueError, match=message):
+            compare_outcomes({"score": [0, 1]}, {"score": [1, 1]}, **setting)
 
 
 @pytest.mark.parametrize("form", ["runs", "names", "columns"])
