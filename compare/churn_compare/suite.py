@@ -211,7 +211,11 @@ class SuiteResult(Display):
                 cells = cells or [NOTHING] * 3
                 row = (count_text(of.result.examples), *cells, p_text(p), mark)
                 rows.append((Cell(name, below=of.rules.tier), *row))
-                parts.append(Section(name, _inside(m), detail="full"))
+                inside: list[Block] = []  # titles of its sections are lines
+                for part in filter(lambda part: part.blocks, sections("", m)):
+                    inside += [Text(part.title, "soft")] * bool(part.title)
+                    inside += part.blocks
+                parts.append(Section(name, inside, detail="full"))
         count = Column("Examples", from_width=100)
         heads = ("Benchmark", count, "Old", "New", "Change", "p (Holm)", "")
         table = Section("Benchmarks", [Table(heads, rows, kind="compare")])
@@ -358,12 +362,3 @@ def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
     line = f"{'FAIL' if falls else 'PASS'}  {name} {word}: {said}, {equals_text(p)}"
     gate = "no detectable change for the worse"
     return GateOutcome(gate, name, change.value, 0.0, not falls, line)
-
-
-def _inside(found: Measured) -> list[Block]:
-    """Blocks of one measure, with the titles of its sections as lines."""
-    blocks: list[Block] = []
-    for section in sections("", found):
-        titled = section.title and section.blocks
-        blocks += [Text(section.title, "soft")] * bool(titled) + [*section.blocks]
-    return blocks

@@ -4,11 +4,10 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 # Levels of detail of a document; each level includes the one before it.
 Detail = Literal["verdict", "summary", "full"]
-_LEVELS = {"verdict": 0, "summary": 1, "full": 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,4 +333,5 @@ def _with_headings(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _shows(from_level: Detail, detail: Detail) -> bool:
-    return _LEVELS[from_level] <= _LEVELS[detail]
+    levels = get_args(Detail)
+    return levels.index(from_level) <= levels.index(detail)

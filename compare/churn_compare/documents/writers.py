@@ -181,9 +181,10 @@ def _block(block: Block, level: int) -> list[str]:
             title = [markdown_text(block.title)] if block.title else []
             caption = [_marked(block.caption)] if block.caption else []
             sides = "|".join(_SIDES[column.align] for column in block.heads)
-            rows = [list(map(_cell_text, row)) for row in block.cells]
-            head, *rows = map(_line, [[c.full_heading for c in block.heads], *rows])
-            return [*title, "\n".join([head, f"|{sides}|", *rows]), *caption]
+            rows = [[c.full_heading for c in block.heads]]
+            rows += [list(map(_cell_text, row)) for row in block.cells]
+            lines = [f"| {' | '.join(map(markdown_text, row))} |" for row in rows]
+            return [*title, "\n".join([lines[0], f"|{sides}|", *lines[1:]]), *caption]
         case Facts():
             facts = [map(markdown_text, fact) for fact in block.known.items()]
             return ["\n".join("* {}: {}".format(*fact) for fact in facts)]
@@ -203,10 +204,6 @@ def _block(block: Block, level: int) -> list[str]:
             opened = f"<details><summary>{markdown_text(plain(summary))}</summary>"
             return [opened, *_parts(blocks, level), "</details>"]
     return []  # a figure
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
 def _cell_text(cell: Cell) -> str:
