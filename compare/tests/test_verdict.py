@@ -187,8 +187,8 @@ def test_gates_are_counted_and_the_worst_state_is_that_of_all():
         ("inconclusive", open_.format("the gate")),
         ("pass inconclusive", open_.format("1 of 2 gates")),
         (
-            "fail inconclusive",
-            "FAILED: 1 of 2 gates does not hold, 1 more inconclusive.",
+            "fail fail inconclusive",
+            "FAILED: 2 of 3 gates do not hold, 1 more inconclusive.",
         ),
     ):
         gates = tuple(
