@@ -53,12 +53,10 @@ def _run(process: int, options: Any, command: str, train) -> int:
     from churn_jax.training.run import Interrupted
 
     if options.fresh:
-        from churn_jax.studies.processes import wait_for_all
         from churn_jax.training.folder_lock import set_aside
 
-        if process == 0 and (moved := set_aside(options.out)):
+        if moved := set_aside(options.out):
             print(moved)
-        wait_for_all("the old folder is aside")
     began = time.perf_counter()
     several = jax.process_count() > 1
     with stopping(options.minutes, go_on=continuation(command)) as asked:

@@ -18,8 +18,8 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.methods.base import Method
 
 
-class RecordError(ValueError):
-    """A record that cannot be used, in one sentence that names the file."""
+class StudyError(ValueError):
+    """A study that cannot go on, or cannot be read, in one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,22 +262,22 @@ def read_record(path: Path) -> StudyRecord:
         path: `study.json`.
 
     Raises:
-        RecordError: there is none, or it was left by another version of churn_jax.
+        StudyError: there is none, or it was left by another version of churn_jax.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RecordError(
+        raise StudyError(
             f"{path} does not exist; is {path.parent} the folder of a study?"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise RecordError(f"{path} cannot be read as JSON ({error})") from error
+        raise StudyError(f"{path} cannot be read as JSON ({error})") from error
     if not isinstance(found, dict) or found.get("kind") != "study":
-        raise RecordError(f"{path} is not a record of a study of this churn_jax")
+        raise StudyError(f"{path} is not a record of a study of this churn_jax")
     try:
         return from_json(StudyRecord, found)
     except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise RecordError(
+        raise StudyError(
             f"{path} is damaged, or was left by another version of churn_jax ({error})"
         ) from error
 

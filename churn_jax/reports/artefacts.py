@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.store import Predictions, is_stored, load_predictions
-from churn_jax.configuration.record import RecordError, RowRecord, read_record
+from churn_jax.configuration.record import RowRecord, StudyError, read_record
 
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
 _FILES = {"test": TEST, "validation": VALIDATION}  # of a method, by split
@@ -63,7 +63,7 @@ def read_study(run_dir) -> Study:
     folder = Path(run_dir)
     try:
         record = read_record(folder / "study.json")
-    except RecordError as error:
+    except StudyError as error:
         raise ReportError(str(error)) from error
     if not (rows := record.rows()):
         raise ReportError(f"{folder / 'study.json'} lists no methods")

@@ -6,14 +6,13 @@ from churn_jax.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.configuration.network import ModelConfig, Sharing
+    from churn_jax.configuration.record import StudyError
     from churn_jax.configuration.rows import MethodSpec, Teaching
     from churn_jax.configuration.study import DataConfig, StudyConfig, Update
     from churn_jax.studies.grid import Axis
-    from churn_jax.studies.inputs import StudyError
     from churn_jax.studies.own_data import own_study
     from churn_jax.studies.presets import PRESETS, preset
-    from churn_jax.studies.study import run_study
-    from churn_jax.studies.sweep import run_sweep
+    from churn_jax.studies.study import run_study, run_sweep
 
 
 __all__ = [
@@ -38,11 +37,11 @@ _FILES = (
     ".configuration.network",
     ".configuration.rows",
     ".configuration.study",
+    ".configuration.record",
     "presets",
     "own_data",
     "grid",
     "study",
-    "sweep",
 )
 
 __getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)

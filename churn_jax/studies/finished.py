@@ -65,14 +65,15 @@ class FinishedStudy:
 
     def restore(self, spec: MethodSpec) -> Trained:
         """The row's trained replicas; its teachers are restored with it."""
-        own = self.inputs.of(self.spec(spec.name))
+        spec = self.spec(spec.name)
+        own, run = self.inputs.of(spec), self.inputs.run(spec)
 
         def other(name: str) -> Trained:
-            return self.restore(self.spec(name))
+            return self.restore(self.config.spec(name))
 
         classes = self.dataset.num_classes
         return restore(
-            over_cores(self.inputs.run(spec)),
+            over_cores(run),
             own.dataset,
             directory=self.folder.method_dir(spec.name),
             teacher=row_teachers(self.config, spec, other, own.dataset, classes),

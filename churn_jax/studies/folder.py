@@ -6,7 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +21,8 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import (
     DataRecord,
     LaunchRecord,
-    RecordError,
     RowRecord,
+    StudyError,
     StudyRecord,
     SweepRecord,
     read_record,
@@ -37,9 +37,8 @@ from churn_jax.models import MODELS
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.quantities import recorded_columns
 from churn_jax.studies.grid import Program, together
-from churn_jax.studies.inputs import StudyError
-from churn_jax.training.checkpoint import OtherConfiguration, free_name
-from churn_jax.training.folder_lock import check_lock
+from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.folder_lock import check_lock, free_name
 from churn_jax.training.identity import jax_settings
 from churn_jax.training.run import Trained
 
@@ -63,26 +62,21 @@ def importable(config: StudyConfig) -> StudyConfig:
     def network(model: ModelConfig) -> ModelConfig:
         return dataclasses.replace(model, name=MODELS.record_name(model.name))
 
-    def setting(path: str, value: Any) -> tuple[str, Any]:
-        optimizer = path == "optimizer.name"
-        return path, OPTIMIZERS.record_name(value) if optimizer else value
+    def named(changes: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+        record = {"optimizer.name": OPTIMIZERS.record_name}
+        return tuple((p, record[p](v) if p in record else v) for p, v in changes)
 
     for spec in config.methods:
         METHODS.find(METHODS.record_name(type(spec.method)))
-    rows = (
-        dataclasses.replace(spec, train=tuple(setting(*pair) for pair in spec.train))
-        for spec in config.methods
-    )
-    optimizer = setting("optimizer.name", config.train.optimizer.name)
-    data = DATASETS.record_name(config.data.name)
-    named = dataclasses.replace(
-        config,
-        data=dataclasses.replace(config.data, name=data),
-        columns=recorded_columns(config.columns),
-        train=replaced(config.train, [optimizer]),
-        methods=tuple(rows),
-    )
-    return named.with_networks(network)
+    rows = (dataclasses.replace(s, train=named(s.train)) for s in config.methods)
+    train = named([("optimizer.name", config.train.optimizer.name)])
+    changes = [
+        ("data.name", DATASETS.record_name(config.data.name)),
+        ("columns", recorded_columns(config.columns)),
+        ("train", replaced(config.train, train)),
+        ("methods", tuple(rows)),
+    ]
+    return replaced(config, changes).with_networks(network)
 
 
 def hardware() -> str:
@@ -98,27 +92,9 @@ def hardware() -> str:
     return f"{len(devices)} x {', '.join(kinds)}; host {processor}, {cores} cores"
 
 
-def launch_record(command: str) -> LaunchRecord:
-    """Where and when this process trains."""
-    date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    devices = tuple(map(str, jax.devices()))
-    return LaunchRecord(command, date, hardware(), devices, versions(), jax_settings())
-
-
-def data_record(dataset) -> DataRecord:
-    """The examples of a data set, resident or streamed."""
-    sizes = (len(dataset.train), len(dataset.validation), len(dataset.test))
-    facts = (data_name(dataset.name), dataset.fingerprint, dataset.num_classes)
-    return DataRecord(dataset.name, *facts, *sizes)
-
-
 def read_study(folder: Path) -> StudyRecord:
     """The record of the study in a folder."""
-    path = Path(folder) / "study.json"
-    try:
-        return read_record(path)
-    except RecordError as error:
-        raise StudyError(str(error)) from error
+    return read_record(Path(folder) / "study.json")
 
 
 # Files that say that something was trained.
@@ -136,7 +112,7 @@ def continued(path: Path, record: StudyRecord) -> StudyRecord:
         return record
     try:
         old = read_record(path)
-    except RecordError as error:
+    except StudyError as error:
         raise StudyError(f"{error}; use another --out or --fresh") from error
     out = path.parent
     if not old.methods and not any(any(out.glob(pattern)) for pattern in _LEFT):
@@ -192,9 +168,13 @@ class StudyFolder:
         command: str = "",
         sweep: SweepRecord | None = None,
     ):
-        record = StudyRecord(
-            config, data_record(dataset), launch_record(command), sweep=sweep
-        )
+        date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        devices, settings = tuple(map(str, jax.devices())), jax_settings()
+        launch = LaunchRecord(command, date, hardware(), devices, versions(), settings)
+        facts = (data_name(dataset.name), dataset.fingerprint, dataset.num_classes)
+        sizes = map(len, (dataset.train, dataset.validation, dataset.test))
+        data = DataRecord(dataset.name, *facts, *sizes)
+        record = StudyRecord(config, data, launch, sweep=sweep)
         self.out, self.path, self.config = out, out / "study.json", config
         self.record = continued(self.path, record)
         self._finished: dict[str, bool] = {}
@@ -322,44 +302,36 @@ def row_records(
     config: StudyConfig, program: Program, trained: Trained
 ) -> tuple[RowRecord, ...]:
     """The rows that one training gives; those of averaged weights come last."""
-    count, own = len(program.rows), []
+    count = len(program.rows)
     replicas = trained.run.config.replicas // count
-    for number, spec in enumerate(program.rows):
-        first = number * replicas
+
+    def record(spec: MethodSpec, first: int) -> RowRecord:
         stopped = (
             dataclasses.replace(one, replica=one.replica - first)
             for one in trained.stopped
             if 0 <= one.replica - first < replicas
         )
-        own.append(
-            RowRecord(
-                name=spec.name,
-                label=spec.label,
-                spec=spec,
-                dependencies=config.dependencies(spec),
-                training_cost=_training_cost(config, spec),
-                seconds=round(trained.seconds / count, 3),
-                compile_seconds=round(trained.compile_seconds / count, 3),
-                parameters=trained.parameters,
-                mapping=trained.program.mapping,
-                stopped=tuple(stopped),
-            )
+        return RowRecord(
+            name=spec.name,
+            label=spec.label,
+            spec=spec,
+            dependencies=config.dependencies(spec),
+            training_cost=_training_cost(config, spec),
+            seconds=round(trained.seconds / count, 3),
+            compile_seconds=round(trained.compile_seconds / count, 3),
+            parameters=trained.parameters,
+            mapping=trained.program.mapping,
+            stopped=tuple(stopped),
         )
-    if not trained.run.config.ema_decay:
-        return tuple(own)
-    averaged = (
-        dataclasses.replace(
-            row,
-            name=averaged_name(row.name),
-            label=f"{row.label}, EMA weights",
-            weights="ema",
-            of=row.name,
-            seconds=None,
-            compile_seconds=None,
-        )
-        for row in own
-    )
-    return (*own, *averaged)
+
+    def averaged(row: RowRecord) -> RowRecord:
+        name, label = averaged_name(row.name), f"{row.label}, EMA weights"
+        unknown: Any = {"seconds": None, "compile_seconds": None}
+        of = {"name": name, "label": label, "weights": "ema", "of": row.name}
+        return dataclasses.replace(row, **of, **unknown)
+
+    own = tuple(record(s, n * replicas) for n, s in enumerate(program.rows))
+    return (*own, *map(averaged, own)) if trained.run.config.ema_decay else own
 
 
 def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from churn_jax import data
+from churn_jax.configuration.record import StudyError
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data import Dataset, Split, StreamingDataset
@@ -14,10 +15,6 @@ from churn_jax.data.clicks import Clicks, load_clicks
 from churn_jax.data.streaming import IMAGENET_STATISTICS
 from churn_jax.training.clicks import click_run
 from churn_jax.training.run import Run
-
-
-class StudyError(ValueError):
-    """A study that cannot go on, in one sentence."""
 
 
 class Inputs(NamedTuple):

@@ -36,7 +36,6 @@ from churn_jax.training.folder_lock import set_aside
 from churn_jax.training.identity import computation
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.optim import Optimizer
-from churn_jax.training.partition import any_process
 from churn_jax.training.run import Interrupted
 
 
@@ -176,11 +175,8 @@ def study(
     config = described(recipe, config, facts)
     folder = Path("runs") / config.name if out is None else Path(out)
     given = tuple(as_loggers(loggers))
-    if fresh:
-        moved = set_aside(folder) if jax.process_index() == 0 else ""
-        any_process(False)  # a barrier: no process sees the old folder
-        if moved and show_progress:
-            print(moved)
+    if fresh and (moved := set_aside(folder)) and show_progress:
+        print(moved)
     result = StudyResult(folder, config, show_progress, given, held)
     return result.resume(minutes)
 

@@ -52,14 +52,6 @@ def check_shared_folder(out: Path) -> None:
         )
 
 
-def wait_for_all(what: str) -> None:
-    """Returns when every process has come here."""
-    if jax.process_count() > 1:
-        from jax.experimental import multihost_utils
-
-        multihost_utils.sync_global_devices(what)
-
-
 def _gathered(text: str) -> list[str]:
     """The text of every process, on every process."""
     from jax.experimental import multihost_utils

@@ -1,4 +1,4 @@
-"""Trains every method of a study and leaves its artefacts in one folder."""
+"""Trains the rows of a study, or the grid of a sweep, into one folder."""
 
 import dataclasses
 import functools
@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.record import SweepRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.reports import Report, collect
+from churn_jax.reports.sweep import CRITERIA
+from churn_jax.setting_checks import check_choice, check_least
 from churn_jax.studies.folder import StudyFolder, importable, row_records
-from churn_jax.studies.grid import Program, stacked, together
+from churn_jax.studies.grid import Axis, Program, stacked, swept, together
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.predictions import keep_examples, keep_split
 from churn_jax.studies.processes import check_agreement, check_shared_folder
@@ -24,10 +26,11 @@ from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
-from churn_jax.training.partition import fetch
+from churn_jax.training.partition import any_process, fetch
 from churn_jax.training.program import over_cores
 from churn_jax.training.progress import Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
+from churn_jax.training.teachers import repeated
 
 
 def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
@@ -239,10 +242,66 @@ def _run(inputs: StudyInputs, program: Program, sweep: SweepRecord | None) -> Ru
 
 def _tiled(trained: Trained, times: int) -> Trained:
     """The same replicas so many times, one set after another, on the host."""
-
-    def tile(leaf):
-        return np.tile(leaf, (times,) + (1,) * (np.ndim(leaf) - 1))
-
     host = fetch((trained.params, trained.model_state))
-    params, state = jax.tree.map(tile, host)
+    params, state = repeated(host, times)
     return dataclasses.replace(trained, params=params, model_state=state)
+
+
+def run_sweep(
+    config: StudyConfig,
+    axes: Sequence[Axis],
+    out: Path,
+    *,
+    seeds: int = 5,
+    baseline: bool = True,
+    criterion: str = "churn",
+    points_per_program: int = 0,
+    **options: Any,
+) -> Report:
+    """Trains every value of the axes with the same seeds; finished points are kept.
+
+    All points that differ by numbers alone are replicas of one program. The same folder
+    goes on where it was left, and takes more values or axes in.
+
+    Args:
+        config: the study whose data, network, training and methods are used.
+        axes: coefficients to sweep, each on its own (no products).
+        out: folder of the sweep.
+        seeds: runs per point; every point has the same ones.
+        baseline: train the baseline too, as the value 0 where that is the baseline.
+        criterion: one of `churn_jax.reports.sweep.CRITERIA`.
+        points_per_program: at most so many points are trained together, to save
+            memory; 0 trains all together.
+        **options: as for `run_study`.
+
+    Returns:
+        Numbers of every point on both splits, and what the criterion picks.
+
+    Raises:
+        StudyError: `out` holds something else, or there is nothing to train.
+        ValueError: an axis does not fit the study.
+        churn_jax.data.DataError: the data cannot be used.
+        Interrupted: `stop` was set.
+    """
+    axes = [axis.checked(config) for axis in axes]
+    names = [axis.path for axis in axes]
+    if not axes:
+        raise StudyError("a sweep needs at least one METHOD.COEFFICIENT")
+    if seeds < 2:
+        raise StudyError(f"churn needs at least 2 seeds; got {seeds}")
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise StudyError(f"{twice} is named twice; give all its values at once")
+    check_choice("criterion", criterion, CRITERIA)
+    check_least("points_per_program", points_per_program, 0)
+    study, sweep = swept(
+        config,
+        axes,
+        seeds=seeds,
+        baseline=baseline,
+        criterion=criterion,
+        points_per_program=points_per_program,
+    )
+    points = tuple(point.name for point in sweep.points)
+    run_study(study, out, only=points, sweep=sweep, **options)
+    any_process(False)  # a barrier: all predictions are written
+    return collect(out)

@@ -54,32 +54,29 @@ def row_teachers(
             groups += (Group(dataclasses.replace(of.network, name=name), of.size),)
         program = dataclasses.replace(teacher.program, groups=groups)
         predictor = dataclasses.replace(teacher, program=program)
-    temperatures = None
+    temperatures, first = None, teaching.members or None
     if teaching.calibrated:
-        temperatures = _temperatures(predictor, dataset, teaching.members)
+        every = split_logits(predictor, dataset, "validation", every_member=True)
+        temperatures = _temperatures(every[:, :first], dataset.validation.labels)
     teachers = Teachers(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
         return teachers
-    every = split_logits(predictor, dataset, "train", every_member=True)
-    members = every[:, : teaching.members or None]
+    members = split_logits(predictor, dataset, "train", every_member=True)[:, :first]
     if temperatures is not None:
         cooled = members / temperatures[:, :, None, None]
         members = np.where(known_classes(members), cooled, members)
-    labels, targets = jnp.asarray(dataset.train.labels), ""
+    labels, near = jnp.asarray(dataset.train.labels), teaching.neighbours
     average = jax.jit(average_logits)
 
     def answers(run):
         logits = average(jnp.asarray(run))
-        if not teaching.neighbours:
+        if not near:
             return np.asarray(logits)[None]
-        near = neighbour_targets(
-            logits, labels, teaching.neighbours, uniform=teaching.uniform
-        )
-        return np.log(np.maximum(near, _LEAST_SHARE))[None]
+        shares = neighbour_targets(logits, labels, near, uniform=teaching.uniform)
+        return np.log(np.maximum(shares, _LEAST_SHARE))[None]
 
     cached = np.stack([answers(run) for run in members])
-    if teaching.neighbours:
-        targets = f"{teaching.neighbours} neighbours, uniform {teaching.uniform:g}"
+    targets = f"{near} neighbours, uniform {teaching.uniform:g}" if near else ""
     return dataclasses.replace(teachers, cached=cached, targets=targets)
 
 
@@ -106,15 +103,13 @@ def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.
     return np.broadcast_to(logits, (replicas, *logits.shape[1:]))[:, None]
 
 
-def _temperatures(teacher: Trained, dataset, members: int) -> np.ndarray:
-    """`[R, T]`, each fitted on the validation examples of classes that it knows."""
-    every = split_logits(teacher, dataset, "validation", every_member=True)
-    logits = every[:, : members or None]
-    labels = jnp.asarray(dataset.validation.labels)
+def _temperatures(every: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """`[R, T]`, each fitted on the examples of classes that the member knows."""
+    given = jnp.asarray(labels)
 
     @jax.jit
     def fit(z):
-        known = known_classes(jnp.take_along_axis(z, labels[:, None], axis=1)[:, 0])
-        return metrics.fit_temperature(z, labels, known)
+        known = known_classes(jnp.take_along_axis(z, given[:, None], axis=1)[:, 0])
+        return metrics.fit_temperature(z, given, known)
 
-    return np.asarray([[fit(z) for z in run] for run in logits], np.float32)
+    return np.asarray([[fit(z) for z in run] for run in every], np.float32)

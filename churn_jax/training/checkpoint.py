@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from jaxtyping import PyTree
 
-from churn_jax.training.folder_lock import check_lock
+from churn_jax.training.folder_lock import check_lock, free_name
 from churn_jax.training.identity import difference
 from churn_jax.training.partition import compilation, fetch
 
@@ -222,12 +222,3 @@ def _checksums(tree: PyTree) -> dict[str, int]:
         # One at a time: sums that run at once over the same devices can deadlock.
         found[jax.tree_util.keystr(path)] = int(fetch(_compiled()(leaf)))
     return found
-
-
-def free_name(path: Path) -> Path:
-    """`path`, with the first free number appended if it exists already."""
-    number, free = 1, path
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free

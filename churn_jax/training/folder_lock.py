@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 
 from churn_compare.array_files import remove_abandoned
+from churn_jax.training.partition import any_process
 
 try:
     import fcntl
@@ -70,14 +71,13 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
             file.truncate(0)
 
 
-def check_lock(folder: Path) -> None:
+def check_lock(folder: Path | None) -> None:
     """Raises `FolderInUseError` if the lock on a folder or one above it is gone.
 
     To be called before something is written into a folder that this process locked.
     """
-    folder = Path(folder).resolve()
     for path, held in list(_locked.items()):
-        if not folder.is_relative_to(path.parent):
+        if folder is None or not Path(folder).resolve().is_relative_to(path.parent):
             continue
         if not path.exists() or _file_of(path.stat()) != held:
             raise FolderInUseError(
@@ -104,13 +104,25 @@ def _in_use(folder: Path, file) -> str:
 
 
 def set_aside(out: Path) -> str:
-    """Renames a folder that is in the way, and says so; nothing is deleted."""
-    if not out.exists():
-        return ""
-    from churn_jax.training.checkpoint import free_name
+    """Renames a folder that is in the way, and says so; nothing is deleted.
 
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = free_name(out.with_name(f"{out.name}.{stamp}"))
-    with lock_folder(out):
-        out.rename(aside)
-    return f"{out} was moved to {aside}"
+    All processes of a launch call it, and none goes on before it is done.
+    """
+    moved = ""
+    if jax.process_index() == 0 and out.exists():
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        aside = free_name(out.with_name(f"{out.name}.{stamp}"))
+        with lock_folder(out):
+            out.rename(aside)
+        moved = f"{out} was moved to {aside}"
+    any_process(False)  # a barrier
+    return moved
+
+
+def free_name(path: Path) -> Path:
+    """`path`, with the first free number appended if it exists already."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free

@@ -102,12 +102,7 @@ class Teachers:
                 cooled = zip(own, self._temperatures(), strict=True)
                 own = [{**v, "temperature": t} for v, t in cooled]
         old = [v for trained in self.old for v in trained.teacher_variables()]
-
-        def repeated(leaf):
-            return np.tile(leaf, (self.repeats,) + (1,) * (np.ndim(leaf) - 1))
-
-        trees = (*own, *old)
-        return trees if self.repeats == 1 else jax.tree.map(repeated, trees)
+        return repeated((*own, *old), self.repeats)
 
     def _temperatures(self) -> list[np.ndarray]:
         """One `[R, S, K]` per group: S networks that yield K members each."""
@@ -143,6 +138,15 @@ class Teachers:
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found
+
+
+def repeated(tree: PyTree, times: int) -> PyTree:
+    """Host arrays `[R, ...]` so many times, one set of replicas after another."""
+    if times == 1:
+        return tree
+    return jax.tree.map(
+        lambda leaf: np.tile(leaf, (times,) + (1,) * (np.ndim(leaf) - 1)), tree
+    )
 
 
 def as_teachers(teacher: "Trained | Teachers | None") -> Teachers | None:
