@@ -20,13 +20,7 @@ from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import check_lock, lock_folder
-from churn_jax.training.loggers import (
-    LoggedRun,
-    Logger,
-    Loggers,
-    as_loggers,
-    flat,
-)
+from churn_jax.training.loggers import LoggedRun, Logger, Loggers, as_loggers, flat
 from churn_jax.training.metrics_file import MetricsWriter
 from churn_jax.training.partition import fetch, greatest, join, replicate, split
 from churn_jax.training.predictions import make_predict, predict_split
@@ -115,8 +109,9 @@ def train(
         ValueError: configuration and data do not fit, or a stream breaks off.
     """
     began = time.perf_counter()
+    directory = None if directory is None else Path(directory)
     teachers, logging = as_teachers(teacher), as_loggers(loggers)
-    taught = teachers.trained if teachers is not None else ()
+    taught = [t.run.name for t in teachers.trained] if teachers else []
     if run.method.needs_teacher and teachers is None:
         raise ValueError(f"{run.name} needs a trained teacher")
     display = Display(silent=jax.process_index() != 0, quiet=not show_progress)
@@ -143,12 +138,7 @@ def train(
         )
         for note in (*stopped_teachers(run.name, teachers, start), *session.notes):
             noted(note)
-        with _Loop(
-            session,
-            directory=None if directory is None else Path(directory),
-            began=began,
-            on_work=worked,
-        ) as loop:
+        with _Loop(session, directory, began, worked) as loop:
             if loop.writer is not None and loop.writer.note:
                 noted(loop.writer.note)
             if loop.done < loop.total and jax.process_index() == 0:
@@ -157,7 +147,7 @@ def train(
                     "data": dataset.name,
                     "network": networks if run.clicks is None else run.clicks,
                     "method": run.method,
-                    "teacher": [t.run.name for t in taught],
+                    "teacher": taught,
                     "train": run.config,
                 }
                 logged = LoggedRun(
@@ -201,14 +191,12 @@ class _Loop:
     def __init__(
         self,
         session: Session,
-        *,
-        directory: Path | None = None,
-        began: float | None = None,
-        on_work: Callable[[Work], None] = lambda work: None,
+        directory: Path | None,
+        began: float,
+        on_work: Callable[[Work], None],
     ):
         self.session, self.run, self.on_work = session, session.run, on_work
-        self.began = time.perf_counter() if began is None else began
-        self.total = session.updates
+        self.began, self.total = began, session.updates
         # For each `Part`, states of chunks of replicas, which run one after another.
         self.states = [split(part.state, part.chunks) for part in session.parts]
         self.taught = [[()] * len(chunks) for chunks in self.states]
@@ -292,7 +280,7 @@ class _Loop:
 
     def _due(self, stop: threading.Event, last: bool = False) -> bool:
         """True to save now; if `stop` is set and work is left, saves and raises."""
-        self._check_lock()
+        check_lock(self.directory)
         ahead = self.evaluation_seconds + 2 * _BLOCK_SECONDS
         # Processes take the greatest of each, so that all do the same.
         own = [stop.is_set(), self.clock.due(ahead), -self.size]
@@ -303,11 +291,6 @@ class _Loop:
             progress = f"{self.done} of {self.total} {self.unit}"
             raise Interrupted(f"{self.run.name} stopped after {progress}")
         return bool(due)
-
-    def _check_lock(self) -> None:
-        """Raises if another process may write into the folder by now."""
-        if self.directory is not None:
-            check_lock(self.directory)
 
     def _wait(self, blocks: int) -> None:
         """Waits until at most so many blocks are left for the devices."""
@@ -394,7 +377,7 @@ class _Loop:
         counted |= {"seconds": round(self.seconds(), 3), **extra}
         means = term_means(small, ("loss", *self.session.terms))
         record = {**counted, "train": means, "validation": validation}
-        self._check_lock()
+        check_lock(self.directory)
         if self.writer is not None:
             self.writer.write(record)
         if self.loggers is not None:
@@ -411,36 +394,24 @@ class _Loop:
 
     def _validation(self, epoch: int) -> tuple[TrainState, dict[str, Any]]:
         """The state's small fields, and validation metrics of the deployed weights."""
-        state, chunks = self._deployed()
-        scores = self._validate(chunks)
-        averaged = ()
-        if self.session.program.ema_decay:
-            averaged = self._validate([chunk.ema for chunk in chunks])
-        self.best = _update_best(self.best, state, scores[0], np.int32(epoch))
-        small, scores, averaged = fetch((small_fields(state), scores, averaged))
-
-        def of_living(accuracy, nll, predicted) -> dict[str, Any]:
-            return {
-                "accuracy": np.where(small.alive, accuracy, np.nan),
-                "nll": np.where(small.alive, nll, np.nan),
-                "churn": _mean_churn(predicted, small.alive),
-            }
-
-        found = of_living(*scores)
-        if averaged:
-            for name, value in of_living(*averaged).items():
-                if name != "nll":
-                    found[f"{name}_ema"] = value
+        session, states, chunks = self.session, self.joined(), self.states[0]
+        state = states[0]
+        if session.program is not session.parts[0].program:
+            lean = [dataclasses.replace(state, opt_state=((),)) for state in states]
+            state = session.gathered(lean)
+            chunks = split(state, chunk_count(session.program, len(state.step)))
+        scores = {"": self._validate(chunks)}
+        if session.program.ema_decay:
+            scores["_ema"] = self._validate([chunk.ema for chunk in chunks])
+        self.best = _update_best(self.best, state, scores[""][0], np.int32(epoch))
+        small, scores = fetch((small_fields(state), scores))
+        found: dict[str, Any] = {}
+        for weights, (accuracy, nll, predicted) in scores.items():
+            found[f"accuracy{weights}"] = np.where(small.alive, accuracy, np.nan)
+            if not weights:
+                found["nll"] = np.where(small.alive, nll, np.nan)
+            found[f"churn{weights}"] = _mean_churn(predicted, small.alive)
         return small, found
-
-    def _deployed(self) -> tuple[TrainState, list[TrainState]]:
-        """The state of the deployed networks, as one and in the chunks that predict."""
-        session, states = self.session, self.joined()
-        if session.program is session.parts[0].program:
-            return states[0], self.states[0]
-        lean = [dataclasses.replace(state, opt_state=((),)) for state in states]
-        state = session.gathered(lean)
-        return state, split(state, chunk_count(session.program, len(state.step)))
 
     def _validate(self, chunks):
         """`_scores` of the validation split under the weights of `chunks`."""

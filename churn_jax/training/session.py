@@ -98,11 +98,6 @@ class Session:
     checkpoints: Checkpoints | None = None
     notes: tuple[str, ...] = ()  # sentences for the user about where weights are from
 
-    @property
-    def states(self) -> list[TrainState]:
-        """Where every part starts."""
-        return [part.state for part in self.parts]
-
     def gathered(self, states: Sequence[TrainState]) -> TrainState:
         """The states of the parts as that of the run."""
         if self.program is self.parts[0].program:
@@ -121,15 +116,29 @@ def open_session(
     std: float | Sequence[float] = 1.0,
 ) -> Session:
     """Places data, weights and teachers on the mesh; restores the last checkpoint."""
-    if run.clicks is not None:
-        if teacher is not None or start is not None:
-            raise ValueError(
-                f"{run.name}: a click model learns without a teacher, from weights of "
-                "its own"
-            )
-        return _open_pass(run, dataset, directory)
+    if run.clicks is None:
+        moments = plain_numbers(mean), plain_numbers(std)
+        session = _of_networks(run, dataset, as_teachers(teacher), start, *moments)
+    elif teacher is not None or start is not None:
+        raise ValueError(
+            f"{run.name}: a click model learns without a teacher, from weights of its "
+            "own"
+        )
+    else:
+        session = _of_clicks(run, dataset)
+    notes = [*(g.network.note for g in run.groups)]
+    if directory is not None:
+        notes += _restore(session, directory)
+        if isinstance(session.feed, ClickFeed):
+            session.feed.open(directory / "scores.npy", new=session.done == 0)
+    session.notes = tuple(dict.fromkeys(filter(None, notes)))
+    return session
+
+
+def _of_networks(
+    run: Run, dataset, teachers: Teachers | None, start: Trained | None, mean, std
+) -> Session:
     config, train = run.config, dataset.train
-    teachers = as_teachers(teacher)
     steps_per_epoch = len(train.labels) // config.batch_size
     if steps_per_epoch == 0:
         raise ValueError(
@@ -165,8 +174,8 @@ def open_session(
         make_program,
         image_shape=image_shape,
         steps_per_epoch=steps_per_epoch,
-        mean=plain_numbers(mean),
-        std=plain_numbers(std),
+        mean=mean,
+        std=std,
         teachers=taught_by,
         feed=feed.kind if feed else "resident",
         tokens=tokens,
@@ -184,7 +193,19 @@ def open_session(
 
     # Initial state ---------------------------------------------------------------
     example = jnp.zeros_like(shape)
-    drawn = [draw_variables(r, of, example) for r, (of, _) in zip(runs, programs)]
+    drawn = [
+        init_variables(
+            part.groups,
+            part.config.seeds,
+            part.config.numbers,
+            example,
+            of.mesh,
+            stream=part.stream,
+            input_scale=part.method.input_scale,
+            slots=of.slots,
+        )
+        for part, (of, _) in zip(runs, programs)
+    ]
     begun: PyTree | None = None
     if start is not None:
         check_start(run, start.run, shape)
@@ -211,7 +232,7 @@ def open_session(
         parts.append(Part(part, of, state, inputs, steps_per_call))
     states = [part.state for part in parts]
     whole = states[0] if runs[0] is run else gathered(states, program)
-    session = Session(
+    return Session(
         run=run,
         parts=parts,
         program=program,
@@ -229,15 +250,8 @@ def open_session(
         identity=identity_of(run, dataset.fingerprint, teachers, start),
     )
 
-    # Checkpoint ------------------------------------------------------------------
-    notes = [*(g.network.note for g in run.groups)]
-    if directory is not None:
-        notes += _restore(session, directory)
-    session.notes = tuple(dict.fromkeys(filter(None, notes)))
-    return session
 
-
-def _open_pass(run: Run, data, directory: Path | None) -> Session:
+def _of_clicks(run: Run, data) -> Session:
     """The same for a click model, whose data are `Clicks`."""
     program = click_program(run, len(data.train))
     feed = ClickFeed(run, data, program)
@@ -246,7 +260,7 @@ def _open_pass(run: Run, data, directory: Path | None) -> Session:
     terms = term_names(program, state, inputs, (), *feed.shapes())
     state = with_sums(state, terms, program.mesh)
     numbers = (*jax.tree.leaves(state.params), state.tables[0])
-    session = Session(
+    return Session(
         run=run,
         parts=[Part(run, program, state, lambda epoch: inputs)],
         program=program,
@@ -258,30 +272,12 @@ def _open_pass(run: Run, data, directory: Path | None) -> Session:
         parameters=sum(x.size for x in numbers) // run.config.replicas,
         identity=identity_of(run, data.fingerprint),
     )
-    if directory is not None:
-        session.notes = tuple(_restore(session, directory))
-        feed.open(directory / "scores.npy", new=session.done == 0)
-    return session
 
 
 def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
     """A number, or one per channel, in a form that can be compiled in."""
     numbers = np.asarray(value, np.float64)
     return tuple(numbers.tolist()) if numbers.ndim else float(numbers)
-
-
-def draw_variables(run: Run, program: Program, example: jax.Array):
-    """The initial variables of a run, one tree `[R, S, ...]` per group."""
-    return init_variables(
-        run.groups,
-        run.config.seeds,
-        run.config.numbers,
-        example,
-        program.mesh,
-        stream=run.stream,
-        input_scale=run.method.input_scale,
-        slots=program.slots,
-    )
 
 
 def first_state(run: Run, program: Program, variables, example) -> TrainState:
@@ -335,7 +331,8 @@ def _restore(session: Session, directory: Path) -> list[str]:
     checkpoints = Checkpoints(directory / "checkpoints", identity=session.identity)
     session.checkpoints = checkpoints
     try:
-        restored = checkpoints.restore({"state": session.states, "best": session.best})
+        states = [part.state for part in session.parts]
+        restored = checkpoints.restore({"state": states, "best": session.best})
     except BaseException:
         checkpoints.close()
         raise
@@ -387,21 +384,11 @@ def trained_of(
     )
 
 
-def restore(
-    run: Run,
-    dataset,
-    *,
-    directory: Path,
-    teacher: Trained | Teachers | None = None,
-    start: Trained | None = None,
-    mean: float | Sequence[float] = 0.0,
-    std: float | Sequence[float] = 1.0,
-) -> Trained:
-    """The result of a finished `train`, from its checkpoint alone."""
+def restore(run: Run, dataset, *, directory: Path, **given: Any) -> Trained:
+    """The result of a finished `train`, `given` the same, from its checkpoint alone."""
     saved = directory / "checkpoints"
     if not saved.is_dir():  # opening it would create it
         raise CheckpointError(f"{saved} does not exist; {run.name} cannot be restored")
-    given: Any = {"teacher": teacher, "start": start, "mean": mean, "std": std}
     session = open_session(run, dataset, directory=directory, **given)
     if session.checkpoints is not None:
         session.checkpoints.close()
@@ -410,4 +397,5 @@ def restore(
             f"{saved} holds update {session.done} of {total}; {run.name} has not "
             "finished"
         )
-    return trained_of(session, session.states, session.best, seconds=session.seconds)
+    states = [part.state for part in session.parts]
+    return trained_of(session, states, session.best, seconds=session.seconds)

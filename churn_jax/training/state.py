@@ -26,6 +26,11 @@ from churn_jax.training.partition import MEMBER, REPLICA, compilation, place
 if TYPE_CHECKING:
     from churn_jax.training.program import Program
 
+# Fields with the networks' leaves `[R, S, ...]`, and those that a log line can do
+# without.
+_OF_NETWORKS = ("params", "model_state", "opt_state", "peers", "ema")
+_TREES = (*_OF_NETWORKS, "memory", "tables")
+
 
 @struct.dataclass
 class Weights:
@@ -62,22 +67,8 @@ class TrainState:
     @classmethod
     def specs(cls, slots: Any = P(REPLICA, MEMBER)) -> "TrainState":
         """Placement of every field; `slots` is that of the networks' leaves."""
-        replicas: Any = P(REPLICA)
-        return cls(
-            step=replicas,
-            params=slots,
-            model_state=slots,
-            opt_state=slots,
-            alive=replicas,
-            stopped_step=replicas,
-            stopped_term=replicas,
-            sums=replicas,
-            updates=replicas,
-            peers=slots,
-            ema=slots,
-            memory=replicas,
-            tables=replicas,
-        )
+        specs: Any = {field.name: P(REPLICA) for field in dataclasses.fields(cls)}
+        return cls(**specs | dict.fromkeys(_OF_NETWORKS, slots))
 
 
 @struct.dataclass
@@ -141,9 +132,8 @@ def stopped_term(code: int, terms: tuple[str, ...]) -> str:
 
 def small_fields(state: TrainState) -> TrainState:
     """The state without its trees: what is fetched for a log line."""
-    none: Any = ()
-    trees = ("params", "model_state", "opt_state", "peers", "ema", "memory", "tables")
-    return dataclasses.replace(state, **dict.fromkeys(trees, none))
+    none: Any = dict.fromkeys(_TREES, ())
+    return dataclasses.replace(state, **none)
 
 
 def term_means(state: TrainState, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -217,22 +207,17 @@ def init_variables(
         NamedSharding(mesh, slots),
     )
     root = seeds.keys("init", np.asarray(replicas))  # [R]
-    keys, first = [], 0
-    for group in groups:
-        slots_of = np.arange(first, first + group.size)
-        keys.append((root, np.uint32(stream), slots_of))
-        first += group.size
-    return draw(keys, given, example)
+    return draw(root, np.uint32(stream), given, example)
 
 
 def without_weights(groups: Sequence[Group]) -> tuple[Group, ...]:
     """The groups with networks that draw all layers: a program holds no weights."""
 
     def drawn(group: Group) -> Group:
-        network = group.network
-        if not isinstance(network.init, StartingFrom):
+        init = group.network.init
+        if not isinstance(init, StartingFrom):
             return group
-        network = dataclasses.replace(network, init=network.init.draw)
+        network = dataclasses.replace(group.network, init=init.draw)
         return Group(network, group.size, group.gate)
 
     return tuple(map(drawn, groups))
@@ -241,19 +226,19 @@ def without_weights(groups: Sequence[Group]) -> tuple[Group, ...]:
 # Keys are arguments, so rows that start alike have this program in common.
 @functools.lru_cache(maxsize=8)
 def _draw(groups, scale, sharding):
-    """`init_variables` compiled: `draw(keys, given weights, example)`."""
+    """`init_variables` compiled: `draw(keys [R], stream, given weights, example)`."""
 
     def one(group: Group, weights: PyTree):
         if not weights:
             return group.network.init
         return functools.partial(StartingFrom(group.network.init, {}), weights=weights)
 
-    def draw(keys, given, example):
+    def draw(root, stream, given, example):
+        root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
         fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
-        variables = []
-        for group, weights, (root, stream, slots) in zip(groups, given, keys):
-            root = jax.vmap(jax.random.fold_in, (0, None))(root, stream)
-            keys = fold(root, slots)  # [R, S]
+        variables, first = [], 0
+        for group, weights in zip(groups, given):
+            keys = fold(root, np.arange(first, first := first + group.size))  # [R, S]
             init = jax.vmap(jax.vmap(one(group, weights), (0, None)), (0, None))
             drawn = init(keys, example)
             if scale is not None and not group.gate:
@@ -298,23 +283,20 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
             return leaf
         return leaf * jnp.expand_dims(root, range(2, leaf.ndim)).astype(leaf.dtype)
 
-    return {
-        **params,
-        **{
-            name: jax.tree_util.tree_map_with_path(scaled, params[name])
-            for name in named
-        },
-    }
+    new = {n: jax.tree_util.tree_map_with_path(scaled, params[n]) for n in named}
+    return {**params, **new}
 
 
 def init_state(
     program: "Program",
     variables: tuple[PyTree, ...],
     replicas: int,
-    terms: int = 0,
     memory: PyTree = (),
 ) -> TrainState:
-    """The state before the first update; `memory` is that of one replica."""
+    """The state before the first update; `memory` is that of one replica.
+
+    It has no sums of terms yet, which only the step knows; see `with_sums`.
+    """
     mesh = program.mesh
     params = tuple(v["params"] for v in variables)
     model_state = tuple(
@@ -328,7 +310,7 @@ def init_state(
             "alive": np.ones(replicas, bool),
             "stopped_step": np.full(replicas, -1, np.int32),
             "stopped_term": np.full(replicas, -1, np.int32),
-            "sums": np.zeros((replicas, terms + 1), np.float32),
+            "sums": np.zeros((replicas, 1), np.float32),
             "updates": np.zeros(replicas, np.float32),
             "memory": jax.tree.map(
                 lambda leaf: np.stack([np.asarray(leaf)] * replicas), memory
@@ -357,15 +339,9 @@ def _init_optimizer(optimizer: Optimizer, sharding):
     def init(params):
         return tuple(jax.vmap(jax.vmap(one.init))(p) for p in params)
 
-    compiled = jax.jit(init, out_shardings=sharding)
-    return compiled if optimizer.own is None else _checked(optimizer, one, compiled)
-
-
-def _checked(optimizer: Optimizer, one, init):
-    """`init`, after an update of one's own optimiser was traced for all networks."""
-
+    # One's own is traced for an update of all networks before it is used.
     def update(params):
-        state = tuple(jax.vmap(jax.vmap(one.init))(p) for p in params)
+        state = init(params)
         moved = [jax.vmap(jax.vmap(one.update))(p, s, p) for p, s in zip(params, state)]
         return state, tuple(s for _, s in moved), tuple(u for u, _ in moved)
 
@@ -384,9 +360,10 @@ def _checked(optimizer: Optimizer, one, init):
                 f"optimizer {name} must leave its state and the updates in the form "
                 f"that they had; {change}"
             )
-        return init(params)
+        return compiled(params)
 
-    return checked
+    compiled = jax.jit(init, out_shardings=sharding)
+    return compiled if optimizer.own is None else checked
 
 
 def gathered(states: Sequence[TrainState], ensemble: "Program") -> TrainState:
@@ -395,12 +372,13 @@ def gathered(states: Sequence[TrainState], ensemble: "Program") -> TrainState:
     There is one for every group, with leaves `[R x S, 1, ...]` that become
     `[R, S, ...]`. A replica stops when its first network does; the others go on.
     """
-    sizes = tuple(group.size for group in ensemble.groups)
-    return _gatherer(sizes, ensemble.mesh, ensemble.slots)(tuple(states))
+    return _gatherer(ensemble)(tuple(states))
 
 
 @functools.lru_cache(maxsize=8)
-def _gatherer(sizes: tuple[int, ...], mesh, slots: P):
+def _gatherer(ensemble: "Program"):
+    sizes = [group.size for group in ensemble.groups]
+
     def gather(states):
         def every(name):
             """One field of all networks of a replica, `[R, networks, ...]`."""
@@ -437,8 +415,8 @@ def _gatherer(sizes: tuple[int, ...], mesh, slots: P):
             ema=ema or (),
         )
 
-    specs = TrainState.specs(slots)
-    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+    specs = TrainState.specs(ensemble.slots)
+    shardings = jax.tree.map(lambda spec: NamedSharding(ensemble.mesh, spec), specs)
     return jax.jit(gather, out_shardings=shardings)
 
 
@@ -458,13 +436,6 @@ def without_sums(state: TrainState) -> TrainState:
 def init_best(state: TrainState, mesh) -> BestState:
     """No best epoch yet: a copy of the initial weights, score -1."""
     replicas = state.step.shape[0]
-    copy = jax.tree.map(jnp.copy, (state.params, state.model_state))
-    fields = place(
-        {
-            "score": np.full(replicas, -1.0, np.float32),
-            "epoch": np.zeros(replicas, np.int32),
-        },
-        mesh,
-        P(REPLICA),
-    )
-    return BestState(params=copy[0], model_state=copy[1], **fields)
+    params, model_state = jax.tree.map(jnp.copy, (state.params, state.model_state))
+    fields = (np.full(replicas, -1.0, np.float32), np.zeros(replicas, np.int32))
+    return BestState(params, model_state, *place(fields, mesh, P(REPLICA)))
