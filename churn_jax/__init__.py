@@ -7,7 +7,7 @@ heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
 `churn_jax.report` makes the whole report of logits.
 """
 
-import importlib
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import load_on_use as _load_on_use
@@ -19,36 +19,11 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["StudyResult", "__version__", "compare", "report", "study"]
-
-_HOMES = {
-    "StudyResult": "churn_jax.studies.own",
-    "compare": "churn_compare.comparison",
-    "report": "churn_jax.reports.logits",
-    "study": "churn_jax.studies.own",
-}
-
-_PACKAGES = (
-    "analysis",
-    "data",
-    "ensembles",
-    "losses",
-    "methods",
-    "metrics",
-    "models",
-    "perturbations",
-    "reports",
-    "studies",
-    "training",
-)
-
-_find, _ = _load_on_use(__name__, (), _PACKAGES)
+_find, _, __all__ = _load_on_use(__name__, ["__version__"])
 
 
 def __getattr__(name: str) -> Any:
     """Loads a name when it is first used, so that the package stays light."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 
@@ -61,4 +36,5 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The names that completion offers, loaded or not."""
-    return sorted({*globals(), *__all__, *_PACKAGES})
+    packages = (module.name for module in iter_modules(__path__) if module.ispkg)
+    return sorted({*globals(), *__all__, *packages})

@@ -5,11 +5,13 @@ their files must not load JAX: they take it from here. The names of a package th
 loaded on demand go through `load_on_use`.
 """
 
+import ast
 import importlib
 import sys
 import types
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,34 +53,45 @@ class _Module(types.ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-def load_on_use(
-    package: str, names: Sequence[str], files: Sequence[str] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` and `__dir__`; a name's file is imported on first use.
+def _imported_for_types(source: str) -> dict[str, str]:
+    """The modules of the names that a package imports `if TYPE_CHECKING`."""
+    blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+    lines = [line for block in blocks for line in block.body]
+    return {
+        alias.name: line.module or ""
+        for line in lines
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
 
-    Names are those of `__all__`. Files are searched in their order; one of another
-    package is named relative to this one (`.other.file`), one of `churn_compare` in
-    full. They are empty if the package has imported everything.
+
+def load_on_use(
+    package: str, names: Sequence[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """A package's `__getattr__`, `__dir__` and `__all__`; files are imported on use.
+
+    Public are the names that the package imports `if TYPE_CHECKING`, each of which
+    imports its file when it is first used, and `names`, which are there already.
     """
-    sys.modules[package].__class__ = _Module
+    module: Any = sys.modules[package]
+    module.__class__ = _Module
+    homes = _imported_for_types(module.__loader__.get_source(package))
+    public = sorted({*homes, *names}, key=lambda name: (not name.isupper(), name))
 
     def find(name: str) -> Any:
-        if name in names:
-            for file in files:
-                home = file if file.startswith("churn_compare.") else f".{file}"
-                found = importlib.import_module(home, package)
-                if name in vars(found):
-                    value = getattr(found, name)
-                    setattr(sys.modules[package], name, value)
-                    return value
-        # `from package import file` asks for the attribute first.
-        if not name.startswith("_") and find_spec(f"{package}.{name}"):
-            return importlib.import_module(f".{name}", package)
+        if name in homes:
+            value = getattr(importlib.import_module(homes[name]), name)
+            setattr(module, name, value)
+            return value
+        known: list[str] = []
+        if not name.startswith("_"):  # Python and its tools look for these
+            # `from package import file` asks for the attribute first.
+            if find_spec(f"{package}.{name}"):
+                return importlib.import_module(f".{name}", package)
+            known = [*public, *(m.name for m in iter_modules(module.__path__))]
         from churn_compare.suggestions import did_you_mean
 
-        private = name.startswith("_")  # Python and its tools look for these
-        known = () if private else (*names, *(f for f in files if f.isidentifier()))
         hint = did_you_mean(name, known, cutoff=0.7)
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
-    return find, lambda: sorted({*vars(sys.modules[package]), *names})
+    return find, lambda: sorted({*vars(module), *public}), public

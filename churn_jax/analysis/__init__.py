@@ -38,41 +38,4 @@ if TYPE_CHECKING:
         paired_t_test,
     )
 
-__all__ = [
-    "Difference",
-    "GoodnessOfFit",
-    "Selection",
-    "UpdatesBySize",
-    "cross_fitted_selection",
-    "displacement_distribution",
-    "ensemble_displacement_norms",
-    "er_nfr_by_ensemble_size",
-    "few_classes",
-    "flip_rank_counts",
-    "goodness_of_fit",
-    "holm",
-    "jackknife_stderr",
-    "kolmogorov_smirnov",
-    "logit_displacement",
-    "mcnemar_exact",
-    "mixed_sides",
-    "nearest_to_mean",
-    "paired_jackknife_test",
-    "paired_leave_one_out_test",
-    "paired_t_test",
-    "sign_flip_exact",
-    "simulate_displacement_norms",
-    "top_k_share",
-]
-
-# Looked through in this order: the first needs no JAX, which takes a second to load.
-_FILES = (
-    "significance",
-    "selection",
-    "churn_compare.significance",
-    "displacement",
-    "displacement_fit",
-    "displacement_updates",
-)
-
-__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

@@ -13,16 +13,4 @@ if TYPE_CHECKING:
     from churn_jax.configuration.network import Towers
     from churn_jax.configuration.record import StudyRecord, read_record
 
-__all__ = [
-    "StudyRecord",
-    "Towers",
-    "differences",
-    "from_json",
-    "read_record",
-    "replaced",
-    "to_json",
-]
-
-_FILES = ("codec", "network", "training", "rows", "study", "record")
-
-__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

@@ -56,4 +56,4 @@ __all__ = [
     "write_npz",
 ]
 
-__getattr__, __dir__ = load_on_use(__name__, __all__)
+__getattr__, __dir__, _ = load_on_use(__name__, __all__)

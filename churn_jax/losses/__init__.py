@@ -6,7 +6,6 @@ a batch, so they take the mask and return one float32 scalar over the global bat
 Nothing heavier than JAX and optax is imported.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from churn_jax.lazy import load_on_use
@@ -53,42 +52,4 @@ if TYPE_CHECKING:
     )
     from churn_jax.losses.regularizers import entropy, uniform_symmetric_kl
 
-
-__all__ = [
-    "MomentState",
-    "backward_compatible",
-    "bayesian_posterior",
-    "bayesian_update_targets",
-    "binary_logits",
-    "confusion_counts",
-    "correlation_penalty",
-    "covariance_penalty",
-    "cross_entropy",
-    "cross_entropy_between",
-    "cross_entropy_difference_penalty",
-    "difference_penalty",
-    "dirichlet_nll",
-    "distillation_kl",
-    "entropy",
-    "focal",
-    "focal_kl",
-    "focal_logit_matching",
-    "focal_weights",
-    "inverse_difference_penalty",
-    "l1",
-    "label_smoothing",
-    "logit_difference_inhibition",
-    "orthogonalize",
-    "orthogonalized_correlation_penalty",
-    "ract",
-    "released_logit_difference",
-    "residual_correlation_penalty",
-    "running_correlation_penalty",
-    "squared_error",
-    "symmetric_kl",
-    "uniform_symmetric_kl",
-]
-
-_FILES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
-
-__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

@@ -1,6 +1,5 @@
 """Training methods: members plus losses plus, for some, a teacher. All pure."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import load_on_use
@@ -37,50 +36,7 @@ if TYPE_CHECKING:
     from churn_jax.methods.updating import RACT, BackwardCompatible, old_head_logits
     from churn_jax.setting_checks import check_settings
 
-
-__all__ = [
-    "ELODI",
-    "ERM",
-    "METHODS",
-    "PENALTIES",
-    "RACT",
-    "UNKNOWN_LOGIT",
-    "AntiDistillation",
-    "BackwardCompatible",
-    "Batch",
-    "BayesianUpdate",
-    "ChurnConstraint",
-    "Codistillation",
-    "EnsembleDistillation",
-    "EnsembleDistributionDistillation",
-    "FocalDistillation",
-    "LossOutput",
-    "Method",
-    "MinimumEntropy",
-    "OneToOneDistillation",
-    "Perturbing",
-    "Ramp",
-    "Teacher",
-    "Updating",
-    "check_settings",
-    "coefficient",
-    "deploy",
-    "forward",
-    "forward_outputs",
-    "known_classes",
-    "neighbour_targets",
-    "old_head_logits",
-    "old_logits",
-    "pytree",
-    "share",
-    "static",
-    "teacher_logits",
-    "with_state",
-]
-
-_FILES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
-
-_find, __dir__ = load_on_use(__name__, __all__, [*_FILES, "churn_compare.class_sets"])
+_find, __dir__, __all__ = load_on_use(__name__)
 
 
 def __getattr__(name: str) -> Any:

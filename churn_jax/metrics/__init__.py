@@ -183,4 +183,4 @@ __all__ = [
     "weighted_prediction_difference",
 ]
 
-__getattr__, __dir__ = load_on_use(__name__, __all__)
+__getattr__, __dir__, _ = load_on_use(__name__, __all__)

@@ -31,4 +31,4 @@ __all__ = [
     "unit_directions",
 ]
 
-__getattr__, __dir__ = load_on_use(__name__, __all__)
+__getattr__, __dir__, _ = load_on_use(__name__, __all__)

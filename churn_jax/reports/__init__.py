@@ -24,25 +24,4 @@ if TYPE_CHECKING:
     )
     from churn_jax.reports.summary import MethodSummary, summarize
 
-
-__all__ = [
-    "DEFAULT_COLUMNS",
-    "QUANTITIES",
-    "Estimate",
-    "MethodSummary",
-    "Report",
-    "ReportError",
-    "Row",
-    "collect",
-    "column",
-    "figures",
-    "predictions",
-    "print_report",
-    "summarize",
-    "table",
-    "write",
-]
-
-_FILES = ("artefacts", "estimates", "quantities", "report", "study_report", "summary")
-
-__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

@@ -14,34 +14,4 @@ if TYPE_CHECKING:
     from churn_jax.studies.presets import PRESETS, preset
     from churn_jax.studies.study import run_study, run_sweep
 
-
-__all__ = [
-    "PRESETS",
-    "Axis",
-    "DataConfig",
-    "MethodSpec",
-    "ModelConfig",
-    "Sharing",
-    "StudyConfig",
-    "StudyError",
-    "Teaching",
-    "Update",
-    "own_study",
-    "preset",
-    "run_study",
-    "run_sweep",
-]
-
-# Those that need no JAX first.
-_FILES = (
-    ".configuration.network",
-    ".configuration.rows",
-    ".configuration.study",
-    ".configuration.record",
-    "presets",
-    "own_data",
-    "grid",
-    "study",
-)
-
-__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

@@ -37,42 +37,4 @@ if TYPE_CHECKING:
     from churn_jax.training.run import Interrupted, Progress, Run, Trained
     from churn_jax.training.tracking import CluLogger, MlflowLogger, WandbLogger
 
-__all__ = [
-    "LOGGERS",
-    "OPTIMIZERS",
-    "CluLogger",
-    "CsvLogger",
-    "Interrupted",
-    "LoggedRun",
-    "Logger",
-    "MeshShape",
-    "MlflowLogger",
-    "OnePass",
-    "OptimizerConfig",
-    "Progress",
-    "Run",
-    "Seeds",
-    "TensorBoardLogger",
-    "TrainConfig",
-    "Trained",
-    "WandbLogger",
-    "Work",
-    "click_run",
-    "scalars",
-    "train",
-    "write_predictions",
-]
-
-_FILES = (
-    ".configuration.training",
-    "loggers",
-    "tracking",
-    "progress",
-    "run",
-    "clicks",
-    "click_feed",
-    "predictions",
-    "loop",
-)
-
-__getattr__, __dir__ = load_on_use(__name__, __all__, _FILES)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

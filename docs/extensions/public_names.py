@@ -98,15 +98,20 @@ def tree_of(path: Path) -> ast.Module:
 
 def exported(module: str) -> list[str]:
     """The names in `__all__` without dunders, or what a module without it defines."""
-    path, names = module_path(module), []
+    path, names, typed = module_path(module), [], []
     for node in tree_of(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.append(node.name)
+        elif isinstance(node, ast.If):
+            lines = (line for line in node.body if isinstance(line, ast.ImportFrom))
+            typed = [alias.name for line in lines for alias in line.names]
         elif isinstance(node, ast.Assign):
             name = ast.unparse(node.targets[0])
             if name == "__all__":
                 names = ast.literal_eval(node.value)
                 return [name for name in names if not name.startswith("__")]
+            if "__all__" in name:  # `churn_jax.lazy` makes it of the imports for types
+                return sorted(typed, key=lambda name: (not name.isupper(), name))
             names.append(name)
     if path.name == "__init__.py":
         return []
