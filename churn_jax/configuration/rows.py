@@ -233,12 +233,16 @@ class MethodSpec:
         return (*built, *gate)
 
 
-def coefficients(method: Method) -> dict[str, Any]:
-    """The coefficients of a method that `with_coefficient` sets, by name."""
-    fields = dataclasses.fields(method)
-    leaves = [f.name for f in fields if f.metadata.get("pytree_node", True)]
-    found = {name: getattr(method, name) for name in leaves}
-    return {k: v for k, v in found.items() if not dataclasses.is_dataclass(v)}
+def coefficient_names(method: Any) -> list[str]:
+    """Dotted names of a method's coefficients, those of its ramps among them."""
+    names: list[str] = []
+    for field in dataclasses.fields(method):
+        if field.metadata.get("pytree_node", True):
+            value = getattr(method, field.name)
+            own = dataclasses.is_dataclass(value)
+            inner = [f".{name}" for name in coefficient_names(value)] if own else [""]
+            names += [f"{field.name}{name}" for name in inner]
+    return names
 
 
 def row_name(method: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
 
 from churn_compare.store import fits_whole
 from churn_compare.suggestions import did_you_mean
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficients
+from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficient_names
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
 from churn_jax.setting_checks import check_none, check_settings
@@ -266,14 +266,12 @@ class StudyConfig:
         """Sets `row.coefficient`, for example `codistill_skl.beta`."""
         name, _, field = path.partition(".")
         spec = self.spec(name)
-        known = coefficients(spec.method)
-        if field not in known:
+        known = ", ".join(names := coefficient_names(spec.method))
+        if field not in names:
             raise ValueError(
-                f"{name} has no coefficient {field!r}; it has: "
-                f"{', '.join(known) or 'none'}"
+                f"{name} has no coefficient {field!r}; it has: {known or 'none'}"
             )
-        changes: dict[str, Any] = {field: float(value)}
-        method = dataclasses.replace(spec.method, **changes)
+        method = replaced(spec.method, [(field, float(value))])
         changed = dataclasses.replace(spec, method=method)
         rows = tuple(changed if row is spec else row for row in self.methods)
         return dataclasses.replace(self, methods=rows)

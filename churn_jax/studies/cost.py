@@ -1,6 +1,7 @@
 """The cost of a study, in floating-point operations, before it is trained."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ class RowCost:
     flops: float
 
 
+@functools.lru_cache(maxsize=256)  # rows of a study share their networks
 def network_flops(
     network, image_shape: tuple[int, ...], of: str = "forward", *, tokens: bool = False
 ) -> float:
@@ -96,54 +98,40 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
     for networks of some size they are small. LeNet5 on CPU is counted as the dense
     products that it is computed with there, several times its convolutions.
     """
-    costs, counted, inputs = [], {}, StudyInputs(config)
+    costs, inputs = [], StudyInputs(config)
     for spec in config.select(only):
         dataset, train = inputs.of(spec).dataset, spec.config(config.train)
-        split = dataset.train
-        check_run(row_run(config, spec, dataset.num_classes), dataset)
-        example = split_example(split)
-        updates = len(split) // train.batch_size * train.epochs
+        run = row_run(config, spec, dataset.num_classes)
+        check_run(run, dataset)
+        example = split_example(dataset.train)
+        updates = len(dataset.train) // train.batch_size * train.epochs
         seen = updates * train.batch_size
-        flops = _example_flops(config, spec, example, dataset.num_classes, counted)
-        networks = sum(
-            group.size for group in spec.groups(config.model, dataset.num_classes)
-        )
+        flops = _example_flops(config, spec, example, dataset.num_classes)
+        networks = sum(group.size for group in run.groups)
         total = train.replicas * seen * flops
         costs.append(RowCost(spec.name, train.replicas, networks, updates, seen, total))
     return tuple(costs)
 
 
 def _example_flops(
-    config: StudyConfig,
-    spec: MethodSpec,
-    example: jax.ShapeDtypeStruct,
-    num_classes: int,
-    counted: dict,
+    config: StudyConfig, spec: MethodSpec, example: jax.ShapeDtypeStruct, classes: int
 ) -> float:
-    """Operations of all passes over one example in one update; `counted` is shared."""
+    """Operations of all passes over one example in one update."""
+    tokens = jnp.issubdtype(example.dtype, jnp.integer)
+    count = functools.partial(network_flops, tokens=tokens)
+    shape = example.shape[1:]
 
     def per_example(groups: tuple[Group, ...], of: str) -> float:
-        total = 0.0
-        for group in groups:
-            # Networks of one name may differ in width.
-            params = jax.eval_shape(group.network.init, jax.random.key(0), example)
-            widths = tuple(leaf.shape for leaf in jax.tree.leaves(params))
-            key = (group.network.name, widths, example.shape, of)
-            if key not in counted:
-                tokens = jnp.issubdtype(example.dtype, jnp.integer)
-                shape = example.shape[1:]
-                counted[key] = network_flops(group.network, shape, of, tokens=tokens)
-            total += group.size * counted[key]
-        return total
+        return sum(g.size * count(g.network, shape, of) for g in groups)
 
-    groups, passes = spec.groups(config.model, num_classes), spec.method.passes
+    groups, passes = spec.groups(config.model, classes), spec.method.passes
     flops = 0.0
     for of in ("training", "forward", "input_gradients"):
         if times := getattr(passes, of):
             flops += times * per_example(groups, of)
     if spec.teacher is not None:
         taught = config.spec(spec.teacher)
-        teachers = taught.groups(config.model, num_classes)
+        teachers = taught.groups(config.model, classes)
         if size := spec.teaching.members:
             teachers = (Group(teachers[0].network, size),)
         epochs = spec.config(config.train).epochs
@@ -155,6 +143,6 @@ def _example_flops(
         if times := drawn + passes.teachers_input_gradients:
             flops += times * per_example(teachers, "input_gradients")
     for name in spec.teaching.old:
-        old = config.spec(name).groups(config.model, num_classes)
+        old = config.spec(name).groups(config.model, classes)
         flops += passes.teachers * per_example(old, "forward")
     return flops

@@ -8,7 +8,6 @@ R = points x seeds, which the engine trains as one program.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from operator import attrgetter
@@ -19,12 +18,11 @@ import numpy as np
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
-from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.rows import MethodSpec, coefficient_names
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import MeshShape, TrainConfig
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
-from churn_jax.methods.fields import register
 
 OPTIMIZER = ("optimizer.learning_rate", "optimizer.weight_decay")
 COLUMNS = ("accuracy", "churn", "surrogate_churn")
@@ -105,7 +103,8 @@ class Axis:
             ValueError: they are not, or there is no value to start from.
         """
         spec = config.spec(self.method)
-        if self.field not in (known := _sweepable(spec.method)):
+        known = [*coefficient_names(spec.method), *OPTIMIZER]
+        if self.field not in known:
             raise ValueError(
                 f"{self.method} has no coefficient {self.field!r} that can be swept; "
                 f"it has: {', '.join(known)}{did_you_mean(self.field, known)}"
@@ -146,14 +145,17 @@ def numbers(text: str, path: str) -> tuple[float, ...]:
 def grid_points(config: StudyConfig, axis: Axis) -> dict[float, MethodSpec]:
     """A row for each value of an axis, the smallest value first."""
     spec = config.spec(axis.method)
-    return {
-        value: dataclasses.replace(
-            _at(spec, axis.field, value),
-            name=f"{axis.path}={_text(value)}",
-            label=f"{spec.label}: {axis.field} = {value:g}",
-        )
-        for value in sorted(axis.values)
-    }
+
+    def point(value: float) -> MethodSpec:
+        name, label = f"{axis.path}={_text(value)}", f"{axis.field} = {value:g}"
+        changes = {"name": name, "label": f"{spec.label}: {label}"}
+        if axis.field in OPTIMIZER:
+            train = (*spec.train, (axis.field, value))
+            return dataclasses.replace(spec, **changes, train=train)
+        method = replaced(spec.method, [(axis.field, value)])
+        return dataclasses.replace(spec, **changes, method=method)
+
+    return {value: point(value) for value in sorted(axis.values)}
 
 
 def baseline_point(
@@ -163,14 +165,6 @@ def baseline_point(
 
     A point of the grid that trains as the baseline does (a weight of 0), else the value
     0 of an axis where that is the baseline, else the baseline itself.
-
-    Example:
-        >>> from churn_jax.studies import preset
-        >>> digits = preset("digits")
-        >>> for path in ("codistill_skl.beta", "codistill_skl_entropy.alpha"):
-        ...     baseline_point(digits, [Axis.parse(f"{path}=0.1", digits)])[0].name
-        'codistill_skl.beta=0'
-        'baseline'
     """
     zero = [
         dataclasses.replace(axis, values=(0.0,))
@@ -191,12 +185,12 @@ def swept(
     *,
     seeds: int,
     baseline: bool = True,
-    criterion: str = "churn",
-    points_per_program: int = 0,
+    **options: Any,
 ) -> tuple[StudyConfig, SweepRecord]:
     """The study whose rows are the points of a grid, and what the grid is.
 
-    The rows come after those that they learn from, the baseline before the others.
+    The rows come after those that they learn from, the baseline before the others;
+    `options` are settings of `SweepRecord`.
     """
     points: dict[str, PointRecord] = {}
     rows: dict[str, MethodSpec] = {}
@@ -235,12 +229,11 @@ def swept(
         for axis in axes
     )
     return study, SweepRecord(
-        criterion,
-        records,
-        tuple(points.values()),
-        first,
-        points_per_program=points_per_program,
+        axes=records,
+        points=tuple(points.values()),
+        baseline=first,
         mesh=train.mesh,
+        **options,
     )
 
 
@@ -276,11 +269,9 @@ def together(
     found: dict[Any, list[MethodSpec]] = {}
     for row in rows:
         train = row.config(config.train)
-        rates: dict[str, Any] = {"learning_rate": 0.0, "weight_decay": 0.0}
-        optimizer = dataclasses.replace(train.optimizer, **rates)
         key = (
             jax.tree.structure(row.method),
-            dataclasses.replace(train, optimizer=optimizer),
+            replaced(train, [(path, 0.0) for path in OPTIMIZER]),
             *(getattr(row, name) for name in same),
         )
         found.setdefault(key, []).append(row)
@@ -317,37 +308,20 @@ def stacked(
 ) -> tuple[Method, TrainConfig]:
     """Rows as one method with coefficients `[rows x replicas]`, and its training."""
     trains = [row.config(config.train) for row in rows]
-    replicas, optimizer = trains[0].replicas, trains[0].optimizer
+    replicas = trains[0].replicas
 
     def column(*values):
         return np.repeat(np.asarray(values, np.float32), replicas)
 
+    numbers: dict[str, Any] = {
+        "replicas": len(rows) * replicas,
+        "seed_numbers": trains[0].numbers * len(rows),
+    }
+    for path in OPTIMIZER:
+        values = [float(attrgetter(path)(train)) for train in trains]
+        numbers[path] = tuple(value for value in values for _ in range(replicas))
     method = jax.tree.map(column, *(row.method for row in rows))
-    rates: dict[str, Any] = {}
-    for field in ("learning_rate", "weight_decay"):
-        values = [float(getattr(train.optimizer, field)) for train in trains]
-        rates[field] = tuple(value for value in values for _ in range(replicas))
-    return method, dataclasses.replace(
-        trains[0],
-        replicas=len(rows) * replicas,
-        seed_numbers=trains[0].numbers * len(rows),
-        optimizer=dataclasses.replace(optimizer, **rates),
-    )
-
-
-def _sweepable(method: Method) -> list[str]:
-    """Dotted names of a method's coefficients, and the optimiser's."""
-    register()  # it may have been made before JAX was loaded
-    leaves, _ = jax.tree_util.tree_flatten_with_path(method)
-    name = functools.partial(jax.tree_util.keystr, simple=True, separator=".")
-    return [*(name(path) for path, _ in leaves), *OPTIMIZER]
-
-
-def _at(spec: MethodSpec, field: str, value: float) -> MethodSpec:
-    """The row with one coefficient set."""
-    if field in OPTIMIZER:
-        return dataclasses.replace(spec, train=(*spec.train, (field, value)))
-    return dataclasses.replace(spec, method=replaced(spec.method, [(field, value)]))
+    return method, replaced(trains[0], numbers.items())
 
 
 def _text(value: float) -> str:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ from churn_jax.metrics.pair_summaries import PairSummary
 from churn_jax.setting_checks import check_least
 from churn_jax.studies.folder import hardware, versions
 from churn_jax.studies.inputs import Inputs, load_inputs, row_run
+from churn_jax.training import checkpoint
 from churn_jax.training.partition import fetch
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.run import Run
@@ -52,19 +53,13 @@ _IN_FLIGHT = 256
 
 @jax.jit
 def checksum(tree: PyTree) -> jax.Array:
-    """A uint32 over the bits of all float32 leaves, computed where they lie.
+    """A uint32 over the bits of all leaves, computed where they lie.
 
-    `sum_i (2i + 1) bits_i mod 2^32`: an integer sum, so its order cannot matter, and
-    with odd factors, so a change of one weight always changes it. Changes of several
-    weights go unseen once in four thousand million times.
+    A change of one weight always changes it; changes of several go unseen once in four
+    thousand million times.
     """
-    total, start = jnp.uint32(0), 0
-    for leaf in jax.tree.leaves(tree):
-        bits = jax.lax.bitcast_convert_type(leaf.astype(jnp.float32), jnp.uint32)
-        place_of = start + jax.lax.iota(jnp.uint32, leaf.size)
-        total += jnp.sum((2 * place_of + 1) * bits.reshape(-1), dtype=jnp.uint32)
-        start += leaf.size
-    return total
+    each = enumerate(map(checkpoint.checksum, jax.tree.leaves(tree)))
+    return sum((jnp.uint32(2 * n + 1) * bits for n, bits in each), jnp.uint32(0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,34 +223,29 @@ def measure(
     env["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     if deterministic:
         env["XLA_FLAGS"] = f"{env.get('XLA_FLAGS', '')} {_DETERMINISTIC}".strip()
+    command, sent = [sys.executable, "-m", __name__], json.dumps(to_json(launch))
     found = []
     with tempfile.TemporaryDirectory(prefix="launches-") as folder:
         for number in range(count):
             on_launch(number)
             path = Path(folder) / f"{number}.npz"
-            _start(launch, path, env)
+            done = subprocess.run(
+                [*command, str(path)],
+                input=sent,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=env,
+            )
+            if done.returncode != 0:
+                last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+                # `package.module.DataError: sentence` is a sentence of ours.
+                kind, colon, sentence = last[0].partition(": ")
+                said = sentence if colon and " " not in kind else last[0]
+                raise ValueError(f"a launch could not train: {said}")
             with np.load(path) as arrays:
                 found.append(Recording(*(arrays[name] for name in Recording._fields)))
     return compare(found)
-
-
-def _start(launch: Launch, path: Path, env: Mapping[str, str]) -> None:
-    """Trains in a process of its own, which leaves its recording in a file."""
-    command = [sys.executable, "-m", "churn_jax.studies.repeatability", str(path)]
-    done = subprocess.run(
-        command,
-        input=json.dumps(to_json(launch)),
-        capture_output=True,
-        text=True,
-        check=False,
-        env=env,
-    )
-    if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        # `package.module.DataError: sentence` is a sentence of ours.
-        kind, colon, sentence = last[0].partition(": ")
-        said = sentence if colon and " " not in kind else last[0]
-        raise ValueError(f"a launch could not train: {said}")
 
 
 def compare(found: Sequence[Recording]) -> Repetition:

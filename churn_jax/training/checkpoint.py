@@ -15,12 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
 from jaxtyping import PyTree
 
 from churn_jax.training.folder_lock import check_lock, free_name
 from churn_jax.training.identity import difference
-from churn_jax.training.partition import compilation, fetch
+from churn_jax.training.partition import any_process, compilation, fetch
 
 _FORMAT = "churn_jax/4"
 _FIRST_SECONDS = 15.0  # of work before the first checkpoint of a launch
@@ -152,7 +151,13 @@ class Checkpoints:
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 skipped.append(f"{where} cannot be read ({reason[0][:160]})")
                 continue
-            self._put_aside(steps[:position])
+            newer = steps[:position]
+            for bad in newer if jax.process_index() == 0 else ():
+                path = self.directory / str(bad)
+                path.rename(free_name(path.with_name(f"{bad}.unreadable")))
+            if newer:
+                any_process(False)  # a barrier: they are put aside
+            self._manager.reload()
             return Restored(step, tree, meta, tuple(skipped))
         if skipped:
             raise CheckpointError(
@@ -160,14 +165,6 @@ class Checkpoints:
                 "output folder or --fresh to train again"
             )
         return None
-
-    def _put_aside(self, steps: list[int]) -> None:
-        for step in steps if jax.process_index() == 0 else ():
-            bad = self.directory / str(step)
-            bad.rename(free_name(bad.with_name(f"{step}.unreadable")))
-        if steps and jax.process_count() > 1:
-            multihost_utils.sync_global_devices("unreadable checkpoints put aside")
-        self._manager.reload()
 
     def _meta(self, step: int) -> dict[str, Any]:
         restored = self._manager.restore(
@@ -191,10 +188,10 @@ def _crc32(meta: dict[str, Any]) -> int:
 
 @functools.cache
 def _compiled():
-    return jax.jit(_checksum, compiler_options=compilation())
+    return jax.jit(checksum, compiler_options=compilation())
 
 
-def _checksum(array: jax.Array) -> jax.Array:
+def checksum(array: jax.Array) -> jax.Array:
     """A uint32 that changes when any one element does, whatever the sharding."""
     # Each element's bits are mixed with its position by an invertible function
     # (MurmurHash3's finalizer) and added modulo 2^32, in any order.

@@ -51,7 +51,17 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
-            raise FolderInUseError(_in_use(folder, file)) from None
+            file.seek(0)
+            who = "another process"
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                held = json.load(file)
+                who = (
+                    f"process {held['process']} on {held['host']} since {held['since']}"
+                )
+            raise FolderInUseError(
+                f"{folder} is in use by {who}; wait until it has finished, stop it, or "
+                "use another output folder"
+            ) from None
         except OSError:
             pass
         holder = {
@@ -89,18 +99,6 @@ def check_lock(folder: Path | None) -> None:
 
 def _file_of(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
-
-
-def _in_use(folder: Path, file) -> str:
-    file.seek(0)
-    who = "another process"
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        holder = json.load(file)
-        who = f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    return (
-        f"{folder} is in use by {who}; wait until it has finished, stop it, or use "
-        "another output folder"
-    )
 
 
 def set_aside(out: Path) -> str:

@@ -30,12 +30,6 @@ def jax_settings() -> dict[str, Any]:
     return {name: getattr(jax.config, name) for name in names}
 
 
-def identity(config: Any, **parts: Any) -> str:
-    """Settings and what else decides the results of a training, as JSON text."""
-    decided = to_json(config) | to_json(parts) | {"jax": jax_settings()}
-    return json.dumps(without(decided), sort_keys=True)
-
-
 def identity_of(
     run: Run,
     fingerprint: str,
@@ -50,17 +44,18 @@ def identity_of(
     began = None
     if start is not None:
         began = {"name": start.run.name, **json.loads(start.identity)}
-    return identity(
-        run.config,
-        data=fingerprint,
-        method=run.method,
-        networks=[[group.network.name, group.size] for group in run.groups],
-        clicks=run.clicks,
-        stream=run.stream,
-        keep=run.keep,
-        teacher=None if teachers is None else teachers.identity(),
-        start=began,
-    )
+    parts = {
+        "data": fingerprint,
+        "method": run.method,
+        "networks": [[group.network.name, group.size] for group in run.groups],
+        "clicks": run.clicks,
+        "stream": run.stream,
+        "keep": run.keep,
+        "teacher": None if teachers is None else teachers.identity(),
+        "start": began,
+        "jax": jax_settings(),
+    }
+    return json.dumps(without(to_json(run.config) | to_json(parts)), sort_keys=True)
 
 
 def difference(theirs: str, ours: str) -> str:

@@ -18,7 +18,6 @@ from churn_jax.models.click import ClickModel
 from churn_jax.training.examples import example_of
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import (
-    DATA,
     MEMBER,
     REPLICA,
     compilation,
@@ -125,17 +124,6 @@ class Program:
     def slots(self) -> P:
         """Placement of the networks' leaves `[R, S, ...]`."""
         return P(REPLICA) if self.replicated else P(REPLICA, MEMBER)
-
-    @property
-    def data_specs(self) -> tuple[P, P]:
-        """Placement of the step's images and labels."""
-        feeds = {"shared": P(DATA), "own": P(REPLICA, DATA)}
-        return (feeds.get(self.feed, P()),) * 2
-
-    @property
-    def teacher_spec(self) -> P | tuple[P, ...]:
-        """Placement of the teacher's variables."""
-        return P() if self.teacher is None else self.teacher.spec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,28 +35,19 @@ from churn_jax.training.teachers import Teacher, TeacherProgram, one_by_one
 class Draws(NamedTuple):
     """The randomness of one update: a function of augmentation key and update."""
 
-    key: jax.Array
+    loss: jax.Array  # key of the method's loss, equal on all devices
+    dropout: jax.Array  # key of the networks, equal on all devices
     position: jax.Array  # [b], the device's examples in the global batch
     examples: jax.Array  # [b] keys, by position: results do not depend on the mesh
-
-    @property
-    def loss(self) -> jax.Array:
-        """Key of the method's loss, equal on all devices."""
-        return jax.random.fold_in(self.key, 1)
-
-    @property
-    def dropout(self) -> jax.Array:
-        """Key of the networks, equal on all devices."""
-        return jax.random.fold_in(jax.random.fold_in(self.key, 2), 0)
 
 
 def draw(state: TrainState, inputs: ReplicaInputs, share: int) -> Draws:
     """The keys of a device's `share` of the batch."""
+    fold = jax.random.fold_in
     position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
-    key = jax.random.fold_in(inputs.augment_key, state.step)
-    base = jax.random.fold_in(key, 0)
-    examples = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
-    return Draws(key, position, examples)
+    key = fold(inputs.augment_key, state.step)
+    examples = jax.vmap(fold, (None, 0))(fold(key, 0), position)
+    return Draws(fold(key, 1), fold(fold(key, 2), 0), position, examples)
 
 
 def _batch(
@@ -66,8 +57,8 @@ def _batch(
     method = inputs.coefficients.method
 
     def weights(examples: jax.Array) -> jax.Array | None:
-        sample, share = method.member_sample, method.member_share
-        return member_weights(sample, inputs.sample_key, examples, share)
+        sample = method.member_sample
+        return member_weights(sample, inputs.sample_key, examples, method.member_share)
 
     if isinstance(inputs.batch, clicks.ClickBatch):
         held = weights(inputs.batch.place)
@@ -125,10 +116,8 @@ def _teacher(program: Program, state: TrainState, taught: PyTree, batch: Batch):
     if program.stale_steps:
         peers = _peers(program, state)
         variables = tuple(map(_variables, peers.params, peers.model_state))
-        itself = TeacherProgram(
-            program.groups, not program.replicated, program.member_mapping
-        )
-        return Teacher(itself, variables, members)
+        own = (program.groups, not program.replicated, program.member_mapping)
+        return Teacher(TeacherProgram(*own), variables, members)
     if program.teacher is not None:
         return Teacher(program.teacher, tuple(taught), members, batch.rows)
     return None
@@ -182,10 +171,16 @@ def loss_and_gradients(
     params = trained(program, state, inputs)
     (_, out), gradients = jax.value_and_grad(loss, has_aux=True)(params)
     gradients = _stacked(gradients)
-    bad = jnp.asarray(_count_bad(gradients))
+    # Leaves that are not finite: on a CPU a third of the time that elements would take.
+    each = (jnp.isfinite(leaf).astype(jnp.int8) for leaf in jax.tree.leaves(gradients))
+    bad = jnp.asarray(sum((1 - jnp.min(x, initial=1)).astype(jnp.int32) for x in each))
     finite = (bad if program.replicated else jax.lax.psum(bad, MEMBER)) == 0
     left = _stacked([_without_params(s) for s in out.model_state])
-    left = jax.tree.map(_equal_on_shards, left)
+    # State is the same on all data shards, even where its type does not say so: it
+    # follows from the weights alone, or there is one shard (`check_run` sees to it).
+    left = jax.tree.map(
+        lambda x: jax.lax.pmax(x, DATA) if DATA in varying_axes(x) else x, left
+    )
     return LossOutput(out.loss, dict(out.terms), left, out.memory), gradients, finite
 
 
@@ -221,22 +216,6 @@ def _without_params(state: PyTree) -> PyTree:
     if isinstance(state, list):
         return [_without_params(s) for s in state]
     return {k: v for k, v in state.items() if k != "params"}
-
-
-def _equal_on_shards(leaf):
-    # State is the same on all data shards, even where its type does not say so: it
-    # follows from the weights alone, or there is one shard (`check_run` sees to it).
-    return jax.lax.pmax(leaf, DATA) if DATA in varying_axes(leaf) else leaf
-
-
-def _count_bad(tree: PyTree):
-    """Number of leaves with an element that is not finite."""
-
-    def bad(leaf):
-        # On CPU a third of the time that counting elements takes.
-        return 1 - jnp.min(jnp.isfinite(leaf).astype(jnp.int8), initial=1)
-
-    return sum(bad(leaf).astype(jnp.int32) for leaf in jax.tree.leaves(tree))
 
 
 def _check_output(method, out: Any) -> None:
@@ -461,8 +440,9 @@ def _probe(program: Program):
 
 def step_specs(program: Program) -> tuple:
     """How the arguments of the step lie on the mesh."""
-    state = TrainState.specs(program.slots)
-    return (state, P(REPLICA), program.teacher_spec, *program.data_specs)
+    taught = P() if program.teacher is None else program.teacher.spec
+    data = {"shared": P(DATA), "own": P(REPLICA, DATA)}.get(program.feed, P())
+    return TrainState.specs(program.slots), P(REPLICA), taught, data, data
 
 
 def _own_batches(program: Program, inputs, data: tuple):
