@@ -6,7 +6,6 @@ import json
 import resource
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 

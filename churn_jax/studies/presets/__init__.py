@@ -4,9 +4,10 @@ import dataclasses
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 from churn_compare.suggestions import did_you_mean
-from churn_jax.configuration.codec import from_json
+from churn_jax.configuration.codec import from_json, replaced
 from churn_jax.configuration.names import data_name, data_stem, network_name
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
@@ -60,27 +61,20 @@ def tiny(config: StudyConfig) -> StudyConfig:
     """
     if config.train.one_pass is not None:
         return tiny_clicks(config)
-    train = dataclasses.replace(config.train, replicas=2, epochs=2, eval_every_epochs=1)
-    data, model = config.data, config.model
-    cut = data.name != "digits"
+    cut = config.data.name != "digits"
+    changes: dict[str, Any] = {
+        "name": f"{config.name}-tiny",
+        "train.replicas": 2,
+        "train.epochs": 2,
+        "train.eval_every_epochs": 1,
+        "methods": tuple(_tiny_row(spec, cut) for spec in config.methods),
+    }
     if cut:
-        train = dataclasses.replace(train, batch_size=_TINY_BATCH)
-        data = dataclasses.replace(
-            data,
-            train_size=_TINY_EXAMPLES,
-            validation=_TINY_EXAMPLES,
-            image_size=_TINY_PIXELS,
-        )
-        model = _tiny_network(model)
-    small = dataclasses.replace(
-        config,
-        name=f"{config.name}-tiny",
-        train=train,
-        data=data,
-        model=model,
-        methods=tuple(_tiny_row(spec, cut) for spec in config.methods),
-    )
-    return _retitled(small)
+        changes |= dict.fromkeys(("data.train_size", "data.validation"), _TINY_EXAMPLES)
+        changes["train.batch_size"] = _TINY_BATCH
+        changes["data.image_size"] = _TINY_PIXELS
+        changes["model"] = _tiny_network(config.model)
+    return _retitled(replaced(config, changes.items()))
 
 
 def _retitled(config: StudyConfig) -> StudyConfig:
@@ -179,7 +173,11 @@ def preset(name: str) -> StudyConfig:
             "or `churn_jax.studies.own_study` choose a recipe for them"
         )
     if name.endswith(".json"):
-        return _recorded(Path(name))
+        try:
+            found = json.loads(Path(name).read_text(encoding="utf-8-sig"))
+            return from_json(StudyConfig, found.get("config", found))
+        except (OSError, ValueError, AttributeError) as error:
+            raise ValueError(f"{name} is not a record of a study ({error})") from error
     if base.endswith(".py"):
         raise ValueError(f"{base} --list names its studies; write {base}:NAME")
     if ":" not in base and (base not in PRESETS or form not in ("", "tiny")):
@@ -194,12 +192,3 @@ def preset(name: str) -> StudyConfig:
         made = type(config).__name__
         raise ValueError(f"{base} must make a StudyConfig; got {made}")
     return tiny(config) if form == "tiny" else config
-
-
-def _recorded(path: Path) -> StudyConfig:
-    """The study in a file of JSON values, or in the record that is there."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-        return from_json(StudyConfig, found.get("config", found))
-    except (OSError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is not a record of a study ({error})") from error

@@ -17,6 +17,7 @@ of a rare label towards zero. Against a sum the same lambdas weigh 1/256 as much
 
 import dataclasses
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig, Towers
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
@@ -135,20 +136,15 @@ def tiny_clicks(config: StudyConfig) -> StudyConfig:
     """The same study with two replicas, four small windows and two hidden units."""
     one_pass = config.train.one_pass or OnePass()
     shared = min(one_pass.warm_examples, 64)
-    data = dataclasses.replace(config.data, train_size=256)
-    if config.data.name == "clicks":
-        data = dataclasses.replace(config.data, name="clicks-tiny")
-    return dataclasses.replace(
-        config,
-        name=f"{config.name}-tiny",
-        data=data,
-        model=dataclasses.replace(
-            config.model, features=(2,), towers=Towers(embedding_dim=2)
-        ),
-        train=dataclasses.replace(
-            config.train,
-            replicas=2,
-            batch_size=32,
-            one_pass=dataclasses.replace(one_pass, window=64, warm_examples=shared),
-        ),
-    )
+    synthetic = config.data.name == "clicks"
+    one_pass = dataclasses.replace(one_pass, window=64, warm_examples=shared)
+    changes = [
+        ("name", f"{config.name}-tiny"),
+        ("data.name", "clicks-tiny") if synthetic else ("data.train_size", 256),
+        ("model.features", (2,)),
+        ("model.towers", Towers(embedding_dim=2)),
+        ("train.replicas", 2),
+        ("train.batch_size", 32),
+        ("train.one_pass", one_pass),
+    ]
+    return replaced(config, changes)

@@ -116,25 +116,12 @@ def teacher_rows(
     """The deep ensemble `teachers`, and `single`, one network trained the same way."""
     ensemble = ERM(members=recipe.members, deploy="mean_probs")
     # The network of a study need not be as large as its teachers.
-    size = "" if model is None else f", {model.name}"
+    label = f"DE-{recipe.members}" + ("" if model is None else f", {model.name}")
+    own: dict[str, Any] = {"train": recipe.as_teacher, "separate": True}
+    own["equation"] = "[diversity] Sec. 2.1"
     return (
-        MethodSpec(
-            "teachers",
-            f"DE-{recipe.members}{size}",
-            ensemble,
-            "[diversity] Sec. 2.1",
-            train=recipe.as_teacher,
-            model=model,
-            separate=True,
-        ),
-        MethodSpec(
-            "single",
-            "DE-1",
-            ERM(),
-            "[diversity] Sec. 2.1",
-            train=recipe.as_teacher,
-            separate=True,
-        ),
+        MethodSpec("teachers", label, ensemble, model=model, **own),
+        MethodSpec("single", "DE-1", ERM(), **own),
     )
 
 

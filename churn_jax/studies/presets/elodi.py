@@ -41,19 +41,20 @@ class Setting:
 
     def row(self, name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
         """A row of the new network."""
+        matches = isinstance(method, ELODI) or (
+            isinstance(method, FocalDistillation) and method.divergence == "logits"
+        )  # gradients of matched logits grow with them
         fields = {
             "model": self.new,
-            "train": self._training(method, self.of_new),
+            "train": (*self.of_new, *(self.of_matching if matches else ())),
+            "equation": UNTREATED,
         } | fields
-        return _row(name, label, method, **fields)
+        return MethodSpec(name, label, method, **fields)
 
     def old_row(self, name: str, label: str, method: Method, **fields: Any):
         """A row of the old network."""
-        fields = {"model": self.old, "train": self._training(method)} | fields
-        return _row(name, label, method, **fields)
-
-    def _training(self, method: Method, changes: tuple = ()) -> tuple:
-        return (*changes, *(self.of_matching if _matches(method) else ()))
+        old = dataclasses.replace(self, new=self.old, of_new=())
+        return old.row(name, label, method, **fields)
 
     def ensemble(self) -> ERM:
         """Members trained independently, their logits averaged."""
@@ -61,36 +62,22 @@ class Setting:
 
     def elodi(self, **fields: Any) -> ELODI:
         """With the setting's alpha; `fields` as of the method."""
-        own: dict[str, Any] = {"alpha": self.alpha, "top_k": 0}
-        return ELODI(**(own | fields))
+        return ELODI(**({"alpha": self.alpha, "top_k": 0} | fields))
 
     def kd(self, **fields: Any) -> EnsembleDistillation:
         """Plain distillation."""
-        return EnsembleDistillation(**(self._distillation | fields))
+        own = {"alpha": self.distill, "temperature": self.temperature}
+        return EnsembleDistillation(**(own | fields))
 
     def fd(self, **fields: Any) -> FocalDistillation:
         """Focal distillation."""
-        return FocalDistillation(**(self._distillation | fields))
-
-    @property
-    def _distillation(self) -> dict[str, Any]:
-        return {"alpha": self.distill, "temperature": self.temperature}
+        own = {"alpha": self.distill, "temperature": self.temperature}
+        return FocalDistillation(**(own | fields))
 
     @property
     def top(self) -> str:
         """Name of the top-K row."""
         return f"elodi_top{self.top_k}"
-
-
-def _row(name: str, label: str, method: Method, **fields: Any) -> MethodSpec:
-    own: dict[str, Any] = {"equation": UNTREATED}
-    return MethodSpec(name, label, method, **(own | fields))
-
-
-def _matches(method: Method) -> bool:
-    """True if logits are matched, whose gradients grow with them."""
-    focal = isinstance(method, FocalDistillation) and method.divergence == "logits"
-    return focal or isinstance(method, ELODI)
 
 
 def joined(*parts: Rows) -> Rows:
