@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.rows import MethodSpec, averaged_name
 from churn_jax.configuration.study import DataConfig
 from churn_jax.configuration.training import MeshShape
@@ -28,12 +29,9 @@ class FinishedStudy:
     def __init__(self, out: Path, data: DataConfig | None = None):
         """Reads the record and loads the data; `data` says where they are now."""
         recorded = read_study(out)
-        config = recorded.config
-        one = dataclasses.replace(config.train, mesh=MeshShape())
-        self.out = Path(out)
-        self.config = dataclasses.replace(
-            config, train=one, data=config.data if data is None else data
-        )
+        config, self.out = recorded.config, Path(out)
+        changes = {"train.mesh": MeshShape(), "data": data or config.data}
+        self.config = replaced(config, changes.items())
         self.inputs = StudyInputs(self.config)
         there, here = recorded.data.fingerprint, self.dataset.fingerprint
         if there != here:

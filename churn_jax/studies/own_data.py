@@ -7,7 +7,7 @@ chooses rates and coefficients on the validation split.
 import dataclasses
 import re
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,11 @@ _SHIFTED_FROM = 20
 _BATCHES = ((4000, 128), (1000, 64), (1, 32))  # from so many examples on
 _RUNS = 5
 # Between what the presets chose on the validation splits of the digits and of MNIST.
-_ALPHA, _TEMPERATURE = 0.9, 2.0
-_BETA = {"ce": 1.0, "skl": 1.0}
+_COEFFICIENTS: dict[str, Any] = {
+    "distillation": (0.9, 2.0),
+    "codistill_ce": 1.0,
+    "codistill_skl": 1.0,
+}
 
 
 class _Family(NamedTuple):
@@ -118,11 +121,10 @@ def data_facts(data: DataConfig) -> DataFacts:
     tokens, streamed = 0, isinstance(dataset, StreamingDataset)
     shape = dataset.train.image_shape if streamed else dataset.train.images.shape[1:]
     parts = (dataset.train, dataset.validation, dataset.test)
-    train, validation, test = map(len, parts)
     if not streamed and is_tokens(dataset.train.images):
         tokens = 1 + max(int(np.max(part.images, initial=0)) for part in parts)
     kind = "tokens" if tokens else "images" if len(shape) == 3 else "table"
-    sizes = train, validation, test, dataset.num_classes
+    sizes = (*map(len, parts), dataset.num_classes)
     return DataFacts(kind, tuple(shape), *sizes, tokens, streamed)
 
 
@@ -134,7 +136,7 @@ def unknown() -> StudyConfig:
         data=DataConfig(name="", validation=None),
         model=ModelConfig(name=""),
         train=TrainConfig(replicas=_RUNS),
-        methods=_methods(1),
+        methods=paper_rows(**_COEFFICIENTS, ramp_steps=1.0),
     )
 
 
@@ -193,7 +195,8 @@ def own_study(
             optimizer=family.optimizer(batch_size, epochs),
             augmentation=_augmentation(facts, model, epochs)[0],
         ),
-        methods=_methods(epochs * steps),
+        # Coefficients grow over the whole training, as the rate falls.
+        methods=paper_rows(**_COEFFICIENTS, ramp_steps=float(epochs * steps)),
     )
     return described(study, study, facts)
 
@@ -244,16 +247,6 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
             "validation split."
         )
     return dataclasses.replace(study, notes=tuple(notes))
-
-
-def _methods(steps: int):
-    """The rows; coefficients grow over the whole training, as the rate falls."""
-    return paper_rows(
-        distillation=(_ALPHA, _TEMPERATURE),
-        codistill_ce=_BETA["ce"],
-        codistill_skl=_BETA["skl"],
-        ramp_steps=float(steps),
-    )
 
 
 def _network(facts: DataFacts) -> tuple[str, str]:

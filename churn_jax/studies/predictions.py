@@ -122,20 +122,24 @@ def keep_split(
     for number, (folder, meta) in enumerate(folders.items()):
         path, own = folder / _FILES[split], slice(number * runs, (number + 1) * runs)
         if primary:
-            _remove(path, sharded)
+            if sharded:
+                path.unlink(missing_ok=True)
+            if (shards := shard_folder(path)).exists():
+                # First, since the index says that all shards are there.
+                (shards / INDEX).unlink(missing_ok=True)
+                shutil.rmtree(shards)
             if members is not None:
                 every = dataclasses.replace(members, logits=members.logits[own])
                 save_members(folder / _MEMBERS[split], every)
         if logits is None:
             any_process(False)  # a barrier: what was there is gone before writing
-            stream = dataset if isinstance(dataset, StreamingDataset) else None
             write_predictions(
                 trained,
                 part,
                 shard_folder(path),
                 weights=weights,
                 meta=meta,
-                reading=Reading() if stream is None else stream.reading,
+                reading=getattr(dataset, "reading", Reading()),
             )
         elif primary:
             found = Predictions(part.ids, part.labels, logits[own], dict(meta))
@@ -158,17 +162,6 @@ def _keep_scores(
         logits = np.stack([np.zeros_like(found), found], axis=-1)
         kept = Predictions(part.keys, part.labels, logits, dict(meta))
         save_predictions(folder / _FILES[split], kept)
-
-
-def _remove(path: Path, sharded: bool) -> None:
-    """Removes shards, which are written anew or not at all, and a file for shards."""
-    if sharded:
-        path.unlink(missing_ok=True)
-    shards = shard_folder(path)
-    if shards.exists():
-        # First, since the index says that all shards are there.
-        (shards / INDEX).unlink(missing_ok=True)
-        shutil.rmtree(shards)
 
 
 def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) -> None:

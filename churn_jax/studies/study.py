@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.record import SweepRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
@@ -233,8 +233,7 @@ def _run(inputs: StudyInputs, program: Program, sweep: SweepRecord | None) -> Ru
             own: Any = {"name": program.name, "method": method, "config": train}
             run = dataclasses.replace(run, **own)
         if sweep is not None:
-            train = dataclasses.replace(run.config, mesh=sweep.mesh)
-            run = dataclasses.replace(run, config=train)
+            run = replaced(run, [("config.mesh", sweep.mesh)])
     except ValueError as error:
         raise StudyError(f"{program.name}: {error}") from error
     return run if run.clicks else over_cores(run)

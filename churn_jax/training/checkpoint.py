@@ -138,13 +138,12 @@ class Checkpoints:
                     )
                 args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
                 tree = self._manager.restore(step, args=args)["state"]
-                found = _checksums(tree)
-                damaged = [k for k in found if found[k] != meta["checksums"].get(k)]
-                if damaged:
-                    raise CheckpointError(
-                        f"the checksum of {damaged[0]} is another than when it was "
-                        "written"
-                    )
+                for name, found in _checksums(tree).items():
+                    if found != meta["checksums"].get(name):
+                        raise CheckpointError(
+                            f"the checksum of {name} is another than when it was "
+                            "written"
+                        )
             except OtherConfiguration:
                 raise
             except Exception as error:  # Orbax and TensorStore raise many kinds
@@ -159,12 +158,12 @@ class Checkpoints:
                 any_process(False)  # a barrier: they are put aside
             self._manager.reload()
             return Restored(step, tree, meta, tuple(skipped))
-        if skipped:
-            raise CheckpointError(
-                "no checkpoint can be read: " + "; ".join(skipped) + ". Use another "
-                "output folder or --fresh to train again"
-            )
-        return None
+        if not steps:
+            return None
+        raise CheckpointError(
+            f"no checkpoint can be read: {'; '.join(skipped)}. Use another output "
+            "folder or --fresh to train again"
+        )
 
     def _meta(self, step: int) -> dict[str, Any]:
         restored = self._manager.restore(

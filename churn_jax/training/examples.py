@@ -76,14 +76,10 @@ def check_teacher_classes(
     student: Run, teacher: Run, example: jax.ShapeDtypeStruct, classes: int
 ) -> None:
     """Refuses a teacher or an old model whose logits are not of the data's classes."""
-    for group in teacher.groups:
-        network = group.network
+    for network in (group.network for group in teacher.groups):
         variables = jax.eval_shape(network.init, jax.random.key(0), example)
-        outputs = jax.eval_shape(
-            lambda v, x, network=network: network.apply(v, x, train=False)[0],
-            variables,
-            example,
-        )
+        apply = functools.partial(network.apply, train=False)
+        outputs, _ = jax.eval_shape(apply, variables, example)
         if (known := outputs.logits.shape[-1]) != classes:
             raise ValueError(
                 f"{student.name}: its teacher {network.name} returns {known} logits, "

@@ -36,17 +36,13 @@ class Layout:
         self.sharding, self.streams, self.batch = sharding, streams, batch
         count = 1 if streams is None else int(streams.max()) + 1
         needed = np.zeros((count, batch), bool)
-        indices = sharding.addressable_devices_indices_map(self._lead())
+        self.lead = (batch,) if streams is None else (len(streams), batch)
+        indices = sharding.addressable_devices_indices_map(self.lead)
         for index in indices.values():
             needed[self._table(index)] = True
         self.places = np.argwhere(needed)  # in the order in which they are read
         self._slot = np.full(needed.shape, -1, np.int64)
         self._slot[needed] = np.arange(len(self.places))
-
-    def _lead(self) -> tuple[int, ...]:
-        if self.streams is None:
-            return (self.batch,)
-        return (len(self.streams), self.batch)
 
     def _table(self, index):
         if self.streams is None:
@@ -64,7 +60,7 @@ class Layout:
                 return whole.reshape(*slots.shape, *block.shape[1:])
             return block[slots]
 
-        shape = (*self._lead(), *block.shape[1:])
+        shape = (*self.lead, *block.shape[1:])
         return jax.make_array_from_callback(shape, self.sharding, part)
 
 
@@ -116,16 +112,13 @@ def stream_keys(config: TrainConfig, *, drawn: bool) -> dict[str, np.ndarray]:
 
     `drawn` says whether images are drawn at random.
     """
-    factors = ["order"]
-    if config.sample != "all":
-        factors.append("sample")
-    if drawn:
-        factors.append("augment")
-    words = {}
-    for factor in factors:
-        keys = config.seeds.keys(factor, np.asarray(config.numbers))
-        words[factor] = np.asarray(jax.random.key_data(keys))
-    return words
+    factors = {"order": True, "sample": config.sample != "all", "augment": drawn}
+    seeds, numbers = config.seeds, np.asarray(config.numbers)
+    return {
+        factor: np.asarray(jax.random.key_data(seeds.keys(factor, numbers)))
+        for factor, counts in factors.items()
+        if counts
+    }
 
 
 class Feed:
@@ -136,11 +129,7 @@ class Feed:
     """
 
     def __init__(
-        self,
-        split: StreamedSplit,
-        config: TrainConfig,
-        mesh: Mesh,
-        reading: Reading,
+        self, split: StreamedSplit, config: TrainConfig, mesh: Mesh, reading: Reading
     ):
         self.split, self.mesh, self.reading = split, mesh, reading
         self.batch = config.batch_size
@@ -164,9 +153,7 @@ class Feed:
 
     def shapes(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
         """Shapes of a batch's images and labels."""
-        lead = (self.batch,)
-        if self._streams is not None:
-            lead = (*self._streams.shape, *lead)
+        lead = self._layout.lead
         images = (*lead, *self.split.image_shape)
         return (
             jax.ShapeDtypeStruct(images, self.split.source.dtype),
@@ -208,10 +195,14 @@ class Stream:
     split: StreamedSplit
     reading: Reading
 
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.split)
+
     def in_order(self, size: int, mesh: Mesh) -> Iterator[jax.Array]:
         """All images in order, `[size, ...]` at a time; the last batch is padded."""
         layout = Layout(NamedSharding(mesh, P(DATA)), None, size)
-        rows = np.zeros((1, -(-len(self.split) // size) * size), np.int64)
-        rows[0, : len(self.split)] = np.arange(len(self.split))
+        rows = np.zeros((1, -(-len(self) // size) * size), np.int64)
+        rows[0, : len(self)] = np.arange(len(self))
         reader = _Reader(self.split, rows, layout.places, size, None, 0)
         return ahead(map(layout.place, _blocks(reader, self.reading)), _PLACED - 1)

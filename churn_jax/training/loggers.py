@@ -101,16 +101,12 @@ def scalars(values: Values, *, replicas: bool = False) -> dict[str, float]:
     """
     found = {}
     for name, value in values.items():
-        several = isinstance(value, Sequence)
-        finite = (
-            {r: x for r, x in enumerate(value) if math.isfinite(x)} if several else {}
-        )
-        if finite:
+        if not isinstance(value, Sequence):
+            found |= {name: value} if math.isfinite(value) else {}
+        elif finite := {r: x for r, x in enumerate(value) if math.isfinite(x)}:
             found[name] = sum(finite.values()) / len(finite)
-        elif not several and math.isfinite(value):
-            found[name] = value
-        if replicas:
-            found |= {f"{name}_replica_{r}": x for r, x in finite.items()}
+            if replicas:
+                found |= {f"{name}_replica_{r}": x for r, x in finite.items()}
     return found
 
 

@@ -49,11 +49,8 @@ class MetricsWriter:
         lines = _lines(path)
         kept = [line for _, line in lines if line and line["epoch"] <= resume_epoch]
         damaged = ", ".join(str(number) for number, line in lines if not line)
-        self.note: str = (
-            f"line {damaged} of {path} could not be read and was left out"
-            if damaged
-            else ""
-        )
+        said = f"line {damaged} of {path} could not be read and was left out"
+        self.note: str = said if damaged else ""
         write_file(path, "".join(json.dumps(line) + "\n" for line in kept))
         self.step: int = kept[-1]["step"] if kept else 0
         self._file = path.open("a")

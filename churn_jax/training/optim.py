@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
@@ -101,15 +101,6 @@ class Optimizer:
         config = dataclasses.replace(config, learning_rate=0.0, weight_decay=0.0)
         return cls(config, steps_per_epoch, total_steps, own)
 
-    @property
-    def schedule(self) -> Callable[[ArrayLike], ArrayLike]:
-        """Factor of the learning rate by the update's number."""
-        return make_schedule(
-            self.config,
-            steps_per_epoch=self.steps_per_epoch,
-            total_steps=self.total_steps,
-        )
-
     def transformation(
         self,
         *,
@@ -124,51 +115,54 @@ class Optimizer:
         several, the transformation keeps a state of each.
         """
         config, parts = self.config, []
+        lengths = {
+            "total_steps": self.total_steps,
+            "steps_per_epoch": self.steps_per_epoch,
+        }
+        schedule, decays = make_schedule(config, **lengths), _decayed(config)
         if config.clip_norm is not None:
             parts.append(optax.clip_by_global_norm(config.clip_norm))
         if self.own is not None:
-            parts.append(self._own(learning_rate, weight_decay))
+            given = {
+                "learning_rate": lambda count: learning_rate * schedule(count),
+                "weight_decay": weight_decay,
+                "mask": decays,
+                **lengths,
+            }
+            parts.append(_transformation(self.own, config.name, given))
             parts += [] if factor is None else [optax.scale(factor)]
         else:
             rate = learning_rate if factor is None else learning_rate * factor
-            parts += self._built_in(rate, weight_decay, algorithm)
+            cores = [OPTIMIZERS.find(name)(config) for name in config.algorithms]
+            core = cores[0] if len(cores) == 1 else _one_of(cores, algorithm)
+            decay = optax.add_decayed_weights(weight_decay, mask=decays)
+            parts += [decay, core] if config.decay == "l2" else [core, decay]
+            parts.append(optax.scale_by_schedule(lambda count: -rate * schedule(count)))
         if config.fast_rate != 1.0:
             parts.append(_fast_weights_by(config.fast_rate))
         return optax.chain(*parts)
 
-    def _built_in(self, learning_rate, weight_decay, algorithm) -> list:
-        config, schedule = self.config, self.schedule
-        decay = optax.add_decayed_weights(weight_decay, mask=_decayed(config))
-        cores = [OPTIMIZERS.find(name)(config) for name in config.algorithms]
-        core = cores[0] if len(cores) == 1 else _one_of(cores, algorithm)
-        rate = optax.scale_by_schedule(lambda count: -learning_rate * schedule(count))
-        return [decay, core, rate] if config.decay == "l2" else [core, decay, rate]
 
-    def _own(self, learning_rate, weight_decay) -> optax.GradientTransformation:
-        if _is_transformation(self.own):
-            return self.own
-        schedule = self.schedule
-        given = {
-            "learning_rate": lambda count: learning_rate * schedule(count),
-            "weight_decay": weight_decay,
-            "mask": _decayed(self.config),
-            "total_steps": self.total_steps,
-            "steps_per_epoch": self.steps_per_epoch,
-        }
-        for name in needed_names(self.own):
-            if name not in given:
-                raise ValueError(
-                    f"optimizer {self.config.name} needs {name!r}; a function can be "
-                    f"given {', '.join(given)}, everything else needs a default"
-                )
-        names = parameter_names(self.own)
-        made = self.own(**{k: v for k, v in given.items() if k in names})
-        if not _is_transformation(made):
+def _transformation(
+    own: Any, name: str, given: Mapping[str, Any]
+) -> optax.GradientTransformation:
+    """One's own, or what a function of one's own makes of what it is `given`."""
+    if _is_transformation(own):
+        return own
+    for needed in needed_names(own):
+        if needed not in given:
             raise ValueError(
-                f"optimizer {self.config.name} returns a {type(made).__name__}; it "
-                "must return an optax.GradientTransformation"
+                f"optimizer {name} needs {needed!r}; a function can be given "
+                f"{', '.join(given)}, everything else needs a default"
             )
-        return made
+    names = parameter_names(own)
+    made = own(**{k: v for k, v in given.items() if k in names})
+    if not _is_transformation(made):
+        raise ValueError(
+            f"optimizer {name} returns a {type(made).__name__}; it must return an "
+            "optax.GradientTransformation"
+        )
+    return made
 
 
 def _one_of(

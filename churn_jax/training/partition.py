@@ -82,7 +82,7 @@ def _known(**option: Any) -> dict[str, Any]:
 
 
 def any_process(flag: bool) -> bool:
-    """True if any process says so."""
+    """True if any process says so; none returns before all have come here."""
     return bool(greatest([flag])[0])
 
 

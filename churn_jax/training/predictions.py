@@ -125,7 +125,7 @@ def predict_split(
     padded with row 0 and cut afterwards, so all calls have one shape and no example is
     dropped.
     """
-    total = _count(images)
+    total = len(images)
     size = _call_size(total, batch_size, mesh.shape[DATA])
     pieces = list(_predicted(predict, chunks, images, mesh, size))
     axis = pieces[0].ndim - 2
@@ -146,14 +146,14 @@ def predict_batches(
     Every batch has the same number of rows, a multiple of the number of devices, so
     that they can be spread over all of them; the last is padded with row 0.
     """
-    size = _call_size(_count(images), batch_size, mesh.size)
+    size = _call_size(len(images), batch_size, mesh.size)
     return _predicted(predict, chunks, images, mesh, size)
 
 
 def _predicted(predict, chunks, images, mesh: Mesh, size: int) -> Iterator[jax.Array]:
     """Logits of all batches; the next one is computed while one is used."""
     before = None
-    for batch, rows in _batches(images, _count(images), size, mesh):
+    for batch, rows in _batches(images, len(images), size, mesh):
         logits = join([predict(*chunk, batch, rows) for chunk in chunks])
         if before is not None:
             if isinstance(images, Stream):
@@ -162,10 +162,6 @@ def _predicted(predict, chunks, images, mesh: Mesh, size: int) -> Iterator[jax.A
         before = logits
     if before is not None:
         yield before
-
-
-def _count(images: jax.Array | Stream) -> int:
-    return len(images.split) if isinstance(images, Stream) else images.shape[0]
 
 
 def _call_size(total: int, batch_size: int, shards: int) -> int:

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, mapping
@@ -156,8 +157,7 @@ def over_cores(run: "Run") -> "Run":
     if jax.default_backend() != "cpu" or not unused:
         return run
     fit = (n for n in range(devices, 0, -1) if config.replicas % n == 0)
-    mesh = MeshShape(replica=next(fit))
-    return dataclasses.replace(run, config=dataclasses.replace(config, mesh=mesh))
+    return replaced(run, [("config.mesh", MeshShape(replica=next(fit)))])
 
 
 def choose_mappings(

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.record import Stopped
 from churn_jax.configuration.training import NETWORK, MeshShape, TrainConfig
 from churn_jax.data.records import Reading, StreamedSplit
@@ -20,7 +21,6 @@ from churn_jax.training.program import Program
 from churn_jax.training.state import (
     BestState,
     TrainState,
-    Weights,
     joined,
     stopped_term,
 )
@@ -104,34 +104,26 @@ class Run:
             def each(value):
                 return np.repeat(value, group.size) if np.ndim(value) else value
 
-            rates: dict[str, Any] = {
-                name: tuple(map(float, each(rate))) if np.ndim(rate) else rate
-                for name in ("learning_rate", "weight_decay")
-                for rate in [getattr(optimizer, name)]
-            }
-            members = range(first, first + group.size)
-            mesh = MeshShape(
-                config.mesh.replica * config.mesh.member, 1, config.mesh.data
-            )
-            return dataclasses.replace(
-                self,
-                method=dataclasses.replace(
-                    jax.tree.map(each, self.method),
-                    members=group.network.heads,
-                    deploy="mean_probs",
-                    deployed_member=0,
+            def rate(value):
+                return tuple(map(float, each(value))) if np.ndim(value) else value
+
+            members, mesh = range(first, first + group.size), config.mesh
+            changes = [
+                ("method", jax.tree.map(each, self.method)),
+                ("method.members", group.network.heads),
+                ("method.deploy", "mean_probs"),
+                ("method.deployed_member", 0),
+                ("groups", (Group(group.network),)),
+                ("config.replicas", config.replicas * group.size),
+                (
+                    "config.seed_numbers",
+                    tuple(r + NETWORK * m for r in config.numbers for m in members),
                 ),
-                groups=(Group(group.network),),
-                config=dataclasses.replace(
-                    config,
-                    replicas=config.replicas * group.size,
-                    seed_numbers=tuple(
-                        r + NETWORK * m for r in config.numbers for m in members
-                    ),
-                    optimizer=dataclasses.replace(optimizer, **rates),
-                    mesh=mesh,
-                ),
-            )
+                ("config.optimizer.learning_rate", rate(optimizer.learning_rate)),
+                ("config.optimizer.weight_decay", rate(optimizer.weight_decay)),
+                ("config.mesh", MeshShape(mesh.replica * mesh.member, 1, mesh.data)),
+            ]
+            return replaced(self, changes)
 
         firsts = np.cumsum([0, *sizes[:-1]]).tolist()
         return tuple(map(alone, self.groups, firsts))
@@ -229,14 +221,12 @@ class Trained:
             )
         if weights not in ("config", "ema"):
             raise ValueError(f"weights must be config or ema; got {weights!r}")
-        chosen = Weights(self.params, self.model_state)
-        if weights == "ema":
-            if not isinstance(self.last.ema, Weights):
-                raise ValueError(
-                    f"{self.run.name} was trained with ema_decay 0, so it has no "
-                    "averaged weights"
-                )
-            chosen = self.last.ema
+        chosen: Any = self if weights == "config" else self.last.ema
+        if chosen == ():
+            raise ValueError(
+                f"{self.run.name} was trained with ema_decay 0, so it has no averaged "
+                "weights"
+            )
         count = chunk_count(self.program, jax.tree.leaves(self.params)[0].shape[0])
         return split((chosen.params, chosen.model_state), count)
 

@@ -44,9 +44,9 @@ def member_counts(keys: jax.Array, examples: jax.Array) -> jax.Array:
     uniform number. A pure function of a member's key (`keys [M]`) and an example: the
     same in every epoch, on every mesh and whatever else is in the batch.
     """
-    table = jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
-    uniform = _member_uniforms(keys, examples)
-    return jnp.sum(uniform[..., None] >= table, axis=-1).astype(jnp.float32)
+    uniform = _member_uniforms(keys, examples)[..., None]
+    held = uniform >= jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
+    return jnp.sum(held, axis=-1).astype(jnp.float32)
 
 
 def member_subsets(keys: jax.Array, examples: jax.Array, share: float) -> jax.Array:

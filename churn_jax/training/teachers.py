@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -220,7 +220,25 @@ class Teacher:
                 raise ValueError("cached logits need the batch's rows (Batch.rows)")
             logits = jnp.take(table, self.rows, axis=1, mode="clip")
             return logits if pick is None else logits[pick]
-        return self._every(images) if pick is None else self._one(images, pick)
+        groups, sharded = self.program.own, self.program.sharded
+        if pick is None or len(groups) > 1 or groups[0].network.heads > 1:
+            own = list(zip(groups, self.variables))
+            every = self._apply(own, images, sharded=sharded)
+            return every if pick is None else every[pick]
+        network = groups[0].network
+        local = groups[0].size // (self.member_devices if sharded else 1)
+        first = jax.lax.axis_index(MEMBER) * local if sharded else 0
+        here = jnp.clip(pick - first, 0, local - 1)
+        every = self.variables[0]
+        stacked = slots.stack(every) if isinstance(every, list) else every
+        chosen = jax.tree.map(lambda v: jnp.take(v, here, axis=0), stacked)
+        logits = network.apply(chosen, images, train=False)[0].logits
+        if not sharded:
+            return logits
+        # Only the device that holds the picked teacher contributes; its gradient in
+        # the images is the one image-sized sum over members.
+        mine = (pick >= first) & (pick < first + local)
+        return jax.lax.psum(jnp.where(mine, logits, 0.0), MEMBER)
 
     def old(self, images: Array) -> Logits:
         """Logits `[O, B, C]` of the old models, in the order of their versions."""
@@ -239,7 +257,12 @@ class Teacher:
                     f"the last layer of {network.name} is not known (Network.head), so "
                     "it cannot classify the features of another network"
                 )
-            layer = dataclasses.replace(network, apply=_head_alone(head))
+
+            def apply(variables, features, head=head, **kwargs):
+                del kwargs
+                return Outputs(head(variables, features)), {}
+
+            layer = dataclasses.replace(network, apply=apply)
             groups.append((Group(layer, group.size), variables))
         return self._apply(groups, features, sharded=False)
 
@@ -261,29 +284,6 @@ class Teacher:
             train=False,
         )[0].logits
 
-    def _every(self, images: Array) -> Logits:
-        own = list(zip(self.program.own, self.variables))
-        return self._apply(own, images, sharded=self.program.sharded)
-
-    def _one(self, images: Array, pick: int | Array) -> Logits:
-        groups = self.program.own
-        if len(groups) > 1 or groups[0].network.heads > 1:
-            return self._every(images)[pick]
-        network, sharded = groups[0].network, self.program.sharded
-        local = groups[0].size // (self.member_devices if sharded else 1)
-        first = jax.lax.axis_index(MEMBER) * local if sharded else 0
-        here = jnp.clip(pick - first, 0, local - 1)
-        every = self.variables[0]
-        stacked = slots.stack(every) if isinstance(every, list) else every
-        chosen = jax.tree.map(lambda v: jnp.take(v, here, axis=0), stacked)
-        logits = network.apply(chosen, images, train=False)[0].logits
-        if not sharded:
-            return logits
-        # Only the device that holds the picked teacher contributes; its gradient in
-        # the images is the one image-sized sum over members.
-        mine = (pick >= first) & (pick < first + local)
-        return jax.lax.psum(jnp.where(mine, logits, 0.0), MEMBER)
-
 
 def one_by_one(program: TeacherProgram, variables: PyTree) -> tuple[PyTree, ...]:
     """A replica's teachers as lists of networks, where they are unrolled."""
@@ -297,13 +297,3 @@ def one_by_one(program: TeacherProgram, variables: PyTree) -> tuple[PyTree, ...]
         for tree in variables[cached:]
     ]
     return (*variables[:cached], *lists)
-
-
-def _head_alone(head: Callable[[PyTree, Array], Logits]):
-    """A network's last layer as the `apply` of a network whose input is features."""
-
-    def apply(variables, features, **kwargs):
-        del kwargs
-        return Outputs(head(variables, features)), {}
-
-    return apply

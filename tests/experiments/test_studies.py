@@ -75,10 +75,9 @@ def test_full_form_builds_its_network_and_schedule(name):
     run = Run(name, baseline.method, groups, baseline.config(config.train))
     program, _ = make_program(run, shape, steps_per_epoch=100, tokens=tokens)
     length = 100 * run.config.epochs
-    rates = [
-        float(program.optimizer.schedule(at)) for at in (0, length // 4, length // 2)
-    ]
-    optimizer = run.config.optimizer
+    optimizer = program.optimizer.config
+    schedule = make_schedule(optimizer, steps_per_epoch=100, total_steps=length)
+    rates = [float(schedule(at)) for at in (0, length // 4, length // 2)]
     constant = optimizer.schedule == "constant" or not optimizer.warmup_epochs
     assert 1.0 >= max(rates) > 0.0 and (rates[0] == 1.0) == constant
 
