@@ -204,34 +204,22 @@ def replaced(config: T, changes: Iterable[tuple[str, Any]], above: str = "") -> 
 
 
 def with_texts(config: T, changes: Iterable[tuple[str, str]]) -> T:
-    """`replaced` with values that are written as texts: numbers, lists, words.
+    """`replaced` with values that are written as texts: `3`, `1,2`, `None`, `sgd`."""
 
-    Raises:
-        ValueError: as `replaced`, or the text is not a value of the setting.
+    def value(path: str, text: str) -> Any:
+        *above, name = path.split(".")
+        try:
+            owner = functools.reduce(getattr, above, config)
+            kind = _hints(type(owner))[name]
+        except (AttributeError, KeyError, TypeError):
+            return text  # of an unknown setting, which is refused
+        words = json.dumps(text.split(","))
+        for written in (text.replace("None", "null"), f"[{text}]", words):
+            with contextlib.suppress(ValueError):
+                return _read(kind, json.loads(written), path)
+        return _read(kind, text, path)
 
-    Example:
-        >>> from churn_jax.configuration.training import TrainConfig
-        >>> changes = [("epochs", "3"), ("optimizer.step_epochs", "1,2")]
-        >>> found = with_texts(TrainConfig(), changes)
-        >>> found.epochs, found.optimizer.step_epochs
-        (3, (1, 2))
-    """
-    return replaced(config, [(path, _value(config, path, t)) for path, t in changes])
-
-
-def _value(config: Any, path: str, text: str) -> Any:
-    """The text of the setting at a path; of an unknown setting the whole text."""
-    *above, name = path.split(".")
-    try:
-        owner = functools.reduce(getattr, above, config)
-        kind = _hints(type(owner))[name]
-    except (AttributeError, KeyError, TypeError):
-        return text
-    words = json.dumps(text.split(","))
-    for written in (text.replace("None", "null"), f"[{text}]", words):
-        with contextlib.suppress(ValueError):
-            return _read(kind, json.loads(written), path)
-    return _read(kind, text, path)
+    return replaced(config, [(path, value(path, text)) for path, text in changes])
 
 
 FREE = frozenset(
@@ -287,11 +275,9 @@ def differences(there: Any, here: Any, path: str = "") -> list[str]:
     found = [
         d for name, a, b in of for d in differences(a, b, f"{path}{name}".lstrip("."))
     ]
-    numbers = isinstance(there, list) and not any(
-        isinstance(a, dict | list) for a in there
-    )
-    short = numbers and len(found) > _SHOWN and _text(there) != _text(here)
-    return whole if short else found
+    nested = any(isinstance(a, dict | list) for a in there)
+    short = isinstance(there, list) and not nested and len(found) > _SHOWN
+    return whole if short and _text(there) != _text(here) else found
 
 
 def in_words(found: list[str]) -> str:

@@ -208,21 +208,27 @@ class ModelConfig:
         # The shapes of a checkpoint do not tell how its weights started, what was
         # dropped in training, the activation, nor how members share them; the name
         # does.
-        name = f"{self.name}-{self.init}" if self.init else self.name
-        if self.dropout:
-            name = f"{name}-dropout{self.dropout:g}"
-        if self.activation:
-            name = f"{name}-{self.activation}"
+        dropped = f"dropout{self.dropout:g}" if self.dropout else ""
+        words = [self.name, self.init, dropped, self.activation]
         if self.sharing is not None:
             heads = self.heads(members)
             overrides["layers"] = self.sharing.layers(heads)
-            name = f"{name}-{self.sharing.label(heads)}"
+            words.append(self.sharing.label(heads))
+        name = "-".join(filter(None, words))
         own = models.MODELS.get(self.name)
         if own is None or models.is_family(own):
             module = models.create(self.name, num_classes=num_classes, **overrides)
             network = _wrapped(module, name)
             if self.pretrained:
-                network = _from_folder(network, self.pretrained, module)
+                files = ((p.name, p.stat()) for p in Path(self.pretrained).glob("*"))
+                stamps = sorted((n, s.st_size, s.st_mtime_ns) for n, s in files)
+                loaded = _loaded(self.pretrained, tuple(stamps), module)
+                network = ensembles.starting_from(
+                    network,
+                    loaded.variables,
+                    name=f"{network.name}-pretrained_{loaded.fingerprint}",
+                    note=loaded.note,
+                )
         elif overrides or self.pretrained:
             named = [*overrides, *(["pretrained"] if self.pretrained else [])]
             raise ValueError(
@@ -266,25 +272,6 @@ class ModelConfig:
 @functools.lru_cache(maxsize=16)
 def _wrapped(module: Any, name: str) -> ensembles.Network:
     return ensembles.from_linen(module, name=name)
-
-
-def _from_folder(
-    network: ensembles.Network, folder: str, module: Any
-) -> ensembles.Network:
-    """The network with a folder's weights in place of initial ones."""
-    loaded = _loaded(folder, _stamps(folder), module)
-    return ensembles.starting_from(
-        network,
-        loaded.variables,
-        name=f"{network.name}-pretrained_{loaded.fingerprint}",
-        note=loaded.note,
-    )
-
-
-def _stamps(folder: str) -> tuple[tuple[str, int, int], ...]:
-    """A fingerprint that changes when a file of the folder does."""
-    stats = ((path.name, path.stat()) for path in sorted(Path(folder).glob("*")))
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
 # The networks of a study's rows are built several times; they share one copy.

@@ -243,16 +243,14 @@ class StudyRecord:
 
         They are in the order of the plan, averaged weights after the row's own.
         """
-        new = {row.name for row in rows}
-        names = [spec.name for spec in self.config.methods]
+        found = {row.name: row for row in (*self.methods, *rows)}
+        places = {spec.name: i for i, spec in enumerate(self.config.methods)}
 
         def place(row: RowRecord) -> tuple[int, bool]:
-            name = row.of or row.name
-            return names.index(name) if name in names else len(names), bool(row.of)
+            return places.get(row.of or row.name, len(places)), bool(row.of)
 
-        kept = (row for row in self.methods if row.name not in new)
-        found = tuple(sorted((*kept, *rows), key=place))
-        return dataclasses.replace(self, methods=found)
+        ordered = tuple(sorted(found.values(), key=place))
+        return dataclasses.replace(self, methods=ordered)
 
 
 def read_record(path: Path) -> StudyRecord:

@@ -124,7 +124,8 @@ def data_facts(data: DataConfig) -> DataFacts:
     if not streamed and is_tokens(dataset.train.images):
         tokens = 1 + max(int(np.max(part.images, initial=0)) for part in parts)
     kind = "tokens" if tokens else "images" if len(shape) == 3 else "table"
-    sizes = (*map(len, parts), dataset.num_classes)
+    train, validation, test = map(len, parts)
+    sizes = (train, validation, test, dataset.num_classes)
     return DataFacts(kind, tuple(shape), *sizes, tokens, streamed)
 
 

@@ -46,24 +46,21 @@ class ClickScores:
 def _figures(scores, labels, mask):
     """Numbers of each run, and of all of them where there are several."""
     logits = binary_logits(scores)
-    of_one = {
+    of_one: dict[str, Any] = {
         "nll": metrics.log_loss,
         "auc": metrics.roc_auc,
         "accuracy": metrics.accuracy,
     }
-    found = {
+    of_all: dict[str, Any] = {
+        "churn": metrics.hamming_prediction_difference,
+        "prediction_difference": metrics.prediction_difference,
+        "positive_prediction_difference": metrics.positive_prediction_difference,
+    }
+    several = of_all if len(scores) > 1 else {}
+    return {
         name: jax.vmap(metric, (0, None, None))(logits, labels, mask)
         for name, metric in of_one.items()
-    }
-    if len(scores) < 2:
-        return found
-    return found | {
-        "churn": metrics.hamming_prediction_difference(logits, mask),
-        "prediction_difference": metrics.prediction_difference(logits, mask=mask),
-        "positive_prediction_difference": metrics.positive_prediction_difference(
-            logits, mask
-        ),
-    }
+    } | {name: metric(logits, mask=mask) for name, metric in several.items()}
 
 
 class ClickFeed:

@@ -135,19 +135,18 @@ def shardings(program: Program, specs: tuple) -> tuple:
 
 def click_inputs(run: Run, program: Program) -> ReplicaInputs:
     """Keys and coefficients of every replica on the mesh; `order` are keys, too."""
-    seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
+    config, seeds = run.config, run.config.seeds
     coefficients = init_coefficients(
-        run.method, run.config.optimizer, run.config.replicas, program.mesh
+        run.method, config.optimizer, config.replicas, program.mesh
     )
-    own, warm = spreader(NamedSharding(program.mesh, P(REPLICA)))(
-        [
-            (
-                *(seeds.keys(factor, of) for factor in ("order", "augment")),
-                member_keys(seeds, of, run.method.members),
-            )
-            for of in (numbers, np.zeros_like(numbers))
-        ]
-    )
+
+    def keys(numbers: np.ndarray) -> tuple:
+        members = member_keys(seeds, numbers, run.method.members)
+        return seeds.keys("order", numbers), seeds.keys("augment", numbers), members
+
+    numbers = np.asarray(config.numbers)
+    spread = spreader(NamedSharding(program.mesh, P(REPLICA)))
+    own, warm = spread([keys(numbers), keys(np.zeros_like(numbers))])
     order, augment, sample = own
     return ReplicaInputs(order, augment, coefficients, sample, warm_keys=warm)
 
@@ -158,11 +157,9 @@ def init_clicks(run: Run, program: Program, inputs: ReplicaInputs) -> TrainState
     The towers [R, K, ...] are the first group and the gate [R, 1, ...] the second.
     """
     config = run.config
-    numbers = np.asarray(config.numbers)
-    if program.one_pass.warm_windows:
-        # All replicas are one until the warm start ends.
-        numbers = np.zeros_like(numbers)
-    keys = config.seeds.keys("init", numbers)
+    # All replicas are one until a warm start ends.
+    own = 0 if program.one_pass.warm_windows else 1
+    keys = config.seeds.keys("init", own * np.asarray(config.numbers))
     scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
     scale = jnp.broadcast_to(scale, (config.replicas,))
     towers, tables, accumulators = _makers(program)
@@ -266,11 +263,9 @@ def with_batch(
     inputs: ReplicaInputs,
     window: Window,
     number: Array,
-    order: Array | None = None,
+    order: Array,
 ) -> ReplicaInputs:
     """The inputs with batch `number` of every replica, in its order of the window."""
-    if order is None:  # of a window that is only traced
-        order = window_orders(inputs, window, number)
     batch = _batch(program, state, window, order, number)
     return dataclasses.replace(inputs, batch=batch)
 
@@ -324,8 +319,8 @@ def _outputs(model: ClickModel, groups, rows: Array, numeric: Array) -> Outputs:
     def gathered(leaf):
         return None if leaf is None else all_gather_replicated(leaf, MEMBER)
 
-    rest = (out.features, out.part, out.gate)
-    return Outputs(all_gather_replicated(out.logits, MEMBER), *map(gathered, rest))
+    rest = map(gathered, (out.features, out.part, out.gate))
+    return Outputs(all_gather_replicated(out.logits, MEMBER), *rest)
 
 
 def _score(method: Method, outputs: Outputs) -> Array:

@@ -104,9 +104,9 @@ class Optimizer:
     def transformation(
         self,
         *,
-        learning_rate: ArrayLike,
-        weight_decay: ArrayLike,
-        factor: ArrayLike | None = None,
+        learning_rate: jax.Array | float,
+        weight_decay: jax.Array | float,
+        factor: jax.Array | None = None,
         algorithm: ArrayLike = 0,
     ) -> optax.GradientTransformation:
         """Of one network, whose learning rate or updates `factor` multiplies.

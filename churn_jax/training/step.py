@@ -35,19 +35,28 @@ from churn_jax.training.teachers import Teacher, TeacherProgram, one_by_one
 class Draws(NamedTuple):
     """The randomness of one update: a function of augmentation key and update."""
 
-    loss: jax.Array  # key of the method's loss, equal on all devices
-    dropout: jax.Array  # key of the networks, equal on all devices
+    key: jax.Array
     position: jax.Array  # [b], the device's examples in the global batch
     examples: jax.Array  # [b] keys, by position: results do not depend on the mesh
+
+    @property
+    def loss(self) -> jax.Array:
+        """Key of the method's loss, equal on all devices."""
+        return jax.random.fold_in(self.key, 1)
+
+    @property
+    def dropout(self) -> jax.Array:
+        """Key of the networks, equal on all devices."""
+        return jax.random.fold_in(jax.random.fold_in(self.key, 2), 0)
 
 
 def draw(state: TrainState, inputs: ReplicaInputs, share: int) -> Draws:
     """The keys of a device's `share` of the batch."""
-    fold = jax.random.fold_in
     position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
-    key = fold(inputs.augment_key, state.step)
-    examples = jax.vmap(fold, (None, 0))(fold(key, 0), position)
-    return Draws(fold(key, 1), fold(fold(key, 2), 0), position, examples)
+    key = jax.random.fold_in(inputs.augment_key, state.step)
+    base = jax.random.fold_in(key, 0)
+    examples = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
+    return Draws(key, position, examples)
 
 
 def _batch(
@@ -421,7 +430,9 @@ def _probe(program: Program):
         if program.one_pass is None:
             inputs, data = _own_batches(program, inputs, data)
         else:
-            inputs = clicks.with_batch(program, state, inputs, *data)
+            window, number = data
+            order = clicks.window_orders(inputs, window, number)
+            inputs = clicks.with_batch(program, state, inputs, window, number, order)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
         loss = loss_function(program, one, given, variables, data)
         _, out = loss(trained(program, one, given))

@@ -44,12 +44,12 @@ class Setting:
         matches = isinstance(method, ELODI) or (
             isinstance(method, FocalDistillation) and method.divergence == "logits"
         )  # gradients of matched logits grow with them
-        fields = {
+        own: dict[str, Any] = {
             "model": self.new,
             "train": (*self.of_new, *(self.of_matching if matches else ())),
             "equation": UNTREATED,
-        } | fields
-        return MethodSpec(name, label, method, **fields)
+        }
+        return MethodSpec(name, label, method, **(own | fields))
 
     def old_row(self, name: str, label: str, method: Method, **fields: Any):
         """A row of the old network."""
@@ -62,16 +62,17 @@ class Setting:
 
     def elodi(self, **fields: Any) -> ELODI:
         """With the setting's alpha; `fields` as of the method."""
-        return ELODI(**({"alpha": self.alpha, "top_k": 0} | fields))
+        own: dict[str, Any] = {"alpha": self.alpha, "top_k": 0}
+        return ELODI(**(own | fields))
 
     def kd(self, **fields: Any) -> EnsembleDistillation:
         """Plain distillation."""
-        own = {"alpha": self.distill, "temperature": self.temperature}
+        own: dict[str, Any] = {"alpha": self.distill, "temperature": self.temperature}
         return EnsembleDistillation(**(own | fields))
 
     def fd(self, **fields: Any) -> FocalDistillation:
         """Focal distillation."""
-        own = {"alpha": self.distill, "temperature": self.temperature}
+        own: dict[str, Any] = {"alpha": self.distill, "temperature": self.temperature}
         return FocalDistillation(**(own | fields))
 
     @property
