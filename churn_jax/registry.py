@@ -86,7 +86,8 @@ class Registry(Mapping[str, Any]):
 
         It is the built-in name or `package.module:name`, else one like `Net@1a2b3c4d`
         of the class and the `content`, a text that says what the value is: equal texts
-        are equal names, in other processes too.
+        are equal names, in other processes too. An error that `content` raises stands
+        for the text; what the value is used for will explain it better.
         """
         self._check(value)
         try:
@@ -98,7 +99,11 @@ class Registry(Mapping[str, Any]):
         label = getattr(value, "__name__", type(value).__name__)
         if not label.isidentifier() or isinstance(value, tuple):
             label = self.kind.replace(" ", "_")  # a lambda, or a pair of functions
-        name = f"{label}@{hashlib.sha256(content().encode()).hexdigest()[:8]}"
+        try:
+            text = content()
+        except Exception as error:  # whatever a user's own code raises
+            text = repr(error)
+        name = f"{label}@{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         self._held[name] = value
         return name
 

@@ -159,9 +159,8 @@ class StudyConfig:
             train = spec.config(self.train)
             clicks = (spec.model or self.model).name == "click"
             averaged = train.ema_decay and averaged_name(spec.name)
-            networks = (spec.model, *(part for part, _ in spec.models))
-            kinds = (ModelConfig, str, type(None))
-            unknown = [type(n).__name__ for n in networks if not isinstance(n, kinds)]
+            networks = (spec.model or "", *(part for part, _ in spec.models))
+            kinds = {type(n).__name__ for n in networks} - {"ModelConfig", "str"}
             check_none(
                 spec.name,
                 (
@@ -185,9 +184,9 @@ class StudyConfig:
                     f"{self.train.replicas}; rows are compared run by run",
                 ),
                 (
-                    unknown,
+                    kinds,
                     "a network is a ModelConfig here; a module, a class or a function "
-                    f"is taken by churn_jax.study; got {', '.join(unknown)}",
+                    f"is taken by churn_jax.study; got {', '.join(sorted(kinds))}",
                 ),
                 (
                     spec.method.needs_teacher and not spec.taught,

@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -138,9 +138,7 @@ def study(
         (['baseline', 'co-distilled'], True)
     """
     cut = {"validation": validation, "train_size": train_size}
-    where, held = _data(
-        data, {name: value for name, value in cut.items() if value is not None}
-    )
+    where, held = _data(data, {k: v for k, v in cut.items() if v is not None})
     facts = data_facts(where)
     example = example_of(facts.shape, tokens=facts.kind == "tokens")
     made = functools.partial(_model, classes=facts.classes, example=example)
@@ -160,25 +158,23 @@ def study(
     by_label = {row.label: row.name for row in rows}
     names = [row.name for row in rows]
     first = "baseline" if "baseline" in names else names[0]
+    given = (*(columns or DEFAULT_COLUMNS), *metrics) if columns or metrics else ()
     config = dataclasses.replace(
         recipe,
         train=replaced(recipe.train, (changes | dict(settings or {})).items()),
         methods=rows,
         baseline=by_label.get(baseline, baseline) if baseline else first,
         updates=_updates(rows, updates),
-        columns=tuple(map(column_name, (*(columns or DEFAULT_COLUMNS), *metrics)))
-        if columns or metrics
-        else (),
+        columns=tuple(map(column_name, given)),
         title=title or recipe.title,
     )
     config.spec(config.baseline)  # refuses a label that is none
     config = described(recipe, config, facts)
     folder = Path("runs") / config.name if out is None else Path(out)
-    given = tuple(as_loggers(loggers))
+    kept = tuple(as_loggers(loggers))
     if fresh and (moved := set_aside(folder)) and show_progress:
         print(moved)
-    result = StudyResult(folder, config, show_progress, given, held)
-    return result.resume(minutes)
+    return StudyResult(folder, config, show_progress, kept, held).resume(minutes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,9 +309,8 @@ def _rows(methods: Mapping[str, Any] | Sequence[Any]) -> tuple[MethodSpec, ...]:
 
 def _row(given: Any, label: str = "") -> MethodSpec:
     if isinstance(given, MethodSpec):
-        if not label:
-            return given
-        return dataclasses.replace(given, name=_folder(label), label=label)
+        own: Any = {"name": _folder(label), "label": label} if label else {}
+        return dataclasses.replace(given, **own)
     method = METHODS.find(given) if isinstance(given, str) else given
     method = method() if isinstance(method, type) else method
     if not isinstance(method, Method):
@@ -381,15 +376,7 @@ def _model(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> ModelConf
         first = computation(network.init, key, example)
         return first + computation(trained, variables, example, key)
 
-    return ModelConfig(name=MODELS.name(given, lambda: _tried(computed)))
-
-
-def _tried(content: Callable[[], str]) -> str:
-    """The text, or an error that training will explain better."""
-    try:
-        return content()
-    except Exception as error:  # whatever a user's own code raises
-        return repr(error)
+    return ModelConfig(name=MODELS.name(given, computed))
 
 
 def _optimizer(
@@ -418,7 +405,7 @@ def _optimizer(
 
         return computation(update, variables["params"])
 
-    name = OPTIMIZERS.name(given, lambda: _tried(computed))
+    name = OPTIMIZERS.name(given, computed)
     if callable(given) and not hasattr(given, "update"):
         return dataclasses.replace(usual, name=name)
     # A transformation has rates of its own.

@@ -2,7 +2,7 @@
 
 import dataclasses
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from churn_compare.store import (
     save_predictions,
     shard_folder,
 )
-from churn_jax.configuration.study import EvaluationConfig
+from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.record import RowRecord
 from churn_jax.data import Dataset, Reading, StreamingDataset
 from churn_jax.methods import deploy
 from churn_jax.reports.artefacts import TEST, VALIDATION
@@ -29,6 +30,8 @@ from churn_jax.reports.members import (
     save_members,
 )
 from churn_jax.reports.summary import ambiguity_of
+from churn_jax.studies.folder import StudyFolder
+from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.partition import any_process
 from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
@@ -95,32 +98,45 @@ def keep_split(
     trained: Trained,
     dataset: Any,
     split: str,
-    folders: Mapping[Path, Mapping[str, Any]],
-    evaluation: EvaluationConfig,
-    *,
-    weights: str,
+    rows: Sequence[RowRecord],
+    folder: StudyFolder,
 ) -> str:
-    """Predicts a split and leaves the predictions in the folders of rows.
+    """Predicts a split and leaves the predictions in the folders of rows; a note.
 
-    The replicas of rows that were trained together follow each other; every folder has
-    what is recorded with its predictions. All processes call it. What was there of the
-    split in the other form is removed first, so that a row never has both; a launch
-    that dies on the way leaves nothing that looks finished.
+    The replicas of rows that were trained together follow each other. All processes
+    call it. What was there of the split in the other form is removed first, so that a
+    row never has both; a launch that dies on the way leaves nothing that looks
+    finished.
     """
-    if trained.scores is not None:
-        _keep_scores(trained, dataset, split, folders)
-        return ""
+    config, weights = folder.config, rows[0].weights
     part, primary = getattr(dataset, split), jax.process_index() == 0
-    runs = trained.run.config.replicas // len(folders)
-    # Rows of one program are few runs of small networks, so they are kept in files.
-    sharded = len(folders) == 1 and evaluation.sharded(
-        runs, len(part), dataset.num_classes
-    )
-    logits, members, note = predict_split_of(
-        trained, dataset, split, weights, deployed=not sharded
-    )
-    for number, (folder, meta) in enumerate(folders.items()):
-        path, own = folder / _FILES[split], slice(number * runs, (number + 1) * runs)
+    runs = trained.run.config.replicas // len(rows)
+    sharded, members, note = False, None, ""
+    if trained.scores is not None:  # of clicks, those of the stream are the test's
+        first, held_out = trained.scores.first, split == "validation"
+        part = part if held_out else dataset.train.take(slice(first, None))
+        if not len(part):
+            return ""
+        logits = trained.scores.held_out if held_out else trained.scores.stream
+        ids = part.keys
+    else:
+        ids, classes = part.ids, dataset.num_classes
+        # Rows of one program are few runs of small networks, so they are kept in files.
+        alone = len(rows) == 1
+        sharded = alone and config.evaluation.sharded(runs, len(part), classes)
+        logits, members, note = predict_split_of(
+            trained, dataset, split, weights, deployed=not sharded
+        )
+    for number, row in enumerate(rows):
+        check_lock(own := folder.method_dir(row.name))
+        path, these = own / _FILES[split], slice(number * runs, (number + 1) * runs)
+        meta = {
+            "method": row.name,
+            "study": config.name,
+            "fingerprint": dataset.fingerprint,
+            "split": split,
+            "stopped": to_json(row.stopped),
+        }
         if primary:
             if sharded:
                 path.unlink(missing_ok=True)
@@ -129,8 +145,8 @@ def keep_split(
                 (shards / INDEX).unlink(missing_ok=True)
                 shutil.rmtree(shards)
             if members is not None:
-                every = dataclasses.replace(members, logits=members.logits[own])
-                save_members(folder / _MEMBERS[split], every)
+                every = dataclasses.replace(members, logits=members.logits[these])
+                save_members(own / _MEMBERS[split], every)
         if logits is None:
             any_process(False)  # a barrier: what was there is gone before writing
             write_predictions(
@@ -142,26 +158,11 @@ def keep_split(
                 reading=getattr(dataset, "reading", Reading()),
             )
         elif primary:
-            found = Predictions(part.ids, part.labels, logits[own], dict(meta))
-            save_predictions(path, found)
+            found = logits[these]
+            if trained.scores is not None:
+                found = np.stack([np.zeros_like(found), found], axis=-1)
+            save_predictions(path, Predictions(ids, part.labels, found, meta))
     return note
-
-
-def _keep_scores(
-    trained: Trained, data: Any, split: str, folders: Mapping[Path, Mapping[str, Any]]
-) -> None:
-    """Leaves scores of clicks as logits of two classes, the stream's as the test's."""
-    part, scores = data.validation, trained.scores.held_out
-    if split == "test":
-        first = trained.scores.first
-        part, scores = data.train.take(slice(first, None)), trained.scores.stream
-    if not len(part) or jax.process_index() != 0:
-        return
-    each = scores.reshape(len(folders), -1, len(part))
-    for (folder, meta), found in zip(folders.items(), each, strict=True):
-        logits = np.stack([np.zeros_like(found), found], axis=-1)
-        kept = Predictions(part.keys, part.labels, logits, dict(meta))
-        save_predictions(folder / _FILES[split], kept)
 
 
 def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) -> None:

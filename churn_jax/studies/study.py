@@ -23,7 +23,7 @@ from churn_jax.studies.predictions import keep_examples, keep_split
 from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.teachers import logits_of, row_teachers
 from churn_jax.training.examples import check_run, check_start, split_example
-from churn_jax.training.folder_lock import check_lock, lock_folder
+from churn_jax.training.folder_lock import lock_folder
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
 from churn_jax.training.partition import any_process, fetch
@@ -196,25 +196,7 @@ def run_study(
             for weights in ("ema", "config"):
                 rows = [row for row in records if row.weights == weights]
                 for split in ("validation", "test") if rows else ():
-                    metas = {}
-                    for row in rows:
-                        check_lock(own := folder.method_dir(row.name))
-                        metas[own] = {
-                            "method": row.name,
-                            "study": config.name,
-                            "fingerprint": dataset.fingerprint,
-                            "split": split,
-                            "stopped": to_json(row.stopped),
-                        }
-                    note = keep_split(
-                        result,
-                        dataset,
-                        split,
-                        metas,
-                        config.evaluation,
-                        weights=weights,
-                    )
-                    if note:
+                    if note := keep_split(result, dataset, split, rows, folder):
                         on_note(f"{rows[0].name if len(rows) == 1 else name}: {note}")
             if primary:
                 for row in records:

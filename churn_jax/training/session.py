@@ -193,8 +193,18 @@ def _of_networks(
 
     # Initial state ---------------------------------------------------------------
     example = jnp.zeros_like(shape)
-    drawn = [
-        init_variables(
+    begun, given = None, iter(())
+    if start is not None:
+        check_start(run, start.run, shape)
+        begun = fetch((start.params, start.model_state))
+        given = iter(joined(*begun))
+    taught: PyTree = ()
+    if taught_by is not None and program.teacher is not None:
+        trees = zip(taught_by.variables(), program.teacher.spec, strict=True)
+        taught = tuple(place(tree, mesh, spec) for tree, spec in trees)
+    parts = []
+    for part, (of, steps_per_call) in zip(runs, programs):
+        variables = init_variables(
             part.groups,
             part.config.seeds,
             part.config.numbers,
@@ -204,27 +214,12 @@ def _of_networks(
             input_scale=part.method.input_scale,
             slots=of.slots,
         )
-        for part, (of, _) in zip(runs, programs)
-    ]
-    begun: PyTree | None = None
-    if start is not None:
-        check_start(run, start.run, shape)
-        begun = fetch((start.params, start.model_state))
-        given = iter(joined(*begun))
-        drawn = [
-            tuple(
+        if begun is not None:
+            shaped = [
                 jax.tree.map(lambda x, like: x.reshape(like.shape), next(given), like)
                 for like in variables
-            )
-            for variables in drawn
-        ]
-        drawn = [place(v, mesh, of.slots) for v, (of, _) in zip(drawn, programs)]
-    taught: PyTree = ()
-    if taught_by is not None and program.teacher is not None:
-        trees = zip(taught_by.variables(), program.teacher.spec, strict=True)
-        taught = tuple(place(tree, mesh, spec) for tree, spec in trees)
-    parts = []
-    for part, (of, steps_per_call), variables in zip(runs, programs, drawn):
+            ]
+            variables = place(tuple(shaped), mesh, of.slots)
         inputs = epoch_inputs(part, len(train.labels), of)
         state = first_state(part, of, variables, example)
         terms = term_names(of, state, inputs(0), taught, *data)
