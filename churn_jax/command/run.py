@@ -49,7 +49,7 @@ def show_report(folder: Path, began: float) -> Any:
 def _run(process: int, options: Any, command: str, train) -> int:
     import jax
 
-    from churn_jax.studies.progress import StudyDisplay
+    from churn_jax.studies.study import StudyDisplay
     from churn_jax.training.run import Interrupted
 
     if options.fresh:

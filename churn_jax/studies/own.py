@@ -29,8 +29,7 @@ from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.grid import Program
 from churn_jax.studies.own_data import data_facts, described, own_study
-from churn_jax.studies.progress import StudyDisplay
-from churn_jax.studies.study import run_study
+from churn_jax.studies.study import StudyDisplay, run_study
 from churn_jax.training.examples import example_of
 from churn_jax.training.folder_lock import set_aside
 from churn_jax.training.identity import computation

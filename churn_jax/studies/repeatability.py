@@ -283,10 +283,9 @@ def write(found: Repetition, launch: Launch, folder: Path) -> Path:
     for name in ("churn", "surrogate_churn"):
         numbers = {k: np.asarray(v).item() for k, v in record[name]._asdict().items()}
         record[name] = {k: None if np.isnan(v) else v for k, v in numbers.items()}
-    path = folder / "repeatability.json"
     folder.mkdir(parents=True, exist_ok=True)
-    write_file(path, json.dumps(to_json(record), indent=2) + "\n")
-    return path
+    text = json.dumps(to_json(record), indent=2)
+    return write_file(folder / "repeatability.json", text + "\n")
 
 
 if __name__ == "__main__":

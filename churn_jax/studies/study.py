@@ -2,14 +2,17 @@
 
 import dataclasses
 import functools
+import json
+import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
-from churn_jax.configuration.codec import replaced, to_json
+from churn_jax.configuration.codec import differences, in_words, replaced, to_json
 from churn_jax.configuration.record import SweepRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
@@ -20,17 +23,51 @@ from churn_jax.studies.folder import StudyFolder, importable, row_records
 from churn_jax.studies.grid import Axis, Program, stacked, swept, together
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.predictions import keep_examples, keep_split
-from churn_jax.studies.processes import check_agreement, check_shared_folder
 from churn_jax.studies.teachers import logits_of, row_teachers
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
+from churn_jax.training.identity import jax_settings
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
 from churn_jax.training.partition import any_process, fetch
 from churn_jax.training.program import over_cores
-from churn_jax.training.progress import Work
+from churn_jax.training.progress import Display, Work
 from churn_jax.training.run import Interrupted, Progress, Run, Trained
 from churn_jax.training.teachers import repeated
+
+
+class StudyDisplay(Display):
+    """The programs of a study; time left is counted in epochs of one network."""
+
+    def __init__(self, **shown: bool):
+        """`shown` is given to `Display`; programs come with the plan."""
+        super().__init__(**shown)
+        self._programs: dict[str, Program] = {}
+
+    def plan(self, programs: Sequence[Program]) -> None:
+        """Adds planned programs; the two stages of a selection plan in turn."""
+        self._programs |= {program.name: program for program in programs}
+        every = self._programs.values()
+        rows = sum(len(program.rows) for program in every)
+        self.expect(sum(p.work for p in every), f"all {rows} methods")
+
+    def start(self, program: Program, finished: bool) -> None:
+        """A program begins, or was finished before."""
+        self.begin(
+            program.name, program.label, weight=program.work, finished_before=finished
+        )
+
+    def update(self, progress: Progress) -> None:
+        """Shows the last evaluation; of several rows the mean over them."""
+        program = self._programs.get(progress.name)
+        if program is None or len(program.rows) == 1:
+            super().update(progress)
+            return
+        found = f"mean validation accuracy {100 * progress.accuracy:.2f} %"
+        self.evaluated(progress, found)
+        for stopped in progress.stopped:
+            row, run = divmod(stopped.replica, program.replicas)
+            self.note_stopped(program.rows[row].name, "run", run, stopped)
 
 
 def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
@@ -121,7 +158,7 @@ def run_study(
             logits_of(spec, own, config.train.replicas, classes)
     primary = jax.process_index() == 0
     with lock_folder(out):
-        check_shared_folder(out)
+        _check_shared_folder(out)
         folder = StudyFolder(out, config, dataset, command, sweep)
         folder.select(tuple(spec.name for spec in selected))
         programs = {program.name: program for program in folder.plan(selected)}
@@ -130,7 +167,7 @@ def run_study(
             name: all(map(folder.finished, program.rows))
             for name, program in programs.items()
         }
-        check_agreement(
+        _check_agreement(
             {
                 "config": to_json(config),
                 "only": [spec.name for spec in selected],
@@ -226,6 +263,54 @@ def _tiled(trained: Trained, times: int) -> Trained:
     host = fetch((trained.params, trained.model_state))
     params, state = repeated(host, times)
     return dataclasses.replace(trained, params=params, model_state=state)
+
+
+def _check_agreement(work: Mapping[str, Any]) -> None:
+    """Refuses, on all processes, work (JSON values) that is not the same everywhere."""
+    # Processes with other settings would wait for each other for ever, or average what
+    # does not belong together.
+    if jax.process_count() == 1:
+        return
+    texts = _gathered(json.dumps({**work, "jax": jax_settings()}, sort_keys=True))
+    for process, text in enumerate(texts):
+        if found := differences(json.loads(texts[0]), json.loads(text)):
+            raise StudyError(
+                f"process {process} was started for other work than process 0 "
+                f"({in_words(found)}); start the same command on all"
+            )
+
+
+def _check_shared_folder(out: Path) -> None:
+    """Refuses an output folder that not every process sees."""
+    if jax.process_count() == 1:
+        return
+    first = jax.process_index() == 0
+    token = _gathered(secrets.token_hex(8))[0]
+    path = out / f".launch-{token}"
+    if first:
+        path.touch()
+    _gathered("written")
+    seen = _gathered("yes" if path.exists() else "no")
+    if first:
+        path.unlink()
+    if "no" in seen:
+        raise StudyError(
+            f"process {seen.index('no')} does not see what process 0 writes into "
+            f"{out}; all processes need one folder on a shared file system (--out), "
+            "and studies at the same time a port each (--launch.coordinator)"
+        )
+
+
+def _gathered(text: str) -> list[str]:
+    """The text of every process, on every process."""
+    from jax.experimental import multihost_utils
+
+    data = np.frombuffer(text.encode(), np.uint8)
+    sizes = multihost_utils.process_allgather(np.asarray(data.size, np.int32))
+    padded = np.zeros(int(sizes.max()), np.uint8)
+    padded[: data.size] = data
+    rows = np.asarray(multihost_utils.process_allgather(padded))
+    return [bytes(r[:n]).decode() for r, n in zip(rows, sizes.ravel(), strict=True)]
 
 
 def run_sweep(

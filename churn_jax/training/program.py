@@ -302,21 +302,16 @@ def make_program(
         std=std,
         teacher=teacher,
     )
-    if feed != "resident":
-        if config.steps_per_call > 1:
-            raise ValueError(
-                f"streamed data take one update per call; got steps_per_call "
-                f"{config.steps_per_call}"
-            )
-        return program, 1
-    if config.steps_per_call > steps_per_epoch:
+    asked = config.steps_per_call
+    if feed != "resident" and asked > 1:
         raise ValueError(
-            f"steps_per_call {config.steps_per_call} is more than the "
-            f"{steps_per_epoch} steps of an epoch"
+            f"streamed data take one update per call; got steps_per_call {asked}"
         )
-    if config.steps_per_call:
-        return program, config.steps_per_call
+    if asked > steps_per_epoch:
+        raise ValueError(
+            f"steps_per_call {asked} is more than the {steps_per_epoch} steps of an "
+            "epoch"
+        )
     # A loop saves dispatches, and on a CPU maps temporary memory once for all updates.
-    if mapped.slow_scan:
-        return program, 1
-    return program, min(steps_per_epoch, LONGEST_CALL)
+    looped = feed == "resident" and not mapped.slow_scan
+    return program, asked or (min(steps_per_epoch, LONGEST_CALL) if looped else 1)
