@@ -35,13 +35,6 @@ def network_flops(
     XLA counts them; nothing is compiled or run. `of` is a field of `methods.Passes`:
     `forward`, `training`, which includes the gradient of the cross-entropy, or
     `input_gradients`, a forward pass and the gradient in the input alone.
-
-    Example:
-        >>> from churn_jax.studies import ModelConfig
-        >>> linear = ModelConfig("mlp", features=(100,)).build(10)
-        >>> flops = network_flops(linear, (50,))
-        >>> 2 * (50 * 100 + 100 * 10) < flops < 1.1 * 2 * (50 * 100 + 100 * 10)
-        True
     """
     batch = 64  # what an update does once per batch is hardly counted
     dtype = jnp.int32 if tokens else jnp.float32

@@ -103,12 +103,7 @@ class StudyInputs:
                 )
 
     def run(self, spec: MethodSpec) -> Run:
-        """The run of one row.
-
-        Raises:
-            ValueError: its network cannot be built, or it needs what one pass over
-                clicks does not have.
-        """
+        """The run of one row; refuses what one pass over clicks does not have."""
         data, config = self.dataset, self.config
         if not isinstance(data, Clicks):
             return row_run(config, spec, data.num_classes)

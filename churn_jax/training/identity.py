@@ -72,13 +72,6 @@ def computation(function: Callable, *arguments: Any) -> str:
 
     Of the arguments only shapes and dtypes count. Another version of JAX may trace the
     same function into other operations, and so give another hash.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = jax.ShapeDtypeStruct((2,), jnp.float32)
-        >>> of = [computation(lambda x, a=a: a * jnp.sin(x), x) for a in (2, 2, 3)]
-        >>> of[0] == of[1], of[0] == of[2]
-        (True, False)
     """
     traced = jax.make_jaxpr(function)(*arguments)
     # Functions that an operation holds are printed with their addresses.

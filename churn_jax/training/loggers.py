@@ -277,16 +277,7 @@ class Loggers(list[Logger]):
 
 
 def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
-    """The loggers that are named (`csv`, `package.module:Class`) or given.
-
-    Raises:
-        ValueError: a name is unknown, or a package is missing.
-        TypeError: something else is given.
-
-    Example:
-        >>> [type(logger).__name__ for logger in as_loggers(["tensorboard", "csv"])]
-        ['TensorBoardLogger', 'CsvLogger']
-    """
+    """The loggers that are named (`csv`, `package.module:Class`) or given."""
     if isinstance(loggers, Loggers):
         return loggers
     found = Loggers()
