@@ -53,16 +53,16 @@ class _Module(types.ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-def _imported_for_types(source: str) -> dict[str, str]:
-    """The modules of the names that a package imports `if TYPE_CHECKING`."""
-    blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
-    lines = [line for block in blocks for line in block.body]
-    return {
-        alias.name: line.module or ""
-        for line in lines
-        if isinstance(line, ast.ImportFrom)
-        for alias in line.names
-    }
+def _public(package: str, source: str) -> dict[str, str]:
+    """The names that a package imports from its files or for types, and from where."""
+    found = {}
+    for node in ast.parse(source).body:
+        typed = isinstance(node, ast.If)
+        for line in node.body if typed else [node]:
+            own = typed or f"{package}." in str(getattr(line, "module", ""))
+            if own and isinstance(line, ast.ImportFrom):
+                found |= {a.asname or a.name: str(line.module) for a in line.names}
+    return {name: home for name, home in found.items() if not name.startswith("_")}
 
 
 def load_on_use(
@@ -70,12 +70,12 @@ def load_on_use(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """A package's `__getattr__`, `__dir__` and `__all__`; files are imported on use.
 
-    Public are the names that the package imports `if TYPE_CHECKING`, each of which
-    imports its file when it is first used, and `names`, which are there already.
+    Public are `names` and what the package's `__init__.py` imports from its files. The
+    file of a name that it imports `if TYPE_CHECKING` is loaded when the name is used.
     """
     module: Any = sys.modules[package]
     module.__class__ = _Module
-    homes = _imported_for_types(module.__loader__.get_source(package))
+    homes = _public(package, module.__loader__.get_source(package))
     public = sorted({*homes, *names}, key=lambda name: (not name.isupper(), name))
 
     def find(name: str) -> Any:

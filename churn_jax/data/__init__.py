@@ -25,35 +25,4 @@ from churn_jax.data.streaming import is_streaming, load_streaming
 from churn_jax.data.text import TextOptions
 from churn_jax.lazy import load_on_use
 
-__all__ = [
-    "DATASETS",
-    "Augmentation",
-    "Clicks",
-    "DataError",
-    "Dataset",
-    "Reading",
-    "Split",
-    "StreamedSplit",
-    "StreamingDataset",
-    "TextOptions",
-    "as_clicks",
-    "augment",
-    "channel_statistics",
-    "find_dataset",
-    "from_source",
-    "is_streaming",
-    "is_tokens",
-    "load",
-    "load_clicks",
-    "load_digits",
-    "load_streaming",
-    "named",
-    "narrow",
-    "normalize",
-    "prepare",
-    "stream",
-    "synthetic_clicks",
-    "write_npz",
-]
-
-__getattr__, __dir__, _ = load_on_use(__name__, __all__)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

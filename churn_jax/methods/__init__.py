@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import load_on_use
-from churn_jax.methods.fields import register
+from churn_jax.methods import fields
 
 if TYPE_CHECKING:
     from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
@@ -42,5 +42,5 @@ _find, __dir__, __all__ = load_on_use(__name__)
 def __getattr__(name: str) -> Any:
     """The name, after all classes have become pytrees, which loads JAX."""
     found = _find(name)
-    register()
+    fields.register()
     return found

@@ -16,19 +16,4 @@ from churn_jax.perturbations.ods import (
     unit_directions,
 )
 
-__all__ = [
-    "Directions",
-    "adversarial",
-    "all_teacher_direction",
-    "conf_ods",
-    "draw_guides",
-    "gaussian",
-    "ods",
-    "ods_directions",
-    "pair_disagreement",
-    "step",
-    "two_sided",
-    "unit_directions",
-]
-
-__getattr__, __dir__, _ = load_on_use(__name__, __all__)
+__getattr__, __dir__, __all__ = load_on_use(__name__)

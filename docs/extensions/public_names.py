@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,20 +99,24 @@ def tree_of(path: Path) -> ast.Module:
 
 def exported(module: str) -> list[str]:
     """The names in `__all__` without dunders, or what a module without it defines."""
-    path, names, typed = module_path(module), [], []
+    path, names, imported = module_path(module), [], []
     for node in tree_of(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.append(node.name)
-        elif isinstance(node, ast.If):
-            lines = (line for line in node.body if isinstance(line, ast.ImportFrom))
-            typed = [alias.name for line in lines for alias in line.names]
+        elif isinstance(node, ast.If | ast.ImportFrom):
+            for line in node.body if isinstance(node, ast.If) else [node]:
+                own = line is not node or f"{module}." in str(node.module)
+                if own and isinstance(line, ast.ImportFrom):
+                    imported += [a.name for a in line.names if a.asname is None]
         elif isinstance(node, ast.Assign):
             name = ast.unparse(node.targets[0])
             if name == "__all__":
                 names = ast.literal_eval(node.value)
                 return [name for name in names if not name.startswith("__")]
-            if "__all__" in name:  # `churn_jax.lazy` makes it of the imports for types
-                return sorted(typed, key=lambda name: (not name.isupper(), name))
+            if "__all__" in name:  # `churn_jax.lazy` makes it of the imports
+                more = [ast.literal_eval(given) for given in node.value.args[1:]]
+                names = {*imported, *itertools.chain(*more)} - {"__version__"}
+                return sorted(names, key=lambda name: (not name.isupper(), name))
             names.append(name)
     if path.name == "__init__.py":
         return []

@@ -20,7 +20,7 @@ from churn_jax.training.checkpoint import (
     CheckpointError,
     Checkpoints,
     OtherConfiguration,
-    _checksum,
+    checksum,
 )
 
 # A restore that Orbax gives up leaves coroutines that nobody awaited.
@@ -181,12 +181,12 @@ def test_checksums_are_of_content_and_position_not_of_sharding():
     rng = np.random.default_rng(0)
     for dtype in (np.float32, jnp.bfloat16, np.int8, np.bool_, np.uint32):
         value = rng.integers(0, 2, (4, 8)).astype(dtype)
-        expected = int(_checksum(jnp.asarray(value)))
+        expected = int(checksum(jnp.asarray(value)))
         specs = (("a", "b"), (None, "b"), ("b",), ())
         for spec in specs if dtype == np.float32 else specs[:1]:
             placed = jax.device_put(value, NamedSharding(mesh, P(*spec)))
-            assert int(_checksum(placed)) == expected
-        assert int(_checksum(jnp.asarray(value[::-1]))) != expected
+            assert int(checksum(placed)) == expected
+        assert int(checksum(jnp.asarray(value[::-1]))) != expected
 
 
 def test_all_damaged_is_one_sentence_that_names_each(two):
