@@ -186,10 +186,6 @@ class Repetition:
         surrogate_churn: the same with alpha = 1.
         accuracy: accuracy of each launch.
         updates_per_second: updates per second of each launch, without compilation.
-
-    References:
-        [reproducibility] Table 6 -- Bhojanapalli et al., On the Reproducibility of
-        Neural Network Predictions, 2021. https://arxiv.org/abs/2102.03349
     """
 
     first_difference: int | None

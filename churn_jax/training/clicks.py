@@ -472,10 +472,6 @@ def update_rows(
     AdaGrad: `a <- a + g^2`, `v <- v - rate g / sqrt(a + 1e-7)`: where g is zero nothing
     would change, so the dense update of the whole table gives the same. Without
     accumulators plain gradient descent, `v <- v - rate g`.
-
-    References:
-        [anti-distillation] Sec. 5 -- Shamir and Coviello, Anti-Distillation: Improving
-        Reproducibility of Deep Networks, 2020. https://arxiv.org/abs/2010.09923
     """
     place = _places(table, summed.rows)
     change = -rate.reshape(rate.shape[0], 1, -1)  # [R, 1, 1 or width]

@@ -54,12 +54,8 @@ def member_subsets(keys: jax.Array, examples: jax.Array, share: float) -> jax.Ar
 
     An example belongs to a member's share with probability `share`, independently of
     other examples and members, and then weighs `1 / share`: 1 on average. A pure
-    function of a member's key and an example, like `member_counts`.
-
-    References:
-        [anti-distillation] Section 2 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+    function of a member's key and an example, like `member_counts`. Of Section 2 of the
+    anti-distillation paper.
     """
     held = _member_uniforms(keys, examples) < share
     return jnp.where(held, jnp.float32(1.0 / share), jnp.float32(0.0))

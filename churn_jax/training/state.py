@@ -258,12 +258,8 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
     """Initial weights whose variance at the input is `scale` times what it was.
 
     Kernels and embeddings of `Network.input_params` are multiplied by the root of
-    `scale`, a number or `[R]`; vectors (biases) and fast weights stay.
-
-    References:
-        [anti-distillation] Section 5 -- Shamir and Coviello, Anti-Distillation:
-        Improving Reproducibility of Deep Networks, 2020.
-        https://arxiv.org/abs/2010.09923
+    `scale`, a number or `[R]`; vectors (biases) and fast weights stay. Of Section 5 of
+    the anti-distillation paper.
     """
     named = [name for name in network.input_params if name in params]
     if not named:
