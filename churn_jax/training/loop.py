@@ -111,7 +111,7 @@ def train(
     began = time.perf_counter()
     directory = None if directory is None else Path(directory)
     teachers, logging = as_teachers(teacher), as_loggers(loggers)
-    taught = [t.run.name for t in teachers.trained] if teachers else []
+    taught = teachers.trained if teachers else ()
     if run.method.needs_teacher and teachers is None:
         raise ValueError(f"{run.name} needs a trained teacher")
     display = Display(silent=jax.process_index() != 0, quiet=not show_progress)
@@ -147,7 +147,7 @@ def train(
                     "data": dataset.name,
                     "network": networks if run.clicks is None else run.clicks,
                     "method": run.method,
-                    "teacher": taught,
+                    "teacher": [t.run.name for t in taught],
                     "train": run.config,
                 }
                 logged = LoggedRun(
