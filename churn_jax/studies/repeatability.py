@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -219,29 +219,34 @@ def measure(
     env["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     if deterministic:
         env["XLA_FLAGS"] = f"{env.get('XLA_FLAGS', '')} {_DETERMINISTIC}".strip()
-    command, sent = [sys.executable, "-m", __name__], json.dumps(to_json(launch))
     found = []
     with tempfile.TemporaryDirectory(prefix="launches-") as folder:
         for number in range(count):
             on_launch(number)
             path = Path(folder) / f"{number}.npz"
-            done = subprocess.run(
-                [*command, str(path)],
-                input=sent,
-                capture_output=True,
-                text=True,
-                check=False,
-                env=env,
-            )
-            if done.returncode != 0:
-                last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-                # `package.module.DataError: sentence` is a sentence of ours.
-                kind, colon, sentence = last[0].partition(": ")
-                said = sentence if colon and " " not in kind else last[0]
-                raise ValueError(f"a launch could not train: {said}")
+            _start(launch, path, env)
             with np.load(path) as arrays:
                 found.append(Recording(*(arrays[name] for name in Recording._fields)))
     return compare(found)
+
+
+def _start(launch: Launch, path: Path, env: Mapping[str, str]) -> None:
+    """Trains in a process of its own, which leaves its recording in a file."""
+    command = [sys.executable, "-m", "churn_jax.studies.repeatability", str(path)]
+    done = subprocess.run(
+        command,
+        input=json.dumps(to_json(launch)),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    )
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        # `package.module.DataError: sentence` is a sentence of ours.
+        kind, colon, sentence = last[0].partition(": ")
+        said = sentence if colon and " " not in kind else last[0]
+        raise ValueError(f"a launch could not train: {said}")
 
 
 def compare(found: Sequence[Recording]) -> Repetition:
