@@ -15,6 +15,7 @@ from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
 from churn_jax.studies.presets import preset, tiny
+from churn_jax.training.optim import make_schedule
 from churn_jax.training.program import make_program
 from churn_jax.training.run import Run
 from experiments.anti_distillation.clicks import table3
