@@ -10,7 +10,7 @@ import pytest
 from churn_compare.store import PredictionsError, ShardWriter, read_shards, write_index
 from churn_jax import training
 from churn_jax.configuration.training import MeshShape, OptimizerConfig
-from churn_jax.data import Split
+from churn_jax.data import Split, normalize
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.training.optim import Optimizer
@@ -25,7 +25,6 @@ from churn_jax.training.predictions import (
     Share,
     make_predict,
     predict_batches,
-    predict_split,
     write_share,
 )
 from churn_jax.training.program import Program
@@ -33,55 +32,58 @@ from churn_jax.training.program import Program
 P = jax.sharding.PartitionSpec
 EXAMPLES = 13
 IMAGES = np.arange(EXAMPLES * 2, dtype=np.float32).reshape(EXAMPLES, 2)
+ONE, SHARED = MeshShape(), MeshShape(2, 1, 4)
 
 
-def program_of(mesh, *, members=1, mapping="vmap", mean=0.0, std=1.0):
-    """A network that says which example it sees: `scale * image`."""
-    network = from_function(lambda key, x: {}, lambda p, x: p["scale"] * x)
-    return Program(
-        groups=(Group(network, members),),
-        optimizer=Optimizer(OptimizerConfig(), 1, 1),
-        batch_size=8,
-        mesh=mesh,
-        mapping=mapping,
-        mean=mean,
-        std=std,
-    )
-
-
-def predictions(
+def batches(
     batch_size,
+    shape=ONE,
     *,
-    shape=None,
     replicas=2,
     members=1,
     mapping="vmap",
     every_member=False,
     method=None,
-    **program,
+    chunks=1,
+    **normalised,
 ):
-    mesh = make_mesh(shape or MeshShape())
+    """Batches of `scale * image`, the mesh, and the scale of each network `[R, M]`."""
+    mesh = make_mesh(shape)
+    network = from_function(lambda key, x: {}, lambda p, x: p["scale"] * x)
+    program = Program(
+        groups=(Group(network, members),),
+        optimizer=Optimizer(OptimizerConfig(), 1, 1),
+        batch_size=8,
+        mesh=mesh,
+        mapping=mapping,
+        **{"mean": 0.0, "std": 1.0} | normalised,
+    )
     scale = 1.0 + np.arange(replicas * members, dtype=np.float32)
     scale = scale.reshape(replicas, members)
-    params = ({"scale": place(scale, mesh, jax.sharding.PartitionSpec(REPLICA))},)
-    predict = make_predict(
-        program_of(mesh, members=members, mapping=mapping, **program),
-        method or ERM(members=members),
-        every_member=every_member,
-    )
-    logits = predict_split(
-        predict, [(params, ({},))], replicate(IMAGES, mesh), mesh, batch_size=batch_size
-    )
-    return np.asarray(logits), scale
+    parts = scale.reshape(-1, chunks, members).transpose(1, 0, 2)
+    held = [(({"scale": place(part, mesh, P(REPLICA))},), ({},)) for part in parts]
+    method = method or ERM(members=members, deploy="member")
+    predict = make_predict(program, method, every_member=every_member)
+    images = replicate(IMAGES, mesh)
+    found = predict_batches(predict, held, images, mesh, batch_size=batch_size)
+    return found, mesh, scale
+
+
+def predictions(*args, **options):
+    """All batches as one array `[R, ..., N, C]`, and the scales."""
+    found, _, scale = batches(*args, **options)
+    whole = np.concatenate([np.asarray(batch) for batch in found], axis=-2)
+    return whole[..., :EXAMPLES, :], scale
 
 
 @pytest.mark.parametrize(
     ("batch_size", "shape"),
-    [(1, None), (5, None), (1000, None), (3, (2, 1, 4)), (11, (2, 1, 4))],
+    [(1, ONE), (5, ONE), (1000, ONE), (3, SHARED), (11, SHARED)],
+    ids=str,
 )
 def test_every_example_is_predicted_once_and_in_order(batch_size, shape):
     """Sizes are rounded to a multiple of the data shards, and nothing is lost."""
-    logits, scale = predictions(batch_size, shape=shape and MeshShape(*shape))
+    logits, scale = predictions(batch_size, shape)
     np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
 
 
@@ -103,37 +105,11 @@ def test_the_deployed_member_is_predicted():
 
 def test_images_are_normalised_as_in_training():
     logits, scale = predictions(4, mean=0.5, std=0.25)
-    from churn_jax.data import normalize
-
     expected = np.asarray(normalize(jnp.asarray(IMAGES), 0.5, 0.25))
     np.testing.assert_allclose(logits, scale[:, :, None] * expected[None], rtol=1e-6)
 
 
 IDS, LABELS = np.arange(EXAMPLES) * 5 + 2, np.arange(EXAMPLES) % 2
-
-
-def batches(shape, batch_size, mapping="vmap", replicas=4):
-    """`scale_r * image`, and the expected numbers."""
-    mesh = make_mesh(shape)
-    members = shape.member
-    scale = 1.0 + np.arange(replicas * members, dtype=np.float32)
-    scale = scale.reshape(replicas, members)
-    params = ({"scale": place(scale, mesh, P(REPLICA))},)
-    chunks = [(params, ({},))]
-    if mapping == "loop":
-        halves = scale.reshape(-1, 2, members).transpose(1, 0, 2)
-        chunks = [(({"scale": place(h, mesh, P(REPLICA))},), ({},)) for h in halves]
-    found = predict_batches(
-        make_predict(
-            program_of(mesh, members=members, mapping=mapping),
-            ERM(members=members, deploy="member"),
-        ),
-        chunks,
-        replicate(IMAGES, mesh),
-        mesh,
-        batch_size=batch_size,
-    )
-    return found, mesh, scale[:, :1, None] * IMAGES[None]
 
 
 @pytest.mark.parametrize(
@@ -150,9 +126,10 @@ def test_every_example_is_written_once_with_all_its_runs(
 ):
     """Processes are groups of devices here, each of which writes its own rows."""
     devices = np.array_split(jax.devices()[: shape.size], processes)
-    expected = np.empty(0)
     for number, own in enumerate(devices):
-        found, mesh, expected = batches(shape, batch_size)
+        found, mesh, scale = batches(
+            batch_size, shape, replicas=4, members=shape.member
+        )
         failed = write_share(
             found,
             mesh,
@@ -172,14 +149,15 @@ def test_every_example_is_written_once_with_all_its_runs(
     rows = np.argsort(written.ids)
     np.testing.assert_array_equal(written.ids[rows], IDS)
     np.testing.assert_array_equal(written.labels[rows], LABELS)
+    expected = scale[:, :1, None] * IMAGES[None]
     for run in range(4):
         np.testing.assert_array_equal(written.logits[run, rows], expected[run])
 
 
 def test_replicas_in_chunks_come_in_their_order():
-    found, _, expected = batches(MeshShape(replica=2, data=2), 8, "loop")
-    whole = np.concatenate([np.asarray(batch) for batch in found], axis=1)
-    np.testing.assert_array_equal(whole[:, :EXAMPLES], expected)
+    mesh, chunks = MeshShape(replica=2, data=2), {"mapping": "loop", "chunks": 2}
+    logits, scale = predictions(8, mesh, replicas=4, **chunks)
+    np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
 
 
 def test_a_device_holds_all_runs_of_few_rows_and_no_more():
@@ -201,7 +179,7 @@ def test_a_device_holds_all_runs_of_few_rows_and_no_more():
 
 def test_a_full_disk_stops_the_writing_and_not_the_batches(tmp_path, monkeypatch):
     """Other processes take part in every batch; one that left would hang them."""
-    found, mesh, _ = batches(MeshShape(data=2), 4)
+    found, mesh, _ = batches(4, MeshShape(data=2), replicas=4)
     asked = []
 
     def full(self, rows):
