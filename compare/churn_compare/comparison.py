@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -473,16 +472,6 @@ def outcome_sides(old: Any, new: Any, **columns: Any) -> list[Table]:
     ]
 
 
-def are_outcomes(given: Any) -> bool:
-    """Return True if a file or a mapping has outcomes and no predicted classes."""
-    if isinstance(given, str | os.PathLike):
-        return has_outcomes(Path(given))
-    try:
-        return bool(read_outcomes(given).measures)
-    except PredictionsError:
-        return False
-
-
 def read_either(
     old: Any,
     new: Any,
@@ -495,7 +484,7 @@ def read_either(
     """Two versions, joined, and what each example adds to their first measure."""
     reading = {name: given for name, given in reading.items() if given is not None}
     classes = {"kind", "prediction_column"} & reading.keys()
-    if not classes and (score_columns or are_outcomes(old)):
+    if not classes and (score_columns or has_outcomes(old)):
         columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
         columns |= {"lower_is_better": lower_is_better}
         columns |= {"target_column": reading.pop("label_column", None)}

@@ -2,9 +2,7 @@
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -255,14 +253,8 @@ def noise_floor(
 
 
 def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Table:
-    path = isinstance(given, str | os.PathLike)
-    named = scores["score_columns"]
-    if named or not path or has_outcomes(Path(given)):
-        try:
-            return read_outcomes(given, **columns, **scores)
-        except PredictionsError:
-            if path or named:
-                raise
+    if scores["score_columns"] or has_outcomes(given):
+        return read_outcomes(given, **columns, **scores)
     id_column, label_column = columns["id_column"], columns["target_column"]
     side = read_side(given, id_column=id_column, label_column=label_column)
     found = of_classes(side)

@@ -428,14 +428,29 @@ def _read_parts(
     return Contents(table=table, read=read)
 
 
-def column_names(path: Path) -> list[str]:
-    """Columns of a table in a file or a folder of parts; none where it has no names."""
+def column_names(given: Any) -> list[str]:
+    """Names of the columns or arrays of a file or an object; none without names."""
+    if isinstance(given, str | os.PathLike):
+        return _names_in(Path(given))
+    if isinstance(given, Mapping):
+        return [*map(str, given)]
+    if isinstance(given, list):
+        rows = given if given and isinstance(given[0], Mapping) else ()
+        return [*dict.fromkeys(name for row in rows for name in row)]
+    if hasattr(given, "collect_schema"):  # of polars
+        return given.collect_schema().names()
+    names = getattr(getattr(given, "dtype", None), "names", None)
+    names = getattr(given, "column_names", getattr(given, "columns", names))
+    return [] if names is None else [*map(str, names)]
+
+
+def _names_in(path: Path) -> list[str]:
     name = path.name.lower()
     try:
         if path.is_dir():
             inside = any((path / name).is_file() for name in (INDEX, _IN_FOLDER))
             parts = [] if inside else [p for p in parts_of(path) if p.stat().st_size]
-            return column_names(parts[0]) if parts else []
+            return _names_in(parts[0]) if parts else []
         if not path.is_file() or not path.stat().st_size:
             return []
         if name.endswith(_TEXT):

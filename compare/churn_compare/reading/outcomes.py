@@ -361,19 +361,20 @@ _READERS: dict[Kind, Callable[[Any, str], tuple[Any, np.ndarray]]] = {
 }
 
 
-def has_outcomes(path: Path) -> bool:
-    """True if a file holds outcomes and no predicted classes, by its columns."""
-    with errors_of(path):
-        if reader_of(path) is not None:
-            return True
-        names = column_names(path)
-    found = outcome_columns(names)
-    if not found:
-        return False
-    scored = all(column.strip().lower() == "score" for column in found)
+def has_outcomes(given: Any) -> bool:
+    """True if there are outcomes and no predicted classes, by the names of columns."""
+    path = Path(given) if isinstance(given, str | os.PathLike) else None
 
     def read(columns: list[str]) -> Mapping[str, Any]:
-        return read_contents(path, choice=lambda names: (columns, ())).columns
+        found = read_contents(given, choice=lambda names: (columns, ()))
+        if found.arrays is None:
+            return found.columns
+        return _whole(as_table({name: found.arrays[name] for name in columns}))
 
-    with errors_of(path):
-        return not of_classifier(names, scored, read)
+    with errors_of(path or "the predictions"):
+        if path and reader_of(path) is not None:
+            return True
+        names = column_names(given)
+        found = outcome_columns(names)
+        scored = all(column.strip().lower() == "score" for column in found)
+        return bool(found) and not of_classifier(names, scored, read)

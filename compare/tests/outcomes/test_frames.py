@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from churn_compare import compare_outcomes
+from churn_compare import compare_outcomes, label_queue
 from churn_compare.example_ids import PredictionsError
 from churn_compare.outcomes import read_outcomes
 
@@ -51,6 +51,34 @@ def test_lists_in_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, RECORDS)))
     check(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "old"),
+    [
+        ({"answer": ["a", "b"], "prediction": ["x", "y"]}, ["x", "y"]),
+        ({"answer": ["a", "b"], "label": ["a", "a"]}, ["a", "b"]),
+        ({"score": [0.5, 2.0], "task": ["x", "y"]}, ["0.5", "2"]),
+        ({"score": [0.5, 0.9], "label": ["x", "y"]}, ["x", "y"]),
+        ({"correct": [1, 0], "prob_x": [0.1, 0.9], "prob_y": [0.9, 0.1]}, ["y", "x"]),
+    ],
+)
+def test_columns_are_outcomes_or_classes_in_objects_as_in_files(columns, old, tmp_path):
+    turned = {name: of[::-1] for name, of in columns.items()}
+    rows = [
+        [dict(zip(["id", *side], row)) for row in zip([1, 2], *side.values())]
+        for side in (columns, turned)
+    ]
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, side in zip(paths, rows):
+        path.write_text("\n".join(map(json.dumps, side)))
+    frames = [pa.Table.from_pylist(side) for side in rows]
+    for sides in (paths, rows, frames, [of.to_pydict() for of in frames]):
+        queue = label_queue(*sides)
+        assert sorted((row["id"], row["old"]) for row in queue.rows) == [
+            ("1", old[0]),
+            ("2", old[1]),
+        ]
 
 
 def test_frames_of_pandas():
