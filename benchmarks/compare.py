@@ -87,7 +87,7 @@ def scan(folder: Path, examples: int, resamples: int) -> None:
     """The pass over the scores alone."""
     from churn_compare.reading.join import join
     from churn_compare.reading.sides import read_side
-    from churn_compare.scanning.scan import scan
+    from churn_compare.scanning import scan
 
     old, new = (read_side(folder / f"{name}.npy", name) for name in ("old", "new"))
     scan(join(old, new, labels=folder / "labels.npy"))

@@ -61,7 +61,7 @@ from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.result import Sampled, Stratum
-from churn_compare.scanning.scan import scan
+from churn_compare.scanning import scan
 
 # Name of a quantity -> heading.
 SHARES = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from churn_compare.reading.join import join
     from churn_compare.reading.sides import read_side
     from churn_compare.result import Group, Interval, Measured, Regression, Waiver
-    from churn_compare.scanning.scan import scan
+    from churn_compare.scanning import scan
     from churn_compare.serving import Rule, apply, repair
     from churn_compare.sizing import size
     from churn_compare.suite import compare_suite, read_suite
@@ -66,7 +66,7 @@ _HOMES = {
     "reading.join": "join",
     "reading.sides": "read_side",
     "result": "GateOutcome Group Interval Measured Regression Waiver",
-    "scanning.scan": "scan",
+    "scanning": "scan",
     "serving": "RepairResult Rule apply repair",
     "sizing": "SizeResult size",
     "suite": "Suite SuiteResult compare_suite read_suite",

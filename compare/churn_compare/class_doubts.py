@@ -6,7 +6,7 @@ from churn_compare.example_ids import some
 from churn_compare.pair import Pair, Scanned, ScannedSide, Table
 from churn_compare.reading.account import Doubt
 from churn_compare.reading.class_values import as_number
-from churn_compare.store import sample_rows
+from churn_compare.stored_logits import sample_rows
 
 _FEW = 10  # examples or classes; below, anything may be chance
 _WIDTHS = 3  # standard deviations below chance

@@ -46,7 +46,7 @@ from churn_compare.reading.outcome_measures import directions
 from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side, same_file, side_names
 from churn_compare.result import MeasureFindings, Version, Waiver
-from churn_compare.scanning.scan import scan
+from churn_compare.scanning import scan
 
 
 def compare(

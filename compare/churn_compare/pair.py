@@ -27,25 +27,16 @@ class Table:
     # Scores `[R, N, C]` of any real dtype, perhaps memory-mapped and not yet checked;
     # or predicted classes `[R, N]`, integers below `C`.
     values: Any = None
-    # `C` names of the classes; None if they have only numbers.
-    class_names: tuple[str, ...] | None = None
-    # `[N]` unique integers or strings; None if only their order counts.
-    ids: np.ndarray | None = None
-    # `[N]` class numbers, which may be of classes that this side does not know.
-    labels: np.ndarray | None = None
-    # Names, if `labels` are positions in this tuple.
-    label_names: tuple[str, ...] | None = None
-    # Numbers of the runs; runs that stopped early are left out.
-    runs: tuple[int, ...] = (0,)
+    class_names: tuple[str, ...] | None = None  # `C` names; None for numbers only
+    ids: np.ndarray | None = None  # `[N]` unique integers or strings; None for rows
+    labels: np.ndarray | None = None  # `[N]` class numbers, perhaps of unknown classes
+    label_names: tuple[str, ...] | None = None  # names, if `labels` are places in it
+    runs: tuple[int, ...] = (0,)  # numbers of the runs that did not stop early
     index: bool = False  # True if the ids are only the index of a data frame
-    # Sentences for the user about how the file was read.
-    notes: tuple[str, ...] = ()
-    # Account of what was read of the file; None for arrays without names.
-    account: Account | None = None
-    # `[R, N]` classes decided by a threshold, next to scores.
-    decisions: np.ndarray | None = None
-    # Function that reads the other columns, by name.
-    others: Callable[[], Mapping[str, Any]] = dict
+    notes: tuple[str, ...] = ()  # sentences about how the file was read
+    account: Account | None = None  # what was read; None for arrays without names
+    decisions: np.ndarray | None = None  # `[R, N]` classes decided next to scores
+    others: Callable[[], Mapping[str, Any]] = dict  # reads the other columns, by name
     # Name of each outcome to its kind; empty for a classifier.
     measures: Mapping[str, MeasureKind] = dataclasses.field(default_factory=dict)
     # Name to `[R, N]` float64, or an Arrow array of `R * N` texts, run by run.
@@ -55,8 +46,7 @@ class Table:
     inputs: Any = None  # Arrow array of texts `[N]`; None without one
     # Score to whether less is better, as far as anything says so.
     less: Mapping[str, bool] = dataclasses.field(default_factory=dict)
-    # `[R, N]` rows that a tool could not evaluate; None if it says nothing of errors.
-    errored: np.ndarray | None = None
+    errored: np.ndarray | None = None  # `[R, N]`; None if nothing says what failed
 
     @property
     def truth(self) -> str:
@@ -107,8 +97,7 @@ class Drawn:
     stratum: np.ndarray  # `[N]` codes of the strata
     names: tuple[str, ...]  # names of the strata, "" for a single one
     changed: np.ndarray  # number of examples that change in each stratum
-    # `[N]` version with the better answer: "old", "new", "same", or "".
-    better: np.ndarray
+    better: np.ndarray  # `[N]` better answer: "old", "new", "same", or ""
 
     def at(self, places: np.ndarray) -> "Drawn":
         """The drawn examples at some places."""
@@ -130,29 +119,21 @@ class Pair:
 
     old: Table  # version in use
     new: Table  # version that is to replace it
-    # `[N]` ids of the joined examples; row numbers if neither side has ids.
-    ids: np.ndarray
+    ids: np.ndarray  # `[N]` ids of the examples; row numbers without ids
     classes: int  # C, number of classes that either side or a label has
-    # `[N]` rows of the old side; None if they are all rows in order.
-    old_rows: np.ndarray | None = None
+    old_rows: np.ndarray | None = None  # `[N]`; None if they are all rows in order
     new_rows: np.ndarray | None = None  # the same for the new side
-    # `[C_old]` classes of the pair; None if they are the same.
-    old_columns: np.ndarray | None = None
+    old_columns: np.ndarray | None = None  # `[C_old]`; None if they are the same
     new_columns: np.ndarray | None = None  # the same for the new side
-    # `[N]` classes of the pair; None unless all examples have labels.
-    labels: np.ndarray | None = None
-    # The same if only some examples have labels; -1 for the others.
-    some_labels: np.ndarray | None = None
-    # Examples in a queue to label, see `label_queue`; None without one.
-    drawn: "Drawn | None" = None
+    labels: np.ndarray | None = None  # `[N]` classes; None unless all have labels
+    some_labels: np.ndarray | None = None  # the same if only some have; -1 for others
+    drawn: Drawn | None = None  # examples in a queue to label; None without one
     class_names: tuple[str, ...] | None = None  # `C` names, or None
     # `[N]` values of each grouping as strings, by name; "" is a missing value.
     slices: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    # `[N]` cluster of each example, from 0; None without clusters.
-    clusters: np.ndarray | None = None
+    clusters: np.ndarray | None = None  # `[N]` from 0; None without clusters
     cluster_column: str = ""  # column of the clusters, "" if they are from none
-    # Sentences for the user about how the two versions were joined.
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences about how the versions were joined
     measures: tuple[Measure, ...] = ()  # outcomes of both; none of a classifier
 
     @property
@@ -207,15 +188,12 @@ class ScannedSide:
     # `[R, N]` int32, classes of the pair: decisions if the side has them, else the most
     # probable classes; ties go to the first class by name or number.
     predicted: np.ndarray
-    # `[R, N]` float32 top probability; None for a side of classes only.
-    confidence: np.ndarray | None = None
+    confidence: np.ndarray | None = None  # `[R, N]` float32 top probability, if known
     # `[R, N]` float32 log-probability of the label, -inf where the side does not know
     # the class; None without scores or labels.
     label_log_prob: np.ndarray | None = None
-    # `[R, N]` float32 Brier score, a sum over classes; None without scores or labels.
-    brier: np.ndarray | None = None
-    # `[R, N]` int32 most probable classes if `predicted` are decisions; else None.
-    most_probable: np.ndarray | None = None
+    brier: np.ndarray | None = None  # `[R, N]` float32 sum over classes; None as above
+    most_probable: np.ndarray | None = None  # `[R, N]` int32 if `predicted` are decided
     ties: int = 0  # number of rows in which several classes have the highest score
 
     @property
@@ -272,9 +250,8 @@ def run_by_run(scanned: Scanned) -> Scanned:
     if np.any(most >= others.min(axis=1)):
         return scanned
     same = np.arange(R)
-    of_pairs = {"surrogate": scanned.surrogate, "kl": scanned.kl}
-    own: dict = {
-        name: None if of is None else of[same, same][:, None]
-        for name, of in of_pairs.items()
-    }
-    return dataclasses.replace(scanned, **own, paired=True)
+    surrogate, kl = (
+        None if of is None else of[same, same][:, None]
+        for of in (scanned.surrogate, scanned.kl)
+    )
+    return dataclasses.replace(scanned, surrogate=surrogate, kl=kl, paired=True)

@@ -26,8 +26,8 @@ from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import read_pair
 from churn_compare.report import composed
 from churn_compare.result import GateOutcome, Interval
-from churn_compare.scanning.scan import scan
-from churn_compare.store import StoredLogits
+from churn_compare.scanning import scan
+from churn_compare.stored_logits import StoredLogits
 from churn_compare.tables import number_cell
 
 WEIGHTS = tuple(k / 20 for k in range(1, 20))

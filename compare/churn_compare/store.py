@@ -15,11 +15,8 @@ shards are complete. Both need only NumPy, so any framework can write them:
 import contextlib
 import dataclasses
 import json
-import math
-import mmap
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +42,7 @@ from churn_compare.example_ids import (
     some,
     stored_ids,
 )
+from churn_compare.stored_logits import StoredLogits
 
 __all__ = [
     "Predictions",
@@ -60,161 +58,10 @@ INDEX = "index.json"  # describes the shards of a folder
 WHOLE_BYTES = 2 * 2**30  # most bytes of logits in shards that are read whole
 _ORDER, _FORMAT, _VERSION = "order.npy", "churn_jax prediction shards", 1
 _PARTS, _DTYPES = ("ids", "labels", "logits"), ("float32", "float16", "bfloat16")
-# Mapped pages count as memory of this process until they are dropped.
-_MAPPED_BYTES = 32 << 20
-_PAGES_BYTES = 2 << 20  # bytes the system may map when one byte is read
-_SAMPLE = 512
-_CHOSEN = 64  # scattered rows that are read before pages are dropped
 
 
 class TooLargeError(PredictionsError):
     """Raised for predictions that are too large to be read whole."""
-
-
-class StoredLogits:
-    """Logits `[R, N, C]`, concatenated from `[R, n, C]` arrays, memory-mapped or not.
-
-    `logits[run, picked]` is `[n, C]` of a run, where `picked` is a slice or integers;
-    `logits[run]` is the whole run, and `logits[[0, 2]]` are those runs, not yet read.
-    Numbers are float32, or float64 if float32 would round them; `np.asarray` reads all.
-    `check` returns once the files are known to be as they were written, or raises. All
-    methods that return numbers wait for it, except `read`.
-    """
-
-    ndim = 3
-
-    def __init__(
-        self,
-        parts: Sequence[np.ndarray],
-        runs: Sequence[int] | np.ndarray | None = None,
-        order: np.ndarray | None = None,
-        check: Callable[[], None] = lambda: None,
-    ):
-        self.parts, self.check, self._order = tuple(parts), check, order
-        # Plain arrays, since operations on memory-mapped ones have an overhead.
-        self._arrays = tuple(np.asarray(part) for part in parts)
-        first = self._arrays[0]
-        self._runs = np.arange(len(first)) if runs is None else np.asarray(runs)
-        self._starts = np.cumsum([0, *(a.shape[1] for a in self._arrays)])
-        examples = int(self._starts[-1]) if order is None else len(order)
-        self.shape = (len(self._runs), examples, first.shape[2])
-        self.size, self.dtype = math.prod(self.shape), first.dtype
-        self.nbytes = self.size * self.dtype.itemsize
-        exact = np.can_cast(self.dtype, np.float32)
-        self.wide = np.dtype(np.float32 if exact else np.float64)
-        self._mappings = [m for m in map(_mapped_file, self.parts) if m is not None]
-        # With several runs, a read touches only one of them.
-        row_bytes = self.shape[2] * self.dtype.itemsize
-        self._row_bytes = row_bytes if order is None else row_bytes + _PAGES_BYTES
-        self._touched, self._lock = 0, threading.Lock()
-
-    @classmethod
-    def of(
-        cls, values: "np.ndarray | StoredLogits", order: np.ndarray | None = None
-    ) -> "StoredLogits":
-        """`StoredLogits` of either kind of logits, with the examples in `order`."""
-        if not isinstance(values, StoredLogits):
-            return cls([values], order=order)
-        own = values._order
-        order = own if order is None else order if own is None else own[order]
-        return cls(values.parts, values._runs, order, values.check)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: Any) -> Any:
-        run, rows = key if isinstance(key, tuple) else (key, slice(None))
-        chosen = self._runs[run]
-        if np.ndim(chosen):
-            if isinstance(key, tuple):
-                raise IndexError("rows are read of one run at a time")
-            return StoredLogits(self.parts, chosen, self._order, self.check)
-        self.check()
-        return self._rows(chosen, rows).astype(self.wide, copy=False)
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        whole = np.stack([self[run] for run in range(len(self))])
-        return whole if dtype is None else whole.astype(dtype, copy=False)
-
-    def read(self, run: int, start: int, stop: int, out: np.ndarray) -> np.ndarray:
-        """Writes rows of a run to `out` in little memory; does not wait for `check`."""
-        out = out[: stop - start]
-        step = _CHOSEN if self._mappings and self._order is not None else stop - start
-        for first in range(start, stop, max(step, 1)):
-            last = min(first + step, stop)
-            rows = self._rows(self._runs[run], slice(first, last))
-            np.copyto(out[first - start : last - start], rows, casting="same_kind")
-            with self._lock:
-                self._touched += (last - first) * self._row_bytes
-                if full := self._touched >= _MAPPED_BYTES:
-                    self._touched = 0
-            if full:
-                self.give_back()
-        return out
-
-    def give_back(self) -> None:
-        """Drops mapped pages; they are read again when needed."""
-        for mapping in self._mappings:
-            mapping.madvise(mmap.MADV_DONTNEED)
-
-    def _rows(self, run: int, rows: Any) -> np.ndarray:
-        """Rows as they are stored; a view if they are consecutive in one part."""
-        if self._order is not None:
-            picked = self._order[rows]
-        elif isinstance(rows, slice) and rows.step in (None, 1):
-            start, stop, _ = rows.indices(self.shape[1])
-            return self._between(run, start, max(start, stop))
-        else:
-            picked = np.arange(self.shape[1])[rows]
-        if np.ndim(picked) == 0:
-            return self._between(run, int(picked), int(picked) + 1)[0]
-        if np.ndim(picked) > 1:
-            raise IndexError("rows are picked by a slice or by [n] integers")
-        if picked.size and (np.diff(picked) == 1).all():
-            return self._between(run, int(picked[0]), int(picked[-1]) + 1)
-        if len(self._arrays) == 1:
-            return self._arrays[0][run, picked]
-        out = np.empty((len(picked), self.shape[2]), self.dtype)
-        parts = np.searchsorted(self._starts, picked, "right") - 1
-        for i in np.unique(parts):
-            here = np.flatnonzero(parts == i)
-            out[here] = self._arrays[i][run, picked[here] - self._starts[i]]
-        return out
-
-    def _between(self, run: int, start: int, stop: int) -> np.ndarray:
-        first = int(np.searchsorted(self._starts[:-1], start, "right")) - 1
-        last = max(first + 1, int(np.searchsorted(self._starts, stop, "left")))
-        pieces = [
-            array[run, max(start - begin, 0) : max(stop - begin, 0)]
-            for array, begin in zip(self._arrays[first:last], self._starts[first:last])
-        ]
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-
-def sampled(examples: int) -> np.ndarray:
-    """Indices of the rows that `sample_rows` reads."""
-    places = np.linspace(0, examples - 1, min(examples, _SAMPLE))
-    return np.unique(places.astype(int))
-
-
-def sample_rows(values: np.ndarray | StoredLogits) -> np.ndarray:
-    """Up to 512 rows of the first run, evenly spaced, not waiting for `check`."""
-    rows = sampled(values.shape[1])
-    logits = StoredLogits.of(values, rows)  # drops mapped pages
-    room = np.empty((len(rows), values.shape[2]), logits.wide)
-    with np.errstate(invalid="ignore"):  # damaged numbers, which the scan refuses
-        return logits.read(0, 0, len(rows), room).astype(np.float64)
-
-
-def _mapped_file(base: Any) -> mmap.mmap | None:
-    """The mapped file of an array; None if its pages must not be dropped."""
-    file = False
-    while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap):
-            file = base.mode in ("r", "r+", "w+")  # "c" holds its own changes
-        base = base.base
-    droppable = file and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
-    return base if droppable else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,9 +98,8 @@ class Predictions:
         if not self.in_memory:
             return
         if not isinstance(self.meta, Mapping):
-            raise PredictionsError(
-                f"meta must be a dict; got {type(self.meta).__name__}"
-            )
+            kind = type(self.meta).__name__
+            raise PredictionsError(f"meta must be a dict; got {kind}")
         ids, labels = stored_ids(self.ids), as_labels(self.labels)
         logits = np.asarray(self.logits)
         if logits.ndim != 3 or logits.shape[2] < 2 or 0 in logits.shape:
@@ -302,7 +148,7 @@ class Predictions:
         for start in range(0, self.shape[1], size):
             part = slice(start, start + size)
             logits = np.stack([self.logits[run, part] for run in runs])  # a copy
-            if isinstance(self.logits, StoredLogits):
+            if not self.in_memory:
                 self.logits.give_back()
             yield start, logits
 
@@ -513,12 +359,9 @@ class ShardWriter:
                 f"{shard} of {shards}, {len(self._ids)} ids, {len(self._labels)} "
                 f"labels, {runs} runs and {classes} classes in {dtype}"
             )
-        if dtype == "bfloat16":
-            import ml_dtypes
+        import ml_dtypes  # noqa: F401  so that NumPy knows bfloat16
 
-            self._dtype = np.dtype(ml_dtypes.bfloat16)
-        else:
-            self._dtype = np.dtype(dtype).newbyteorder("<")
+        self._dtype = np.dtype(dtype).newbyteorder("<")
         self._shape = runs, len(self._ids), classes
         folder, self._name = Path(folder), f"shard {shard} of {shards}"
         self._paths = _shard_paths(folder, shard, shards)
@@ -529,8 +372,8 @@ class ShardWriter:
         self._open = contextlib.ExitStack()
         self._file = self._open.enter_context(replace_file(self._paths[-1]))
         # As in `numpy.save`, bfloat16 is two bytes without a type.
-        descr = "<V2" if dtype == "bfloat16" else self._dtype.str
-        header = {"descr": descr, "fortran_order": False, "shape": self._shape}
+        header = {"descr": self._dtype.str, "fortran_order": False}
+        header |= {"shape": self._shape}
         np.lib.format.write_array_header_1_0(self._file, header)
         self._start = self._file.tell()
 

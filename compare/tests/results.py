@@ -13,7 +13,7 @@ from churn_compare.groups import measured
 from churn_compare.noise import noise_of
 from churn_compare.pair import Pair, Scanned, Table
 from churn_compare.result import Interval, Measured
-from churn_compare.scanning.scan import scan
+from churn_compare.scanning import scan
 
 NAN = float("nan")
 NONE = Interval(NAN, NAN, NAN)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
-from churn_compare.scanning.scan import scan
+from churn_compare.scanning import scan
 from tests.results import intervals, noise, pair_of, random_logits
 
 

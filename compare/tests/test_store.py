@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import churn_compare
-from churn_compare import store
+from churn_compare import store, stored_logits
 from churn_compare.reading.sides import read_side
 from churn_compare.store import (
     Predictions,
     PredictionsError,
     ShardWriter,
-    StoredLogits,
     load_predictions,
     read_shards,
     save_predictions,
     write_index,
 )
+from churn_compare.stored_logits import StoredLogits
 from churn_compare.versions import compare_versions
 
 R, N, C = 2, 23, 4
@@ -302,7 +302,7 @@ def test_mapped_pages_are_given_back_and_read_again(
     logits = logits.astype(np.float16).astype(ml_dtypes.bfloat16).astype(np.float32)
     parts = np.array_split(np.arange(N), 3)
     folder = _write(tmp_path, ids, labels, logits, parts, dtype)
-    monkeypatch.setattr(store, "_MAPPED_BYTES", 1)
+    monkeypatch.setattr(stored_logits, "_MAPPED_BYTES", 1)
     reader = StoredLogits.of(read_shards(folder).logits, rows)
     count = N if rows is None else len(rows)
     for _ in range(2):

@@ -16,8 +16,7 @@ from churn_compare.documents import html_page, plain_text, print_document
 from churn_compare.gates import Gate
 from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_compare.verdict import versions_sentences
-from churn_compare.version_files import find_versions, natural_order
-from churn_compare.versions import compare_versions
+from churn_compare.versions import compare_versions, find_versions, natural_order
 from tests.html_page import Page
 
 EXAMPLES, CLASSES = 60, 4

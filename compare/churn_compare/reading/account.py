@@ -9,15 +9,11 @@ _LISTED = 12  # of what is left out
 
 
 class Account(NamedTuple):
-    """The account of one side.
+    """The account of one side."""
 
-    Attributes:
-        read: roles and their columns, such as "id" or "prediction (column pred)".
-        left_out: columns, rows or measures that no number uses.
-    """
-
+    # Roles and their columns, such as "id" or "prediction (column pred)".
     read: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # columns, rows or measures that no number uses
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -34,9 +30,8 @@ class Account(NamedTuple):
 
     def text(self) -> str:
         """The account in one clause."""
-        more = len(self.left_out) - _LISTED
-        left = self.left_out if more <= 0 else self.left_out[:_LISTED]
-        left = (*left, f"{more} more") if more > 0 else left
+        left, more = self.left_out[:_LISTED], len(self.left_out) - _LISTED
+        left += (f"{more} more",) if more > 0 else ()
         parts = [("read", self.read), ("left out", left)]
         return "; ".join(f"{what}: {', '.join(of)}" for what, of in parts if of)
 

@@ -17,17 +17,15 @@ from churn_compare.reading.class_values import (
     ClassValues,
     all_numbers,
     as_number,
-    is_truth,
-)
-from churn_compare.reading.columns import plain
-from churn_compare.reading.contents import parsing, read_contents
-from churn_compare.reading.spelling import (
     composed,
     ids_without_space,
+    is_truth,
     similar_classes,
     stripped,
 )
-from churn_compare.store import sample_rows, sampled
+from churn_compare.reading.columns import plain
+from churn_compare.reading.contents import parsing, read_contents
+from churn_compare.stored_logits import sample_rows, sampled
 
 _Labels = Sequence[ClassValues | None]  # of the old side, the new one and a file
 
@@ -98,29 +96,27 @@ def aligned(
     ]
     given.append(separate)
     found = align_classes(old, new, [of and of.known() for of in given], class_map)
-    truth, first = None, ""
-    for name, of, numbers in zip(
-        (old.name, new.name, "the separate labels"), given, found.labels, strict=True
-    ):
-        if of is None or numbers is None:
+    names = old.name, new.name, "the separate labels"
+    truth, first, N = None, "", len(rows.ids)
+    for name, of, numbers in zip(names, given, found.labels, strict=True):
+        if of is None:
             continue
-        of_all = np.full(len(rows.ids), NO_LABEL, np.int64)
+        of_all = np.full(N, NO_LABEL, np.int64)
         of_all[of.numbers != NO_LABEL] = numbers
         if truth is None:
             truth, first = of_all, name
         differ = (of_all != NO_LABEL) & (truth != NO_LABEL) & (of_all != truth)
         if differ.any():
             raise PredictionsError(
-                f"labels of {int(differ.sum()):,} of {len(rows.ids):,} examples differ "
-                f"between {first} and {name}, for example ids {some(rows.ids[differ])}"
+                f"labels of {int(differ.sum()):,} of {N:,} examples differ between "
+                f"{first} and {name}, for example ids {some(rows.ids[differ])}"
             )
         truth = np.where(truth != NO_LABEL, truth, of_all)
-    count = 0 if truth is None else int((truth != NO_LABEL).sum())
-    partial = truth is not None and count < len(truth)
-    if partial and drawn is None:
+    count = N if truth is None else int((truth != NO_LABEL).sum())
+    if (partial := count < N) and drawn is None:
         notes.append(
-            f"{count:,} of {len(truth):,} examples have a label: those that change "
-            "need one, and only NFR, PFR and their difference are known."
+            f"{count:,} of {N:,} examples have a label: those that change need one, "
+            "and only NFR, PFR and their difference are known."
         )
     columns = np.arange(old.classes) if found.columns is None else found.columns
     if "classes" not in (old.kind, new.kind):  # else more classes may be known
@@ -136,7 +132,7 @@ def aligned(
     seen = {c for of in found.labels if of is not None for c in np.unique(of).tolist()}
     known = columns.tolist(), range(new.classes)
     similar = similar_classes(found.names or (), known, seen)
-    if found.classes > max(10, len(rows.ids) / 2):
+    if found.classes > max(10, N / 2):
         hint = "; if they are texts, call their column answer"
         similar = [of._replace(sentence=of.sentence + hint) for of in similar]
     return {
@@ -150,29 +146,28 @@ def aligned(
 
 def without_outer_space(side: Table) -> Table:
     """The side without space around its ids and the names of its classes."""
+    values, names = side.values, side.class_names
+    labels, label_names = side.labels, side.label_names
     with errors_of(side.name):
-        changed: dict[str, Any] = {"ids": ids_without_space(side.ids)}
-        names = side.class_names
-        if names is not None and side.kind == "classes":
-            found = ClassValues(side.values, names).without_space("predictions")
-            changed["values"] = found.numbers.astype(np.int32)
-            changed["class_names"] = found.names
+        ids = ids_without_space(side.ids)
+        if side.kind == "classes" and names is not None:
+            values, names = ClassValues(values, names).without_space("predictions")
+            values = values.astype(np.int32)
         elif names is not None:
-            changed["class_names"] = tuple(map(stripped, names))
-            if len(set(changed["class_names"])) < len(names):
+            names = tuple(map(stripped, names))
+            if twice(names):
                 raise PredictionsError("columns of two classes differ only in space")
-        if side.labels is not None:
-            labels = ClassValues(side.labels, side.label_names).without_space("labels")
-            changed["labels"], changed["label_names"] = labels
-    return dataclasses.replace(side, **changed)
+        if labels is not None:
+            of = ClassValues(labels, label_names)
+            labels, label_names = of.without_space("labels")
+    changed = {"ids": ids, "values": values, "class_names": names, "labels": labels}
+    return dataclasses.replace(side, **changed, label_names=label_names)
 
 
 def _odd_decisions(*sides: Table) -> list[Doubt]:
     """Decisions that are seldom the most probable class."""
     found = []
-    for side in sides:
-        if side.decisions is None:
-            continue
+    for side in [side for side in sides if side.decisions is not None]:
         top = sample_rows(side.values).argmax(axis=1)
         differ = side.decisions[0, sampled(side.examples)] != top
         if differ.mean() > 0.5:
@@ -188,11 +183,10 @@ def _odd_decisions(*sides: Table) -> list[Doubt]:
 class Alignment(NamedTuple):
     """Classes of a pair, as in `Pair`, and labels as numbers of them."""
 
-    classes: int  # C of the pair
-    names: tuple[str, ...] | None  # `C` names, or None
-    # `[C_old]` classes of the pair; None where class `c` is class `c`
-    columns: np.ndarray | None
-    labels: list[np.ndarray | None]  # of each source as classes of the pair
+    classes: int
+    names: tuple[str, ...] | None
+    columns: np.ndarray | None  # of the old side
+    labels: list[np.ndarray | None]  # of each source
 
 
 def align_classes(

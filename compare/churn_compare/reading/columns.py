@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from churn_compare.example_ids import PredictionsError, some, twice
 from churn_compare.pair import Kind
-from churn_compare.reading.class_values import all_numbers, class_number
-from churn_compare.reading.spelling import composed
+from churn_compare.reading.class_values import all_numbers, class_number, composed
 
 # Names of columns and arrays for each role, in the spelling of `plain`. All readers (of
 # predictions, labels and outcomes) use these lists.
@@ -47,9 +46,9 @@ _OPTIONS = {  # options that choose between two columns for one role
 class ColumnNames(NamedTuple):
     """Names that a user gives, each for that role only; None means the usual ones."""
 
-    id: str | None = None  # of the examples
-    label: str | None = None  # the right class
-    prediction: str | None = None  # the predicted class
+    id: str | None = None
+    label: str | None = None
+    prediction: str | None = None
 
 
 class ScoreColumns(NamedTuple):
@@ -142,18 +141,12 @@ def find_roles(
         prediction = classes
     if named is not None and kind is None and plain(named) in SCORES:
         prediction, scores = None, named
-    elif of_scores and scores is not None and named is None:
-        prediction = None  # with this kind, only the scores are compared
-    elif of_scores and scores is None:
+    elif of_scores and (scores is None or named is None):
         left = [n for n in free if n not in (id_name, label, prediction, run)]
-        if named is not None:
-            prediction, scores = None, prediction
-        elif _scores_named(free, None) is not None:  # of another kind
-            prediction = None
-        elif others and len(left) > 1:
-            prediction, scores = None, _by_class(kind, "", left)
-        else:
-            prediction, scores = None, prediction
+        if scores is None and (named or _scores_named(free, None) is None):
+            several = others and named is None and len(left) > 1
+            scores = _by_class(kind, "", left) if several else prediction
+        prediction = None  # with this kind, only the scores are compared
     return Roles(id_name, label, prediction, run, scores)
 
 
@@ -161,16 +154,12 @@ def score_of_label(
     names: Iterable[str], roles: Roles, given: ColumnNames
 ) -> tuple[str, str] | None:
     """Label (or class) and score, as Hugging Face pipelines write, or None."""
-    label = roles.prediction or roles.label
-    if roles.prediction is not None and (
-        roles.prediction == given.prediction
-        or roles.label is not None
-        or plain(roles.prediction) not in CLASS
-    ):
+    of, score = roles.prediction, next((n for n in names if plain(n) == "score"), None)
+    if of is not None and (of == given.prediction or plain(of) not in CLASS):
         return None
-    score = next((name for name in names if plain(name) == "score"), None)
-    alone = label is not None and score is not None and roles.scores is None
-    return (label, score) if alone else None
+    if (of is None) == (roles.label is None) or score is None or roles.scores:
+        return None
+    return of or roles.label, score
 
 
 def find_column(
@@ -233,8 +222,7 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
     return None
 
 
-def _by_class(kind: Kind | None, prefix: str, columns: list[str]) -> ScoreColumns:
-    assert kind is not None
+def _by_class(kind: Kind, prefix: str, columns: list[str]) -> ScoreColumns:
     classes = [composed(name.strip()[len(prefix) :]) for name in columns]
     by_number = dict(zip(map(class_number, classes), columns, strict=True))
     if by_number.keys() == set(range(len(columns))):

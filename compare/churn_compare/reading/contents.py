@@ -23,21 +23,23 @@ from churn_compare.array_files import (
 from churn_compare.example_ids import PredictionsError, counts_rows, index_ids, some
 from churn_compare.reading import arrow
 from churn_compare.reading.columns import ID
-from churn_compare.reading.json_tables import json_lines, read_json, table_of
 from churn_compare.reading.text_tables import (
     check_columns,
     ends_line,
     is_packed,
+    json_lines,
     layout_of,
+    read_json,
     read_text,
+    table_of,
 )
 from churn_compare.store import (
     INDEX,
     Predictions,
-    StoredLogits,
     read_shards,
     shard_folder,
 )
+from churn_compare.stored_logits import StoredLogits
 
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -92,8 +94,9 @@ def parsing() -> Iterator[None]:
         raise
     except Exception as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        if isinstance(error, UnicodeDecodeError):
-            why = "it is not in UTF-8"
+        known = {UnicodeDecodeError: "it is not in UTF-8"}
+        known |= {RecursionError: "it is nested too deep"}
+        why = known.get(type(error), why)
         raise PredictionsError(f"cannot be read, {why}") from error
 
 

@@ -15,7 +15,7 @@ from churn_compare.example_ids import (
     some,
 )
 from churn_compare.labelling import read_drawn
-from churn_compare.measures import Measure, Normalization
+from churn_compare.measures import Normalization
 from churn_compare.pair import Kind, Pair, Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, settle
@@ -23,7 +23,12 @@ from churn_compare.reading.class_alignment import (
     aligned,
     without_outer_space,
 )
-from churn_compare.reading.class_values import NO_LABEL, ClassValues
+from churn_compare.reading.class_values import (
+    NO_LABEL,
+    ClassValues,
+    ids_without_space,
+    similar_ids,
+)
 from churn_compare.reading.labels import (
     DRAWN_FROM,
     NO_CLUSTER,
@@ -43,11 +48,15 @@ from churn_compare.reading.outcome_measures import (
 )
 from churn_compare.reading.outcomes import text_of
 from churn_compare.reading.sides import read_side, side_names
-from churn_compare.reading.spelling import ids_without_space, similar_ids
 
 Errors = Literal["wrong", "drop", "refuse"]
 _FEW = 10  # values of a column; of fewer, two versions may have as many by chance
 _MOVED = 0.1  # of the rows; fewer may be changed predictions
+_BY_ROWS = (
+    "Warning: there are no ids, so examples are matched by their rows. If one of the "
+    "two lists them in another order, every number here is wrong; name the column of "
+    "ids, or give ids."
+)
 
 
 def join(
@@ -132,9 +141,8 @@ def join(
         truth = ClassValues(np.append(truth.numbers, NO_LABEL)[of], truth.names)
         drawn = read_drawn(labels, separate.others, of)
     groups, cluster_column = None, ""
-    own = {**new.others(), **old.others()} if old.measures else {}
     named = isinstance(clusters, str) and bool(old.measures)
-    if named and (slices is None or clusters in own):
+    if named and (slices is None or clusters in {**new.others(), **old.others()}):
         groups = cluster_numbers(_own_column(clusters, rows, old, new), clusters)
         cluster_column = clusters
     elif clusters is not None:
@@ -146,8 +154,8 @@ def join(
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
-    measures: list[Measure] = []
     groupings |= {name: _own_column(name, rows, old, new) for name in by}
+    fields: dict[str, Any] = {}
     if old.measures:
         kept, old, new = _comparable(old, new, rows, errors, on_missing, confirm)
         groupings = {name: values[kept] for name, values in groupings.items()}
@@ -156,13 +164,12 @@ def join(
             (old, rows.old), (new, rows.new), normalize=normalize, **measuring
         )
         notes += said
+        fields |= {"classes": 0, "measures": tuple(measures)}
+        doubts = never_right(measures, old, new, normalize)
     if groups is not None:
         groups, said = from_zero(groups)
         notes += said
-    fields: dict[str, Any] = {"classes": 0, "measures": tuple(measures)}
-    if old.measures:
-        doubts = never_right(measures, old, new, normalize)
-    else:
+    if not old.measures:
         fields, doubts = aligned(old, new, rows, truth, drawn, class_map, notes)
     notes += settle(doubts, confirm)
     return Pair(
@@ -277,8 +284,8 @@ def _own_column(column: str, rows: "Rows", *sides: Table) -> np.ndarray:
     others = [side.others() for side in sides]
     for columns, at in zip(others, (rows.old, rows.new), strict=True):
         if column in columns:
-            values = text_of(columns[column].take(at)).to_pylist()
-            found.append(np.array(["" if value is None else value for value in values]))
+            values = arrow.fill_null(text_of(columns[column].take(at)), "")
+            found.append(np.array(values.to_pylist()))
     if not found:
         there = some([*dict.fromkeys([*others[0], *others[1]])]) or "none"
         raise PredictionsError(f"there is no column {column!r}; others are {there}")
@@ -316,16 +323,11 @@ class Rows:
                     f"{new.examples}; without ids they cannot be matched"
                 )
             self.ids = self.old = self.new = np.arange(old.examples)
+            note = _BY_ROWS
             if old.truth and new.truth:  # which must agree
                 note = (
                     "There are no ids: examples are matched by their rows, in which "
                     f"the {old.truth} of both agree."
-                )
-            else:
-                note = (
-                    "Warning: there are no ids, so examples are matched by their rows. "
-                    "If one of the two lists them in another order, every number here "
-                    "is wrong; name the column of ids, or give ids."
                 )
             self.notes.append(note)
             self._one_order = True

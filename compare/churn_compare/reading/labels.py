@@ -55,18 +55,15 @@ class ExampleValues(NamedTuple):
     slices: Mapping[str, np.ndarray] = {}  # name of a grouping to `[N]` strings
     clusters: np.ndarray | None = None  # `[N]` from 0; -1 for an example without one
     column: str = ""  # of the clusters
-    # columns that are not groupings, since they are called like predictions
-    left_out: tuple[str, ...] = ()
-    # whether the ids are only the index of a data frame, as in `Table`
-    index: bool = False
+    left_out: tuple[str, ...] = ()  # columns that are called like predictions
+    index: bool = False  # True if the ids are only the index of a data frame
     others: Mapping[str, Any] = {}  # the columns of the file of labels
 
     @property
     def size(self) -> int:
         """N."""
-        of_slices = next(iter(self.slices.values()), ())
         of = self.clusters if self.labels is None else self.labels.numbers
-        return len(of_slices if of is None else of)
+        return len(next(iter(self.slices.values()), ()) if of is None else of)
 
 
 class _Given:
@@ -77,12 +74,12 @@ class _Given:
         self.array, self.columns = found.array, found.columns
         # The user's column of ids, unless the file only has the usual one.
         own = id_column if id_column in self.columns else None
-        self.id_name = find_column(self.columns, ID, own, "id")
-        self.others = [name for name in self.columns if name != self.id_name]
-        self.index = self.id_name is None
+        id_name = find_column(self.columns, ID, own, "id")
+        self.others = [name for name in self.columns if name != id_name]
+        self.index = id_name is None
         self.ids = index_ids(found.index)
-        if self.id_name is not None:
-            self.ids = as_ids(self.columns[self.id_name])
+        if id_name is not None:
+            self.ids = as_ids(self.columns[id_name])
 
     def check_lengths(self, columns: Mapping[str, Any]) -> None:
         """Refuses columns and ids of different lengths."""
@@ -116,6 +113,11 @@ class _Given:
             if len(unique) < len(ids):
                 ids, columns = unique, {n: of[first] for n, of in columns.items()}
         return ExampleValues(ids, index=self.index and ids is not None), columns
+
+    def clusters(self, name: str) -> ExampleValues:
+        """The clusters in a column."""
+        values, numbers = self.by_example([name], cluster_numbers)
+        return values._replace(clusters=numbers[name], column=name)
 
 
 def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
@@ -189,14 +191,11 @@ def read_slices(
             predictions.update(scores.columns if scores else ())
         groupings = [name for name in found.others if name not in predictions]
         for name in only:
-            if name in predictions:
-                raise PredictionsError(
-                    f"column {name} is called like predictions, so it cannot group"
-                )
             if name not in groupings:
-                raise PredictionsError(
-                    f"there is no column {name!r}, it has {some(groupings)}"
-                )
+                why = f"there is no column {name!r}, it has {some(groupings)}"
+                if name in predictions:
+                    why = f"column {name} is called like predictions: it cannot group"
+                raise PredictionsError(why)
         chosen = [name for name in only or groupings if name != without]
         if not chosen and without not in columns:
             raise PredictionsError("there is no column to group by")
@@ -211,36 +210,34 @@ def read_clusters(
     """Clusters from a column of `sources`, if `given` is a name; else its values."""
     if isinstance(given, ExampleValues):
         return given
-    column, seen = given if isinstance(given, str) else None, []
+    if not isinstance(given, str):
+        with errors_of(_where(given, "clusters")):
+            found = _Given(_by_id(given, "cluster"), id_column)
+            if found.array is not None:
+                numbers = cluster_numbers(found.array, "clusters")
+                return ExampleValues(found.ids, clusters=numbers, index=True)
+            if len(found.others) != 1:
+                there = some(found.others) or "none"
+                raise PredictionsError(f"clusters must be one column; it has {there}")
+            return found.clusters(found.others[0])
+    seen = []
 
     def choice(names: list[str]) -> tuple[list[str], tuple]:
         own = id_column if id_column in names else None
-        used = column, find_column(names, ID, own, "id")
-        chosen = [n for n in names if column is None or n in used]
-        return chosen or names[:1], ()
+        used = given, find_column(names, ID, own, "id")
+        return [n for n in names if n in used] or names[:1], ()
 
-    for source in (given,) if column is None else sources:
-        if source is None or (column and isinstance(source, Table | np.ndarray)):
+    for source in sources:
+        if source is None or isinstance(source, Table | np.ndarray):
             continue
-        with errors_of(_where(source, "the predictions" if column else "clusters")):
-            source = source if column else _by_id(source, "cluster")
+        with errors_of(_where(source, "the predictions")):
             found = _Given(source, id_column, choice)
-            if found.array is not None and column is None:
-                numbers = cluster_numbers(found.array, "clusters")
-                return ExampleValues(found.ids, clusters=numbers, index=True)
-            if column is None and len(found.others) != 1:
-                raise PredictionsError(
-                    "clusters must be one column; it has "
-                    f"{some(found.others) or 'none'}"
-                )
-            name = column or found.others[0]
-            if found.array is None and name in found.columns:
-                values, numbers = found.by_example([name], cluster_numbers)
-                return values._replace(clusters=numbers[name], column=name)
+            if given in found.columns:
+                return found.clusters(given)
         if found.array is None and isinstance(source, str | os.PathLike):
             seen.append(str(source))
     there = some(seen) if seen else "the predictions and the slices"
-    raise PredictionsError(f"there is no column {column!r} of clusters in {there}")
+    raise PredictionsError(f"there is no column {given!r} of clusters in {there}")
 
 
 def cluster_numbers(values: Any, what: str) -> np.ndarray:

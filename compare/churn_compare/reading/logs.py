@@ -8,15 +8,15 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from churn_compare.array_files import ArrayFileError, check_memory
+from churn_compare.array_files import check_memory
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.reading import arrow
-from churn_compare.reading.contents import column_names
-from churn_compare.reading.json_tables import json_lines, read_json, table_of
+from churn_compare.reading.contents import column_names, parsing
+from churn_compare.reading.text_tables import json_lines, read_json, table_of
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
 _SCORED = "/score"  # at the end of MLflow's columns
@@ -44,18 +44,12 @@ class _Row(NamedTuple):
 
 def read_log(path: Path) -> Log | None:
     """The log of an evaluation tool; None for any other file."""
-    try:
-        read = reader_of(path)
-        return None if read is None else read(path)
-    except (PredictionsError, ArrayFileError):
-        raise
-    except (AttributeError, KeyError, TypeError) as error:
-        raise PredictionsError("is not a log of an evaluation tool") from error
-    except Exception as error:  # a damaged file may raise anything in a parser
-        why = "it is nested too deep" if isinstance(error, RecursionError) else error
-        if isinstance(error, UnicodeDecodeError):
-            why = "it is not in UTF-8"
-        raise PredictionsError(f"cannot be read, {str(why)[:200]}") from error
+    with parsing():
+        try:
+            read = reader_of(path)
+            return None if read is None else read(path)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise PredictionsError("is not a log of an evaluation tool") from error
 
 
 def reader_of(path: Path) -> Callable[[Path], Log] | None:
@@ -79,7 +73,7 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
         return functools.partial(_of_rows, _promptfoo)
     keys = {*column_names(path)}
     if {"doc_id", "filtered_resps"} <= keys:
-        return _harness_file
+        return lambda path: _harness(_task(path))
     for wanted, rows in _BY_KEYS.items():
         if {*wanted.split()} <= keys:
             return functools.partial(_of_rows, rows)
@@ -157,26 +151,20 @@ def _samples(folder: Path) -> Iterator[tuple[str, str, Path]]:
     """Task, date and path of the samples in a model's folder, or of the only one."""
     if any((folder / name).is_file() for name in ("predictions.npz", "index.json")):
         return
-    files = {
-        path: match.groups()
-        for pattern in ("samples_*", "*/samples_*")
-        for path in folder.glob(pattern)
-        if (match := _FILE.fullmatch(path.name))
-    }
-    here = [path for path in files if path.parent == folder]
-    inner = sorted({path.parent.name for path in files})
+    paths = [path for of in ("", "*/") for path in folder.glob(f"{of}samples_*")]
+    found = [of for of in map(_task, paths) if of[0]]
+    here = [of for of in found if of[2].parent == folder]
+    inner = sorted({path.parent.name for *_, path in found})
     if not here and len(inner) > 1:
         names = some(inner)
         raise PredictionsError(f"holds results of several models, {names}; name one")
-    for path in here or files:
-        task, date = files[path]
-        yield task, date or "", path
+    yield from here or found
 
 
-def _harness_file(path: Path) -> Log:
+def _task(path: Path) -> tuple[str, str, Path]:
+    """Task and date by the name of a file of samples."""
     match = _FILE.fullmatch(path.name)
-    task, date = match.groups() if match else ("", None)
-    return _harness([(task, date or "", path)])
+    return (match[1], match[2] or "", path) if match else ("", "", path)
 
 
 def _harness_folder(folder: Path) -> Log:
@@ -187,11 +175,11 @@ def _harness_folder(folder: Path) -> Log:
     if len(latest) > 1:
         more = [f"{len(latest)} tasks (column task, for --by)"]
         more += [f"the latest of {len(files)} files"] * (len(files) > len(latest))
-    log = _harness([*latest.values()])
+    log = _harness(*latest.values())
     return log._replace(read=(*log.read, *more))
 
 
-def _harness(files: Sequence[tuple[str, str, Path]]) -> Log:
+def _harness(*files: tuple[str, str, Path]) -> Log:
     """Samples of tasks: what all of them measure, told apart by a column `task`."""
     parts: dict[str, list[_Row]] = {}
     less: dict[str, bool] = {}

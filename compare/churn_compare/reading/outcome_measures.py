@@ -84,10 +84,9 @@ def measures_of(
             f"no outcome is on both sides: {old[0].name} has {', '.join(kinds[0])}, "
             f"{new[0].name} has {', '.join(kinds[1])}"
         )
-    notes = []
+    notes, measures = [], []
     if lone := sorted({*kinds[0], *kinds[1]} - {*common}):
         notes.append(f"Only one side has {', '.join(lone)}, which is not compared.")
-    measures = []
     for name, kind in common.items():
         if kind not in ("correct", "score", "value"):
             measures.append(_coded(name, kind, old, new, normalize))
@@ -242,15 +241,9 @@ def _coded(
             side: text.to_numpy(zero_copy_only=False).reshape(-1, count)
             for side, text in zip(("old", "new", "target"), texts)
         }
-    return Measure(
-        name,
-        kind,
-        before.reshape(-1, count),
-        after.reshape(-1, count),
-        things,
-        goals[0] if goals else None,
-        shown=shown,
-    )
+    sides = (of.reshape(-1, count) for of in (before, after))
+    target = goals[0] if goals else None
+    return Measure(name, kind, *sides, things, target, shown=shown)
 
 
 def _placed(things: Sequence[tuple]) -> tuple[list[tuple], np.ndarray]:

@@ -25,7 +25,12 @@ from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Account
 from churn_compare.reading.columns import ID, LABEL, RUN, find_column
-from churn_compare.reading.contents import as_table, column_names, read_contents
+from churn_compare.reading.contents import (
+    Contents,
+    as_table,
+    column_names,
+    read_contents,
+)
 from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
 from churn_compare.reading.sides import of_classifier
 
@@ -105,17 +110,15 @@ def read_outcomes(
         log = read_log(file) if file else None
         unusual: tuple[str, ...] = ()
         if log is not None:
-            columns = _whole(log.table)
+            columns = _columns(Contents(table=log.table))
             kinds: dict[str, Kind] = {n: "score" for n in log.scores}
             kinds.update((n, "answer") for n in log.answers)
         else:
             contents = read_contents(given, id_column=id_column)
             if contents.array is not None:
                 raise PredictionsError("outcomes must be columns with names")
-            notes = (note.rstrip(".") for note in contents.notes)
-            unusual = (*contents.read, *notes)
-            arrays, table = contents.arrays, contents.table
-            columns = _whole(table if arrays is None else as_table(arrays))
+            unusual = (*contents.read, *(of.rstrip(".") for of in contents.notes))
+            columns = _columns(contents)
             if find_column(columns, ID, id_column, "id") is None:
                 ids = index_ids(contents.index)
                 if ids is not None and not counts_rows(ids):  # says more than a row
@@ -143,7 +146,11 @@ def read_outcomes(
         return dataclasses.replace(found, less=less, account=account)
 
 
-def _whole(table: Any) -> dict[str, Any]:
+def _columns(contents: Contents, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """The columns, or those of some names, each as one Arrow array."""
+    if (table := contents.table) is None:
+        arrays = contents.arrays or {}
+        table = as_table({name: arrays[name] for name in names or arrays})
     return {name: arrow.one(table.column(name)) for name in table.column_names}
 
 
@@ -248,10 +255,10 @@ def _outcomes(
     judged = {*chosen.values()} - {"correct", "score"}  # by the target
     roles = {"id": id_name, "run": run_name if runs > 1 or not log else None}
     roles |= {"target": target_name if judged else None, "input": input_name}
+    used = [(role, column) for role, column in roles.items() if column]
     if log:
-        read = [*log.read, *(role for role in roles if roles[role]), *sorted(chosen)]
+        read = [*log.read, *(role for role, _ in used), *sorted(chosen)]
     else:
-        used = [(role, column) for role, column in roles.items() if column]
         used += [(kind, column) for column, kind in chosen.items()]
         read = [
             role if column.strip().lower() == role else f"{role} (column {column})"
@@ -367,9 +374,7 @@ def has_outcomes(given: Any) -> bool:
 
     def read(columns: list[str]) -> Mapping[str, Any]:
         found = read_contents(given, choice=lambda names: (columns, ()))
-        if found.arrays is None:
-            return found.columns
-        return _whole(as_table({name: found.arrays[name] for name in columns}))
+        return _columns(found, columns)
 
     with errors_of(path or "the predictions"):
         if path and reader_of(path) is not None:

@@ -9,11 +9,10 @@ import numpy as np
 from churn_compare.example_ids import PredictionsError, decoded, some
 from churn_compare.pair import Kind
 from churn_compare.reading import arrow
-from churn_compare.reading.class_values import as_class_values
+from churn_compare.reading.class_values import as_class_values, composed
 from churn_compare.reading.contents import as_array, parsing
-from churn_compare.reading.spelling import composed
-from churn_compare.scanning.score_block import sum_tolerance
-from churn_compare.store import sample_rows
+from churn_compare.scanning import sum_tolerance
+from churn_compare.stored_logits import sample_rows
 
 ROWS = 16_384  # converted at once
 _NEAR = 0.01

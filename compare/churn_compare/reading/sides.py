@@ -63,9 +63,9 @@ from churn_compare.reading.scores import (
     predicted,
     with_numbers,
 )
-from churn_compare.store import StoredLogits, stopped_runs
+from churn_compare.store import stopped_runs
+from churn_compare.stored_logits import StoredLogits
 
-_KINDS = ("logits", "probabilities", "classes")
 _ALONE = "; --kind probabilities or logits compares the scores alone"
 _WANTED: dict[Kind | None, str] = {
     None: "logit_<class>, prob_<class> or prediction",
@@ -111,8 +111,9 @@ def read_side(
     """
     file = Path(given) if isinstance(given, str | os.PathLike) else None
     name = name or (file.name if file else "predictions")
-    if kind is not None and kind not in _KINDS:
-        raise PredictionsError(f"kind must be one of {', '.join(_KINDS)}; got {kind!r}")
+    if kind not in _WANTED:
+        known = ", ".join(filter(None, _WANTED))
+        raise PredictionsError(f"kind must be one of {known}; got {kind!r}")
     names = ColumnNames(id_column, label_column, prediction_column)
     every: list[str] = []  # columns of a file of which not all are read
 

@@ -6,7 +6,7 @@ import pytest
 from churn_compare.pair import Pair, Table
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
-from churn_compare.scanning.scan import scan
+from churn_compare.scanning import scan
 from churn_compare.store import PredictionsError
 
 N = 9

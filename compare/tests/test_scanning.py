@@ -1,7 +1,6 @@
 """The pass over the scores next to float64 NumPy, in any order of the files."""
 
 import dataclasses
-import importlib
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -9,17 +8,15 @@ import numpy as np
 import pytest
 from scipy import special
 
-from churn_compare import store
+from churn_compare import scanning, stored_logits
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.pair import Pair, Table
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
-from churn_compare.scanning.scan import in_file_order, scan
+from churn_compare.scanning import in_file_order, scan
 from churn_compare.store import PredictionsError
 from tests.results import pair_of
 
-# The package has a function of the same name.
-scan_module = importlib.import_module("churn_compare.scanning.scan")
 KINDS = ("logits", "probabilities")
 
 
@@ -120,7 +117,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     labels = np.random.default_rng(2).integers(0, 7, 103)
     pair, whole = pair_of(old, new, labels, KINDS)
     for size in (1, 1000, 5000):
-        monkeypatch.setattr(scan_module, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(scanning, "_BLOCK_BYTES", size)
         parts = scan(pair)
         for a, b in ((whole.old, parts.old), (whole.new, parts.new), (whole, parts)):
             for name, value in vars(a).items():
@@ -243,7 +240,7 @@ def test_predicted_classes_next_to_scores():
     ],
 )
 def test_bad_scores_are_counted_and_named(kind, row, message, monkeypatch):
-    monkeypatch.setattr(scan_module, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(scanning, "_BLOCK_BYTES", 1000)
     new = scores(0, (1, 60, 3), kind)
     new[0, [5, 55]] = row
     ids = np.array([f"image {i}" for i in range(60)])
@@ -335,8 +332,8 @@ def test_the_order_of_reading_changes_nothing(case, rng):
 
 
 def test_memory_mapped_files_are_read_like_arrays(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_MAPPED_BYTES", 1)  # let go after every block
-    monkeypatch.setattr(scan_module, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(stored_logits, "_MAPPED_BYTES", 1)  # let go after every block
+    monkeypatch.setattr(scanning, "_BLOCK_BYTES", 5000)
     old, new = scores(0, (400, 9), dtype=np.float16), scores(1, (400, 9))
     mapped = []
     for name, values in (("old", old), ("new", new)):
@@ -363,7 +360,7 @@ def mapped_bytes(path):
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
 def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_MAPPED_BYTES", 1 << 20)
+    monkeypatch.setattr(stored_logits, "_MAPPED_BYTES", 1 << 20)
     path = tmp_path / "scores.npy"
     np.lib.format.open_memmap(path, "w+", np.float16, (16_000, 1000))[:] = 0
     mapped = np.load(path, mmap_mode="r")
@@ -374,7 +371,7 @@ def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
 
 
 def test_changes_in_a_private_mapping_survive(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_MAPPED_BYTES", 1)
+    monkeypatch.setattr(stored_logits, "_MAPPED_BYTES", 1)
     np.save(tmp_path / "old.npy", scores(0, (60, 7)))
     private = np.load(tmp_path / "old.npy", mmap_mode="c")
     private[:, 3] = 99.0

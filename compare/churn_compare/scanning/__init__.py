@@ -1,1 +1,0 @@
-"""One pass over the scores of two versions, in bounded memory."""
