@@ -57,9 +57,8 @@ def read_npy(path: Path) -> np.ndarray:
 class NpzArrays(Mapping[str, np.ndarray]):
     """The arrays of a `.npz` file by name; each is read when it is looked up."""
 
-    # An array may take at most half of the free memory, so that a small file cannot
-    # claim all of it. With `mapped`, large uncompressed arrays are memory-mapped, and
-    # `checks` compute their CRC-32 in the background.
+    # An array may take at most half of the free memory. With `mapped`, large
+    # uncompressed arrays are memory-mapped; `checks` compute their CRC-32.
 
     def __init__(self, path: Path, mapped: bool = False):
         self._path, self._mapped = path, mapped
@@ -78,9 +77,8 @@ class NpzArrays(Mapping[str, np.ndarray]):
             raise _damaged(error) from error
         for member in members:
             name = member.filename.removesuffix(".npy")
-            if name in self._members:
+            if self._members.setdefault(name, member) is not member:
                 raise ArrayFileError(f"it holds {name} twice")
-            self._members[name] = member
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
@@ -250,11 +248,9 @@ def remove_abandoned(temporary: Iterable[Path]) -> None:
 
 def _lock(file: IO[bytes]) -> bool:
     """Locks a file until it is closed or its process ends; False if that fails."""
-    if fcntl is None:
-        return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has it, or the file system has no locks
+    except (OSError, AttributeError):  # another process has it, or there are no locks
         return False
     return True
 

@@ -25,8 +25,8 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
     sides = (pair.old, scanned.old), (pair.new, scanned.new)
     seen = [of.predicted.reshape(-1) for side, of in sides if side.kind == "classes"]
     if seen:
-        seen += [] if labels is None else [labels]
-        count = len(np.unique(np.concatenate(seen)))
+        more = [] if labels is None else [labels]
+        count = len(np.unique(np.concatenate(seen + more)))
         if count > max(_FEW, pair.examples / 2):
             said = (
                 f"there are {count:,} different classes in {pair.examples:,} examples, "

@@ -195,13 +195,13 @@ def split_runs(ids: np.ndarray, names: Any = None) -> Runs:
 
 
 class Matched(NamedTuple):
-    """The ids that two sides share, and their rows."""
+    """The ids that two sides share, in ascending order, and their rows."""
 
-    ids: np.ndarray  # [N] in ascending order
-    rows_a: np.ndarray  # [N] rows of the first side
-    rows_b: np.ndarray  # [N] rows of the second
+    ids: np.ndarray
+    rows_a: np.ndarray
+    rows_b: np.ndarray
     only_a: np.ndarray  # ids that only the first side has
-    only_b: np.ndarray  # ids that only the second has
+    only_b: np.ndarray
 
 
 def match_ids(ids_a: np.ndarray, ids_b: np.ndarray) -> Matched:

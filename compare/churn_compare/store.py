@@ -22,15 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.array_files import (
-    ArrayFileError,
-    NpzArrays,
-    file_crc32,
-    read_npy,
-    replace_file,
-    start_check,
-    write_file,
-)
+from churn_compare import array_files
 from churn_compare.example_ids import (
     PredictionsError,
     as_labels,
@@ -83,7 +75,6 @@ class Predictions:
         PredictionsError: if shapes, dtypes or values are invalid.
 
     Example:
-        >>> import numpy as np
         >>> p = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None], {})
         >>> p.logits.shape, p.logits.dtype.name
         ((1, 2, 2), 'float32')
@@ -191,7 +182,7 @@ def save_predictions(path: str | os.PathLike, predictions: Predictions) -> Path:
     path, meta = Path(path), np.asarray(_json(predictions.meta))
     arrays = {name: getattr(predictions, name) for name in _PARTS}
     try:
-        with replace_file(path) as file:
+        with array_files.replace_file(path) as file:
             np.savez(file, **arrays, meta=meta)
     except OSError as error:
         said = f"could not write the predictions ({error.strerror}); an earlier file is"
@@ -223,8 +214,7 @@ def load_predictions(path: str | os.PathLike, whole: bool = False) -> Prediction
 
     Raises:
         TooLargeError: if `whole` is True and the logits have more than that.
-        PredictionsError: if there are no predictions, or they are truncated or invalid;
-            the message begins with the path.
+        PredictionsError: if there are none, or they are truncated or invalid.
     """
     path, folder = Path(path), shard_folder(path)
     if path.is_file() or not (folder / INDEX).is_file():
@@ -244,11 +234,9 @@ def load_predictions(path: str | os.PathLike, whole: bool = False) -> Prediction
         logits.check()
     with errors_of(folder):
         if (folder / _ORDER).is_file():
-            order = _read_array(folder / _ORDER)
-            if not np.array_equal(np.sort(order), np.arange(len(ids))):
-                raise PredictionsError(
-                    f"{_ORDER} is not an order of {len(ids)} examples"
-                )
+            order, N = _read_array(folder / _ORDER), len(ids)
+            if not np.array_equal(np.sort(order), np.arange(N)):
+                raise PredictionsError(f"{_ORDER} is not an order of {N} examples")
             ids, labels, logits = ids[order], labels[order], logits.of(logits, order)
         return Predictions(ids, labels, np.asarray(logits) if fits else logits, meta)
 
@@ -258,18 +246,18 @@ def _read_file(path: Path) -> Predictions:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise PredictionsError(f"the predictions file {what}")
     try:
-        archive = NpzArrays(path)
-        if lacking := [name for name in _PARTS if name not in archive]:
-            raise PredictionsError(
-                f"not a predictions file, {', '.join(lacking)} missing; it holds "
-                f"{', '.join(sorted(archive)) or 'nothing'}"
-            )
-        ids, labels, logits = (archive[name] for name in _PARTS)
+        archive = array_files.NpzArrays(path)
+        lacking = [name for name in _PARTS if name not in archive]
         facts = json.loads(str(archive["meta"]) if "meta" in archive else "{}")
-    except PredictionsError:
-        raise
+        arrays = [archive[name] for name in _PARTS if name in archive]
     except (OSError, ValueError, RecursionError) as error:
         raise PredictionsError(f"cannot read predictions, {error}") from error
+    if lacking:
+        raise PredictionsError(
+            f"not a predictions file, {', '.join(lacking)} missing; it holds "
+            f"{', '.join(sorted(archive)) or 'nothing'}"
+        )
+    ids, labels, logits = arrays
     return Predictions(ids, labels, logits[None] if logits.ndim == 2 else logits, facts)
 
 
@@ -370,11 +358,10 @@ class ShardWriter:
             (folder / name).unlink(missing_ok=True)
         self._done = 0
         self._open = contextlib.ExitStack()
-        self._file = self._open.enter_context(replace_file(self._paths[-1]))
+        self._file = self._open.enter_context(array_files.replace_file(self._paths[-1]))
         # As in `numpy.save`, bfloat16 is two bytes without a type.
-        header = {"descr": self._dtype.str, "fortran_order": False}
-        header |= {"shape": self._shape}
-        np.lib.format.write_array_header_1_0(self._file, header)
+        head = {"descr": self._dtype.str, "fortran_order": False, "shape": self._shape}
+        np.lib.format.write_array_header_1_0(self._file, head)
         self._start = self._file.tell()
 
     def write(self, logits: Any) -> None:
@@ -437,7 +424,7 @@ def _shard_paths(folder: Path, shard: int, shards: int) -> list[Path]:
 
 
 def _save(path: Path, values: np.ndarray) -> Path:
-    with replace_file(path) as file:
+    with array_files.replace_file(path) as file:
         np.save(file, values, allow_pickle=False)
     return path
 
@@ -459,16 +446,16 @@ def write_index(
     folder = Path(folder)
     with errors_of(folder):
         _, _, logits = _read_all(folder, shards)
-        names = _file_names(folder, shards)
+        names, crc32 = _file_names(folder, shards), array_files.file_crc32
         index = {
             "format": _FORMAT,
             "version": _VERSION,
             "shards": shards,
             **_facts(logits),
-            "checksums": {name: file_crc32(folder / name) for name in names},
+            "checksums": {name: crc32(folder / name) for name in names},
             "meta": dict(meta or {}),
         }
-        return write_file(folder / INDEX, _json(index, indent=1))
+        return array_files.write_file(folder / INDEX, _json(index, indent=1))
 
 
 def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
@@ -506,18 +493,19 @@ def read_shards(folder: str | os.PathLike) -> Predictions:
                     "they are of two writings"
                 )
         there, sums = _file_names(folder, index["shards"]), index["checksums"]
+        crc32 = array_files.file_crc32
 
         def check(large: bool) -> None:
             names = sorted({*there, *sums})
             for name in (n for n in names if n.startswith("logits") == large):
-                if name not in there or file_crc32(folder / name) != sums.get(name):
+                if name not in there or crc32(folder / name) != sums.get(name):
                     raise PredictionsError(
                         f"{name} is damaged or of another writing: its CRC-32 is not "
                         f"the one in {INDEX}"
                     )
 
         check(large=False)
-        done = start_check(lambda: check(large=True), logits.nbytes)
+        done = array_files.start_check(lambda: check(large=True), logits.nbytes)
         logits = StoredLogits(logits.parts, check=errors_of(folder)(done))
     return Predictions(ids, labels, logits, index["meta"])
 
@@ -534,9 +522,8 @@ def _read_index(path: Path) -> dict[str, Any]:
     wanted = {"shards": int, "checksums": dict, "meta": dict}
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
         raise PredictionsError(f"{INDEX} is not one of prediction shards")
-    if index.get("version") != _VERSION or not all(
-        isinstance(index.get(name), kind) for name, kind in wanted.items()
-    ):
+    typed = all(isinstance(index.get(name), kind) for name, kind in wanted.items())
+    if index.get("version") != _VERSION or not typed:
         raise PredictionsError(
             f"{INDEX} must have version {_VERSION} and {', '.join(wanted)}; its "
             f"version is {index.get('version')!r}"
@@ -558,8 +545,8 @@ def _file_names(folder: Path, shards: int) -> list[str]:
 
 def _read_array(path: Path, mapped: bool = False) -> np.ndarray:
     try:
-        array = read_npy(path)
-    except ArrayFileError as error:
+        array = array_files.read_npy(path)
+    except array_files.ArrayFileError as error:
         raise PredictionsError(f"{path.name} is damaged ({error})") from error
     return array if mapped else np.array(array)
 

@@ -21,18 +21,8 @@ from churn_compare.array_files import (
     read_npy,
 )
 from churn_compare.example_ids import PredictionsError, counts_rows, index_ids, some
-from churn_compare.reading import arrow
+from churn_compare.reading import arrow, text_tables
 from churn_compare.reading.columns import ID
-from churn_compare.reading.text_tables import (
-    check_columns,
-    ends_line,
-    is_packed,
-    json_lines,
-    layout_of,
-    read_json,
-    read_text,
-    table_of,
-)
 from churn_compare.store import (
     INDEX,
     Predictions,
@@ -101,9 +91,7 @@ def parsing() -> Iterator[None]:
 
 
 def read_contents(
-    given: Any,
-    id_column: str | None = None,
-    choice: Choice = everything,
+    given: Any, id_column: str | None = None, choice: Choice = everything
 ) -> Contents:
     """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):
@@ -121,13 +109,13 @@ def read_contents(
             _refuse_masked(values, name)
         return Contents(arrays=arrays, index=_index_of_all(arrays))
     if isinstance(given, list) and given and isinstance(given[0], Mapping):
-        return Contents(table=table_of(given))
+        return Contents(table=text_tables.table_of(given))
     given = _as_arrow(given)
     if hasattr(given, "column_names") and hasattr(given, "to_batches"):
         return _without_index(Contents(table=_checked(given)), id_column)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
         columns = {str(name): given[name] for name in given.columns}
-        check_columns([str(name) for name in given.columns])
+        text_tables.check_columns([str(name) for name in given.columns])
         index = _frame_index(given)
         name = str(getattr(index, "name", ""))
         if name not in columns and (name == id_column or name.lower() in ID):
@@ -158,7 +146,7 @@ def _as_arrow(given: Any) -> Any:
 
 def _checked(table: Any) -> Any:
     """A table of Arrow's that is what it says, with views of strings as strings."""
-    check_columns(table.column_names)
+    text_tables.check_columns(table.column_names)
     try:
         table.validate(full=True)
     except ValueError as error:
@@ -205,7 +193,8 @@ def as_table(given: Mapping[str, Any]) -> Any:
     columns = {}
     for name, column in given.items():
         if isinstance(column, list) and any(isinstance(of, list) for of in column):
-            columns[name] = table_of({name: of} for of in column).column(name)
+            rows = ({name: of} for of in column)
+            columns[name] = text_tables.table_of(rows).column(name)
             continue
         values = as_array(column, f"column {name}")
         if values.dtype.name == "bfloat16":
@@ -346,21 +335,21 @@ def _read_table(path: Path, choice: Choice, id_column: str | None) -> Contents:
     if name.endswith(_ARROW):
         return Contents(table=_read_arrow(path))
     if name.endswith(_LINES):
-        return Contents(table=table_of(json_lines(path)))
+        return Contents(table=text_tables.table_of(text_tables.json_lines(path)))
     if name.endswith(_JSON):
-        found = read_json(path)
+        found = text_tables.read_json(path)
         if isinstance(found, list):
             return Contents(array=as_array(found, "the list"))
         return Contents(table=found)
     notes = ()
-    if not is_packed(path) and not ends_line(path):
+    if not text_tables.is_packed(path) and not text_tables.ends_line(path):
         notes = (f"{path.name}: the last line has no end; it may be cut short.",)
 
     def scores(names: list[str]) -> Collection[str]:
         index = _index_names(names, None, id_column)
         return choice([name for name in names if name not in index])[1]
 
-    table, unusual = read_text(path, scores)
+    table, unusual = text_tables.read_text(path, scores)
     return Contents(table=table, notes=notes, read=unusual)
 
 
@@ -457,11 +446,11 @@ def _names_in(path: Path) -> list[str]:
         if not path.is_file() or not path.stat().st_size:
             return []
         if name.endswith(_TEXT):
-            return layout_of(path).names
+            return text_tables.layout_of(path).names
         if name.endswith(_LINES):
-            return list(next(json_lines(path), {}))
+            return list(next(text_tables.json_lines(path), {}))
         if name.endswith(_JSON):
-            return getattr(read_json(path), "column_names", [])
+            return getattr(text_tables.read_json(path), "column_names", [])
         if name.endswith(".parquet"):
             return arrow.parquet.read_schema(path).names
         return _read_arrow(path).column_names if name.endswith(_ARROW) else []
@@ -487,7 +476,7 @@ def _read_parquet(path: Path, choice: Choice, id_column: str | None) -> Contents
         path, page_checksum_verification=True, pre_buffer=False, buffer_size=1 << 18
     )
     schema = file.schema_arrow
-    check_columns(schema.names)
+    text_tables.check_columns(schema.names)
     index = _index_names(schema.names, schema.metadata, id_column)
     columns, scores = choice([name for name in schema.names if name not in index])
     chosen = {*columns, *index}

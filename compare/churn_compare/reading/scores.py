@@ -77,8 +77,8 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
 
 
 def _classes(values: Any, what: str, hint: str = "") -> Scores:
-    found = as_class_values(values, what, hint)
-    return Scores("classes", np.atleast_2d(found.numbers.astype(np.int32)), found.names)
+    numbers, names = as_class_values(values, what, hint)
+    return Scores("classes", np.atleast_2d(numbers.astype(np.int32)), names)
 
 
 def _binary(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
@@ -143,17 +143,14 @@ def with_numbers(
     columns: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any] | None:
     """The columns, those of these names as numbers; None if they are none."""
-    found = dict(columns)
-    for name in names:
-        kind = columns[name].type
-        if arrow.types.is_string(kind):
-            try:
-                found[name] = columns[name].cast(arrow.float64())
-            except arrow.ArrowInvalid:
-                return None
-        elif not arrow.is_number(kind):
-            return None
-    return found
+    texts = [name for name in names if arrow.types.is_string(columns[name].type)]
+    if not all(n in texts or arrow.is_number(columns[n].type) for n in names):
+        return None
+    try:
+        numbers = {name: columns[name].cast(arrow.float64()) for name in texts}
+    except arrow.ArrowInvalid:
+        return None
+    return {**columns, **numbers}
 
 
 def matrix(
