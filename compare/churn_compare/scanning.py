@@ -235,19 +235,23 @@ class SidePass:
         rows: np.ndarray | None,
         columns: np.ndarray | None,
         pair: Pair,
+        order: np.ndarray | None,
     ):
-        self.side, self.columns, self._rows = side, columns, rows
-        self.reader = StoredLogits.of(side.values, rows)
+        self.side, self.columns, self._rows, self._order = side, columns, rows, order
+        read = rows
+        if order is not None:
+            read = side.rows_or_none(order if rows is None else rows[order])
+        self.reader = StoredLogits.of(side.values, read)
         own = np.arange(side.classes)
         places = own if columns is None else columns
-        order = class_order(pair.class_names or map(str, range(pair.classes)))
-        ranks = order.argsort()[places]  # by name; None if already ascending
+        by_name = class_order(pair.class_names or map(str, range(pair.classes)))
+        ranks = by_name.argsort()[places]  # by name; None if already ascending
         self._ranks = None if np.all(ranks[:-1] < ranks[1:]) else ranks
         self._labels = labels = pair.labels
         if labels is not None:  # as classes of the side; -1 for unknown ones
             known = np.full(1 + max(int(places.max()), int(labels.max(initial=0))), -1)
             known[places] = own
-            self._labels = known[labels]
+            self._labels = known[labels if order is None else labels[order]]
         self._tolerance = 0.0
         if side.kind == "probabilities":
             sample = sample_rows(side.values)
@@ -279,6 +283,11 @@ class SidePass:
         number = self.reader.wide.itemsize + 4
         return len(self.side.values) * self.side.classes * number
 
+    def place(self, start: int, stop: int) -> slice | np.ndarray:
+        """The examples that are read as rows `start` to `stop`."""
+        rows = slice(start, stop)
+        return rows if self._order is None else self._order[rows]
+
     def room(self, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Memory for the scores and ratios of each run."""
         shape = rows, self.side.classes
@@ -300,7 +309,7 @@ class SidePass:
                 self._tolerance,
                 self._ranks,
             )
-            place, predicted = (run, slice(start, stop)), block.predicted
+            place, predicted = (run, self.place(start, stop)), block.predicted
             kept.predicted[place] = predicted if columns is None else columns[predicted]
             of_scores: Any = (
                 (kept.confidence, 1 / block.total),
@@ -321,6 +330,7 @@ class PairPass:
 
     def __init__(self, old: SidePass, new: SidePass):
         (runs, examples), (new_runs, _) = old.faults.shape, new.faults.shape
+        self._place = old.place
         self._surrogate = np.empty((runs, new_runs, examples), np.float32)
         self._kl = np.empty((runs, new_runs, examples), np.float32)
         self._kinds = old.side.kind, new.side.kind
@@ -331,7 +341,7 @@ class PairPass:
         self, old: list[Block], new: list[Block], start: int, work: np.ndarray
     ) -> None:
         """Stores the results of each pair of runs."""
-        rows = slice(start, start + len(old[0].top))
+        rows = self._place(start, start + len(old[0].top))
         work = work[: len(old[0].top)]
         before = [Part(block, *self._old, self._kinds[0]) for block in old]
         after = [Part(block, *self._new, self._kinds[1]) for block in new]
@@ -373,30 +383,6 @@ def _split(
     return split[0], split[1], len(shared[0])
 
 
-def in_file_order(pair: Pair) -> tuple[Pair, np.ndarray | None]:
-    """The pair with its examples in the order of the old side's rows."""
-    # Files often have the same examples in one order, which is not that of their ids.
-    # Both are then read sequentially, not in random order.
-    rows = pair.old_rows
-    if rows is None or np.all(rows[:-1] < rows[1:]):
-        return pair, None
-    order = np.argsort(rows)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return dataclasses.replace(pair, slices={}, clusters=None).at(order), place
-
-
-def in_order_of(scanned: Scanned, place: np.ndarray) -> Scanned:
-    """Undoes the order of `in_file_order`."""
-
-    def moved(of):
-        found = {k: v for k, v in vars(of).items() if isinstance(v, np.ndarray)}
-        return dataclasses.replace(of, **{k: v[..., place] for k, v in found.items()})
-
-    sides = {"old": moved(scanned.old), "new": moved(scanned.new)}
-    return dataclasses.replace(moved(scanned), **sides)
-
-
 def scan(pair: Pair) -> Scanned:
     """Reads every score once and keeps what a comparison needs of each example.
 
@@ -415,11 +401,15 @@ def scan(pair: Pair) -> Scanned:
         >>> scan(Pair(*sides, np.arange(2), 2)).new.predicted
         array([[0, 1]], dtype=int32)
     """
-    pair, place = in_file_order(pair)
+    # Files often have the same examples in one order, which is not that of their ids.
+    # Both are then read sequentially, not in random order.
+    rows, order = pair.old_rows, None
+    if rows is not None and np.any(rows[:-1] > rows[1:]):
+        order = np.argsort(rows)
     old, new = (
         _classes(side, rows, columns, pair.ids)
         if side.kind == "classes"
-        else SidePass(side, rows, columns, pair)
+        else SidePass(side, rows, columns, pair, order)
         for side, rows, columns in (
             (pair.old, pair.old_rows, pair.old_columns),
             (pair.new, pair.new_rows, pair.new_columns),
@@ -434,8 +424,7 @@ def scan(pair: Pair) -> Scanned:
         check_faults([(side.side, side.faults) for side in sides], pair.ids)
     done = [side.done() if isinstance(side, SidePass) else side for side in (old, new)]
     found: Any = together.done() if together else ()
-    scanned = Scanned(done[0], done[1], *found)
-    return scanned if place is None else in_order_of(scanned, place)
+    return Scanned(done[0], done[1], *found)
 
 
 def _over_blocks(
