@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.class_doubts import class_doubts
 from churn_compare.display import CompareResult, OutcomesResult
 from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError
@@ -36,6 +35,7 @@ from churn_compare.measures import Normalization
 from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.reading.account import account_lines, settle
+from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import Errors, join, read_pair
 from churn_compare.reading.labels import (
     read_clusters,

@@ -87,18 +87,10 @@ def label_queue(
         >>> [(row["id"], row["old"], row["new"]) for row in queue.rows]
         [('1', 'b', 'c')]
     """
-    pair, numbers = read_either(
-        old,
-        new,
-        by=[by] if by else None,
-        kind=kind,
-        class_map=class_map,
-        on_missing=on_missing,
-        confirm=confirm,
-        strip=strip,
-        id_column=id_column,
-        prediction_column=prediction_column,
-    )
+    reading = {"kind": kind, "class_map": class_map, "on_missing": on_missing}
+    reading |= {"confirm": confirm, "strip": strip, "by": [by] if by else None}
+    reading |= {"id_column": id_column, "prediction_column": prediction_column}
+    pair, numbers = read_either(old, new, **reading)
     changed, of, inputs = numbers.changed.mean > 0, numbers.of, {}
     if pair.measures:
         texts = [
@@ -125,9 +117,8 @@ def label_queue(
     if not len(rows):
         raise PredictionsError("no prediction changes, so there is nothing to label")
     budget = len(rows) if budget is None else min(budget, len(rows))
-    names, strata = [""], np.zeros(len(changed), int)
-    if by:
-        names, strata = coded(pair.slices[by])
+    alone = [""], np.zeros(len(changed), int)
+    names, strata = coded(pair.slices[by]) if by else alone
     sizes = np.bincount(strata[rows], minlength=len(names))
     if budget < np.count_nonzero(sizes):
         raise PredictionsError(

@@ -192,8 +192,7 @@ def _read(
     files: "VersionFiles", read: Callable[..., Table], spare: Path
 ) -> list[Table]:
     """All versions, each read once; what exceeds memory is stored in `spare`."""
-    sides: list[Table] = []
-    held = 0
+    sides, held = [], 0
     for number, (name, path) in enumerate(zip(files.names, files.paths, strict=True)):
         side = read(path, name)
         if not isinstance(side.values, np.memmap | StoredLogits):
@@ -229,10 +228,8 @@ def _labels_of_one(sides: Sequence[Table]) -> Any:
 
 def _in_all(pairs: Sequence[Pair]) -> np.ndarray:
     """Ids of the examples that all pairs have."""
-    ids = pairs[0].ids
-    for pair in pairs[1:]:
-        if not np.array_equal(pair.ids, ids):
-            ids = match_ids(ids, pair.ids).ids
+    each = (pair.ids for pair in pairs)
+    ids = functools.reduce(lambda a, b: match_ids(a, b).ids, each)
     if not len(ids):
         raise PredictionsError("there is no example that all versions have")
     return ids

@@ -318,22 +318,21 @@ def _blank_to_null(column: Any) -> Any:
 
 
 def _truths(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    odd, way_out = [], ""
     if arrow.is_text(column.type):
         encoded = _blank_to_null(column).dictionary_encode()
         found = [text.strip().lower() for text in encoded.dictionary.to_pylist()]
         odd = [text for text in found if text not in (*_TRUE, *_FALSE)]
-        worth = np.array([float(text in _TRUE) for text in found] + [np.nan])
-        places = encoded.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
-        values, way_out = worth[places], ""
-    else:
-        values, known = numbers_of(column, name)
-        odd = values[known & (values != 0) & (values != 1)]
-        way_out = f"; --score-column {name} compares numbers"
+        worth = arrow.array([float(text in _TRUE) for text in found], arrow.float64())
+        column = worth.take(encoded.indices)
+    values, known = numbers_of(column, name)
+    if np.any(wrong := known & (values != 0) & (values != 1)):
+        odd, way_out = values[wrong], f"; --score-column {name} compares numbers"
     if len(odd):
         raise PredictionsError(
             f"column {name} must be 0 or 1, true or false; got {some(odd)}{way_out}"
         )
-    return values, ~np.isnan(values)
+    return values, known
 
 
 def answers_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
