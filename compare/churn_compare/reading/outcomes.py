@@ -140,10 +140,8 @@ def read_outcomes(
             found = {*columns[column].drop_null().unique().to_pylist()}
             if not less.get(column) and found <= {0.0, 1.0}:
                 kinds[column] = "correct"
-        found = _outcomes(columns, name, kinds, id_column, target_column, log)
-        account = found.account or Account()
-        account = account._replace(read=(*account.read, *unusual))
-        return dataclasses.replace(found, less=less, account=account)
+        found = _outcomes(columns, name, kinds, id_column, target_column, log, unusual)
+        return dataclasses.replace(found, less=less)
 
 
 def _columns(contents: Contents, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -213,6 +211,7 @@ def _outcomes(
     id_column: str | None,
     target_column: str | None,
     log: Log | None,
+    unusual: tuple[str, ...],
 ) -> Table:
     names = [*columns]
     id_name = find_column(names, ID, id_column, "id")
@@ -276,7 +275,7 @@ def _outcomes(
         inputs=None if input_name is None else text_of(first[input_name]),
         others=lambda: others,
         errored=errored,
-        account=Account(tuple(read), tuple(left)),
+        account=Account((*read, *unusual), tuple(left)),
     )
 
 
