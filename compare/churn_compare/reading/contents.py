@@ -23,12 +23,7 @@ from churn_compare.array_files import (
 from churn_compare.example_ids import PredictionsError, counts_rows, index_ids, some
 from churn_compare.reading import arrow, text_tables
 from churn_compare.reading.columns import ID
-from churn_compare.store import (
-    INDEX,
-    Predictions,
-    read_shards,
-    shard_folder,
-)
+from churn_compare.store import INDEX, Predictions, read_shards, shard_folder
 from churn_compare.stored_logits import StoredLogits
 
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")

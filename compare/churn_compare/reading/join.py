@@ -19,10 +19,7 @@ from churn_compare.measures import Normalization
 from churn_compare.pair import Kind, Pair, Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, settle
-from churn_compare.reading.class_alignment import (
-    aligned,
-    without_outer_space,
-)
+from churn_compare.reading.class_alignment import aligned, without_outer_space
 from churn_compare.reading.class_values import (
     NO_LABEL,
     ClassValues,

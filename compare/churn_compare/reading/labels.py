@@ -17,11 +17,7 @@ from churn_compare.example_ids import (
 )
 from churn_compare.pair import Table
 from churn_compare.reading import arrow
-from churn_compare.reading.class_values import (
-    ClassValues,
-    all_numbers,
-    as_class_values,
-)
+from churn_compare.reading.class_values import ClassValues, all_numbers, as_class_values
 from churn_compare.reading.columns import (
     CLASS,
     ID,

@@ -20,12 +20,7 @@ from churn_compare.measures import (
 from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt
-from churn_compare.reading.outcomes import (
-    ITEM,
-    answers_of,
-    lists_of,
-    numbers_of,
-)
+from churn_compare.reading.outcomes import ITEM, answers_of, lists_of, numbers_of
 
 _FEW = 10  # examples of which none may be right by chance
 _MOST_ITEMS = 1000  # of a set or a ranking
@@ -175,9 +170,7 @@ def directions(measures: Sequence[Measure]) -> tuple[str, ...]:
 
 
 def target_of(
-    read: Callable,
-    *sides: tuple[Table, np.ndarray],
-    normalize: Normalization = "text",
+    read: Callable, *sides: tuple[Table, np.ndarray], normalize: Normalization = "text"
 ) -> Any:
     """The expected outcome, on which all sides must agree; None without one."""
     given = [(side, rows) for side, rows in sides if side.target is not None]

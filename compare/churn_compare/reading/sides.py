@@ -44,12 +44,7 @@ from churn_compare.reading.columns import (
     score_columns,
     score_of_label,
 )
-from churn_compare.reading.contents import (
-    Contents,
-    as_array,
-    as_table,
-    read_contents,
-)
+from churn_compare.reading.contents import Contents, as_array, as_table, read_contents
 from churn_compare.reading.labels import read_ids
 from churn_compare.reading.scores import (
     ROWS,
