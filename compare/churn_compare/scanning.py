@@ -298,27 +298,18 @@ class SidePass:
 
     def blocks(self, start: int, stop: int, room: list) -> list[Block]:
         """Reads rows `start` to `stop` of each run and stores their results."""
-        kept, columns, found = self.kept, self.columns, []
+        kept, columns, found, rows = self.kept, self.columns, [], stop - start
         labels = None if self._labels is None else self._labels[start:stop]
         for run, (scores, ratios) in enumerate(room):
-            block = read_scores(
-                self.reader.read(run, start, stop, scores),
-                ratios[: stop - start],
-                self.side.kind,
-                labels,
-                self._tolerance,
-                self._ranks,
-            )
+            scores, ratios = self.reader.read(run, start, stop, scores), ratios[:rows]
+            of_side = self.side.kind, labels, self._tolerance, self._ranks
+            block = read_scores(scores, ratios, *of_side)
             place, predicted = (run, self.place(start, stop)), block.predicted
             kept.predicted[place] = predicted if columns is None else columns[predicted]
-            of_scores: Any = (
-                (kept.confidence, 1 / block.total),
-                (kept.label_log_prob, block.label_log_prob),
-                (kept.brier, block.brier),
-            )
-            for into, values in of_scores:
-                if into is not None:
-                    into[place] = values
+            kept.confidence[place] = 1 / block.total
+            if labels is not None:
+                kept.label_log_prob[place] = block.label_log_prob
+                kept.brier[place] = block.brier
             self.faults[place] = block.faults
             self.tied[run, start + block.tied] = True
             found.append(block)

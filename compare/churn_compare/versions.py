@@ -124,25 +124,14 @@ def compare_versions(
     options |= {"confirm": confirm, "used": used}
     judged = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
     with tempfile.TemporaryDirectory() as spare:
-        read = functools.partial(
-            read_side,
-            ids=ids,
-            kind=kind,
-            id_column=id_column,
-            label_column=label_column if labels is None else None,
-            prediction_column=prediction_column,
-        )
+        columns = {"id_column": id_column, "prediction_column": prediction_column}
+        columns |= {"label_column": label_column if labels is None else None}
+        read = functools.partial(read_side, ids=ids, kind=kind, **columns)
         sides = _read(files, read, Path(spare))
-        joined = functools.partial(
-            join,
-            labels=_labels_of_one(sides) if labels is None else labels,
-            slices=slices,
-            clusters=clusters,
-            class_map=class_map,
-            on_missing=on_missing,
-            confirm=confirm,
-            strip=strip,
-        )
+        about = {"labels": _labels_of_one(sides) if labels is None else labels}
+        about |= {"slices": slices, "clusters": clusters, "class_map": class_map}
+        about |= {"on_missing": on_missing, "confirm": confirm, "strip": strip}
+        joined = functools.partial(join, **about)
         pairs: list[Pair] = []
         for two in itertools.pairwise(sides):
             pair = joined(*two)
@@ -171,17 +160,15 @@ def compare_versions(
     if truth is not None:  # each version but the first is new in one step
         accuracy = steps[0]["accuracy_old"], *(of["accuracy_new"] for of in steps)
     found = version_matrices(predicted, None if truth is None else numbers[0][truth])
+    of_runs = ("flips", "version")
+    matrices = {name: of for name, of in vars(found).items() if name not in of_runs}
     notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
     return VersionsResult(
         versions=(steps[0].old, *(step.new for step in steps)),
         examples=len(examples),
         level=whole.level,
         accuracy=accuracy,
-        churn=found.churn,
-        negative_flip_rate=found.negative_flip_rate,
-        relative_negative_flip_rate=found.relative_negative_flip_rate,
-        ambiguity=found.ambiguity,
-        discrepancy=found.discrepancy,
+        **matrices,
         steps=tuple(steps),
         whole=whole,
         notes=tuple(dict.fromkeys(notes)),

@@ -120,12 +120,8 @@ def find_roles(
     def one(known: Sequence[str], own: str | None, what: str) -> str | None:
         return find_column(usual if own is None else names, known, own, what)
 
-    id_name, run, named = (
-        one(ID, given.id, "id"),
-        one(RUN, None, "run"),
-        given.prediction,
-    )
-    prediction = one(PREDICTION, named, "prediction")
+    id_name, run = one(ID, given.id, "id"), one(RUN, None, "run")
+    prediction = one(PREDICTION, named := given.prediction, "prediction")
     scores = None if kind == "classes" else _scores_named(free, kind)
     of_scores = kind in ("logits", "probabilities")
     classes = one(CLASS, None, "prediction")

@@ -88,17 +88,13 @@ def measures_of(
             if top is not None and kind == "ranking":
                 measures.append(_first_of(measures[-1], top))
             continue
+        values = (side.at(rows, name) for side, rows in (old, new))
+        near: dict[str, Any] = {"relative": relative}
+        near |= {"tolerance": tolerance if kind != "correct" else 0.0}
+        less = kind == "score" and _less(name, old[0], new[0])
+        target = target_of(numbers_of, old, new) if kind == "value" else None
         measures.append(
-            Measure(
-                name,
-                kind,
-                old[0].at(old[1], name),
-                new[0].at(new[1], name),
-                target=target_of(numbers_of, old, new) if kind == "value" else None,
-                tolerance=tolerance if kind != "correct" else 0.0,
-                relative=relative,
-                lower_is_better=kind == "score" and _less(name, old[0], new[0]),
-            )
+            Measure(name, kind, *values, target=target, lower_is_better=less, **near)
         )
     return measures, notes
 
@@ -248,12 +244,8 @@ def _placed(things: Sequence[tuple]) -> tuple[list[tuple], np.ndarray]:
 def _first_of(ranking: Measure, top: int) -> Measure:
     """The first `top` items of every ranking, as sets."""
     sets, place = _placed([tuple(sorted(of[:top])) for of in ranking.things or ()])
-    return dataclasses.replace(
-        ranking,
-        name=f"{ranking.name}, first {top}",
-        kind="set",
-        old=place[ranking.old],
-        new=place[ranking.new],
-        things=sets,
-        target=None if ranking.target is None else place[ranking.target],
-    )
+    goal = ranking.target
+    codes = {"old": place[ranking.old], "new": place[ranking.new]}
+    codes |= {"target": None if goal is None else place[goal]}
+    name = f"{ranking.name}, first {top}"
+    return dataclasses.replace(ranking, name=name, kind="set", things=sets, **codes)

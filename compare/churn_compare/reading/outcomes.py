@@ -35,14 +35,9 @@ from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
 from churn_compare.reading.sides import of_classifier
 
 COLUMNS: Mapping[str, Kind] = {
-    "correct": "correct",
-    "is_correct": "correct",
-    "passed": "correct",
-    "score": "score",
-    "answer": "answer",
-    "value": "value",
-    "set": "set",
-    "ranking": "ranking",
+    **{"correct": "correct", "is_correct": "correct", "passed": "correct"},
+    **{"score": "score", "answer": "answer", "value": "value"},
+    **{"set": "set", "ranking": "ranking"},
 }
 """Columns that are outcomes, by their names."""
 _ALONE = ("success", "resolved", "solved", "pass", "status")  # if there is no other

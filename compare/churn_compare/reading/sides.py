@@ -209,9 +209,7 @@ def _of_arrays(
         of, chosen = cast(str, roles.prediction), "classes"
     elif roles.scores is not None:
         chosen = SCORES.get(plain(of), kind)
-    scores, decided = as_scores(columns[of], chosen, of), None
-    if roles.scores is not None and roles.prediction is not None:
-        decided = as_class_values(columns[roles.prediction], roles.prediction, _ALONE)
+    scores = as_scores(columns[of], chosen, of)
     stopped = stopped_runs(_meta(arrays.get("meta")), len(scores.values))
     if stopped:
         runs = tuple(r for r in range(len(scores.values)) if r not in stopped)
@@ -220,20 +218,10 @@ def _of_arrays(
         listed = ", ".join(map(str, stopped))
         notes = (f"runs {listed} stopped early and are left out.",)
         scores = scores._replace(values=scores.values[list(runs)])
-        if decided is not None and decided.numbers.ndim == 2:
-            decided = decided._replace(numbers=decided.numbers[list(runs)])
     entries = [n for n in arrays if n not in ("meta", "class_names")]
-    return _side(
-        name,
-        scores,
-        roles,
-        columns,
-        decided,
-        account=_account(roles, entries, scores, "array", said),
-        class_names=array_class_names(arrays),
-        runs=runs,
-        notes=notes,
-    )
+    account = _account(roles, entries, scores, "array", said)
+    names = array_class_names(arrays)
+    return _side(name, scores, roles, columns, account, names, notes, runs)
 
 
 def _meta(entry: Any) -> Mapping[str, Any]:
@@ -285,7 +273,7 @@ def _of_table(
         used = of.columns if isinstance(of, ScoreColumns) else (str(of),)
         said |= dict.fromkeys(used, why)
         roles, of = roles._replace(scores=None), None
-    class_names, notes, decided = None, (), None
+    class_names, notes = None, ()
     if isinstance(of, ScoreColumns):
         of.check_classes()
         if score_columns(every, kind) is None:
@@ -305,19 +293,8 @@ def _of_table(
     if scores.kind != "classes" and recorded is not None:
         fits = class_names is None and len(recorded) == scores.values.shape[2]
         class_names = recorded if fits else class_names
-    if of is not None and roles.prediction is not None:
-        what = f"values of column {roles.prediction}"
-        decided = as_class_values(columns[roles.prediction], what, _ALONE)
-    return _side(
-        name,
-        scores,
-        roles,
-        columns,
-        decided,
-        account=_account(roles, every, scores, "column", said),
-        class_names=class_names,
-        notes=notes,
-    )
+    account = _account(roles, every, scores, "column", said)
+    return _side(name, scores, roles, columns, account, class_names, notes)
 
 
 def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
@@ -477,15 +454,20 @@ def _side(
     scores: Scores,
     roles: Roles = Roles(None, None, None, None, None),
     columns: Mapping[str, Any] = {},
-    decided: ClassValues | None = None,
-    *,
+    account: Account | None = None,
     class_names: tuple[str, ...] | None = None,
-    runs: tuple[int, ...] | None = None,
     notes: tuple[str, ...] = (),
-    **more: Any,
+    runs: tuple[int, ...] | None = None,
 ) -> Table:
     """A side of what was read, once its parts are consistent."""
-    values, examples = scores.values, scores.values.shape[1]
+    values, examples, decided = scores.values, scores.values.shape[1], None
+    if roles.scores is not None and roles.prediction is not None:
+        found = columns[roles.prediction]
+        array = isinstance(found, np.ndarray)
+        what = roles.prediction if array else f"values of column {roles.prediction}"
+        decided = as_class_values(found, what, _ALONE)
+        if runs is not None and decided.numbers.ndim == 2:
+            decided = decided._replace(numbers=decided.numbers[list(runs)])
     class_names = scores.class_names or class_names
     if class_names is not None and scores.kind != "classes":
         class_names = _checked_names(class_names, values.shape[2])
@@ -522,9 +504,7 @@ def _side(
             runs = tuple(found.names.tolist())
     elif ids is not None:
         check_unique(ids)
-    decisions = None
-    if decided is not None:
-        decisions = _decisions(decided, class_names, values)
+    decisions = decided and _decisions(decided, class_names, values)
     return Table(
         name=name,
         kind=scores.kind,
@@ -535,8 +515,8 @@ def _side(
         label_names=label_names,
         runs=runs or tuple(range(len(values))),
         notes=(*scores.notes, *notes),
+        account=account,
         decisions=decisions,
-        **more,
     )
 
 

@@ -171,11 +171,8 @@ def read_text(
     # Without newlines in values it is a third faster, but blocks end at any newline.
     tries = [(lines, mark) for lines in (False, True) for mark in decimals]
     for newlines, mark in tries:
-        parsed = arrow.csv.ParseOptions(
-            delimiter=layout.delimiter,
-            quote_char=layout.quote,
-            newlines_in_values=newlines,
-        )
+        marks = {"delimiter": layout.delimiter, "quote_char": layout.quote}
+        parsed = arrow.csv.ParseOptions(newlines_in_values=newlines, **marks)
         converted = arrow.csv.ConvertOptions(
             column_types=types, strings_can_be_null=False, decimal_point=mark
         )
