@@ -49,12 +49,9 @@ def reference_side(values, kind, labels):
     padded[..., : probs.shape[-1]] = probs
     with np.errstate(divide="ignore"):
         own = np.log(np.take_along_axis(padded, labels[None, :, None], -1)[..., 0])
-    return {
-        "predicted": np.argmax(values, -1),
-        "confidence": probs.max(-1),
-        "label_log_prob": own,
-        "brier": ((padded - target) ** 2).sum(-1),
-    }
+    found = {"predicted": np.argmax(values, -1), "confidence": probs.max(-1)}
+    brier = ((padded - target) ** 2).sum(-1)
+    return found | {"label_log_prob": own, "brier": brier}
 
 
 def assert_close(a, b, rtol=1e-5):
@@ -209,19 +206,10 @@ def test_probabilities_of_zero_have_a_floor():
 
 
 def test_predicted_classes_next_to_scores():
-    new = scores(1)
     classes = np.argmax(scores(0), -1)
-    old = Table("old", "classes", classes)
-    found = scan(
-        Pair(
-            old,
-            Table("new", "logits", new),
-            np.arange(60),
-            8,
-            old_columns=np.arange(1, 8),
-            old_rows=np.arange(60)[::-1],
-        )
-    )
+    sides = Table("old", "classes", classes), Table("new", "logits", scores(1))
+    moved = {"old_columns": np.arange(1, 8), "old_rows": np.arange(60)[::-1]}
+    found = scan(Pair(*sides, np.arange(60), 8, **moved))
     assert np.array_equal(found.old.predicted, classes[:, ::-1] + 1)
     assert found.old.confidence is None and found.new.confidence is not None
     assert found.surrogate is None and found.kl is None

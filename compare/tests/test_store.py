@@ -166,13 +166,8 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_file(rng, tmp_path):
         except OSError as error:
             print("refused:", error)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "left as it was" in done.stdout
+    words = [sys.executable, "-c", textwrap.dedent(script)]
+    assert "left as it was" in subprocess.check_output(words, text=True)
     assert [p.name for p in tmp_path.iterdir()] == ["p.npz"]
     np.testing.assert_array_equal(load_predictions(path).logits, old.logits)
 

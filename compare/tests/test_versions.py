@@ -95,11 +95,7 @@ def test_an_order_chooses_versions_and_says_what_it_leaves_out(tmp_path):
         ((), None, "none found"),
         (("a.csv",), None, "only 'a' found"),
         (("a.csv", "b.csv"), ["a"], "only 'a' found"),
-        (
-            ("part-00000-a.parquet", "part-00001-a.parquet"),
-            None,
-            "its 2 files, such as",
-        ),
+        (("part-00000-a.csv", "part-00001-a.csv"), None, "its 2 files, such as"),
         (("x=1/a.csv", "x=2/a.csv"), None, "are parts of one table, not versions"),
         (("a.csv", "a.npz"), None, "both called 'a'"),
         (("a.csv", "a/predictions.npz"), None, "both called 'a'"),
@@ -370,16 +366,10 @@ def test_the_page_has_every_part_and_links_to_each_update(page):
     assert [i for i in ids if i in anchors] == anchors and len(set(ids)) == len(ids)
     assert "alert(1)" in page and page.count("<script>") == 1  # the one that sorts
     assert not re.search(r'(src|href)="(?!#)', page.replace("xmlns:xlink", ""))
-    for words in (
-        "FAILED: ",
-        "Accuracy goes from",
-        "Every version against every other",
-        "Relative NFR",
-        "Largest regressions, ",
-        "What was run",
-        "churn-jax compare versions",
-    ):
-        assert words in page
+    assert "FAILED: " in page and "Accuracy goes from" in page
+    assert "Every version against every other" in page and "Relative NFR" in page
+    assert "Largest regressions, " in page and "What was run" in page
+    assert "churn-jax compare versions" in page
     assert "<svg" not in page and "color-mix" in page  # matrices are heat maps
 
 

@@ -169,19 +169,10 @@ def join(
     if not old.measures:
         fields, doubts = aligned(old, new, rows, truth, drawn, class_map, notes)
     notes += settle(doubts, confirm)
-    return Pair(
-        old=old,
-        new=new,
-        ids=rows.ids,
-        old_rows=old.rows_or_none(rows.old),
-        new_rows=new.rows_or_none(rows.new),
-        drawn=drawn,
-        slices=groupings,
-        clusters=groups,
-        cluster_column=cluster_column,
-        notes=tuple(notes),
-        **fields,
-    )
+    fields |= {"old_rows": old.rows_or_none(rows.old), "drawn": drawn}
+    fields |= {"new_rows": new.rows_or_none(rows.new), "slices": groupings}
+    fields |= {"clusters": groups, "cluster_column": cluster_column}
+    return Pair(old, new, rows.ids, notes=tuple(notes), **fields)
 
 
 def read_pair(

@@ -161,12 +161,9 @@ def read_side(
         found = read_contents(given, choice=lambda names: (left, ())).columns
         return {name: found[name] for name in left if name in found}
 
-    return dataclasses.replace(
-        side,
-        notes=notes,
-        account=account._replace(read=(*account.read, *contents.read)),
-        others=others if account.left_out else dict,
-    )
+    account = account._replace(read=(*account.read, *contents.read))
+    other = others if account.left_out else dict
+    return dataclasses.replace(side, notes=notes, account=account, others=other)
 
 
 def side_names(old: Any, new: Any) -> tuple[str, str]:

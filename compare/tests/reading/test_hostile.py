@@ -73,10 +73,8 @@ def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, monkeypatch):
     pq.write_table(pa.table(same), tmp_path / "a.parquet")
     for name in ("a.csv.gz", "a.npz", "a.parquet"):
         assert (tmp_path / name).stat().st_size < 10_000
-        with pytest.raises(
-            PredictionsError,
-            match=f"^{tmp_path / name}: .* more than half of the[^\n]*$",
-        ):
+        said = f"^{tmp_path / name}: .* more than half of the[^\n]*$"
+        with pytest.raises(PredictionsError, match=said):
             read_side(tmp_path / name)
 
 

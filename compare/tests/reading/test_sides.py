@@ -374,13 +374,10 @@ def test_what_may_have_two_meanings_is_refused(columns, options, message, tmp_pa
 
 def test_decisions_are_numbers_of_the_classes_with_scores():
     scores = {"logits": np.zeros((2, 3, 2)), "class_names": ["no", "yes"]}
-    for decided in (
-        [["yes", "no", "no"], ["no", "no", "yes"]],
-        [[1, 0, 0], [0, 0, 1]],
-        [[True, False, False], [False, False, True]],
-    ):
+    numbers = np.array([[1, 0, 0], [0, 0, 1]])
+    for decided in (np.array(["no", "yes"])[numbers], numbers, numbers == 1):
         side = read_side(scores | {"predictions": decided})
-        np.testing.assert_array_equal(side.decisions, [[1, 0, 0], [0, 0, 1]])
+        np.testing.assert_array_equal(side.decisions, numbers)
     for decided, message in (
         ([0, 1, 0], r"shape \(3,\) and scores .* \(2, 3, 2\)"),
         ([[0.1, 0.9, 0.2]] * 2, "must be whole numbers .* compares the scores alone"),
@@ -515,13 +512,9 @@ def test_what_is_assumed_is_said():
     said = "v1: scores are taken for probabilities: rows are at least 0 and sum to one."
     assert read_side(PROBS, "v1").notes == (said,)
     some_wrong = PROBS * np.where(np.arange(N) < 3, 2, 1)[:, None]
-    for values, kind in (
-        (LOGITS, "logits"),
-        (PROBS * 70, "logits"),
-        (PROBS * 100, "probabilities"),  # refused in the pass
-        (some_wrong, "probabilities"),
-    ):
-        assert read_side(values).kind == kind
+    assert {read_side(of).kind for of in (LOGITS, PROBS * 70)} == {"logits"}
+    for values in (PROBS * 100, some_wrong):  # the first is refused in the pass
+        assert read_side(values).kind == "probabilities"
     assert read_side(PROBS, kind="logits").kind == "logits"
     with pytest.raises(PredictionsError, match=r"12 of 12 rows .* do not sum to one"):
         read_side(PROBS / 2)
