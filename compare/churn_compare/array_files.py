@@ -16,7 +16,8 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,16 +55,16 @@ def read_npy(path: Path) -> np.ndarray:
     return as_real(mapped)
 
 
-class NpzArrays(Mapping[str, np.ndarray]):
+class NpzArrays(UserDict[str, Any]):
     """The arrays of a `.npz` file by name; each is read when it is looked up."""
 
     # An array may take at most half of the free memory. With `mapped`, large
     # uncompressed arrays are memory-mapped; `checks` compute their CRC-32.
 
     def __init__(self, path: Path, mapped: bool = False):
+        super().__init__()
         self._path, self._mapped = path, mapped
         self.checks: list[Callable[[], None]] = []
-        self._members: dict[str, zipfile.ZipInfo] = {}
         if not zipfile.is_zipfile(path):
             with open(path, "rb") as file:
                 cut = b"PK".startswith(file.read(2))  # also if it is empty
@@ -77,20 +78,11 @@ class NpzArrays(Mapping[str, np.ndarray]):
             raise _damaged(error) from error
         for member in members:
             name = member.filename.removesuffix(".npy")
-            if self._members.setdefault(name, member) is not member:
+            if self.data.setdefault(name, member) is not member:
                 raise ArrayFileError(f"it holds {name} twice")
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def __contains__(self, name: object) -> bool:  # without reading the array
-        return name in self._members
-
     def __getitem__(self, name: str) -> np.ndarray:
-        member = self._members[name]
+        member = self.data[name]
         with _reading(name):
             return as_real(self._read(name, member))
 

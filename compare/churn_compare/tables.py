@@ -118,10 +118,8 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
     rows = []
     for found in shown:
         row: list[Cell | str] = [found.id, found.label]
-        for name, confidence in (
-            (found.old, found.old_confidence),
-            (found.new, found.new_confidence),
-        ):
+        sides = (found.old, found.old_confidence), (found.new, found.new_confidence)
+        for name, confidence in sides:
             known = "" if math.isnan(confidence) else share_text(confidence)
             row.append(Cell(name, below=known))
         if scored:
@@ -267,9 +265,8 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         change = QUANTITIES[found.change]
         points = "Change, points" if change.unit == "points" else "Change"
         mean = change.heading.removesuffix(", change")
-        worse, better = ("Worse", "Better")
-        if found.decided:
-            worse, better = ("Negative flips", "Positive flips")
+        flips = ("Negative flips", "Positive flips")
+        worse, better = flips if found.decided else ("Worse", "Better")
         finding = Column("Finding", "left", detail="full")
         columns[1:1] = finding, Column(points, first="ascending")
         numbers = {
@@ -282,11 +279,8 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         if "excess_nfr" in found.quantities:
             numbers["excess_nfr"] = Column("Beyond retraining", detail="full")
     if sampled := found.sampled is not None:
-        worse, better = (
-            Column("Negative flips"),
-            Column("Positive flips", detail="full"),
-        )
-        of_flips = (worse, better, Column("Change, points"))
+        heads = Column("Negative flips"), Column("Positive flips", detail="full")
+        of_flips = (*heads, Column("Change, points"))
         numbers |= dict(zip(OF_CHANGED, of_flips, strict=True))
         columns.append(Column("Labelled"))
     columns += numbers.values()
@@ -303,9 +297,8 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         row.append(Cell(count_text(group.examples), group.examples))
         if sampled and (of := group.sampled) is not None:
             row.append(Cell(f"{of.labelled} of {of.changed}", of.labelled))
-            group = dataclasses.replace(
-                group, quantities={**group.quantities, **of.these}
-            )
+            both = {**group.quantities, **of.these}
+            group = dataclasses.replace(group, quantities=both)
         row += [_sorted_cell(group, name) for name in numbers]
         if judged:
             row += [Cell(p_text(p), p) for p in (group.p, group.adjusted_p)]
