@@ -285,8 +285,7 @@ class _Classes:
     """The classes of one side by name and number."""
 
     def __init__(self, side: Table):
-        self.name, self.names, self.size = side.name, side.class_names, side.classes
-        self.open = _open(side)
+        self.names, self.size, self.open = side.class_names, side.classes, _open(side)
         self._place = {name: i for i, name in enumerate(side.class_names or ())}
         self.numeric = all_numbers(self._place)
 

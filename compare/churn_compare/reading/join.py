@@ -211,12 +211,10 @@ def _comparable(
         np.zeros(len(at), bool) if of.errored is None else of.errored[:, at].any(axis=0)
         for of, at in ((old, rows.old), (new, rows.new))
     ]
-    counts = [int(of.sum()) for of in failed]
-    if any(counts):
-        said = (
-            f"{counts[0]:,} examples errored in {old.name}, {counts[1]:,} in {new.name}"
-        )
-        if policy == "refuse" or (policy is None and counts[0] != counts[1]):
+    a, b = (int(of.sum()) for of in failed)
+    if a or b:
+        said = f"{a:,} examples errored in {old.name}, {b:,} in {new.name}"
+        if policy == "refuse" or (policy is None and a != b):
             raise PredictionsError(
                 f"{said}; --errors wrong counts them as wrong, --errors drop leaves "
                 "them out of both"
@@ -224,16 +222,16 @@ def _comparable(
         done = "are left out of both" if policy == "drop" else "count as wrong"
         rows.notes.append(f"Warning: {said}, and {done}.")
     if policy == "drop":
-        places = places[rows.keep(np.asarray(~(failed[0] | failed[1])))]
+        places = places[rows.keep(~np.logical_or(*failed))]
     else:
         old, new = errors_as_wrong(old), errors_as_wrong(new)
     known = old.known[rows.old], new.known[rows.new]
     keep = known[0] & known[1]
     if lacking := int((~keep).sum()):
-        lost = [int((~of).sum()) for of in known]
+        a, b = (int((~of).sum()) for of in known)
         said = (
-            f"{lacking:,} of {len(keep):,} examples lack an outcome ({lost[0]:,} in "
-            f"{old.name}, {lost[1]:,} in {new.name})"
+            f"{lacking:,} of {len(keep):,} examples lack an outcome ({a:,} in "
+            f"{old.name}, {b:,} in {new.name})"
         )
         if on_missing == "error":
             raise PredictionsError(
@@ -250,10 +248,8 @@ def _comparable(
                     f"{said} under the same id; if the prompt is what the update "
                     "changes, add --confirm inputs"
                 )
-            example = some(rows.ids[keep & ~same])
-            rows.notes.append(
-                f"Warning: {said} under the same id and are left out: {example}."
-            )
+            said += " under the same id and are left out"
+            rows.notes.append(f"Warning: {said}: {some(rows.ids[keep & ~same])}.")
         keep &= same
     places = places[rows.keep(keep)]
     if not len(places):

@@ -86,9 +86,8 @@ class _Given:
         """The column for a purpose, or the only other column."""
         found = find_column(self.others, known, named, what)
         if found is None and len(self.others) != 1:
-            raise PredictionsError(
-                f"there is no {what} column; it has {some(self.others)}"
-            )
+            there = some(self.others)
+            raise PredictionsError(f"there is no {what} column; it has {there}")
         return self.columns[found or self.others[0]]
 
     def by_example(
