@@ -66,114 +66,85 @@ def scores_of(side, kind):
 
 def new_file(side, kind, ids, names):
     prefix = {"logits": "logit_", "probabilities": "prob_"}.get(kind, "")
-    return File(
-        kind,
-        NUMBERS.copy(),
-        list(ids),
-        [names[c] if names else int(c) for c in LABELS],
-        CLASSES[side],
-        [f"{prefix}{names[c] if names else c}" for c in range(C)],
-        scores_of(side, kind),
-        {"id": "id", "label": "label", "prediction": "prediction"},
-    )
+    labels = [names[c] if names else int(c) for c in LABELS]
+    columns = [f"{prefix}{names[c] if names else c}" for c in range(C)]
+    heads = {"id": "id", "label": "label", "prediction": "prediction"}
+    rows = kind, NUMBERS.copy(), list(ids), labels, CLASSES[side]
+    return File(*rows, columns, scores_of(side, kind), heads)
 
 
-# Each takes a file, the names of its classes and a generator, and says what must come:
-# "right", the right join; "error"; "either"; or "spoiled", where nothing can be said.
-# "missing", "twice" and "reordered" depend on how the file is written and joined.
-def permuted(file, names, rng):
-    file.rows(rng.permutation(len(file.numbers)))
-    return "right"
+def spoiled(file, change, names, rng):
+    """Changes a file; says what must come of it.
 
-
-def rows_dropped(file, names, rng):
-    file.rows(np.sort(rng.permutation(N)[: rng.integers(1, N)]))
-    return "missing"
-
-
-def no_rows(file, names, rng):
-    file.rows([])
-    return "error"
-
-
-def row_twice(file, names, rng):
-    file.rows([*range(N), int(rng.integers(N))])
-    return "error"
-
-
-def id_changed(file, names, rng):
-    file.ids[rng.integers(N)] = 10**9 if isinstance(file.ids[0], int) else "another"
-    return "missing"
-
-
-def id_empty(file, names, rng):
-    file.ids[rng.integers(N)] = None
-    return "error"
-
-
-def ids_are_text(file, names, rng):
-    file.ids = [str(i) for i in file.ids]
-    return "right"
-
-
-def ids_are_fractions(file, names, rng):
-    file.ids = [n + 0.5 for n in range(N)]
-    return "error"
-
-
-def columns_reordered(file, names, rng):
-    if file.kind == "classes":
-        return "right"
-    order = np.roll(np.arange(C), rng.integers(1, C))
-    file.columns = [file.columns[c] for c in order]
-    file.scores = file.scores[:, order]
-    return "reordered"
-
-
-def column_dropped(file, names, rng):
-    if file.kind == "classes":
-        return "right"
-    gone = int(rng.integers(C))
-    file.columns.pop(gone)
-    file.scores = np.delete(file.scores, gone, axis=1)
-    return "spoiled" if names else "error"
-
-
-def column_twice(file, names, rng):
-    file.twice = True
-    return "twice"
-
-
-def head_renamed(file, names, rng):
-    which = str(rng.choice(["id", "label", "prediction"]))
-    file.heads[which] = str(rng.choice(["", "other", "id", "Label", "id\n", "x" * 999]))
-    return "either"
-
-
-def nan_score(file, names, rng):
-    file.scores[rng.integers(N), rng.integers(C)] = np.nan
-    return "right" if file.kind == "classes" else "error"
-
-
-def negative_or_large(file, names, rng):
-    if file.kind != "probabilities":
-        return "right"
-    file.scores[rng.integers(N)] *= rng.choice([-3, 100])
-    return "error"
-
-
-def label_wrong(file, names, rng):
-    row = int(rng.integers(N))
-    others = [x for x in (*NAMES, "whale") if x != file.labels[row]]
-    if names is None:
-        others = [-1, 7, 2**40]
-    file.labels[row] = others[rng.integers(len(others))]
-    return "error"
-
-
-def label_empty(file, names, rng):
-    file.labels[rng.integers(N)] = None
-    return "right"  # the other side has it
+    "right", the right join; "error"; "either"; or "spoiled", where nothing can be said.
+    "missing", "twice" and "reordered" depend on how the file is written and joined.
+    """
+    match change:
+        case "permuted":
+            file.rows(rng.permutation(len(file.numbers)))
+            return "right"
+        case "rows_dropped":
+            file.rows(np.sort(rng.permutation(N)[: rng.integers(1, N)]))
+            return "missing"
+        case "no_rows":
+            file.rows([])
+            return "error"
+        case "row_twice":
+            file.rows([*range(N), int(rng.integers(N))])
+            return "error"
+        case "id_changed":
+            other = 10**9 if isinstance(file.ids[0], int) else "another"
+            file.ids[rng.integers(N)] = other
+            return "missing"
+        case "id_empty":
+            file.ids[rng.integers(N)] = None
+            return "error"
+        case "ids_are_text":
+            file.ids = [str(i) for i in file.ids]
+            return "right"
+        case "ids_are_fractions":
+            file.ids = [n + 0.5 for n in range(N)]
+            return "error"
+        case "columns_reordered":
+            if file.kind == "classes":
+                return "right"
+            order = np.roll(np.arange(C), rng.integers(1, C))
+            file.columns = [file.columns[c] for c in order]
+            file.scores = file.scores[:, order]
+            return "reordered"
+        case "column_dropped":
+            if file.kind == "classes":
+                return "right"
+            gone = int(rng.integers(C))
+            file.columns.pop(gone)
+            file.scores = np.delete(file.scores, gone, axis=1)
+            return "spoiled" if names else "error"
+        case "column_twice":
+            file.twice = True
+            return "twice"
+        case "head_renamed":
+            which = str(rng.choice(["id", "label", "prediction"]))
+            heads = ["", "other", "id", "Label", "id\n", "x" * 999]
+            file.heads[which] = str(rng.choice(heads))
+            return "either"
+        case "nan_score":
+            file.scores[rng.integers(N), rng.integers(C)] = np.nan
+            return "right" if file.kind == "classes" else "error"
+        case "negative_or_large":
+            if file.kind != "probabilities":
+                return "right"
+            file.scores[rng.integers(N)] *= rng.choice([-3, 100])
+            return "error"
+        case "label_wrong":
+            row = int(rng.integers(N))
+            others = [x for x in (*NAMES, "whale") if x != file.labels[row]]
+            if names is None:
+                others = [-1, 7, 2**40]
+            file.labels[row] = others[rng.integers(len(others))]
+            return "error"
+        case "label_empty":
+            file.labels[rng.integers(N)] = None
+            return "right"  # the other side has it
 
 
 CHANGES = (
@@ -273,13 +244,13 @@ class Case:
             style = str(rng.choice(FORMATS if self.names is None else NAMED_FORMATS))
             file = new_file(side, kind, self.ids, self.names)
             if rng.integers(2):
-                permuted(file, self.names, rng)
+                spoiled(file, "permuted", self.names, rng)
             files.append(file)
             self.styles.append(style)
             self.paths.append(folder / f"{side}-{seed}.{style}")
         self.changed = int(rng.integers(2))
-        change = globals()[changes[seed % len(changes)]]
-        self.expected = change(files[self.changed], self.names, rng)
+        change = changes[seed % len(changes)]
+        self.expected = spoiled(files[self.changed], change, self.names, rng)
         style = self.styles[self.changed]
         if self.expected == "twice":
             self.expected = "right" if style == "npz" else "error"
@@ -290,7 +261,7 @@ class Case:
             self.expected = "error" if self.on_missing == "error" else "right"
         for file, path, style in zip(files, self.paths, self.styles):
             write(file, path, style)
-        self.what = (change.__name__, self.styles, [f.kind for f in files], self.names)
+        self.what = (change, self.styles, [f.kind for f in files], self.names)
 
     def join(self):
         sides = [read_side(path) for path in self.paths]
