@@ -26,17 +26,18 @@ PROBS = np.exp(LOGITS + 3000) / np.exp(LOGITS + 3000).sum(1, keepdims=True)
 OWN = {"ids": IDS, "labels": LABELS, "logits": LOGITS}
 
 
-def _csv(path, columns):
-    rows = zip(*columns.values(), strict=True)
-    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def _jsonl(path, columns):
+def _write(path, columns):
+    """A table in Parquet, in lines or in delimited text, by the name of the file."""
     lists = (np.asarray(column).tolist() for column in columns.values())
-    rows = (dict(zip(columns, row)) for row in zip(*lists, strict=True))
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    rows = list(zip(*lists, strict=True))
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path, row_group_size=5)
+    elif ".json" in path.name:
+        lines = (json.dumps(dict(zip(columns, row))) for row in rows)
+        path.write_text("".join(f"{line}\n" for line in lines))
+    else:
+        lines = (",".join(map(str, line)) for line in (columns, *rows))
+        _json(path, "".join(f"{line}\n" for line in lines))
     return path
 
 
@@ -52,18 +53,6 @@ def _npy(path, array):
 
 def _npz(path, savez=np.savez, **arrays):
     savez(path, **arrays)
-    return path
-
-
-def _parquet(path, columns):
-    pq.write_table(pa.table(columns), path, row_group_size=5)
-    return path
-
-
-def _zipped(path, columns):
-    plain = _csv(path.with_suffix(""), columns)
-    path.write_bytes(gzip.compress(plain.read_bytes()))
-    plain.unlink()
     return path
 
 
@@ -97,7 +86,7 @@ def _arrow(path, writer):
     return path
 
 
-def _parts(folder, write, ending, keys=("", "")):
+def _parts(folder, ending, keys=("", "")):
     """As Spark writes them: with checksums, a mark, and perhaps folders of keys."""
     folder.mkdir()
     (folder / "_SUCCESS").touch()
@@ -105,7 +94,7 @@ def _parts(folder, write, ending, keys=("", "")):
     for number, (rows, key) in enumerate(zip((slice(0, 9), slice(9, None)), keys)):
         (folder / key).mkdir(exist_ok=True)
         part = folder / key / f"part-{number:05d}-c000{ending}"
-        write(part, {name: of[rows] for name, of in columns.items()})
+        _write(part, {name: of[rows] for name, of in columns.items()})
         part.with_name(f".{part.name}.crc").write_bytes(b"crc")
     (folder / f"part-00002-c000{ending}").touch()  # a partition without rows
     return folder
@@ -125,10 +114,10 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "npz": lambda d: _npz(d / "p.npz", **OWN),
     "npz compressed": lambda d: _npz(d / "p.npz", **ZIPPED, probs=PROBS),
     "our own": _folder,
-    "csv": lambda d: _csv(d / "p.csv", _columns(LOGITS, "logit_")),
-    "csv.gz": lambda d: _zipped(d / "p.csv.gz", _columns(PROBS, "p_")),
-    "parquet columns": lambda d: _parquet(d / "p.parquet", _columns(PROBS, "prob_")),
-    "parquet lists": lambda d: _parquet(d / "p.parquet", LISTS),
+    "csv": lambda d: _write(d / "p.csv", _columns(LOGITS, "logit_")),
+    "csv.gz": lambda d: _write(d / "p.csv.gz", _columns(PROBS, "p_")),
+    "parquet columns": lambda d: _write(d / "p.parquet", _columns(PROBS, "prob_")),
+    "parquet lists": lambda d: _write(d / "p.parquet", LISTS),
     "tabs": lambda d: _text(d / "p.tsv", "\t"),
     "tabs in csv": lambda d: _text(d / "p.csv.gz", "\t"),
     "semicolons": lambda d: _text(d / "p.csv", ";"),
@@ -145,9 +134,9 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "json split": lambda d: _json(d / "p.json.gz", json.dumps(SPLIT)),
     "feather": lambda d: _arrow(d / "p.feather", pa.ipc.new_file),
     "arrow": lambda d: _arrow(d / "p.arrow", pa.ipc.new_stream),
-    "spark parquet": lambda d: _parts(d / "p.parquet", _parquet, ".snappy.parquet"),
-    "spark csv": lambda d: _parts(d / "p", _zipped, ".csv.gz"),
-    "spark json": lambda d: _parts(d / "p", _jsonl, ".json"),
+    "spark parquet": lambda d: _parts(d / "p.parquet", ".snappy.parquet"),
+    "spark csv": lambda d: _parts(d / "p", ".csv.gz"),
+    "spark json": lambda d: _parts(d / "p", ".json"),
     "comments": lambda d: _text(d / "p.csv", ",", start="# v1\n#\n# a, b\n"),
     "single quotes": lambda d: _json(d / "p.csv", _quoted(_text(d / "a.csv", ","))),
     "packed csv": lambda d: _text(d / "p.csv.gz", ",").rename(d / "p.csv"),
@@ -160,8 +149,8 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "mapping": lambda d: OWN,
     "mapping of columns": lambda d: _columns(LOGITS, "logit_"),
     "arrow table": lambda d: pa.table(_columns(LOGITS, "logit_")),
-    "jsonl": lambda d: _jsonl(d / "p.jsonl", _columns(LOGITS, "logit_")),
-    "jsonl lists": lambda d: _jsonl(d / "p.jsonl", LISTS),
+    "jsonl": lambda d: _write(d / "p.jsonl", _columns(LOGITS, "logit_")),
+    "jsonl lists": lambda d: _write(d / "p.jsonl", LISTS),
     "frame": lambda d: Frame(_columns(LOGITS, "logit_")),
     "frame of lists": lambda d: Frame({"id": IDS, "label": LABELS, "logits": LOGITS}),
 }
@@ -169,7 +158,7 @@ WITHOUT_IDS = {
     "npy": lambda d: _npy(d / "p.npy", LOGITS),
     "npy runs": lambda d: _npy(d / "p.npy", LOGITS[None]),
     "npy fortran": lambda d: _npy(d / "p.npy", np.asfortranarray(LOGITS)),
-    "parquet fixed lists": lambda d: _parquet(d / "p.parquet", FIXED),
+    "parquet fixed lists": lambda d: _write(d / "p.parquet", FIXED),
     "array": lambda d: PROBS.tolist(),
 }
 
@@ -232,7 +221,7 @@ def test_runs_in_a_column_become_an_axis(rng, tmp_path):
         "label": np.array(["cat", "dog", "cow"])[np.tile(LABELS, 2)[rows]],
         **{f"logit_{c}": runs.reshape(-1, C)[rows, c] for c in range(C)},
     }
-    side = read_side(_csv(tmp_path / "p.csv", columns))
+    side = read_side(_write(tmp_path / "p.csv", columns))
     assert side.runs == (3, 8)
     np.testing.assert_array_equal(side.ids, IDS)
     np.testing.assert_array_equal(side.values, runs)
@@ -240,7 +229,7 @@ def test_runs_in_a_column_become_an_axis(rng, tmp_path):
     assert [side.label_names[c] for c in side.labels[:3]] == ["cat", "dog", "cow"]
     columns["id"][0] = 999
     with pytest.raises(PredictionsError, match="as many rows as runs"):
-        read_side(_csv(tmp_path / "p.csv", columns))
+        read_side(_write(tmp_path / "p.csv", columns))
 
 
 @pytest.mark.parametrize("shape", [(N,), (2, N)])
@@ -388,7 +377,7 @@ def test_decisions_are_numbers_of_the_classes_with_scores():
 
 def _tables(folder, columns):
     """The same table as it is read from CSV and from Parquet."""
-    return _csv(folder / "p.csv", columns), _parquet(folder / "p.parquet", columns)
+    return _write(folder / "p.csv", columns), _write(folder / "p.parquet", columns)
 
 
 def test_classes_and_scores_in_one_file_are_told_apart_by_kind(tmp_path):
@@ -405,23 +394,23 @@ def test_classes_and_scores_in_one_file_are_told_apart_by_kind(tmp_path):
 def test_classes_of_columns_have_names_or_numbers_whatever_their_order(tmp_path):
     columns = _columns(PROBS, "prob_", ["dog", "cat", "über"])
     columns["label"] = np.array(["dog", "cat", "unknown"])[LABELS]
-    side = read_side(_csv(tmp_path / "p.csv", columns))
+    side = read_side(_write(tmp_path / "p.csv", columns))
     assert side.class_names == ("dog", "cat", "über")
     assert side.label_names == ("cat", "dog", "unknown")
     turned = {name: columns[name] for name in reversed(columns)}
-    side = read_side(_csv(tmp_path / "p.csv", turned))
+    side = read_side(_write(tmp_path / "p.csv", turned))
     assert side.class_names == ("über", "cat", "dog")
     np.testing.assert_array_equal(side.values[0], PROBS[:, ::-1])
     numbered = _columns(PROBS, "prob_")
     turned = {name: numbered[name] for name in reversed(numbered)}
-    side = read_side(_csv(tmp_path / "p.csv", turned))
+    side = read_side(_write(tmp_path / "p.csv", turned))
     assert side.class_names is None
     np.testing.assert_array_equal(side.values[0], PROBS)
 
 
 def test_a_table_of_classes_without_prefix_is_read_if_the_kind_is_said(tmp_path):
     scores = dict(zip(("cat", "dog", "cow"), PROBS.T, strict=True))
-    path = _csv(tmp_path / "p.csv", {"example": IDS, "y": LABELS, **scores})
+    path = _write(tmp_path / "p.csv", {"example": IDS, "y": LABELS, **scores})
     names = {"id_column": "example", "label_column": "y"}
     side = read_side(path, kind="probabilities", **names)
     assert side.class_names == ("cat", "dog", "cow")
@@ -461,7 +450,7 @@ def test_one_score_per_example_is_of_the_second_class_and_needs_its_kind(tmp_pat
 
 def test_one_score_decides_in_its_own_precision(tmp_path):
     near = [0.50000001, 0.49999999]
-    path = _csv(tmp_path / "p.csv", {"id": [1, 2], "prob": near})
+    path = _write(tmp_path / "p.csv", {"id": [1, 2], "prob": near})
     for given in (path, {"prob": near}, pa.table({"prob": near})):
         side = read_side(given, kind="probabilities")
         assert side.values[0].argmax(axis=1).tolist() == [1, 0]
@@ -546,7 +535,7 @@ def test_tensors_of_other_frameworks_are_arrays():
 def test_separate_ids_are_for_sides_without_ids(tmp_path):
     path, ids = _npy(tmp_path / "p.npy", LOGITS), _npy(tmp_path / "ids.npy", IDS)
     np.testing.assert_array_equal(read_side(path, ids=ids).ids, IDS)
-    names = _csv(tmp_path / "ids.csv", {"name": [f"{i:03}.png" for i in IDS]})
+    names = _write(tmp_path / "ids.csv", {"name": [f"{i:03}.png" for i in IDS]})
     assert read_side(path, ids=names).ids[0] == "003.png"
     own = read_side({"logits": LOGITS, "ids": IDS + 1}, ids=ids)
     np.testing.assert_array_equal(own.ids, IDS + 1)
@@ -556,7 +545,7 @@ def test_separate_ids_are_for_sides_without_ids(tmp_path):
 
 def test_ids_of_digits_with_zeros_in_front_stay_text(tmp_path):
     columns = _columns(LOGITS, "logit_") | {"id": [f"{i:04}" for i in IDS]}
-    assert read_side(_csv(tmp_path / "p.csv", columns)).ids[0] == "0003"
+    assert read_side(_write(tmp_path / "p.csv", columns)).ids[0] == "0003"
 
 
 TEXTS = {  # a file and its text
@@ -646,7 +635,7 @@ def test_accounts_say_how_a_file_is_written(tmp_path):
     side = read_side(_text(tmp_path / "a.csv", ";", ","))
     assert side.account.read[-2:] == ("separated by semicolons", "with decimal commas")
     keys = ("part=1", "part=2")
-    side = read_side(_parts(tmp_path / "b", _csv, ".csv", keys))
+    side = read_side(_parts(tmp_path / "b", ".csv", keys))
     assert "2 parts of one table" in side.account.read
     assert "part" in side.account.left_out
     path = tmp_path / "c.csv"
@@ -703,7 +692,7 @@ def test_truncated_files_are_refused(form, rng, tmp_path):
 
 
 def test_a_csv_without_a_last_line_end_is_noted(tmp_path):
-    path = _csv(tmp_path / "p.csv", _columns(LOGITS, "logit_"))
+    path = _write(tmp_path / "p.csv", _columns(LOGITS, "logit_"))
     path.write_text(path.read_text()[:-3])
     assert "may be cut short" in read_side(path).notes[0]
 
