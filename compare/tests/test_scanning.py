@@ -16,6 +16,7 @@ from churn_compare.reading.sides import read_side
 from churn_compare.scanning import scan
 from churn_compare.store import PredictionsError
 from churn_compare.stored_logits import StoredLogits
+from tests.failures import fails
 from tests.results import pair_of
 
 KINDS = ("logits", "probabilities")
@@ -272,8 +273,7 @@ def test_probabilities_of_a_few_digits_still_sum_to_one(digits, classes, dtype):
 
 def test_predicted_classes_that_do_not_exist():
     side = Table("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
-    with pytest.raises(PredictionsError, match=r"2 of 4 .* from 0 to 1, .* 1, 2"):
-        scan(Pair(side, side, np.arange(4), 2))
+    fails(r"2 of 4 .* from 0 to 1, .* 1, 2", scan, Pair(side, side, np.arange(4), 2))
 
 
 N, C, R = 30, 4, 2

@@ -24,6 +24,7 @@ from churn_compare.store import (
 )
 from churn_compare.stored_logits import StoredLogits
 from churn_compare.versions import compare_versions
+from tests.failures import fails
 
 R, N, C = 2, 23, 4
 
@@ -69,8 +70,7 @@ def test_log_of_zero_probability_is_allowed():
     logits[0, 0, 1] = -np.inf
     assert Predictions(np.arange(3), np.arange(3), logits).logits[0, 0, 1] == -np.inf
     logits[0, 2] = -np.inf  # but not for every class
-    with pytest.raises(PredictionsError, match="run 0"):
-        Predictions(np.arange(3), np.arange(3), logits)
+    fails("run 0", Predictions, np.arange(3), np.arange(3), logits)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,7 @@ def test_log_of_zero_probability_is_allowed():
 def test_what_does_not_fit_is_refused_with_both_shapes(rng, change, message):
     good = _predictions(rng)
     values = {n: getattr(good, n) for n in ("ids", "labels", "logits", "meta")}
-    with pytest.raises(PredictionsError, match=message):
-        Predictions(**(values | change))
+    fails(message, Predictions, **values | change)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -103,8 +102,7 @@ def test_non_finite_logits_are_refused_unless_their_run_was_stopped(rng, value):
     good = _predictions(rng)
     logits = good.logits.copy()
     logits[1, [2, 4], 0] = value
-    with pytest.raises(PredictionsError, match=r"run 1 .* 2 of 7 .* ids 2, 4"):
-        Predictions(good.ids, good.labels, logits)
+    fails(r"run 1 .* 2 of 7 .* ids 2, 4", Predictions, good.ids, good.labels, logits)
     meta = {"stopped": [{"replica": 1, "term": "cross_entropy", "step": 3}]}
     assert Predictions(good.ids, good.labels, logits, meta).stopped == (1,)
 
@@ -129,8 +127,7 @@ FOREIGN = {
 @pytest.mark.parametrize("message", FOREIGN)
 def test_missing_and_foreign_files_are_named(tmp_path, message):
     FOREIGN[message](tmp_path / "p.npz")
-    with pytest.raises(PredictionsError, match=message):
-        load_predictions(tmp_path / "p.npz")
+    fails(message, load_predictions, tmp_path / "p.npz")
 
 
 def test_a_file_cut_anywhere_or_with_a_flipped_byte_is_refused(rng, tmp_path):
@@ -138,18 +135,15 @@ def test_a_file_cut_anywhere_or_with_a_flipped_byte_is_refused(rng, tmp_path):
     whole = path.read_bytes()
     for keep in (0, 1, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:keep])
-        with pytest.raises(PredictionsError, match=r"p\.npz"):
-            load_predictions(path)
+        fails(r"p\.npz", load_predictions, path)
     at = whole.index(b"logits.npy") + 200  # inside the stored array
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
-    with pytest.raises(PredictionsError, match="damaged"):
-        load_predictions(path)
+    fails("damaged", load_predictions, path)
 
 
 def test_meta_that_json_cannot_hold_is_refused_before_writing(rng, tmp_path):
     bad = _predictions(rng, meta={"f": object()})
-    with pytest.raises(PredictionsError, match="JSON-ready"):
-        save_predictions(tmp_path / "p.npz", bad)
+    fails("JSON-ready", save_predictions, tmp_path / "p.npz", bad)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -307,8 +301,7 @@ def test_mapped_pages_are_given_back_and_read_again(
 
 
 def test_the_shards_of_one_version_are_no_folder_of_versions(written):
-    with pytest.raises(PredictionsError, match="the shards of one version"):
-        compare_versions(written)
+    fails("the shards of one version", compare_versions, written)
 
 
 def _name(part, shard):
@@ -412,8 +405,7 @@ def test_what_cannot_be_read_is_said_in_one_sentence(written, damage, message):
 def test_a_writer_refuses_what_does_not_fit(tmp_path, change, message):
     given: dict[str, Any] = {"shard": 0, "shards": 2, "ids": [3, 1, 2]}
     given |= {"labels": [0, 1, 0], "runs": R, "classes": C, **change}
-    with pytest.raises(PredictionsError, match=message):
-        ShardWriter(tmp_path / "p", **given)
+    fails(message, ShardWriter, tmp_path / "p", **given)
     assert not (tmp_path / "p").exists()
 
 
@@ -451,8 +443,7 @@ def test_ids_of_signed_and_unsigned_integers_are_joined_without_rounding(tmp_pat
     assert _of_ids(tmp_path, near, np.array([2**53])).tolist() == [2**53 + 1, 2**53]
     large = np.array([2**63 + 1, 2**63 + 3], np.uint64)
     assert _of_ids(tmp_path, large, np.array([5])).tolist() == [*large.tolist(), 5]
-    with pytest.raises(PredictionsError, match="no integer of 64 bits holds them"):
-        _of_ids(tmp_path, large, np.array([-5]))
+    fails("no integer of 64 bits holds them", _of_ids, tmp_path, large, np.array([-5]))
 
 
 def test_a_shard_without_examples_has_ids_of_any_type(tmp_path):
@@ -465,16 +456,14 @@ def test_a_shard_without_examples_has_ids_of_any_type(tmp_path):
 
 
 def test_an_index_needs_facts_of_json_and_every_shard(rng, written):
-    with pytest.raises(PredictionsError, match="meta must be JSON-ready"):
-        write_index(written, 2, {"a": object()})
+    fails("meta must be JSON-ready", write_index, written, 2, {"a": object()})
     ids, labels, logits = _drawn(rng)
     with ShardWriter(written, 0, 2, ids[:12], labels[:12], R, C) as writer:
         writer.write(logits[:, :12])
     with pytest.raises(PredictionsError, match="not finished"):  # written again
         read_shards(written)
     (written / _name("labels", 1)).unlink()
-    with pytest.raises(PredictionsError, match="shard 1 of 2: is missing"):
-        write_index(written, 2)
+    fails("shard 1 of 2: is missing", write_index, written, 2)
 
 
 def write_shared(folder, of, shards=2):
@@ -530,31 +519,24 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
 def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):
     expected, path = Predictions(*_drawn(rng), {"a": 1}), tmp_path / "predictions.npz"
     folder = store.shard_folder(path)
-    with pytest.raises(PredictionsError, match=r"predictions.npz: .* does not exist"):
-        load_predictions(path)
+    fails(r"predictions.npz: .* does not exist", load_predictions, path)
     write_shared(folder, expected)
     np.save(folder / "order.npy", np.zeros(N, int))
-    with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
-        load_predictions(path)
+    fails(r"order.npy is damaged or of another", load_predictions, path)
     write_index(folder, 2)
-    with pytest.raises(PredictionsError, match=r"is not an order of 23 examples"):
-        load_predictions(path)
+    fails(r"is not an order of 23 examples", load_predictions, path)
     (folder / "order.npy").write_bytes(b"no array")
     write_index(folder, 2)
-    with pytest.raises(PredictionsError, match=r"order.npy is damaged \("):
-        load_predictions(path)
+    fails(r"order.npy is damaged \(", load_predictions, path)
     (folder / "order.npy").unlink()
-    with pytest.raises(PredictionsError, match=r"order.npy is damaged or of another"):
-        load_predictions(path)
+    fails(r"order.npy is damaged or of another", load_predictions, path)
     for ids in (expected.ids + 1, expected.ids[1:]):
         said = f"23 examples, which are not the {len(ids)}"
-        with pytest.raises(PredictionsError, match=said):
-            store.write_order(folder, 2, ids)
+        fails(said, store.write_order, folder, 2, ids)
     write_shared(folder, expected)
     # Another writing begins: the order and the index spoke of the last one.
     ShardWriter(folder, 0, 1, expected.ids, expected.labels, R, C).discard()
     assert not (folder / "order.npy").exists() and not store.is_stored(path)
     nothing = np.full((R, N, C), np.nan, np.float32)
     _write(folder, expected.ids, expected.labels, nothing, [np.arange(N)])
-    with pytest.raises(PredictionsError, match=r"predictions: logits of run 0 are NaN"):
-        load_predictions(path)
+    fails(r"predictions: logits of run 0 are NaN", load_predictions, path)

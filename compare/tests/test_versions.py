@@ -17,6 +17,7 @@ from churn_compare.gates import Gate
 from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_compare.verdict import versions_sentences
 from churn_compare.versions import compare_versions, find_versions, natural_order
+from tests.failures import fails
 from tests.html_page import Page
 
 EXAMPLES, CLASSES = 60, 4
@@ -107,10 +108,8 @@ def test_an_order_chooses_versions_and_says_what_it_leaves_out(tmp_path):
     ],
 )
 def test_what_cannot_be_told_is_one_sentence(tmp_path, names, order, message):
-    with pytest.raises(PredictionsError, match=message):
-        find_versions(touch(tmp_path, *names), order)
-    with pytest.raises(PredictionsError, match="x: the folder of versions does not"):
-        find_versions(tmp_path / "x")
+    fails(message, find_versions, touch(tmp_path, *names), order)
+    fails("x: the folder of versions does not", find_versions, tmp_path / "x")
     with pytest.raises(PredictionsError, match="x: the folder of versions is a file"):
         find_versions(touch(tmp_path, "x") / "x")
 
@@ -204,8 +203,7 @@ def test_examples_that_some_version_lacks_are_left_out_knowingly(tmp_path, made)
     every = np.arange(EXAMPLES)
     rows = (every, np.delete(every, [3]), np.delete(every, [7, 8])[::-1], every)
     folder = write(tmp_path, made, rows)
-    with pytest.raises(PredictionsError, match=r"103|109"):
-        compare_versions(folder, **QUICK)
+    fails(r"103|109", compare_versions, folder, **QUICK)
     found = compare_versions(folder, on_missing="intersect", **QUICK)
     both = np.delete(every, [3, 7, 8])
     predicted = logits[:, both].argmax(-1)
@@ -318,8 +316,7 @@ def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
     for v in range(3):
         others = {"labels": (labels + v) % 4, "logits": logits[v]}
         np.savez(tmp_path / f"v{v}.npz", ids=ids, **others)
-    with pytest.raises(PredictionsError, match="label"):
-        compare_versions(tmp_path, **QUICK)
+    fails("label", compare_versions, tmp_path, **QUICK)
 
 
 def test_columns_have_any_name_in_a_folder_too(tmp_path, made):

@@ -9,6 +9,7 @@ from churn_compare import compare_outcomes
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.reading.outcomes import read_outcomes
+from tests.failures import fails
 
 RIGHT = [True, False, True, True, False, True]
 
@@ -101,8 +102,7 @@ def test_results_of_several_providers_are_refused(tmp_path):
     both["results"]["results"] += more["results"]["results"]
     path = tmp_path / "both.json"
     path.write_text(json.dumps(both))
-    with pytest.raises(PredictionsError, match="2 pairs of a prompt and a provider"):
-        read_outcomes(path)
+    fails("2 pairs of a prompt and a provider", read_outcomes, path)
 
 
 @pytest.mark.parametrize("write", [promptfoo, every_eval])
@@ -112,8 +112,7 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
     old = write(tmp_path / f"old.{ending}", RIGHT)
     new = write(tmp_path / f"new.{ending}", RIGHT, errors=[0, 1])
     said = "0 examples errored in old.*, 2 in new.*; --errors wrong counts them"
-    with pytest.raises(PredictionsError, match=said):
-        compare_outcomes(old, new)
+    fails(said, compare_outcomes, old, new)
     wrong = compare_outcomes(old, new, errors="wrong")
     assert wrong[name]["negative_flip_rate"].value == pytest.approx(1 / 6)
     assert any("count as wrong" in note for note in wrong.notes)
@@ -122,8 +121,7 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
     same = write(tmp_path / f"same.{ending}", RIGHT, errors=[2, 3])
     equal = compare_outcomes(new, same)  # as many on both sides: wrong
     assert equal.examples == 6 and equal[name]["accuracy_gain"].value < 0
-    with pytest.raises(PredictionsError, match="2 examples errored in new"):
-        compare_outcomes(new, same, errors="refuse")
+    fails("2 examples errored in new", compare_outcomes, new, same, errors="refuse")
     assert main([str(old), str(new)]) == 2
     assert "--errors drop leaves them out of both" in capsys.readouterr().err
     assert main([str(old), str(new), "--errors", "drop"]) == 0

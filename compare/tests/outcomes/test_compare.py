@@ -17,6 +17,7 @@ from churn_compare import compare_outcomes
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.outcomes import noise_floor, read_outcomes
+from tests.failures import fails
 
 
 def jsonl(path, rows):
@@ -220,8 +221,7 @@ def test_space_around_ids_is_left_out_of_every_file():
     slices = {"id": ["a", "b\t", "c", "d"], "half": ["x", "x", "y", "y"]}
     clusters = {"a": 1, " b": 2, "c": 3, "d": 4}
     more = {"slices": slices, "clusters": clusters}
-    with pytest.raises(PredictionsError, match="differ only in outer space"):
-        compare_outcomes(old, new, **more)
+    fails("differ only in outer space", compare_outcomes, old, new, **more)
     found = compare_outcomes(old, new, strip=True, **more)["correct"]
     assert found["negative_flip_rate"].value == 0.25
     assert [group["negative_flip_rate"].value for group in found.groups] == [0.5, 0.0]
@@ -239,13 +239,10 @@ def test_a_column_that_differs_between_the_sides_is_named():
     )
     old, new = (side | {"target": list(side["target"])} for side in (old, new))
     message = "targets of 1 of 2 examples differ between old and new, for example 2"
-    with pytest.raises(PredictionsError, match=message):
-        compare_outcomes(old, new)
-    with pytest.raises(PredictionsError, match="targets of 1 of 2 examples differ"):
-        noise_floor(old, new)
+    fails(message, compare_outcomes, old, new)
+    fails("targets of 1 of 2 examples differ", noise_floor, old, new)
     runs = ({"id": [1], "answer": ["a"], "input": [text]} for text in "pq")
-    with pytest.raises(PredictionsError, match="1 of 1 examples have another input"):
-        noise_floor(*runs)
+    fails("1 of 1 examples have another input", noise_floor, *runs)
     old, new = (
         {"id": [1, 2], "value": [1, 2], "target": t} for t in ([1, 2], ["1.0", "2"])
     )
@@ -301,8 +298,7 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_sentence(old, new, says):
-    with pytest.raises(PredictionsError, match=says):
-        compare_outcomes(old, new)
+    fails(says, compare_outcomes, old, new)
 
 
 def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
@@ -363,8 +359,7 @@ def test_filters_of_the_harness_are_measures_in_any_order(tmp_path):
     assert "log of lm-evaluation-harness, id, input, answer,flexible" in found.read[0]
     one = jsonl(tmp_path / "c.jsonl", harness([1, 0, 0], ["flexible"]))
     plain = jsonl(tmp_path / "d.jsonl", harness([1, 0, 0], ["strict"]))
-    with pytest.raises(PredictionsError, match="no outcome is on both sides"):
-        compare_outcomes(one, plain)
+    fails("no outcome is on both sides", compare_outcomes, one, plain)
     twice = jsonl(tmp_path / "e.jsonl", [*harness([1, 0]), *harness([0, 0])])
     assert read_outcomes(twice).columns["em,strict"].tolist() == [[1, 0], [0, 0]]
 
@@ -384,8 +379,7 @@ def test_rows_of_the_harness_that_are_not_runs_are_refused(tmp_path):
         read_outcomes(jsonl(tmp_path / "older.jsonl", asked))
     for column in ("task", "prompt", "target"):
         table = {"id": [0, 1, 0, 1], "correct": [1, 0, 1, 1], column: list("aabb")}
-        with pytest.raises(PredictionsError, match=f"same id differ in {column}"):
-            read_outcomes(table)
+        fails(f"same id differ in {column}", read_outcomes, table)
 
 
 def test_metrics_of_the_harness_that_are_no_numbers(tmp_path):
@@ -447,8 +441,7 @@ def test_a_folder_of_the_harness_is_its_latest_files(tmp_path, capsys):
     assert "NEW is missing" in capsys.readouterr().err
     results(one, {"b": {"only": 1.0}})
     said = r"no metric in common .*suite OLD NEW.*samples_a_2026"
-    with pytest.raises(PredictionsError, match=said):
-        compare_outcomes(one, two)
+    fails(said, compare_outcomes, one, two)
     (two / "model").rename(one / "other")
     assert main([str(one)]) == 2
     assert "results of several models, model, other; name" in capsys.readouterr().err
@@ -519,8 +512,7 @@ def test_logs_that_the_tools_wrote(tmp_path):
     assert found["answer"]["share_changed"].value == 0.625  # the choices' numbers
     assert not found.notes  # hashes of prompts vouch for ids that count
     free = [LOGS / "samples_free_1.jsonl"] * 2
-    with pytest.raises(PredictionsError, match="--confirm same-file"):
-        compare_outcomes(*free)
+    fails("--confirm same-file", compare_outcomes, *free)
     free = compare_outcomes(*free, confirm=["same-file"])
     assert free["exact_match"]["churn"].value == 0.0
     sides = [LOGS / f"inspect_{side}.eval" for side in ("old", "new")]
@@ -624,8 +616,7 @@ def test_an_archive_of_inspect_is_checked_and_bounded_in_sum(tmp_path, monkeypat
             continue  # nearly all
         assert found.columns["answer"].equals(whole.columns["answer"])
     monkeypatch.setattr("churn_compare.array_files._free_memory", lambda: 1500)
-    with pytest.raises(PredictionsError, match="unpacking it would take"):
-        read_outcomes(tmp_path / "a.eval")
+    fails("unpacking it would take", read_outcomes, tmp_path / "a.eval")
 
 
 def test_lines_of_other_tools_are_read(tmp_path):

@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression
 from churn_compare import compare_outcomes, label_queue
 from churn_compare.example_ids import PredictionsError
 from churn_compare.outcomes import read_outcomes
+from tests.failures import fails
 
 COLUMNS = {
     "id": ["a", "a", "b", "b"],
@@ -113,8 +114,7 @@ def test_data_sets_of_hugging_face():
     check(found.with_format("numpy"))
     with pytest.raises(PredictionsError, match="holds tables, test: give one of them"):
         read_outcomes(datasets.DatasetDict({"test": found}))
-    with pytest.raises(PredictionsError, match="is read as a stream"):
-        read_outcomes(found.to_iterable_dataset())
+    fails("is read as a stream", read_outcomes, found.to_iterable_dataset())
 
 
 def test_predictions_of_a_regression_and_of_a_network():

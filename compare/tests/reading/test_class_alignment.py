@@ -9,6 +9,7 @@ import pytest
 from churn_compare import join, read_side, scan
 from churn_compare.reading.class_alignment import read_class_map
 from churn_compare.store import PredictionsError
+from tests.failures import fails
 from tests.reading.sides import N, classes_of, old_and_new, refused, scores_of
 
 ANIMALS = ["cat", "dog", "fox"]
@@ -82,8 +83,7 @@ def test_numbers_say_nothing_about_predicted_names():
     names, numbers = ["fox", "cat", "emu"] * 3, [0, 1, 2] * 3
     old, new = (classes_of(name, names) for name in ("old", "new"))
     refused("not clear of which class names", old, new, labels=numbers)
-    with pytest.raises(PredictionsError, match=r"are names .*, but labels are num"):
-        classes_of("old", names, labels=numbers)
+    fails(r"are names .*, but labels are num", classes_of, "old", names, labels=numbers)
     old = classes_of("old", numbers, class_names=["x", "y", "z"], labels=[2] * N)
     pair = join(old, dataclasses.replace(old, name="new"))
     assert pair.labels.tolist() == [2] * N
@@ -253,8 +253,7 @@ def test_a_class_that_is_mapped_leaves_its_name_to_none():
 )
 def test_files_of_maps_that_cannot_be_read(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
-    with pytest.raises(PredictionsError, match=f"^{tmp_path / name}: .*{message}"):
-        read_class_map(tmp_path / name)
+    fails(f"^{tmp_path / name}: .*{message}", read_class_map, tmp_path / name)
 
 
 def test_a_map_is_json_or_csv(tmp_path):

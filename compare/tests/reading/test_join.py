@@ -13,6 +13,7 @@ from pyarrow import csv
 from churn_compare import join, read_side, scan
 from churn_compare.example_ids import as_ids, match_ids
 from churn_compare.store import PredictionsError
+from tests.failures import fails
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
 
 
@@ -222,10 +223,8 @@ def test_masked_entries_are_refused():
     side = read_side({"prediction": full, "id": full})
     np.testing.assert_array_equal(side.values, [np.arange(N)])
     for given in (part, {"prediction": part}, {"prediction": full, "id": part}):
-        with pytest.raises(PredictionsError, match="1 of 9 entries are masked; leave"):
-            read_side(given)
-    with pytest.raises(PredictionsError, match="2 of 18 entries are masked"):
-        read_side([part, part])
+        fails("1 of 9 entries are masked; leave", read_side, given)
+    fails("2 of 18 entries are masked", read_side, [part, part])
     for more in ("labels", "clusters"):
         for given in (part, {"value": part}):
             refused(

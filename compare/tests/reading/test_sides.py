@@ -16,6 +16,7 @@ from churn_compare import array_files
 from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import read_side
 from churn_compare.store import Predictions, PredictionsError, save_predictions
+from tests.failures import fails
 from tests.reading.sides import Frame
 
 N, C = 12, 3
@@ -228,8 +229,7 @@ def test_runs_in_a_column_become_an_axis(rng, tmp_path):
     assert side.label_names == ("cat", "cow", "dog")
     assert [side.label_names[c] for c in side.labels[:3]] == ["cat", "dog", "cow"]
     columns["id"][0] = 999
-    with pytest.raises(PredictionsError, match="as many rows as runs"):
-        read_side(_write(tmp_path / "p.csv", columns))
+    fails("as many rows as runs", read_side, _write(tmp_path / "p.csv", columns))
 
 
 @pytest.mark.parametrize("shape", [(N,), (2, N)])
@@ -357,8 +357,7 @@ id=P p_a=SURE p_b=SURE | p_a, p_b are not probabilities
 @pytest.mark.parametrize(("columns", "options", "message"), [*_roles(UNCLEAR)])
 def test_what_may_have_two_meanings_is_refused(columns, options, message, tmp_path):
     for path in _tables(tmp_path, columns):
-        with pytest.raises(PredictionsError, match=message):
-            read_side(path)
+        fails(message, read_side, path)
 
 
 def test_decisions_are_numbers_of_the_classes_with_scores():
@@ -371,8 +370,7 @@ def test_decisions_are_numbers_of_the_classes_with_scores():
         ([0, 1, 0], r"shape \(3,\) and scores .* \(2, 3, 2\)"),
         ([[0.1, 0.9, 0.2]] * 2, "must be whole numbers .* compares the scores alone"),
     ):
-        with pytest.raises(PredictionsError, match=message):
-            read_side(scores | {"predictions": np.array(decided)})
+        fails(message, read_side, scores | {"predictions": np.array(decided)})
 
 
 def _tables(folder, columns):
@@ -417,11 +415,9 @@ def test_a_table_of_classes_without_prefix_is_read_if_the_kind_is_said(tmp_path)
     np.testing.assert_array_equal(side.values[0], PROBS)
     np.testing.assert_array_equal(side.ids, IDS)
     assert "of 3 classes are all other columns: cat, dog, cow." in side.notes[0]
-    with pytest.raises(PredictionsError, match="no column logit_<class>, prob_"):
-        read_side(path)
+    fails("no column logit_<class>, prob_", read_side, path)
     table = pa.table({"prob_0": PROBS[:, 0], "prob_1": PROBS[:, 1]})
-    with pytest.raises(PredictionsError, match="there is no column logit_<class>, it"):
-        read_side(table, kind="logits")
+    fails("there is no column logit_<class>, it", read_side, table, kind="logits")
 
 
 def test_one_score_per_example_is_of_the_second_class_and_needs_its_kind(tmp_path):
@@ -432,12 +428,10 @@ def test_one_score_per_example_is_of_the_second_class_and_needs_its_kind(tmp_pat
     np.testing.assert_allclose(side.values[0].sum(axis=1), 1, rtol=1e-6)
     side = read_side(PROBS[:, 1:2], kind="logits")
     np.testing.assert_array_equal(side.values[0, :, 0], 0)
-    with pytest.raises(PredictionsError, match="one score per example; say by"):
-        read_side(one)
+    fails("one score per example; say by", read_side, one)
     for path in _tables(tmp_path, {"id": IDS, "prediction": one}):
         for kind in (None, "classes"):
-            with pytest.raises(PredictionsError, match="12 of 12 are not"):
-                read_side(path, kind=kind)
+            fails("12 of 12 are not", read_side, path, kind=kind)
         for kind in ("logits", "probabilities"):
             side = read_side(path, kind=kind)
             assert side.kind == kind
@@ -461,11 +455,9 @@ def test_one_score_decides_in_its_own_precision(tmp_path):
 def test_a_kind_that_is_not_there_is_refused(tmp_path):
     columns = _columns(LOGITS, "logit_", prediction=LOGITS.argmax(1))
     for path in _tables(tmp_path, columns):
-        with pytest.raises(PredictionsError, match="no column prob_<class>, it has"):
-            read_side(path, kind="probabilities")
+        fails("no column prob_<class>, it has", read_side, path, kind="probabilities")
     for path in _tables(tmp_path, {"prediction": ["cat", "dog"]}):
-        with pytest.raises(PredictionsError, match=r"must hold numbers|no numbers"):
-            read_side(path, kind="probabilities")
+        fails(r"must hold numbers|no numbers", read_side, path, kind="probabilities")
 
 
 def test_booleans_are_the_same_classes_in_every_form(tmp_path):
@@ -505,8 +497,7 @@ def test_what_is_assumed_is_said():
     for values in (PROBS * 100, some_wrong):  # the first is refused in the pass
         assert read_side(values).kind == "probabilities"
     assert read_side(PROBS, kind="logits").kind == "logits"
-    with pytest.raises(PredictionsError, match=r"12 of 12 rows .* do not sum to one"):
-        read_side(PROBS / 2)
+    fails(r"12 of 12 rows .* do not sum to one", read_side, PROBS / 2)
     spoiled = PROBS.copy()
     spoiled.view(np.uint32)[0, 0] = 0x7F800001  # a NaN that NumPy warns of
     assert read_side(spoiled).kind == "probabilities"
@@ -539,8 +530,7 @@ def test_separate_ids_are_for_sides_without_ids(tmp_path):
     assert read_side(path, ids=names).ids[0] == "003.png"
     own = read_side({"logits": LOGITS, "ids": IDS + 1}, ids=ids)
     np.testing.assert_array_equal(own.ids, IDS + 1)
-    with pytest.raises(PredictionsError, match="are of 2 examples, the pred"):
-        read_side(path, ids=[1, 2])
+    fails("are of 2 examples, the pred", read_side, path, ids=[1, 2])
 
 
 def test_ids_of_digits_with_zeros_in_front_stay_text(tmp_path):
@@ -687,8 +677,7 @@ def test_truncated_files_are_refused(form, rng, tmp_path):
     whole = path.read_bytes()
     for length in rng.integers(1, len(whole), 20):
         path.write_bytes(whole[:length])
-        with pytest.raises(PredictionsError, match=f"^{path}: "):
-            read_side(path)
+        fails(f"^{path}: ", read_side, path)
 
 
 def test_a_csv_without_a_last_line_end_is_noted(tmp_path):
