@@ -3,13 +3,14 @@
 import dataclasses
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special
 
 from churn_compare import scanning, stored_logits
-from churn_compare.class_sets import UNKNOWN_LOGIT
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_compare.pair import Pair, Table
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
@@ -366,3 +367,20 @@ def test_changes_in_a_private_mapping_survive(tmp_path, monkeypatch):
     other = scores(1, (1, 60, 7))
     found = [pair_of(private[None], other)[1] for _ in range(2)]
     assert all(np.all(each.old.predicted == 3) for each in found)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
+def test_an_unknown_class_is_impossible_and_its_logit_finite(dtype):
+    logits = jnp.asarray([3.0, -20.0, UNKNOWN_LOGIT], dtype)
+    probs = jax.nn.softmax(logits.astype(jnp.float32))
+    assert probs[2] == 0.0 and probs[1] > 0.0
+    assert 0.0 * logits[2] == 0.0
+    np.testing.assert_array_equal(known_classes(logits), [True, True, False])
+
+
+def test_numpy_and_jax_agree_on_infinities_and_nan():
+    logits = np.array([0.0, -np.inf, np.inf, np.nan, 0.5 * UNKNOWN_LOGIT, -4999.0])
+    expected = [True, False, True, True, False, True]
+    np.testing.assert_array_equal(known_classes(logits), expected)
+    assert isinstance(known_classes(logits), np.ndarray)
+    np.testing.assert_array_equal(jax.jit(known_classes)(logits), expected)
