@@ -112,18 +112,23 @@ class StoredLogits:
         if np.ndim(picked) > 1:
             raise IndexError("rows are picked by a slice or by [n] integers")
         every = np.atleast_1d(picked)
-        parts = np.searchsorted(self._starts, every, "right") - 1
-        out = np.empty((len(every), self.shape[2]), self.dtype)
-        for i in np.unique(parts):
-            here = np.flatnonzero(parts == i)
-            own: Any = every[here] - self._starts[i]
-            if np.all(np.diff(own) == 1):
+        parts = np.zeros_like(every)
+        if len(self._arrays) > 1:
+            parts = np.searchsorted(self._starts, every, "right") - 1
+
+        def of_part(i: int, chosen: np.ndarray) -> np.ndarray:
+            own: Any = chosen - self._starts[i]
+            if len(own) and np.all(np.diff(own) == 1):
                 own = slice(own[0], own[-1] + 1)
-            found = self._arrays[i][run, own]
-            if len(here) == len(every):
-                out = found
-            else:
-                out[here] = found
+            return self._arrays[i][run, own]
+
+        first = parts[0] if len(parts) else 0
+        if np.all(parts == first):
+            out = of_part(first, every)
+        else:
+            out = np.empty((len(every), self.shape[2]), self.dtype)
+            for i in np.unique(parts):
+                out[parts == i] = of_part(i, every[parts == i])
         return out if np.ndim(picked) else out[0]
 
 
