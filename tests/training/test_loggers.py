@@ -1,32 +1,24 @@
 """Loggers: what they are given, what a resumed training leaves, what failing costs."""
 
 import csv
-import dataclasses
 import errno
 import math
 import sys
-import threading
-from functools import cache
 
 import numpy as np
 import pytest
 
-from churn_jax import data
 from churn_jax.cli import main
-from churn_jax.configuration.network import ModelConfig
-from churn_jax.ensembles import Group
-from churn_jax.methods import MinimumEntropy
+from churn_jax.methods import ERM
 from churn_jax.training import (
     CsvLogger,
-    Interrupted,
     LoggedRun,
-    Run,
     TensorBoardLogger,
-    TrainConfig,
     scalars,
     train,
 )
 from churn_jax.training.loggers import Loggers, as_loggers, flat
+from tests.training import tiny
 
 
 def record(epoch, value=0.5):
@@ -236,69 +228,11 @@ def test_a_missing_package_is_said_before_anything_is_trained(
     assert not (tmp_path / "out").exists()
 
 
-@cache
-def digits():
-    return data.load("digits", validation=50, train_size=64)
-
-
-def run_of(epochs=4):
-    config = TrainConfig(replicas=2, epochs=epochs, batch_size=32, eval_every_epochs=1)
-    group = Group(ModelConfig(features=(8,)).build(10), 1)
-    return Run("small", MinimumEntropy(alpha=0.25), (group,), config)
-
-
-@pytest.mark.slow
-def test_a_stopped_training_logs_each_evaluation_once(tmp_path):
-    stop, notes = threading.Event(), []
-
-    def launch(*loggers, **options):
-        return train(
-            run_of(),
-            digits(),
-            directory=tmp_path,
-            loggers=["csv", *loggers],
-            group="mine",
-            on_note=notes.append,
-            show_progress=False,
-            **options,
-        )
-
-    first, failing = Recorder(), Recorder("log")
-    with pytest.raises(Interrupted):
-        launch(
-            first,
-            failing,
-            stop=stop,
-            on_progress=lambda told: stop.set() if told.epoch == 2 else None,
-        )
-    assert notes == [
-        "small: Recorder failed, and training goes on without it: no network"
-    ]
-    (run,) = first.runs
-    assert (run.name, run.group, run.directory) == ("small", "mine", tmp_path)
-    assert run.step == 0 and first.steps == [2, 4] and first.closed == [False]
-    settings = run.settings
-    assert settings["method.class"] == "MinimumEntropy"
-    assert settings["method.alpha"] == 0.25 and settings["data"] == "digits"
-    assert settings["train.optimizer.learning_rate"] == 0.1
-    assert len(first.values[0]["train/loss"]) == 2
-
-    second = Recorder()
-    launch(second)
-    assert second.runs == [dataclasses.replace(run, step=4)]
-    assert second.steps == [6, 8] and second.closed == [True]
-    assert [row["step"] for row in rows_in(tmp_path)] == ["2", "4", "6", "8"]
-    assert not (tmp_path / "tensorboard").exists()
-
-    third = Recorder()  # nothing is left to do
-    launch(third)
-    assert third.runs == third.closed == []
-
-
-@pytest.mark.slow
 def test_without_a_folder_a_table_is_refused_and_a_failure_is_still_said(capsys):
+    """`test_clicks.py` has what loggers are given in two launches."""
+    run, options = tiny.make_run(ERM(), network=tiny.LINEAR), {"show_progress": False}
     with pytest.raises(ValueError, match="CsvLogger needs a folder"):
-        train(run_of(), digits(), loggers=["csv"], show_progress=False)
-    train(run_of(1), digits(), loggers=[Recorder("log")], show_progress=False)
+        train(run, tiny.dataset(), loggers=["csv"], **options)
+    train(run, tiny.dataset(), loggers=[Recorder("log")], **options)
     (said,) = capsys.readouterr().out.splitlines()
-    assert said == "small: Recorder failed, and training goes on without it: no network"
+    assert said == "tiny: Recorder failed, and training goes on without it: no network"

@@ -2,22 +2,12 @@
 
 import errno
 import json
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from churn_jax.training.metrics_file import MetricsWriter, read_metrics
-
-
-def record(epoch, value=0.5):
-    return {
-        "epoch": epoch,
-        "step": 8 * epoch,
-        "train": {"loss": np.array([value, math.nan])},
-        "validation": {"accuracy": [value, value], "churn": np.float32(value)},
-    }
+from tests.training.test_loggers import record
 
 
 def write(folder, epochs, **options):
