@@ -1,6 +1,7 @@
 """What rows predict, in files or in shards: one study, the same numbers."""
 
 import dataclasses
+import json
 import shutil
 import types
 
@@ -9,7 +10,7 @@ import pytest
 from scipy.special import softmax
 
 from churn_compare import store
-from churn_compare.store import load_predictions, read_shards
+from churn_compare.store import ShardWriter, load_predictions, read_shards
 from churn_jax import reports
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.study import EvaluationConfig
@@ -21,6 +22,7 @@ from churn_jax.studies import predictions as module
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.predictions import predict_split_of
 from churn_jax.studies.teachers import logits_of
+from churn_jax.training import predictions as training_predictions
 from tests.experiments.presets import study as made
 from tests.reports.fake_study import markdown_table
 from tests.studies.test_study import Watched, small_study
@@ -198,3 +200,36 @@ def test_of_too_many_members_those_of_some_examples_are_kept(monkeypatch):
     assert note == f"of {said} those of 4 examples of 10 are kept"
     _, members, note = predict_split_of(told, tiny_set(), "validation")
     assert members is None and note.endswith("validation split are not kept")
+
+
+@pytest.mark.slow
+def test_a_full_disk_or_a_death_before_the_index_leaves_nothing_finished(
+    tmp_path, monkeypatch
+):
+    config = study("shards")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    def dies(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardWriter, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            Watched(config, tmp_path, "baseline")
+    assert not list(tmp_path.rglob("logits-*"))
+    with monkeypatch.context() as patch:
+        patch.setattr(training_predictions, "write_index", dies)
+        with pytest.raises(KeyboardInterrupt):
+            Watched(config, tmp_path, "baseline")
+    folder = tmp_path / "methods" / "baseline"
+    assert list(folder.glob("predictions*/logits-*.npy"))
+    assert not list(folder.glob("predictions*/index.json"))
+    assert json.loads((tmp_path / "study.json").read_text())["methods"] == []
+    assert reports.collect(tmp_path).missing[0].reason == "it has no predictions yet"
+    trained = (folder / "metrics.jsonl").read_text()
+    assert Watched(config, tmp_path, "baseline").trained == ["baseline"]
+    assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
+    assert forms(tmp_path) == SHARDS
+    assert Watched(config, tmp_path, "baseline").kept == ["baseline"]

@@ -151,10 +151,8 @@ class StopSecond:
 
 @pytest.mark.slow
 def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
-    out, tmp_path, monkeypatch
+    out, tmp_path
 ):
-    tried, collect = [], reports.collect
-    monkeypatch.setattr(reports, "collect", lambda of: tried.append((of, collect(of))))
     before, config = files(out), small_study(entropy=0.5)
     fixed = (("seeds.init", "fixed"), ("seeds.order", "fixed"))
     baseline = config.spec("baseline")
@@ -167,9 +165,7 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     launch = Watched(config, out)
     assert launch.trained == ["entropy", "same", "few"]
     assert launch.kept == ["baseline"]
-    # The thread that compiles rows ahead tries the report once, with two of them.
-    ((folder, report),) = tried
-    assert folder == out
+    report = reports.collect(out)
     assert [row.info.name for row in report.rows][:2] == ["baseline", "entropy"]
     assert report.rows[1].changes
     (note,) = launch.notes
@@ -356,3 +352,28 @@ def test_a_stop_between_methods_starts_no_other(trained, tmp_path):
     assert recorded(tmp_path) == ["baseline"]
     assert not (tmp_path / "methods/entropy").exists()
     assert files(tmp_path).items() <= files(trained).items()
+
+
+@pytest.mark.slow
+def test_a_stopped_study_goes_on_to_the_same_predictions(tmp_path):
+    Watched(small_study(), tmp_path / "whole", "student")
+    launches = 0
+    while True:
+        launches += 1
+        try:
+            stop = threading.Event()
+            run_study(
+                small_study(),
+                tmp_path / "pieces",
+                only=("student",),
+                on_progress=lambda progress, stop=stop: stop.set(),
+                stop=stop,
+            )
+            break
+        except Interrupted:
+            continue
+    assert launches == 4
+    for name in ("pair", "student"):
+        np.testing.assert_array_equal(
+            logits(tmp_path / "whole", name), logits(tmp_path / "pieces", name)
+        )

@@ -237,3 +237,12 @@ class TestSweep:
         assert [len(program.rows) for program in plans[0]] == [4]
         with pytest.raises(StudyError, match="9 replicas cannot be sharded"):
             run_sweep(config, [axis_of("skl.beta=0,1,2")], tmp_path / "3", **options)
+
+    @pytest.mark.slow
+    def test_every_student_of_a_grid_learns_from_its_own_seeds_teacher(self, tmp_path):
+        run_sweep(SMALL, [axis_of("student.temperature=1,4")], tmp_path, seeds=2)
+        changed = SMALL.with_coefficient("student.temperature", 4.0)
+        run_study(changed, tmp_path / "study4", only=("student",))
+        path = tmp_path / "study4" / "methods" / "student" / "predictions.npz"
+        found = logits_of(tmp_path, "student.temperature=4")
+        np.testing.assert_allclose(found, load_predictions(path).logits, atol=1e-4)

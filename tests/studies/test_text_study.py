@@ -1,12 +1,14 @@
 """A study of texts, from a file of token ids to its analyses."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.special
 
 from churn_compare.store import load_predictions
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.methods import ERM
+from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MODELS
 from churn_jax.studies import (
     DataConfig,
@@ -88,3 +90,27 @@ def test_texts_are_trained_on_predicted_and_analysed(tmp_path, monkeypatch):
     sections = ("teachers", "jacobians", "matching", "corruptions")
     run_diversity(FinishedStudy(out), sections, on_note=notes.append)
     assert [n.split(":")[0] for n in notes if "ids have none" in n] == list(sections)
+
+
+def test_what_does_not_fit_texts_is_said_before_anything_is_trained(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(MODELS._built_in, "bag", Bag)
+    config = study(texts(tmp_path / "texts.npz", 0))
+    moved = MethodSpec(
+        "moved", "M", EnsembleDistillation(perturbation="gaussian"), teacher="pair"
+    )
+    wide = dataclasses.replace(config.data, vocabulary_size=None)
+    # Two networks; a dense layer and a mean over six places, forwards and backwards.
+    pair, flops = study_costs(config)[0], 2 * 2 * 8 * (6 + 3)
+    assert flops < pair.flops / (pair.replicas * pair.examples) < 30 * flops
+    for changed, message in (
+        ({"methods": (*config.methods, moved)}, "'gaussian' moves pixels"),
+        ({"data": wide}, "ids go up to 8[0-9], but bag has 20 embeddings"),
+    ):
+        refused = dataclasses.replace(config, **changed)
+        with pytest.raises(ValueError, match=message):
+            run_study(refused, tmp_path / "run")
+        with pytest.raises(ValueError, match=message):
+            study_costs(refused)
+    assert not (tmp_path / "run").exists()

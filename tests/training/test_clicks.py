@@ -10,6 +10,7 @@ from churn_jax import metrics
 from churn_jax.losses import binary_logits
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import Interrupted, MeshShape, Seeds, click_feed, train
+from churn_jax.training.checkpoint import OtherConfiguration
 from churn_jax.training.metrics_file import read_metrics
 from tests.training.test_loggers import Recorder
 from tests.training.tiny_clicks import adagrad, few_clicks, tiny_model, tiny_run
@@ -228,3 +229,13 @@ def test_data_that_do_not_fit_are_named(change):
 def test_settings_that_do_not_fit_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         tiny_run(**settings)
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path):
+    data = few_clicks(count=20)
+    train_clicks(tiny_run(), data, tmp_path)
+    changed = tiny_run(optimizer=adagrad(0.2))
+    with pytest.raises(OtherConfiguration, match=r"optimizer.learning_rate: 0.1 there"):
+        train_clicks(changed, data, tmp_path)
+    with pytest.raises(OtherConfiguration, match="data"):
+        train_clicks(tiny_run(), few_clicks(count=21), tmp_path)

@@ -13,7 +13,7 @@ import pytest
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.ensembles import from_linen
-from churn_jax.methods import OneToOneDistillation
+from churn_jax.methods import ERM, OneToOneDistillation
 from churn_jax.planning.hlo import collectives_of
 from churn_jax.training.partition import DATA, MEMBER
 from churn_jax.training.session import open_session
@@ -99,3 +99,19 @@ def test_the_engine_refuses_features_that_would_be_clipped():
         open_session(
             run, features, directory=None, teacher=teacher(), mean=0.0, std=1.0
         )
+
+
+@pytest.mark.slow
+def test_without_teachers_weight_it_is_plain_training_of_the_mean():
+    """alpha = 0, whatever is perturbed: the cross-entropy is on clean images."""
+    taught = tiny.teacher(2, replicas=2, network=tiny.LINEAR)
+    method = OneToOneDistillation(
+        members=2, alpha=0.0, perturbation="conf_ods", step_size=0.2
+    )
+    plain = ERM(members=2, over_members="mean")
+    states = []
+    for one, by in ((method, taught), (plain, None)):
+        run = tiny.make_run(one, network=tiny.LINEAR, replicas=2)
+        states.append(tiny.stepper(run, taught_by=by).advance(4))
+    assert tiny.largest_difference(states[0].params, states[1].params) < 1e-6
+    np.testing.assert_allclose(states[0].sums[:, 0], states[1].sums[:, 0], rtol=1e-6)

@@ -1,5 +1,6 @@
 """Teachers in the engine: cached, calibrated, some members, with old models."""
 
+import dataclasses
 import functools
 from types import SimpleNamespace
 
@@ -94,6 +95,35 @@ class TestTheTeacher:
         cooled = taught_by(Teachers(shared, temperatures=temperatures))(IMAGES)
         expected = plain / temperatures[1][:, None, None]
         np.testing.assert_allclose(cooled, expected, atol=1e-5)
+
+    def test_a_bfloat16_teacher_is_close(self):
+        def half(params, x):
+            low = jax.tree.map(lambda p: p.astype(jnp.bfloat16), params)
+            return SMALL.apply({"params": low}, x.astype(jnp.bfloat16))[0]
+
+        network = dataclasses.replace(
+            SMALL, apply=lambda v, x, **kw: (half(v["params"], x), {}), name="half"
+        )
+        teachers = Teachers(trained(), groups=(Group(network, 3),))
+        logits = answers(taught_by(teachers))
+        assert logits.dtype == jnp.bfloat16
+        gap = np.abs(np.float32(logits) - member_logits()[1]).max()
+        assert 1e-4 < gap < 0.05 * np.abs(member_logits()).max()
+        assert "half" in teachers.identity()["taught_as"]
+
+    def test_every_point_of_a_sweep_has_the_same_teachers(self):
+        cached = np.random.default_rng(0).normal(size=(2, 1, 4, 5))
+        for teachers in (
+            Teachers(trained(), (older(),), temperatures=np.ones((2, 3), np.float32)),
+            Teachers(trained(), (older(),), cached=cached),
+        ):
+            three = dataclasses.replace(teachers, repeats=3)
+            assert three.identity() == teachers.identity()
+
+            def check(many, once):
+                np.testing.assert_array_equal(many, np.concatenate([once] * 3))
+
+            jax.tree.map(check, three.variables(), teachers.variables())
 
 
 class TestOldModels:
