@@ -80,8 +80,10 @@ def lines_of(folder: Path) -> list[Line]:
     updates = folder / "updates.csv"
     old = "old" if updates.exists() else ""
     table, found = _rows(folder / "table.csv"), []
-    sizes = _sizes(config, table)
+    sizes, averaged = _sizes(config, table), {row["method"] for row in table}
     for row in _rows(updates) if old else table:
+        if not old and f"{row['method']}_ema" in averaged:
+            continue  # of its weights as they are, no treatment once more
         if old and (row["first"], row["examples"]) != ("1", "all"):
             continue  # other pairs of runs, or the examples of old classes alone
         name = row["new"] if old else row["method"]
@@ -250,17 +252,22 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    best = front(lines)
-    for line in lines:
+    best, gap = front(lines), 2 * max(line["churn"] for line in lines)  # in percent
+    above: dict[float, float] = {}  # of the last label at a cost
+    for line in sorted(lines, key=lambda line: line["churn"]):
         style = "o" if line in best else "." if comparable(line) else "x"
-        place = line["training"], 100 * line["churn"]
-        axes.scatter(*place, s=30 * line["serving"], marker=style, c="C0")
-        axes.annotate(line["label"], place, fontsize=6)
+        x, y = line["training"], 100 * line["churn"]
+        axes.scatter(x, y, s=30 * line["serving"], marker=style, c="C0")
+        above[x] = max(y, above.get(x, -gap) + gap)
+        axes.annotate(line["label"], (1.04 * x, above[x]), va="center", fontsize=6)
     single = sorted((b for b in best if b["serving"] == 1), key=lambda b: b["training"])
     xs, ys = ([line[k] for line in single] for k in ("training", "churn"))
     axes.step(xs, 100 * np.array(ys), where="post", lw=1)
     axes.set(xlabel="networks trained for a release", ylabel="churn, or NFR, %")
     axes.set_xscale("log", base=2)
+    ticks = sorted({round(line["training"]) for line in lines})
+    axes.set_xticks(ticks, map(str, ticks))
+    axes.set_xlim(right=1.4 * ticks[-1])  # room for labels
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
