@@ -201,7 +201,8 @@ def _some(names) -> str:
 
 def _read(weights: Mapping[str, Any], like: Any, form: _PublicNames) -> dict:
     """Variables such as `like`, from PyTorch's names and shapes to ours."""
-    wanted = {form.name(path): (path, x) for path, x in flatten_dict(like).items()}
+    leaves: dict[tuple, Any] = flatten_dict(like)
+    wanted = {form.name(path): (path, leaf) for path, leaf in leaves.items()}
     given = {name for name in weights if not name.endswith(_NO_WEIGHTS)}
     if missing := wanted.keys() - given:
         raise ValueError(f"the weights lack {_some(missing)}")
@@ -223,8 +224,9 @@ def _read(weights: Mapping[str, Any], like: Any, form: _PublicNames) -> dict:
 
 def _write(variables: Any, form: _PublicNames) -> dict[str, np.ndarray]:
     """The inverse of `_read`."""
+    leaves: dict[tuple, Any] = flatten_dict(variables)
     weights = {}
-    for path, leaf in flatten_dict(variables).items():
+    for path, leaf in leaves.items():
         value, name = np.asarray(leaf, np.float32), form.name(path)
         if path[-1] == "kernel":  # [..., I, O] -> [O, I, ...]
             outside, inside, *window = form.shape(path, leaf.shape)

@@ -8,6 +8,7 @@ as one set, the prediction differences of the second paper.
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +41,7 @@ class Estimate:
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 
 
-def over_runs(values: np.ndarray) -> Estimate:
+def over_runs(values: Any) -> Estimate:
     """Of one number per run, `[R]`."""
     runs = len(values)
     std = float(values.std(ddof=1)) if runs > 1 else np.nan
@@ -68,7 +69,8 @@ _summarize_each = jax.jit(jax.vmap(metrics.summarize_pairs))
 
 def by_name(names: Iterable[str], *numbers: Iterable[float]) -> dict[str, Estimate]:
     """Estimates of means, deviations and standard errors in the order of the names."""
-    return {n: Estimate(*map(float, x)) for n, *x in zip(names, *numbers, strict=True)}
+    found = zip(names, *numbers, strict=True)
+    return {n: Estimate(float(m), float(s), float(e)) for n, m, s, e in found}
 
 
 def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:

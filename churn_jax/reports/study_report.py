@@ -330,7 +330,9 @@ def _table(report: Report) -> doc.Table:
     for name, (heading, _) in VERSUS.items() if report.comparisons else ():
         steps = [report.comparisons.get(row.label) for row in rows]
         head = doc.Column(f"{heading} vs. {report.baseline_label}")
-        tested.append((head, [number_cell(s and s[name], "share") for s in steps]))
+        tested.append(
+            (head, [number_cell(s[name] if s else None, "share") for s in steps])
+        )
     first = 1 if about in report.columns else 0
     columns[first:first] = tested
     columns += [

@@ -230,7 +230,8 @@ def _results(
     shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
     own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
     sets = {"all": flips}
-    if not np.array_equal(*(np.flatnonzero(one.known) for one in (old, new))):
+    known = [np.flatnonzero(one.known) for one in (old, new)]
+    if not np.array_equal(known[0], known[1]):
         keep = old.knows(labels)
         parts = old.classes[:, keep], new.classes[:, keep], labels[keep]
         sets["known"] = count_flips(*parts)

@@ -81,10 +81,10 @@ class NpzArrays(UserDict[str, Any]):
             if self.data.setdefault(name, member) is not member:
                 raise ArrayFileError(f"it holds {name} twice")
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        member = self.data[name]
-        with _reading(name):
-            return as_real(self._read(name, member))
+    def __getitem__(self, key: str) -> np.ndarray:
+        member = self.data[key]
+        with _reading(key):
+            return as_real(self._read(key, member))
 
     def check(self) -> None:
         """Returns once all mapped arrays are known to be as they were written."""
@@ -240,9 +240,11 @@ def remove_abandoned(temporary: Iterable[Path]) -> None:
 
 def _lock(file: IO[bytes]) -> bool:
     """Locks a file until it is closed or its process ends; False if that fails."""
+    if fcntl is None:
+        return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (OSError, AttributeError):  # another process has it, or there are no locks
+    except OSError:  # another process has it
         return False
     return True
 

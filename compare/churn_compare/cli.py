@@ -477,13 +477,13 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
             if of == what and given[name]:
                 raise ValueError(f"--{name.replace('_', '-')} {why}")
     names = {"classes": "compare", "folder": "compare_versions"}
-    function = noise_floor
+    function: Any = noise_floor
     if what != "noise":
         function = _function(names.get(what, "compare_outcomes"))
     tolerance, margin = given["tolerance"] or "0", given["equivalent"]
     if what == "outcomes" and margin is not None:
         margin = gates.limit_of(margin, "--equivalent")
-    settings = {
+    settings: dict[str, Any] = {
         **given,
         "gates": limits,
         "waivers": gates.waivers_of(file) if file else (),

@@ -29,9 +29,10 @@ def class_flow(pair: Pair, scanned: Scanned) -> Flow:
         table = np.stack([np.bincount(way, of, len(ways)) for of in counts])
     order = np.argsort(-table[0], kind="stable")[:LARGEST]
     sides = np.divmod(ways[order], pair.classes)
-    names = (tuple(map(pair.class_name, side.tolist())) for side in sides)
+    was, then = (tuple(map(pair.class_name, side.tolist())) for side in sides)
     means = table[:, order] / np.prod(scanned.shape)
-    return Flow(*names, *map(tuple, means.tolist()))
+    changed, negative, positive = map(tuple, means.tolist())
+    return Flow(was, then, changed, negative, positive)
 
 
 def largest_regressions(

@@ -119,8 +119,8 @@ class Sampling:
                 gain = better - worse
                 of_rows = worse, better, worse * worse, better * better, gain * gain
                 means = [float(np.mean(x)) if len(rows) else np.nan for x in of_rows]
-                of_stratum = changed, len(rows), *means[:2], tuple(means[2:])
-                strata.append(Stratum(name, *of_stratum))
+                a, b, *squares = means
+                strata.append(Stratum(name, changed, len(rows), a, b, tuple(squares)))
         if self.any_time and len(drawn.names) > 1:
             raise PredictionsError(
                 "--any-time takes a queue that was drawn without --by"
@@ -295,8 +295,8 @@ def _at_any_time(
     ends = confidence_sequence((1 + values) / 2 if gain else values, changed, level)
     low, high = ((2 * end - 1 if gain else end) * changed / N for end in ends)
     if population and gain:
-        flips = np.mean(worse + better) if len(worse) else 1.0
-        spread = _quantile(level) * np.sqrt(flips * changed / N / N)
+        rate = np.mean(worse + better) if len(worse) else 1.0
+        spread = _quantile(level) * np.sqrt(rate * changed / N / N)
         low, high = low - spread, high + spread
     elif population:
         (low, _), (_, high) = (

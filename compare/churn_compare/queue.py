@@ -87,8 +87,9 @@ def label_queue(
         >>> [(row["id"], row["old"], row["new"]) for row in queue.rows]
         [('1', 'b', 'c')]
     """
-    reading = {"kind": kind, "class_map": class_map, "on_missing": on_missing}
-    reading |= {"confirm": confirm, "strip": strip, "by": [by] if by else None}
+    reading: dict[str, Any] = {"kind": kind, "class_map": class_map}
+    reading |= {"on_missing": on_missing, "confirm": confirm, "strip": strip}
+    reading |= {"by": [by] if by else None}
     reading |= {"id_column": id_column, "prediction_column": prediction_column}
     pair, numbers = read_either(old, new, **reading)
     changed, of, inputs = numbers.changed.mean > 0, numbers.of, {}

@@ -298,7 +298,8 @@ class SidePass:
 
     def blocks(self, start: int, stop: int, room: list) -> list[Block]:
         """Reads rows `start` to `stop` of each run and stores their results."""
-        kept, columns, found, rows = self.kept, self.columns, [], stop - start
+        kept: Any = self.kept
+        columns, found, rows = self.columns, [], stop - start
         labels = None if self._labels is None else self._labels[start:stop]
         for run, (scores, ratios) in enumerate(room):
             scores, ratios = self.reader.read(run, start, stop, scores), ratios[:rows]

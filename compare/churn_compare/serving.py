@@ -321,7 +321,8 @@ def repair(
     numbers = class_numbers(Scanned(before.new, after.new), test.labels)
     was_wrong = np.flatnonzero(before.old.predicted[0] != test.labels)
     flips = numbers.gain, numbers.better, numbers.worse
-    avoided = every.gain(*(of.without(was_wrong) for of in flips))
+    gain, better, worse = (of.without(was_wrong) for of in flips)
+    avoided = every.gain(gain, better, worse)
     both = float(rule.kind in ("blend", "surer"))
     if rule.kind == "keep" and not rule.column:
         both = float(np.mean(_kept(rule, before.new.predicted[0], None)))

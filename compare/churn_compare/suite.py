@@ -120,7 +120,7 @@ def _rules(table: Any, start: Rules) -> Rules:
             hint = closest(key, _KEYS) or f"keys are {', '.join(_KEYS)}"
             raise GateError(f"unknown key {key!r}; {hint}")
         if not isinstance(value, _KEYS[key]):
-            what = {dict: "table, such as {max-nfr = 0.01}"}
+            what: dict[type, str] = {dict: "table, such as {max-nfr = 0.01}"}
             name = what.get(_KEYS[key], _KEYS[key].__name__)
             raise GateError(f"{key} must be a {name}")
     if table.get("tier", "required") not in get_args(Tier):

@@ -110,7 +110,7 @@ def aligned(
     for name, of, numbers in zip(names, given, found.labels, strict=True):
         if of is None:
             continue
-        of_all = np.full(N, NO_LABEL, np.int64)
+        of_all: Any = np.full(N, NO_LABEL, np.int64)
         of_all[of.numbers != NO_LABEL] = numbers
         if truth is None:
             truth, first = of_all, name
@@ -176,7 +176,9 @@ def without_outer_space(side: Table) -> Table:
 def _odd_decisions(*sides: Table) -> list[Doubt]:
     """Decisions that are seldom the most probable class."""
     found = []
-    for side in [side for side in sides if side.decisions is not None]:
+    for side in sides:
+        if side.decisions is None:
+            continue
         top = sample_rows(side.values).argmax(axis=1)
         differ = side.decisions[0, sampled(side.examples)] != top
         if differ.mean() > 0.5:

@@ -137,7 +137,7 @@ def find_roles(
         prediction = classes
     if named is not None and kind is None and plain(named) in SCORES:
         prediction, scores = None, named
-    elif of_scores and (scores is None or named is None):
+    elif kind is not None and of_scores and (scores is None or named is None):
         left = [n for n in free if n not in (id_name, label, prediction, run)]
         if scores is None and (named or _scores_named(free, None) is None):
             several = others and named is None and len(left) > 1
@@ -155,7 +155,8 @@ def score_of_label(
         return None
     if (of is None) == (roles.label is None) or score is None or roles.scores:
         return None
-    return of or roles.label, score
+    name = of or roles.label
+    return None if name is None else (name, score)
 
 
 def find_column(

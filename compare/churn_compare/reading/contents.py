@@ -79,7 +79,7 @@ def parsing() -> Iterator[None]:
         raise
     except Exception as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        known = {UnicodeDecodeError: "it is not in UTF-8"}
+        known: dict[type, str] = {UnicodeDecodeError: "it is not in UTF-8"}
         known |= {RecursionError: "it is nested too deep"}
         why = known.get(type(error), why)
         raise PredictionsError(f"cannot be read, {why}") from error

@@ -153,6 +153,7 @@ def join(
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
     groupings |= {name: _own_column(name, rows, old, new) for name in by}
     fields: dict[str, Any] = {}
+    doubts: list = []
     if old.measures:
         kept, old, new = _comparable(old, new, rows, errors, on_missing, confirm)
         groupings = {name: values[kept] for name, values in groupings.items()}
@@ -222,7 +223,7 @@ def _comparable(
         done = "are left out of both" if policy == "drop" else "count as wrong"
         rows.notes.append(f"Warning: {said}, and {done}.")
     if policy == "drop":
-        places = places[rows.keep(~np.logical_or(*failed))]
+        places = places[rows.keep(~np.logical_or(failed[0], failed[1]))]
     else:
         old, new = errors_as_wrong(old), errors_as_wrong(new)
     known = old.known[rows.old], new.known[rows.new]

@@ -230,9 +230,9 @@ def _coded(
             side: text.to_numpy(zero_copy_only=False).reshape(-1, count)
             for side, text in zip(("old", "new", "target"), texts)
         }
-    sides = (of.reshape(-1, count) for of in (before, after))
+    was, now = (of.reshape(-1, count) for of in (before, after))
     target = goals[0] if goals else None
-    return Measure(name, kind, *sides, things, target, shown=shown)
+    return Measure(name, kind, was, now, things, target, shown=shown)
 
 
 def _placed(things: Sequence[tuple]) -> tuple[list[tuple], np.ndarray]:
@@ -245,7 +245,7 @@ def _first_of(ranking: Measure, top: int) -> Measure:
     """The first `top` items of every ranking, as sets."""
     sets, place = _placed([tuple(sorted(of[:top])) for of in ranking.things or ()])
     goal = ranking.target
-    codes = {"old": place[ranking.old], "new": place[ranking.new]}
+    codes: dict[str, Any] = {"old": place[ranking.old], "new": place[ranking.new]}
     codes |= {"target": None if goal is None else place[goal]}
     name = f"{ranking.name}, first {top}"
     return dataclasses.replace(ranking, name=name, kind="set", things=sets, **codes)

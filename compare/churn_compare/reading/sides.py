@@ -156,8 +156,9 @@ def read_side(
     if (account := side.account) is None:
         return dataclasses.replace(side, notes=notes)
 
+    left = account.columns
+
     def others() -> Mapping[str, Any]:
-        left = account.columns
         found = read_contents(given, choice=lambda names: (left, ())).columns
         return {name: found[name] for name in left if name in found}
 
@@ -501,7 +502,9 @@ def _side(
             runs = tuple(found.names.tolist())
     elif ids is not None:
         check_unique(ids)
-    decisions = decided and _decisions(decided, class_names, values)
+    decisions = None
+    if decided is not None:
+        decisions = _decisions(decided, class_names, values)
     return Table(
         name=name,
         kind=scores.kind,
