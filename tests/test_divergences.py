@@ -5,10 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.divergences import (
-    kl_divergence,
-    weighted,
-)
+from churn_jax.divergences import kl_divergence, weighted
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
 

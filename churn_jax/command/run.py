@@ -12,11 +12,7 @@ from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
 from churn_jax.training.progress import COMPILING, Work
 
 
-def run_command(
-    options: Any,
-    command: str,
-    train: Callable[..., Any],
-) -> int:
+def run_command(options: Any, command: str, train: Callable[..., Any]) -> int:
     """Trains into `options.out` and reports; returns the exit code.
 
     `options` are an `AllOfFolder` with its folder.

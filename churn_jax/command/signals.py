@@ -28,10 +28,7 @@ class Stopping:
     """Requests to stop that arrive during training."""
 
     def __init__(
-        self,
-        minutes: float | None = None,
-        *,
-        go_on: str = "the same command",
+        self, minutes: float | None = None, *, go_on: str = "the same command"
     ):
         """Nothing requested yet; `go_on` is the command that continues."""
         check_minutes(minutes)

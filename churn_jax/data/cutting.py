@@ -100,9 +100,7 @@ def _held_count(name: str, count: int, validation: int | float | None) -> int:
 
 
 def narrow(
-    dataset: Dataset | StreamingDataset,
-    classes: Sequence[int] = (),
-    share: float = 1.0,
+    dataset: Dataset | StreamingDataset, classes: Sequence[int] = (), share: float = 1.0
 ) -> Dataset | StreamingDataset:
     """A data set restricted to some classes, or to a share of each class's examples.
 

@@ -184,10 +184,7 @@ def from_source(
     if isinstance(source, str) and source == "digits" and validation is None:
         held = VALIDATION_SIZE
     uncut = _read_source(
-        source,
-        columns=columns,
-        validation=None if counted else validation,
-        test=test,
+        source, columns=columns, validation=None if counted else validation, test=test
     )
     dataset = assemble(name or _called(source), uncut, held, train_size, num_classes)
     if name or isinstance(source, (str, Path)):

@@ -59,8 +59,7 @@ class ChurnConstraint(Method):
         memory = self.memory_of(batch, jax.Array)
         logits, labels, model_state = forward(apply, variables, batch)
         away = losses.distillation_kl(
-            student_logits=logits,
-            teacher_logits=jnp.broadcast_to(target, logits.shape),
+            student_logits=logits, teacher_logits=jnp.broadcast_to(target, logits.shape)
         )
         if self.examples == "right":
             right = jnp.argmax(target, axis=-1) == batch.labels

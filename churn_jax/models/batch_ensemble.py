@@ -328,12 +328,7 @@ class BatchEnsemble(Layers):
         )
 
     def conv(
-        self,
-        features: int,
-        size: int,
-        *,
-        use_bias: bool = False,
-        **options,
+        self, features: int, size: int, *, use_bias: bool = False, **options
     ) -> nn.Module:
         """A `BatchEnsembleConv`."""
         return BatchEnsembleConv(

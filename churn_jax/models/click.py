@@ -228,9 +228,7 @@ class ClickNetwork(nn.Module):
                 [embedded.reshape(embedded.shape[0], -1), numeric], axis=-1
             )
             x = nn.Dense(
-                model.components,
-                kernel_init=nn.initializers.zeros_init(),
-                name="gate",
+                model.components, kernel_init=nn.initializers.zeros_init(), name="gate"
             )(jax.lax.stop_gradient(x))
             weights = jax.nn.log_softmax(x.astype(jnp.float32).T, axis=0)
         part = _two_classes(deep) if model.wide else None
@@ -238,9 +236,7 @@ class ClickNetwork(nn.Module):
 
 
 def init_table(
-    model: ClickModel,
-    key: PRNGKey,
-    input_scale: float | Array = 1.0,
+    model: ClickModel, key: PRNGKey, input_scale: float | Array = 1.0
 ) -> Array:
     """The fused table of a replica before training, `[V, width]`.
 

@@ -347,11 +347,7 @@ class ZooNetwork:
         return activation(self.activation)(x)
 
     def classify(
-        self,
-        features: Array,
-        train: bool,
-        entered: Any = None,
-        kernel_init: Any = None,
+        self, features: Array, train: bool, entered: Any = None, kernel_init: Any = None
     ) -> ModelOutput:
         """Dropout of the features and the dense layer `head`, in a compact method."""
         features = drop(features, self.dropout, train)

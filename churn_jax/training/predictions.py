@@ -99,9 +99,7 @@ def _make_predict(program: Program, how: Deployment, every_member, streamed):
 
 
 def placed(
-    examples: np.ndarray | StreamedSplit,
-    program: Program,
-    reading: Reading = Reading(),
+    examples: np.ndarray | StreamedSplit, program: Program, reading: Reading = Reading()
 ) -> jax.Array | Stream:
     """Examples as the functions below take them: rows on every device, or a stream."""
     if isinstance(examples, StreamedSplit):

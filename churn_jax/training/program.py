@@ -18,12 +18,7 @@ from churn_jax.ensembles import Group, mapping
 from churn_jax.models.click import ClickModel
 from churn_jax.training.examples import example_of
 from churn_jax.training.optim import Optimizer
-from churn_jax.training.partition import (
-    MEMBER,
-    REPLICA,
-    compilation,
-    make_mesh,
-)
+from churn_jax.training.partition import MEMBER, REPLICA, compilation, make_mesh
 from churn_jax.training.state import without_weights
 from churn_jax.training.teachers import TeacherProgram, Teachers
 

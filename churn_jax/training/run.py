@@ -18,12 +18,7 @@ from churn_jax.setting_checks import check_none
 from churn_jax.training.partition import REPLICA, fetch, split
 from churn_jax.training.predictions import make_predict, placed, predict_split
 from churn_jax.training.program import Program
-from churn_jax.training.state import (
-    BestState,
-    TrainState,
-    joined,
-    stopped_term,
-)
+from churn_jax.training.state import BestState, TrainState, joined, stopped_term
 
 
 class Interrupted(RuntimeError):  # noqa: N818 -- an outcome, not a mistake

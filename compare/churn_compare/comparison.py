@@ -37,11 +37,7 @@ from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import Errors, join, read_pair
-from churn_compare.reading.labels import (
-    read_clusters,
-    read_slices,
-    without_clusters,
-)
+from churn_compare.reading.labels import read_clusters, read_slices, without_clusters
 from churn_compare.reading.outcome_measures import directions
 from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side, same_file, side_names

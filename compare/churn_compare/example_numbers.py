@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 from scipy import special
 
-from churn_compare.estimates import (
-    Groups,
-    Intervals,
-    PerExample,
-    Weighted,
-    share_ends,
-)
+from churn_compare.estimates import Groups, Intervals, PerExample, Weighted, share_ends
 from churn_compare.measures import Measure
 from churn_compare.pair import Scanned
 from churn_compare.quantities import in_order

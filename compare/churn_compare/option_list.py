@@ -80,11 +80,7 @@ def helps_of(cls: type) -> dict[str, str]:
 
 
 def read_options(
-    cls: type[T],
-    argv: Sequence[str],
-    *,
-    prog: str,
-    description: str | None = None,
+    cls: type[T], argv: Sequence[str], *, prog: str, description: str | None = None
 ) -> T:
     """An instance of `cls`, whose fields are options; `-h` prints its docstring."""
     said = io.StringIO()

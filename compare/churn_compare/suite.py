@@ -16,14 +16,7 @@ from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gate_outcomes import judge_measures
-from churn_compare.gates import (
-    Gate,
-    GateError,
-    closest,
-    errors_in,
-    gates_of,
-    read_toml,
-)
+from churn_compare.gates import Gate, GateError, closest, errors_in, gates_of, read_toml
 from churn_compare.number_text import (
     NOTHING,
     count_text,

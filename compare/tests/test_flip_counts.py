@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from churn_compare import flip_counts
-from churn_compare.flip_counts import (
-    count_flips,
-    version_matrices,
-)
+from churn_compare.flip_counts import count_flips, version_matrices
 
 
 def looped(predicted, labels):

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from churn_compare import (
-    Gate,
-    compare,
-    compare_outcomes,
-)
+from churn_compare import Gate, compare, compare_outcomes
 from churn_compare.estimates import all_examples, share_ends, uncertainty
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gate_outcomes import judge

@@ -6,14 +6,7 @@ import math
 import pytest
 
 from churn_compare.display import CompareResult
-from churn_compare.result import (
-    Flow,
-    GateOutcome,
-    Group,
-    Interval,
-    Noise,
-    Version,
-)
+from churn_compare.result import Flow, GateOutcome, Group, Interval, Noise, Version
 from churn_compare.verdict import gate_sentence, sentences
 from tests.results import NAN, NONE
 

@@ -115,10 +115,7 @@ def init(config: StudyConfig) -> StudyConfig:
 
 def warm(config: StudyConfig) -> StudyConfig:
     """Replicas are one model for half the stream, and differ by order after it."""
-    changes = [
-        ("train.one_pass.warm_examples", 0),
-        ("train.one_pass.warm_share", 0.5),
-    ]
+    changes = [("train.one_pass.warm_examples", 0), ("train.one_pass.warm_share", 0.5)]
     return _changed(config, "warm", f"{config.title}; from a converged model", changes)
 
 

@@ -52,10 +52,7 @@ def probability_jacobians(
 
 
 def jacobian_similarity(
-    teacher: Predict,
-    student: Predict,
-    images: Array,
-    temperature: float | Array = 1.0,
+    teacher: Predict, student: Predict, images: Array, temperature: float | Array = 1.0
 ) -> PerExample:
     """Cosine of a teacher's and a student's Jacobians, each as one long vector.
 

@@ -21,12 +21,7 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods.ensemble_distillation import EnsembleDistributionDistillation
-from churn_jax.studies.presets.diversity import (
-    COLUMNS,
-    Recipe,
-    main_rows,
-    teacher_rows,
-)
+from churn_jax.studies.presets.diversity import COLUMNS, Recipe, main_rows, teacher_rows
 from experiments.diversity.rows import further_rows
 
 CIFAR10 = Recipe(

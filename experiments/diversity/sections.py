@@ -389,10 +389,7 @@ def foreign_images(analysed: AnalysedStudy) -> np.ndarray:
     if data.is_streaming(name, data_dir=config.data_dir):
         raise DataError(f"{name} is a stream; name a data set that lies in memory")
     found = data.load(
-        name,
-        data_dir=config.data_dir,
-        manual_dir=config.manual_dir,
-        text=config.text(),
+        name, data_dir=config.data_dir, manual_dir=config.manual_dir, text=config.text()
     ).test
     _check_images(analysed, name, found.images)
     return spaced(found, analysed.options.examples).images

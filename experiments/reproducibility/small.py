@@ -107,9 +107,7 @@ def _headline(
         name,
         title,
         paper_rows(
-            **best,
-            ramp_steps=float(steps),
-            stale=(steps_per_epoch, float(steps // 4)),
+            **best, ramp_steps=float(steps), stale=(steps_per_epoch, float(steps // 4))
         ),
         data=data,
         model=ModelConfig(name="mlp", features=(256, 256)),

@@ -5,12 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.metrics import (
-    ChurnState,
-    FlipState,
-    MeanState,
-    RateState,
-)
+from churn_jax.metrics import ChurnState, FlipState, MeanState, RateState
 from churn_jax.metrics.state import LongSum, masked_mean
 
 

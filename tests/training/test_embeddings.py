@@ -8,11 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.training.clicks import (
-    _sorted_fields,
-    sum_by_row,
-    update_rows,
-)
+from churn_jax.training.clicks import _sorted_fields, sum_by_row, update_rows
 
 SIZES, WIDTH, BATCH, REPLICAS = (3, 4), 2, 8, 2
 ROWS = sum(SIZES)

@@ -10,13 +10,7 @@ import pytest
 
 from churn_jax.cli import main
 from churn_jax.methods import ERM
-from churn_jax.training import (
-    CsvLogger,
-    LoggedRun,
-    TensorBoardLogger,
-    scalars,
-    train,
-)
+from churn_jax.training import CsvLogger, LoggedRun, TensorBoardLogger, scalars, train
 from churn_jax.training.loggers import Loggers, as_loggers, flat
 from tests.training import tiny
 

@@ -56,10 +56,7 @@ def moved(rates=(), shape=(1, 1, 1), mapping="vmap", algorithms=(), updates=1):
 
 @pytest.mark.parametrize(
     ("shape", "mapping"),
-    [
-        ((1, 2, 1), "vmap"),
-        pytest.param((2, 2, 2), "unroll", marks=pytest.mark.slow),
-    ],
+    [((1, 2, 1), "vmap"), pytest.param((2, 2, 2), "unroll", marks=pytest.mark.slow)],
 )
 def test_every_network_moves_at_its_own_rate(shape, mapping):
     plain, own = moved(), moved(RATES, shape, mapping)

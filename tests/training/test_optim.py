@@ -288,10 +288,7 @@ OWN = {
     ),
     "number": (lambda: 3, "returns a int; it must return an optax.GradientTransform"),
     "line search": (optax.lbfgs(), r"all networks at once, .*arguments: 'value'"),
-    "state": (
-        optax.GradientTransformation(lambda p: (), grown),
-        "absent and is int",
-    ),
+    "state": (optax.GradientTransformation(lambda p: (), grown), "absent and is int"),
     "shape": (optax.GradientTransformation(lambda p: (), widened), r"\[1, 1, 1, 2\]"),
 }
 

@@ -14,13 +14,7 @@ from churn_jax.data import Split, normalize
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.training.optim import Optimizer
-from churn_jax.training.partition import (
-    DATA,
-    REPLICA,
-    make_mesh,
-    place,
-    replicate,
-)
+from churn_jax.training.partition import DATA, REPLICA, make_mesh, place, replicate
 from churn_jax.training.predictions import (
     Share,
     make_predict,
