@@ -110,8 +110,8 @@ class Runs:
     """Scores `offset + shared b_i + own c_vi + shift s_r + e_ri`; right above 0.
 
     Attributes:
-        offset: of the old version; the new one's is larger by `gain`.
-        gain: what the update adds to every score.
+        offset: mean score of the old version.
+        gain: increase of every score by the update.
         shared: spread of the difficulty that both versions know.
         own: spread of the part that is one version's own.
         shift: spread of the runs' shifts.
@@ -189,7 +189,7 @@ class Binary:
     """Two classes: `offset + 3 b_i + own c_i [new] + shift s_r + e_ri` above 0 or not.
 
     Attributes:
-        churn: of two runs of the old version.
+        churn: share of examples on which two old runs differ.
         shift: spread of the runs' shifts.
         own: spread of what the new version has of its own; 0 for equal versions.
         independent: without difficulties: each run predicts 1 with one probability.

@@ -49,7 +49,7 @@ def over_runs(values: Any) -> Estimate:
 
 
 def over_set(value: np.ndarray, without: np.ndarray) -> Estimate:
-    """Of one number of all runs, and `[R]` without each of them."""
+    """Estimate of a number of all runs; `without` is `[R]`, each run left out."""
     stderr = jackknife_stderr(without)
     return Estimate(float(value), float(stderr * np.sqrt(len(without))), stderr)
 

@@ -86,7 +86,7 @@ class Row:
 
     @property
     def change(self) -> Change:
-        """Of the headline against the baseline; `UNTESTED` of the baseline itself."""
+        """Change of the headline; `UNTESTED` for the baseline itself."""
         return self.changes.get(self.headline, UNTESTED)
 
     @property
@@ -223,7 +223,7 @@ class Report:
 
     @property
     def quality(self) -> str:
-        """What rows are compared in next to it: accuracy, or the log loss of clicks."""
+        """Second quantity of the comparison: accuracy, or the log loss of clicks."""
         return "nll" if self.study.one_pass else "accuracy"
 
     @property

@@ -146,7 +146,7 @@ class Optimizer:
 def _transformation(
     own: Any, name: str, given: Mapping[str, Any]
 ) -> optax.GradientTransformation:
-    """One's own, or what a function of one's own makes of what it is `given`."""
+    """The user's optimiser, made by calling it if it is a function."""
     if _is_transformation(own):
         return own
     for needed in needed_names(own):

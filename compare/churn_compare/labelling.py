@@ -51,8 +51,8 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
     if "A" in columns:
         if not (path := key_of(Path(given))).is_file():
             raise PredictionsError(
-                f"{given} shows the answers as A and B, and {path.name}, which says "
-                "whose they are, is not beside it"
+                f"{given} shows the answers as A and B, and its key {path.name} "
+                "is not beside it"
             )
         key = read_contents(path).columns
         of_id = dict(zip(key["id"].cast("string").to_pylist(), key["A"].to_pylist()))
@@ -177,7 +177,7 @@ class Sampling:
 def by_labels(
     pair: Pair, numbers: Numbers, level: float, any_time: bool
 ) -> Sampling | None:
-    """What labels or preferred answers say; None if labels say all about changes."""
+    """Sampling by labels or preferences; None if every change is labelled."""
     assert numbers.of.target is not None
     labelled, drawn = numbers.of.target != NO_LABEL, pair.drawn
     answers = np.full(len(labelled), "") if drawn is None else drawn.better
@@ -205,7 +205,7 @@ def by_labels(
 def by_preference(
     pair: Pair, numbers: Numbers, labels: Any, level: float, any_time: bool
 ) -> Sampling:
-    """What a queue says about outcomes of which nothing else says what is right."""
+    """Sampling by preferred answers, for outcomes without a target."""
     if numbers.judged:
         name = numbers.of.name
         raise PredictionsError(f"{name} is judged already; no queue is needed")
