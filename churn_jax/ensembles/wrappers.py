@@ -131,8 +131,8 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
 def with_temperature(network: Network) -> Network:
     """A network whose logits are divided by `variables["temperature"]`.
 
-    One number, or `[K]` where the network yields K members. Classes that it does not
-    know stay unknown.
+    One number, or `[K]` where the network yields K members; 1 at first. Classes that it
+    does not know stay unknown.
 
     Example:
         >>> from churn_jax.ensembles import from_function
@@ -148,7 +148,11 @@ def with_temperature(network: Network) -> Network:
         temperature = jnp.reshape(temperature, temperature.shape + rest)
         return jnp.where(known_classes(logits), logits / temperature, logits)
 
-    return _answering(network, cooled, f"{network.name} calibrated", "temperature")
+    def init(key, x):
+        return {**network.init(key, x), "temperature": jnp.ones(network.heads)}
+
+    answering = _answering(network, cooled, f"{network.name} calibrated", "temperature")
+    return dataclasses.replace(answering, init=init)
 
 
 def _answering(

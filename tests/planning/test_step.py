@@ -87,6 +87,14 @@ def test_teachers_are_those_that_teach(study, row, own, old, cached):
     assert len(found.old_groups()) == old and (found.cached is not None) == cached
 
 
+def test_a_calibrated_teacher_is_planned_with_its_members_temperatures():
+    config = preset("elodi-table8:tiny")
+    step = study_step(config, "all_diff_strong_calibrated", jax.devices())
+    found = [variables["temperature"].shape for variables in step.parts["teachers"]]
+    assert found == [(1, 1, 1)] * 8  # replica, network, its heads
+    step.jitted.lower(*step.arguments)
+
+
 def test_pretrained_networks_are_planned_without_their_folder():
     config = preset("elodi-table4:tiny")
     spec = config.methods[0]
