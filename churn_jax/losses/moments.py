@@ -208,7 +208,8 @@ class MomentState:
 
         mean = batch_mean(examples, axis_name)
         batch_covariance = covariances(examples, mean, axis_name)
-        drift = jnp.transpose(mean - old.mean, (2, 0, 1))  # [K, M, 1]
+        drift = jnp.where(share == 1.0, 0.0, mean - old.mean)  # as in `blend`
+        drift = jnp.transpose(drift, (2, 0, 1))  # [K, M, 1]
         drift = drift * jnp.transpose(drift, (0, 2, 1))
         new = type(self)(
             weight=jnp.where(examples.any_valid, weight, old.weight),
