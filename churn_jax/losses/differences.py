@@ -163,6 +163,11 @@ def cross_entropy_difference_penalty(
     References:
         [anti-distillation] Sec. 4
     """
+    if jnp.ndim(logits) < 3:
+        raise ValueError(
+            f"logits must be [M, B, ..., C]; got shape {jnp.shape(logits)}. For one "
+            "binary score z per example use binary_logits(z) = [0, z]"
+        )
     check_logits(logits=logits)
     examples = gather_examples(logits, mask, axis_name)
     a, b = _pairs(examples.values.reshape(jnp.shape(logits)))

@@ -532,10 +532,9 @@ def numbers(loss, option, message, *wrong):
             "epsilon must be above 0; got {}",
             *(0, -1.0, np.nan),
         ),
-        # Of a single score.
-        (
-            partial(losses.cross_entropy_difference_penalty, MEMBERS[..., None]),
-            "binary_logits",
+        *(  # a single score
+            (partial(losses.cross_entropy_difference_penalty, scores), "binary_logits")
+            for scores in (MEMBERS[..., None], MEMBERS)
         ),
         *(
             (f, "positional")
