@@ -437,7 +437,7 @@ def collected(study: Study, split: str = "test") -> Report:
     changes = {quantity.name: quantity.of for quantity in plain.columns if quantity.of}
     columns = {quantity.name: None for quantity in plain.columns}
     columns |= dict.fromkeys(changes.values())
-    calibrated = not CALIBRATED.isdisjoint(columns)
+    calibrated = split != _HELD_OUT and not CALIBRATED.isdisjoint(columns)
     examples: Predictions | None = None
     summaries: dict[str, MethodSummary] = {}
     agreements: dict[str, Agreement] = {}

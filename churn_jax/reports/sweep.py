@@ -19,24 +19,23 @@ from churn_compare.documents.plotting import (
     level,
     short_label,
 )
-from churn_compare.store import PredictionsError, is_stored, load_predictions
+from churn_compare.store import is_stored
 from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.cells import estimate_fields
 from churn_jax.reports.charts import Chart
 from churn_jax.reports.compare import paired
-from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import QUANTITIES
 from churn_jax.reports.report import Report, collected
-from churn_jax.reports.summary import MethodSummary, summarize
+from churn_jax.reports.summary import MethodSummary
 from churn_jax.setting_checks import check_choice
 
 SPLITS = ("validation", "test")
 _AT_ACCURACY = "-at-accuracy"
 _CLOSE = (
-    "among the values whose validation accuracy is at most one standard error below "
-    "the baseline's"
+    "among the values whose validation accuracy, or log loss of clicks, is at most one "
+    "standard error worse than the baseline's"
 )
 CRITERIA = {
     "churn": "the lowest validation churn",
@@ -81,19 +80,15 @@ class Sweep:
 def collect_sweep(study: Study) -> Report:
     """The report of a sweep, as far as it is."""
     record: SweepRecord = study.record.sweep
-    report = collected(_points_alone(study, record))
-    names = [quantity.name for quantity in report.columns]
-    validation, wrong = {}, {}
-    for point in record.points:
-        file = report.study.file(point.name, "validation")
-        if is_stored(file):
-            try:
-                predictions = load_predictions(file)
-                found = with_columns(summarize(predictions), predictions, names)
-                validation[point.name], _ = found
-            except PredictionsError as error:
-                wrong[f"{file}: {' '.join(str(error).split())}."] = False
+    points = _points_alone(study, record)
+    report, held_out = (collected(points, split) for split in ("test", "validation"))
+    validation = {row.info.name: row.summary for row in held_out.rows}
     start = validation.get(record.baseline or "")
+    wrong = [
+        f"{lost.reason}."
+        for lost in held_out.missing
+        if is_stored(points.file(lost.info.name, "validation"))
+    ]
     choices = {}
     for axis in record.axes:
         # A weight of 0 is not a candidate; the preset's own learning rate is.
@@ -106,10 +101,10 @@ def collect_sweep(study: Study) -> Report:
                 or not (point.name == record.baseline or point.is_baseline)
             )
         ]
-        choices[axis.name] = choose(candidates, start, record.criterion)
+        choices[axis.name] = choose(candidates, start, record.criterion, report.quality)
     return dataclasses.replace(
         report,
-        unreadable={**report.unreadable, **wrong},
+        unreadable={**report.unreadable, **dict.fromkeys(wrong, False)},
         sweep=Sweep(record, validation, choices),
     )
 
@@ -126,8 +121,12 @@ def choose(
     points: Sequence[tuple[str, float, MethodSummary | None]],
     baseline: MethodSummary | None,
     criterion: str = "churn",
+    quality: str = "accuracy",
 ) -> Choice:
-    """The best point of an axis by its validation numbers."""
+    """The best point of an axis by its validation numbers.
+
+    At equal accuracy, if the criterion asks for it; `quality` is "nll" of clicks.
+    """
     # Points at which a run stopped are not candidates: a coefficient that sometimes
     # diverges is not one to recommend. Nor are points with less than half the accuracy
     # of the best one: networks that predict one class for everything do not churn.
@@ -154,11 +153,12 @@ def choose(
     if criterion.endswith(_AT_ACCURACY):
         if baseline is None:
             return Choice(reason="there is no baseline")
-        changes = {name: paired("accuracy", of, baseline) for name, of in known.items()}
+        changes = {name: paired(quality, of, baseline) for name, of in known.items()}
+        worse = -1 if quality == "accuracy" else 1
         known = {
             name: known[name]
             for name, change in changes.items()
-            if change.difference >= -np.nan_to_num(change.stderr)
+            if worse * change.difference <= np.nan_to_num(change.stderr)
         }
     if not known:
         return Choice(reason=reason or "no value meets the criterion")

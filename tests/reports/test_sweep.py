@@ -135,6 +135,18 @@ def test_what_stopped_or_learned_nothing_is_no_candidate(folder):
     assert choice.reason == "no candidates, because they learned little: skl.beta=10"
 
 
+def test_a_damaged_validation_file_is_said(folder):
+    file = folder / "methods" / "skl.beta=1" / FILES["validation"]
+    file.write_bytes(b"nothing")
+    result = reports.collect(folder)
+    (said,) = result.unreadable
+    assert str(file) in said
+    assert "skl.beta=1" in rows_of(result) and chosen(folder).value == 10.0
+    assert "Without numbers on the validation split: skl.beta=1." in markdown_table(
+        result
+    )
+
+
 def test_points_within_one_standard_error_are_marked(folder):
     rng = np.random.default_rng(0)
     for name, errors in (("skl.beta=1", (2, 2, 3, 1)), ("skl.beta=10", (1, 3, 2, 2))):
@@ -163,6 +175,25 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
     }
     with pytest.raises(ValueError, match="criterion must be one of"):
         choose([], None, "luck")
+
+
+def test_a_click_study_pays_in_log_loss(folder, monkeypatch):
+    one_each = [slice(10 * run, 10 * run + 1) for run in range(SEEDS)]
+    write_point(folder, "skl.beta=1", 10.0 * logits_with(one_each))  # sure of its error
+
+    def criterion(record):
+        record["sweep"]["criterion"] = "churn-at-accuracy"
+        record["config"]["columns"] = ["churn", "log_loss_change"]
+
+    change(folder, criterion)
+    assert chosen(folder).value == 1.0
+    monkeypatch.setattr(reports.Report, "quality", "nll")
+    assert chosen(folder).value == 10.0
+    found = reports.collect(folder).sweep.validation
+    base, one = (found[f"skl.beta={beta}"] for beta in (0, 1))
+    assert base.nll.mean < one.nll.mean
+    share = one.nll.mean / base.nll.mean - 1
+    assert one.log_loss_change.mean == pytest.approx(share)
 
 
 def test_a_sweep_shows_the_columns_of_its_study(folder):
