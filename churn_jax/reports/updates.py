@@ -446,7 +446,7 @@ def _gains_table(updates: Updates, baseline: str) -> list[doc.Table]:
         f"updates. Gap closed: how far NFR is on the way from {base} to {paragon}."
     )
     heads = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
-    return [doc.Table(heads, rows, "Against no treatment", caption)]
+    return [doc.Table(heads, rows, f"Against {base}", caption)]
 
 
 def flip_tables(updates: Updates) -> list[doc.Table]:
