@@ -37,10 +37,10 @@ from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import Errors, join, read_pair
-from churn_compare.reading.labels import read_clusters, read_slices, without_clusters
+from churn_compare.reading.labels import read_clusters, without_clusters
 from churn_compare.reading.outcome_measures import directions
 from churn_compare.reading.outcomes import has_outcomes, read_outcomes
-from churn_compare.reading.sides import read_side, same_file, side_names
+from churn_compare.reading.sides import same_file, side_names
 from churn_compare.result import MeasureFindings, Version, Waiver
 from churn_compare.scanning import scan
 
@@ -132,7 +132,6 @@ def compare(
         (0.25, 0.25)
     """
     wanted = as_gates(gates)
-    columns = {"id_column": id_column, "label_column": label_column}
     used = dict.fromkeys(by, "slices")
     # With two kinds, two columns of one file are compared.
     same = settle(same_file(old, new) if old_kind == new_kind else (), confirm)
@@ -140,32 +139,26 @@ def compare(
         clusters = read_clusters(clusters, (slices, old, new), id_column)
         slices = without_clusters(slices, clusters, id_column)
         used[clusters.column] = "clusters"
-    if by:
-        if slices is not None:
-            raise ValueError("slices are given, so `by` has nothing to choose from")
-        slices = read_slices(old, id_column, only=by)
-    # The column of separate labels may be called otherwise.
-    own = columns | ({} if labels is None else {"label_column": None})
-    own |= {"ids": ids, "prediction_column": prediction_column}
-    sides = [
-        given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
-        for given, name, of in zip(
-            (old, new),
-            side_names(old, new),
-            (old_kind or kind, new_kind or kind),
-            strict=True,
-        )
-    ]
-    pair = join(
-        *sides,
+    if by and slices is not None:
+        raise ValueError("slices are given, so `by` has nothing to choose from")
+    pair = read_pair(
+        old,
+        new,
         labels=labels,
         slices=slices,
+        by=by,
         clusters=clusters,
+        ids=ids,
+        kind=kind,
+        old_kind=old_kind,
+        new_kind=new_kind,
         class_map=class_map,
         on_missing=on_missing,
         confirm=confirm,
         strip=strip,
-        **columns,
+        id_column=id_column,
+        label_column=label_column,
+        prediction_column=prediction_column,
     )
     return compare_pair(
         dataclasses.replace(pair, notes=(*pair.notes, *same)),
@@ -468,21 +461,13 @@ def outcome_sides(old: Any, new: Any, **columns: Any) -> list[Table]:
     ]
 
 
-def read_either(
-    old: Any,
-    new: Any,
-    *,
-    score_columns: Sequence[str] = (),
-    lower_is_better: Sequence[str] = (),
-    grades: Mapping[str, float] | None = None,
-    **reading: Any,
-) -> tuple[Pair, Numbers]:
+def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
     """Two versions, joined, and what each example adds to their first measure."""
     reading = {name: given for name, given in reading.items() if given is not None}
+    of_scores = ("score_columns", "lower_is_better", "grades")
+    columns = {name: reading.pop(name) for name in of_scores if name in reading}
     classes = {"kind", "prediction_column"} & reading.keys()
-    if not classes and (score_columns or has_outcomes(old)):
-        columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
-        columns |= {"lower_is_better": lower_is_better}
+    if not classes and (columns.get("score_columns") or has_outcomes(old)):
         columns |= {"target_column": reading.pop("label_column", None)}
         columns |= {"id_column": reading.get("id_column")}
         pair = join(*outcome_sides(old, new, **columns), **reading)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from churn_compare.comparison import compare, compare_outcomes
+from churn_compare.reading.join import read_pair
 from churn_compare.verdict import sentences
 
 LABELS = np.arange(40) % 3
@@ -199,10 +200,12 @@ def test_free_text_is_refused_with_the_column_that_compares_it(truth):
 def test_the_label_column_is_that_of_separate_labels():
     table = {"id": range(4), "target": [0, 1, 1, 0]}
     labels = {"id": range(4), "target": [0, 1, 1, 1], "fold": [0, 0, 1, 1]}
-    options = {"prediction_column": "target", "labels": labels} | FEW
+    options = {"prediction_column": "target", "labels": labels}
     for named in ({}, {"label_column": "target"}):
-        found = compare(table, table, **options, **named)
+        found = compare(table, table, **options, **named, **FEW)
         assert found["accuracy_new"].value == 0.75
+        pair = read_pair(table, table, **options, **named)  # as of `size` and `repair`
+        assert pair.labels.tolist() == [0, 1, 1, 1]
     with pytest.raises(ValueError, match="column target is named for two roles"):
         compare(table, table, prediction_column="target", label_column="target")
 

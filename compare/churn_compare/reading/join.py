@@ -180,8 +180,13 @@ def read_pair(
     old: Any,
     new: Any,
     *,
+    labels: Any = None,
+    slices: Any = None,
     by: Sequence[str] = (),
+    ids: Any = None,
     kind: Kind | None = None,
+    old_kind: Kind | None = None,
+    new_kind: Kind | None = None,
     id_column: str | None = None,
     label_column: str | None = None,
     prediction_column: str | None = None,
@@ -189,13 +194,17 @@ def read_pair(
 ) -> Pair:
     """Reads two versions of a classifier and joins them; `by` are the old one's."""
     columns = {"id_column": id_column, "label_column": label_column}
-    of_side = {"kind": kind, "prediction_column": prediction_column}
+    if by:
+        slices = read_slices(old, id_column, only=by)
+    # The column of separate labels may be called otherwise.
+    own = columns | ({} if labels is None else {"label_column": None})
+    own |= {"ids": ids, "prediction_column": prediction_column}
+    kinds = old_kind or kind, new_kind or kind
     sides = [
-        read_side(given, name, **columns, **of_side)
-        for given, name in zip((old, new), side_names(old, new), strict=True)
+        given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
+        for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
-    slices = read_slices(old, id_column, only=by) if by else None
-    return join(*sides, slices=slices, **columns, **joining)
+    return join(*sides, labels=labels, slices=slices, **columns, **joining)
 
 
 def _comparable(
