@@ -3,13 +3,13 @@
 import concurrent.futures
 import dataclasses
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.example_ids import PredictionsError, some
-from churn_compare.pair import Kind, Pair, Scanned, ScannedSide, Table, class_order
+from churn_compare.pair import Pair, Scanned, ScannedSide, Table, class_order
 from churn_compare.stored_logits import StoredLogits, sample_rows
 
 _BLOCK_BYTES = 3 << 20  # bytes of a thread: fits the cache of a core
@@ -98,65 +98,6 @@ _LEAST_LOG_RATIO = np.float32(-43)
 _UNKNOWN = UNKNOWN_LOGIT / 2  # below the row's top: probability 0 beyond doubt
 
 
-@dataclasses.dataclass
-class Block:
-    """`n` rows of one run."""
-
-    scores: np.ndarray  # `[n, C]` logits or probabilities, float32 or float64
-    ratios: np.ndarray  # `[n, C]` float32, each probability over the row's largest one
-    top: np.ndarray  # `[n]` largest score of each row
-    total: np.ndarray  # `[n]` float64, sum of the ratios
-    predicted: np.ndarray  # `[n]` class of the side
-    tied: np.ndarray  # True for rows in which several classes have the largest score
-    faults: np.ndarray  # `[n]` uint8, see `score_faults`
-    label_log_prob: np.ndarray | None  # `[n]` float64; None without labels
-    brier: np.ndarray | None  # `[n]` float64; None without labels
-    unknown: bool  # True if a class may be unknown in some row
-
-
-def read_scores(
-    scores: np.ndarray,
-    ratios: np.ndarray,
-    kind: Kind,
-    labels: np.ndarray | None,
-    tolerance: float,
-    ranks: np.ndarray | None = None,
-) -> Block:
-    """Numbers of one run; ties go to the class with the lowest of `ranks` `[C]`."""
-    # With r_c = exp(z_c - max z) (or p_c / max p) and s = sum_c r_c, the
-    # probability of class c is r_c / s and the top one 1 / s.
-    rows = np.arange(len(scores))
-    predicted = scores.argmax(axis=1)
-    top = scores[rows, predicted]  # NaN if any entry is
-    scores[rows, predicted] = -np.inf
-    tied = np.flatnonzero(scores[rows, scores.argmax(axis=1)] == top)
-    scores[rows, predicted] = top
-    if ranks is not None:
-        largest = scores[tied] == top[tied, None]
-        predicted[tied] = np.where(largest, ranks, len(ranks)).argmin(axis=1)
-    if kind == "logits":
-        np.subtract(scores, top[:, None], out=ratios, casting="same_kind")
-        least = scores.min() - top.max()  # of any row, or below
-        if least < _LEAST_LOG_RATIO:
-            np.maximum(ratios, _LEAST_LOG_RATIO, out=ratios)
-        np.exp(ratios, out=ratios)
-        smallest, unknown = top, bool(least <= _UNKNOWN)
-    else:
-        np.divide(scores, top[:, None], out=ratios, casting="same_kind")
-        np.maximum(ratios, np.exp(_LEAST_LOG_RATIO), out=ratios)
-        smallest, unknown = scores.min(axis=1), False
-    if labels is None:
-        total, log_prob, brier = _sums(ratios), None, None
-    else:
-        total, log_prob, brier = _of_labels(
-            scores, ratios, kind, top, predicted, labels
-        )
-    faults = find_faults(kind, top, smallest, total * top, tolerance)
-    return Block(
-        scores, ratios, top, total, predicted, tied, faults, log_prob, brier, unknown
-    )
-
-
 def _of_labels(scores, ratios, kind, top, predicted, labels):
     """Sum of the ratios, log-probability of the label, Brier score; `[n]` float64."""
     # The label is left out of the sums to avoid cancellation near certainty: brier =
@@ -199,21 +140,15 @@ def surrogate_churn(
 Classes = slice | np.ndarray
 
 
-class Part:
-    """A block, split into the classes that both sides know and the others."""
+class Part(NamedTuple):
+    """`n` rows of one run in the classes that both sides know, and in the others."""
 
-    def __init__(self, block: Block, shared: Classes, alone: Classes, kind: Kind):
-        scores, top = block.scores, block.top
-        if kind == "probabilities":  # replaced by floored logarithms
-            least = np.exp(_LOG_FLOOR) * block.total * top
-            least = least.astype(scores.dtype)  # one type, else NumPy converts all
-            np.maximum(scores, least[:, None], out=scores)
-            np.log(scores, out=scores)
-            top = np.log(top)
-        self.total, self.log_sum = block.total, top + np.log(block.total)
-        self.unknown = block.unknown
-        self.ratios, self.scores = block.ratios[:, shared], scores[:, shared]
-        self.alone = block.ratios[:, alone].sum(axis=1, dtype=np.float64)
+    total: np.ndarray  # `[n]` float64, sum of the ratios
+    log_sum: np.ndarray  # `[n]` logarithm of the sum of the exponentials of the scores
+    unknown: bool  # True if a class may be unknown in some row
+    ratios: np.ndarray  # `[n, shared]`, each probability over the row's largest one
+    scores: np.ndarray  # `[n, shared]` logits, or floored log-probabilities
+    alone: np.ndarray  # `[n]` float64, sum of the ratios of the other classes
 
 
 def kl_divergence(old: Part, new: Part, work: np.ndarray) -> np.ndarray:
@@ -263,6 +198,8 @@ class SidePass:
             np.empty(shape, np.float32) for _ in range(1 if labels is None else 3)
         )
         self.kept = ScannedSide(np.empty(shape, np.int32), *numbers)
+        # Classes that both sides know and those that only this one knows, for pairs.
+        self.split: tuple[Classes, Classes] | None = None
 
     def done(self) -> ScannedSide:
         """Numbers of the side; decisions replace the most probable classes."""
@@ -296,25 +233,60 @@ class SidePass:
             for _ in range(len(self.side.values))
         ]
 
-    def blocks(self, start: int, stop: int, room: list) -> list[Block]:
-        """Reads rows `start` to `stop` of each run and stores their results."""
+    def read(
+        self, run: int, start: int, stop: int, room: tuple[np.ndarray, np.ndarray]
+    ) -> Part | None:
+        """Keeps the numbers of some rows; returns what their pairs need, if any."""
+        # With r_c = exp(z_c - max z) (or p_c / max p) and s = sum_c r_c, the
+        # probability of class c is r_c / s and the top one 1 / s.
         kept: Any = self.kept
-        columns, found, rows = self.columns, [], stop - start
-        labels = None if self._labels is None else self._labels[start:stop]
-        for run, (scores, ratios) in enumerate(room):
-            scores, ratios = self.reader.read(run, start, stop, scores), ratios[:rows]
-            of_side = self.side.kind, labels, self._tolerance, self._ranks
-            block = read_scores(scores, ratios, *of_side)
-            place, predicted = (run, self.place(start, stop)), block.predicted
-            kept.predicted[place] = predicted if columns is None else columns[predicted]
-            kept.confidence[place] = 1 / block.total
-            if labels is not None:
-                kept.label_log_prob[place] = block.label_log_prob
-                kept.brier[place] = block.brier
-            self.faults[place] = block.faults
-            self.tied[run, start + block.tied] = True
-            found.append(block)
-        return found
+        scores, ratios = self.reader.read(run, start, stop, room[0]), room[1]
+        ratios, rows = ratios[: len(scores)], np.arange(len(scores))
+        predicted = scores.argmax(axis=1)
+        top = scores[rows, predicted]  # NaN if any entry is
+        scores[rows, predicted] = -np.inf
+        tied = np.flatnonzero(scores[rows, scores.argmax(axis=1)] == top)
+        scores[rows, predicted] = top
+        if (ranks := self._ranks) is not None:
+            largest = scores[tied] == top[tied, None]
+            predicted[tied] = np.where(largest, ranks, len(ranks)).argmin(axis=1)
+        logits, unknown = self.side.kind == "logits", False
+        if logits:
+            np.subtract(scores, top[:, None], out=ratios, casting="same_kind")
+            least = scores.min() - top.max()  # of any row, or below
+            if least < _LEAST_LOG_RATIO:
+                np.maximum(ratios, _LEAST_LOG_RATIO, out=ratios)
+            np.exp(ratios, out=ratios)
+            smallest, unknown = top, bool(least <= _UNKNOWN)
+        else:
+            np.divide(scores, top[:, None], out=ratios, casting="same_kind")
+            np.maximum(ratios, np.exp(_LEAST_LOG_RATIO), out=ratios)
+            smallest = scores.min(axis=1)
+        place, columns = (run, self.place(start, stop)), self.columns
+        if self._labels is None:
+            total = _sums(ratios)
+        else:
+            labels = self._labels[start:stop]
+            total, kept.label_log_prob[place], kept.brier[place] = _of_labels(
+                scores, ratios, self.side.kind, top, predicted, labels
+            )
+        kept.predicted[place] = predicted if columns is None else columns[predicted]
+        kept.confidence[place] = 1 / total
+        of_side = self.side.kind, top, smallest, total * top, self._tolerance
+        self.faults[place] = find_faults(*of_side)
+        self.tied[run, start + tied] = True
+        if self.split is None:
+            return None
+        if not logits:  # replaced by floored logarithms
+            floor = np.exp(_LOG_FLOOR) * total * top
+            floor = floor.astype(scores.dtype)  # one type, else NumPy converts all
+            np.maximum(scores, floor[:, None], out=scores)
+            np.log(scores, out=scores)
+            top = np.log(top)
+        shared, alone = self.split
+        others = ratios[:, alone].sum(axis=1, dtype=np.float64)
+        of_pairs = ratios[:, shared], scores[:, shared], others
+        return Part(total, top + np.log(total), unknown, *of_pairs)
 
 
 class PairPass:
@@ -325,22 +297,19 @@ class PairPass:
         self._place = old.place
         self._surrogate = np.empty((runs, new_runs, examples), np.float32)
         self._kl = np.empty((runs, new_runs, examples), np.float32)
-        self._kinds = old.side.kind, new.side.kind
-        self._old, self._new, self.shared = _split(old, new)
+        old.split, new.split, self.shared = _split(old, new)
         self._lost = self.shared < old.side.classes
 
     def compare(
-        self, old: list[Block], new: list[Block], start: int, work: np.ndarray
+        self, old: list[Part], new: list[Part], start: int, work: np.ndarray
     ) -> None:
         """Stores the results of each pair of runs."""
-        rows = self._place(start, start + len(old[0].top))
-        work = work[: len(old[0].top)]
-        before = [Part(block, *self._old, self._kinds[0]) for block in old]
-        after = [Part(block, *self._new, self._kinds[1]) for block in new]
-        for i, a in enumerate(before):
-            for j, b in enumerate(after):
+        rows = self._place(start, start + len(old[0].total))
+        work = work[: len(old[0].total)]
+        for i, a in enumerate(old):
+            for j, b in enumerate(new):
                 # The last use of a new run's numbers may overwrite them.
-                last = i == len(before) - 1
+                last = i == len(old) - 1
                 self._surrogate[i, j, rows] = surrogate_churn(
                     a.ratios, b.ratios, b.ratios if last else work, a.alone + b.alone
                 )
@@ -436,9 +405,12 @@ def _over_blocks(
         with np.errstate(all="ignore"):  # faulty rows are reported at the end
             for start in range(first * rows, examples, threads * rows):
                 stop = min(start + rows, examples)
-                blocks = [s.blocks(start, stop, r) for s, r in zip(sides, rooms)]
+                old, *new = (
+                    [side.read(run, start, stop, of) for run, of in enumerate(room)]
+                    for side, room in zip(sides, rooms)
+                )
                 if together:
-                    together.compare(blocks[0], blocks[1], start, spare)
+                    together.compare(old, *new, start, spare)
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
