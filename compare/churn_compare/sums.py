@@ -302,34 +302,26 @@ def bins_of(confidence: np.ndarray) -> np.ndarray:
 
 
 def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
-    """Resampled values `[resamples]` of all columns."""
+    """Values `[resamples]` of all columns, of groups drawn with replacement."""
     if not columns:
         return {}
     ends = np.cumsum([1, *(v.shape[1] for v in columns.values())])
     table = np.concatenate([size[:, None], *columns.values()], axis=1)
-    blocks: dict[str, list[np.ndarray]] = {name: [] for name in columns}
-    for drawn in resampled_sums(table, resamples, seed):
-        for name, first, last in zip(columns, ends[:-1], ends[1:], strict=True):
-            part, runs = drawn[:, first:last], 1
-            if "ece" in name:
-                part, runs = np.abs(part), part.shape[1] // BINS
-            blocks[name].append(part.sum(axis=1) / (runs * drawn[:, 0]))
-    return {name: np.concatenate(parts) for name, parts in blocks.items()}
-
-
-def resampled_sums(
-    sums: np.ndarray, resamples: int, seed: int | np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Sums over the same number of groups, drawn with replacement."""
-    groups = len(sums)
-    rng = np.random.default_rng(seed)
+    found: dict[str, list[np.ndarray]] = {name: [] for name in columns}
+    groups, rng = len(table), np.random.default_rng(seed)
     block = max(1, _BLOCK // groups)
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)
         drawn = rng.integers(groups, size=(rows, groups))
         drawn += groups * np.arange(rows)[:, None]
         weights = np.bincount(drawn.ravel(), minlength=rows * groups)
-        yield weights.reshape(rows, groups).astype(np.float64) @ sums
+        sums = weights.reshape(rows, groups).astype(np.float64) @ table
+        for name, first, last in zip(columns, ends[:-1], ends[1:], strict=True):
+            part, runs = sums[:, first:last], 1
+            if "ece" in name:
+                part, runs = np.abs(part), part.shape[1] // BINS
+            found[name].append(part.sum(axis=1) / (runs * sums[:, 0]))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def bca_ends(
