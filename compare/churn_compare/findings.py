@@ -45,8 +45,11 @@ def largest_regressions(
         return (), 0
     flipped = np.flatnonzero(flips)
     sides = scanned.old, scanned.new
-    old, new = (_mean_label_prob(side, flipped) for side in sides)
-    drop = old - new  # NaN without scores
+    drop = np.full(len(flipped), np.nan)  # without scores
+    log_probs = [side.label_log_prob for side in sides]
+    if not any(of is None for of in log_probs):
+        old, new = (np.exp(of[:, flipped], dtype=np.float64) for of in log_probs)
+        drop = old.mean(axis=0) - new.mean(axis=0)
     worst = np.lexsort([-np.nan_to_num(drop), -flips[flipped]])[:count]
     rows, drop = flipped[worst], drop[worst]
     old, new = (_most_frequent(side, rows) for side in sides)
@@ -65,16 +68,6 @@ def largest_regressions(
         for i, row in enumerate(rows.tolist())
     )
     return found, len(flipped)
-
-
-def _mean_label_prob(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
-    """Probability of the label, mean over runs; NaN without scores."""
-    total = np.zeros(len(rows))
-    if side.label_log_prob is None:
-        return total + np.nan
-    for log_prob in side.label_log_prob:
-        total += np.exp(log_prob[rows], dtype=np.float64)
-    return total / len(side.label_log_prob)
 
 
 def _mean_confidence(side: ScannedSide, rows: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from churn_compare.flip_counts import count_flips
 from churn_compare.groups import cluster_effect
 from churn_compare.measures import Measure, Normalization
 from churn_compare.pair import Pair, Table, class_order
+from churn_compare.reading import arrow
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.join import Rows, equal, join
 from churn_compare.reading.labels import NO_CLUSTER, read_clusters
@@ -260,8 +261,6 @@ def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Table:
     found = of_classes(side)
     if not isinstance(clusters, str):
         return found
-    import pyarrow as pa
-
     of = read_clusters(clusters, (given,), id_column)
     rows = np.arange(side.examples)
     if side.ids is not None and of.ids is not None:
@@ -270,14 +269,12 @@ def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Table:
         raise PredictionsError(f"{side.name}: clusters of several runs need ids")
     assert of.clusters is not None
     numbers = of.clusters[rows]
-    known = pa.array(numbers, mask=numbers == NO_CLUSTER)
+    known = arrow.array(numbers, mask=numbers == NO_CLUSTER)
     return dataclasses.replace(found, others=lambda: {clusters: known})
 
 
 def of_classes(side: Table) -> Table:
     """Predicted classes as outcomes."""
-    import pyarrow as pa
-
     names = side.class_names or tuple(map(str, range(side.classes)))
     predicted = side.values if side.kind == "classes" else side.decisions
     if predicted is None:
@@ -285,12 +282,12 @@ def of_classes(side: Table) -> Table:
         blocks = (side.values[:, i : i + _ROWS] for i in range(0, side.examples, _ROWS))
         found = [order[block[..., order].argmax(axis=-1)] for block in blocks]
         predicted = np.concatenate(found, axis=1)
-    texts = pa.array(names).take(pa.array(np.asarray(predicted).reshape(-1)))
+    texts = arrow.array(names).take(arrow.array(np.asarray(predicted).reshape(-1)))
     target = None
     if side.labels is not None:
         right = [*(side.label_names or names), "(unknown)"]
         known = np.where(side.labels < 0, len(right), side.labels)
-        target = pa.array(right).take(pa.array(np.minimum(known, len(right) - 1)))
+        target = arrow.array(right).take(arrow.array(np.minimum(known, len(right) - 1)))
     return Table(
         name=side.name,
         runs=tuple(range(len(side.values))),
@@ -307,8 +304,6 @@ def _with_runs(
     whole: Table, side: Table, normalize: Normalization, confirm: Sequence[str]
 ) -> tuple[Table, list[str]]:
     """The runs of both on the examples that both have, and notes about the others."""
-    import pyarrow as pa
-
     if side.measures != whole.measures:
         raise PredictionsError(
             f"{side.name} has {', '.join(side.measures)}; {whole.name} has "
@@ -331,11 +326,11 @@ def _with_runs(
         if isinstance(parts[0], np.ndarray):
             columns[name] = np.concatenate(parts)
         else:
-            texts = [part.cast(pa.large_string()) for part in parts]
-            columns[name] = pa.concat_arrays(texts)
+            texts = [part.cast(arrow.large_string()) for part in parts]
+            columns[name] = arrow.concat_arrays(texts)
 
     def kept(column: Any) -> Any:
-        return None if column is None else column.take(pa.array(rows.old))
+        return None if column is None else column.take(arrow.array(rows.old))
 
     others = {name: kept(column) for name, column in whole.others().items()}
     named = whole.name if side.name in whole.name.split(", ") else ""

@@ -141,7 +141,10 @@ def compare_versions(
             pairs.append(pair)
         if any(pair.partial for pair in pairs):
             raise PredictionsError(_PARTLY)
-        examples = _in_all(pairs)
+        each = (pair.ids for pair in pairs)
+        examples = functools.reduce(lambda a, b: match_ids(a, b).ids, each)
+        if not len(examples):
+            raise PredictionsError("there is no example that all versions have")
         pairs = [_on_examples(pair, examples) for pair in pairs]
         numbers = _class_numbers(pairs)
         steps: list[CompareResult] = []
@@ -211,15 +214,6 @@ def _labels_of_one(sides: Sequence[Table]) -> Any:
         labels if side.ids is None else {"id": side.ids, "label": labels}
     )
     return found._replace(index=side.index)
-
-
-def _in_all(pairs: Sequence[Pair]) -> np.ndarray:
-    """Ids of the examples that all pairs have."""
-    each = (pair.ids for pair in pairs)
-    ids = functools.reduce(lambda a, b: match_ids(a, b).ids, each)
-    if not len(ids):
-        raise PredictionsError("there is no example that all versions have")
-    return ids
 
 
 def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:
