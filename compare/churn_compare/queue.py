@@ -122,9 +122,8 @@ def label_queue(
     names, strata = coded(pair.slices[by]) if by else alone
     sizes = np.bincount(strata[rows], minlength=len(names))
     if budget < np.count_nonzero(sizes):
-        raise PredictionsError(
-            f"a budget of {budget} is less than one example of each {by}"
-        )
+        each = f" of each {by}" if by else ""
+        raise PredictionsError(f"a budget of {budget} is less than one example{each}")
     # The place of each in its stratum, so that all strata have as many of the first.
     order, place = np.argsort(strata[rows], kind="stable"), np.empty(len(rows), int)
     place[order] = np.concatenate([np.arange(size) for size in sizes])

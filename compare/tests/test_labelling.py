@@ -253,6 +253,7 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
     ("change", "says"),
     [
         (lambda old, new: {"budget": 1, "by": "half"}, "less than one example of each"),
+        (lambda old, new: {"budget": -3}, "-3 is less than one example$"),
         (lambda old, new: {"by": "region"}, "there is no column 'region'"),
         (lambda old, new: new.update(old), "nothing to label"),
     ],
