@@ -58,7 +58,8 @@ def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
         if path.suffix.lower() == ".json":
             text = path.read_text(encoding="utf-8-sig")
             pairs = json.loads(text, object_pairs_hook=list)
-            if not pairs or not all(isinstance(pair, tuple) for pair in pairs):
+            listed = pairs if isinstance(pairs, list) else ()
+            if not listed or not all(isinstance(pair, tuple) for pair in listed):
                 raise PredictionsError("a class map must be one object, old class: new")
             return _checked(pairs)
         found = read_contents(path).columns

@@ -108,8 +108,10 @@ def as_class_values(
     if arrow.types.is_nested(kind) or arrow.types.is_temporal(kind):
         raise PredictionsError(f"{what} {_MUST} {kind}")
     number = arrow.is_number(kind) or arrow.types.is_boolean(kind)
-    if not number:
-        values = values.cast(arrow.string())
+    try:
+        values = values if number else values.cast(arrow.string())
+    except arrow.ArrowException as error:  # bytes that are not in UTF-8
+        raise PredictionsError(f"{what} {_MUST} {kind}") from error
     missing = np.asarray(values.is_null())
     if not number:
         blank = arrow.equal(arrow.utf8_trim_whitespace(values), "")

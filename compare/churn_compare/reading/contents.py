@@ -103,7 +103,7 @@ def read_contents(
         for name, values in arrays.items():
             _refuse_masked(values, name)
         return Contents(arrays=arrays, index=_index_of_all(arrays))
-    if isinstance(given, list) and given and isinstance(given[0], Mapping):
+    if _are_records(given):
         return Contents(table=text_tables.table_of(given))
     given = _as_arrow(given)
     if hasattr(given, "column_names") and hasattr(given, "to_batches"):
@@ -119,6 +119,12 @@ def read_contents(
         return _without_index(found, id_column)
     found = _of_array(as_array(given, "the values"))
     return dataclasses.replace(found, index=_frame_index(given))
+
+
+def _are_records(given: Any) -> bool:
+    """True for a list of mappings, a row each."""
+    rows = given if isinstance(given, list) else ()
+    return bool(rows) and all(isinstance(row, Mapping) for row in rows)
 
 
 def _of_array(array: np.ndarray) -> Contents:
@@ -422,7 +428,7 @@ def column_names(given: Any) -> list[str]:
     if isinstance(given, Mapping):
         return [*map(str, given)]
     if isinstance(given, list):
-        rows = given if given and isinstance(given[0], Mapping) else ()
+        rows = given if _are_records(given) else ()
         return [*dict.fromkeys(name for row in rows for name in row)]
     if hasattr(given, "collect_schema"):  # of polars
         return given.collect_schema().names()
@@ -451,7 +457,7 @@ def _names_in(path: Path) -> list[str]:
         return _read_arrow(path).column_names if name.endswith(_ARROW) else []
     except PredictionsError:
         raise
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, TypeError):
         return []  # what reads all of it says what is wrong
 
 

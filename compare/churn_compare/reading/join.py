@@ -278,7 +278,7 @@ def _own_column(column: str, rows: "Rows", *sides: Table) -> np.ndarray:
     others = [side.others() for side in sides]
     for columns, at in zip(others, (rows.old, rows.new), strict=True):
         if column in columns:
-            values = arrow.fill_null(text_of(columns[column].take(at)), "")
+            values = arrow.fill_null(text_of(columns[column].take(at), column), "")
             found.append(np.array(values.to_pylist()))
     if not found:
         there = some([*dict.fromkeys([*others[0], *others[1]])]) or "none"

@@ -220,13 +220,15 @@ def _outcomes(
     if not (rows := len(columns[names[0]])):
         raise PredictionsError("there are no examples")
     runs, ids = 1, None if id_name is None else as_ids(columns[id_name])
-    if ids is None and run_name and len(columns[run_name].unique()) > 1:
+    several = ids is None or repeated(ids).size > 0
+    run = text_of(columns[run_name], run_name) if run_name and several else None
+    if ids is None and run is not None and len(run.unique()) > 1:
         raise PredictionsError(f"column {run_name} needs ids of the examples")
-    if ids is not None and repeated(ids).size:
-        found = split_runs(ids, text_of(columns[run_name]) if run_name else None)
+    if ids is not None and several:
+        found = split_runs(ids, run)
         of_examples = [n for n in names if n.strip().lower() in _OF_EXAMPLES]
         for column in filter(None, (target_name, input_name, *of_examples)):
-            codes = text_of(columns[column]).dictionary_encode().indices
+            codes = text_of(columns[column], column).dictionary_encode().indices
             codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
             found.check_same(codes, column)
         order = arrow.array(found.rows.reshape(-1))
@@ -267,7 +269,7 @@ def _outcomes(
         columns=values,
         known=known,
         target=None if target_name is None else first[target_name],
-        inputs=None if input_name is None else text_of(first[input_name]),
+        inputs=None if input_name is None else text_of(first[input_name], input_name),
         others=lambda: others,
         errored=errored,
         account=Account((*read, *unusual), tuple(left)),
@@ -279,11 +281,15 @@ def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
     return next((lower[name] for name in wanted if name in lower), None)
 
 
-def text_of(column: Any) -> Any:
-    """A column as texts."""
+def text_of(column: Any, name: str) -> Any:
+    """A column as texts; lists and structures as JSON."""
     if arrow.types.is_nested(column.type):
-        return arrow.array([json.dumps(x, sort_keys=True) for x in column.to_pylist()])
-    return column.cast(arrow.large_string())
+        every = column.to_pylist()  # of dates, too
+        return arrow.array([json.dumps(x, sort_keys=True, default=str) for x in every])
+    try:
+        return column.cast(arrow.large_string())
+    except arrow.ArrowException as error:
+        raise PredictionsError(f"column {name} cannot be made text") from error
 
 
 def numbers_of(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -331,10 +337,7 @@ def _truths(column: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def answers_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
     """A column as texts, and which of them are there."""
-    try:
-        texts = text_of(column)
-    except arrow.ArrowException as error:
-        raise PredictionsError(f"column {name} cannot be made text") from error
+    texts = text_of(column, name)
     return texts, ~np.asarray(texts.is_null())
 
 

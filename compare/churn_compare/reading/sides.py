@@ -16,6 +16,7 @@ from churn_compare.example_ids import (
     check_unique,
     errors_of,
     index_ids,
+    repeated,
     some,
     split_runs,
     twice,
@@ -246,7 +247,7 @@ def _of_table(
         raise PredictionsError("it has no rows")
     if roles.run is None and roles.id is not None:
         for seed in _seeds(every):
-            if len(columns[roles.id].unique()) < rows:
+            if repeated(as_ids(columns[roles.id])).size:
                 roles = roles._replace(run=seed)
     said: dict[str, str] = {}  # why columns are left out
     recorded = _name_numbers(columns, metadata, roles)
@@ -365,7 +366,7 @@ def _are_probabilities(
 ) -> bool:
     """True if columns p_<x> are of the classes: by their names, or by their sum."""
     named = roles.prediction or roles.label
-    if named is not None:
+    if named is not None and not arrow.types.is_nested(columns[named].type):
         found = set(map(str, columns[named].unique().to_pylist()))
         if found <= set(scores.class_names or ()):
             return True

@@ -295,6 +295,9 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
         ({"score": [1, 2]}, {"score": [1]}, "cannot be matched"),
         (ROWS, {name: of[::-1] for name, of in ROWS.items()}, "add --id-column task"),
         ({"id": [1, 1, 2], "score": [1, 2, 3]}, {"score": [1]}, "as many rows as runs"),
+        ({"score": [1, 2], "seed": [[1], [2]]}, {}, "column seed needs ids"),
+        ({"score": [1], "input": [b"\xff"]}, {}, "column input cannot be made text"),
+        ([{"score": 1}, 2], {}, "outcomes must be columns with names"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_sentence(old, new, says):

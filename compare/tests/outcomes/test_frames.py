@@ -3,6 +3,7 @@
 `make test-sources` runs this with pandas, polars, datasets and PyTorch.
 """
 
+import datetime
 import json
 
 import numpy as np
@@ -46,6 +47,12 @@ def check(given):
 def test_lists_records_and_arrow():
     for given in (COLUMNS, RECORDS, pa.table(COLUMNS)):
         check(given)
+
+
+def test_inputs_may_be_lists_of_dates():
+    dates = [[datetime.date(2020, 1, day)] for day in (1, 2)]
+    found = read_outcomes(pa.table({"score": [1, 2], "input": dates}))
+    assert found.inputs.to_pylist() == ['["2020-01-01"]', '["2020-01-02"]']
 
 
 def test_lists_in_lines(tmp_path):

@@ -35,6 +35,7 @@ def compare(folder, name, content, *words):
         ("a.csv.gz", gzip.compress(ROWS.encode(), mtime=0)[:40], "a.csv.gz"),
         ("a.jsonl", '{"id": ' + "[" * 100_000, "line 1 is not JSON"),
         ("a.jsonl", b'{"id": "\xe9", "prediction": 1}', "not in UTF-8"),
+        ("a.json", '{"columns": ["id"], "data": [1]}', "a.json: cannot be read"),
         ("a.npz", b"PK\x03\x04" + bytes(100), "it is truncated"),
         ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "the header of the array is damaged"),
         ("a.parquet", b"PAR1" + b"\xff" * 100 + b"PAR1", "a.parquet"),
