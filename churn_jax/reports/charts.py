@@ -20,12 +20,14 @@ class Chart(NamedTuple):
     words: str  # what it shows, for those who cannot see it
     size: tuple[float, float] = (5.4, 4.0)
 
-    def of(self, draw: Callable[[Any], Any]) -> Figure:
-        """A figure that `draw` fills; it returns the axes that the legend is of."""
+    def of(self, draw: Callable[..., None], rows: int = 1, columns: int = 1) -> Figure:
+        """A figure whose axes `draw` is given and fills; its legend is of them all."""
 
         def svg() -> str:
             with drawing(*self.size) as (figure, done):
-                legend(figure, draw(figure))
+                panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+                draw(*panels.flat)
+                legend(figure, _of_all([*panels.flat]))
                 return done(self.words)
 
         return Figure(svg, self.title, self.caption, name=self.name)
@@ -54,14 +56,12 @@ def scatter(
     if not points:
         return Figure()
 
-    def draw(figure):
-        axes = figure.add_subplot()
+    def draw(axes):
         behind(axes)
         for one in points:
             point(axes, one.place, one.x, one.y, one.label, one.shape)
         axes.set(xlabel=x, ylabel=y)
         axes.margins(margins)
-        return axes
 
     return chart.of(draw)
 
@@ -82,7 +82,7 @@ def ticks(axes, values: Sequence[float], form: Callable = "{:g}".format) -> None
         axes.xaxis.set_minor_locator(NullLocator())
 
 
-def of_all(panels: Sequence[Any]) -> Any:
+def _of_all(panels: Sequence[Any]) -> Any:
     """The first panel, whose legend has the lines that only others show, too."""
     first = {*panels[0].get_legend_handles_labels()[1]}
     for axes in panels[1:]:

@@ -180,8 +180,7 @@ def ambiguity_histogram(report: Report) -> Figure:
     rows = [(0, report.baseline), (1, best_row(report))]
     shown = [(i, row) for i, row in rows if row and len(row.summary.runs) > 1]
 
-    def draw(figure):
-        axes = figure.add_subplot()
+    def draw(axes):
         width = 100 / BINS / (len(shown) + 0.4)
         for k, (i, row) in enumerate(shown):
             # Share of all examples per bin (0, 0.1], (0.1, 0.2], ...
@@ -196,7 +195,6 @@ def ambiguity_histogram(report: Report) -> Figure:
             axes.bar(middle, shares, width=width, label=label, **face(i))
         x = "Ambiguity: pairs of runs that differ, %"
         axes.set(xlabel=x, ylabel="Examples %", xlim=(0, 100))
-        return axes
 
     chart = Chart(
         "ambiguity_histogram",
@@ -242,14 +240,12 @@ def bounds_against_churn(report: Report) -> list[Figure]:
         bounds = {i: _pairs(row, name, RUNS_SHOWN) for i, row in rows}
         top = 1.05 * max(1e-3, *(values.max() for values in bounds.values()), 0.0)
 
-        def draw(figure, bounds=bounds, top=top, title=title):
-            axes = figure.add_subplot()
+        def draw(axes, bounds=bounds, top=top, title=title):
             for i, row in rows:
                 charts.line(axes, i, row.label, bounds[i], churn[i], **dots)
             axes.plot([0, top], [0, top], color=INK, linewidth=0.8, alpha=0.6, label="")
             axes.set(xlabel=f"{title}, %", xlim=(0, top), ylabel="Churn %")
             axes.set_ylim(0, min(top, highest))
-            return axes
 
         chart = Chart(
             "bounds_against_churn",

@@ -168,8 +168,7 @@ def _series_figure(
 ) -> Figure:
     """A quantity above accuracy, with the baseline as a line across."""
 
-    def draw(figure):
-        every = figure.subplots(2, 1, sharex=True)
+    def draw(*every):
         for axes, quantity in zip(every, (about, QUANTITIES["accuracy"]), strict=True):
 
             def number(row: Row, quantity=quantity) -> tuple[float, float]:
@@ -186,11 +185,10 @@ def _series_figure(
         axes.set(xscale="log" if log else "linear", xlabel=across)
         charts.ticks(axes, sorted({x for one in series for x in one.values}), form)
         axes.tick_params(axis="x", rotation=rotation)
-        return every[0]
 
     by = across.partition(",")[0].lower()
     words = f"{about.what} and accuracy by {by}"
-    return Chart(*told, words, (5.4, 4.8)).of(draw) if series else Figure()
+    return Chart(*told, words, (5.4, 4.8)).of(draw, 2) if series else Figure()
 
 
 def on_reference_curve(report: Report) -> Figure:
@@ -235,11 +233,10 @@ def pairwise_churn(report: Report) -> Figure:
     """Share of examples any two runs predict differently, runs grouped by method."""
     classes = [row.summary.curves.classes[:RUNS_SHOWN] for row in report.rows]
 
-    def draw(figure):
+    def draw(axes):
         runs = np.concatenate(classes)
         churn = 100 * np.stack([np.mean(run != runs, axis=1) for run in runs])
         np.fill_diagonal(churn, np.nan)
-        axes = figure.add_subplot()
         edges = np.cumsum([0, *map(len, classes)])
         middle = (edges[:-1] + edges[1:] - 1) / 2
         finite = churn[np.isfinite(churn)]
@@ -253,10 +250,9 @@ def pairwise_churn(report: Report) -> Figure:
         axes.set_yticks(middle, short)
         axes.set_xticks(middle, short, rotation=40, ha="right", rotation_mode="anchor")
         axes.tick_params(length=0)
-        bar = figure.colorbar(image, ax=axes, shrink=0.85)
+        bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
         bar.set_label("Churn %")
         bar.outline.set_visible(False)
-        return axes
 
     seeds = (
         "Dark stripes there: run r of every method has the same seeds, so run r of two "
@@ -286,11 +282,9 @@ def churn_by_correctness(report: Report) -> Figure:
     if not np.isfinite([numbers for numbers, _ in kinds.values()]).any():
         return Figure()
 
-    def draw(figure):
-        axes = figure.add_subplot()
+    def draw(axes):
         bars_by_row(axes, labels, kinds)
         axes.set_xlabel("Churn %")
-        return axes
 
     chart = Chart(
         "churn_by_correctness",
@@ -306,10 +300,9 @@ def churn_by_correctness(report: Report) -> Figure:
 def confidence_histogram(report: Report) -> Figure:
     """Distribution of prediction confidence, the margin of the top two classes."""
 
-    def draw(figure):
+    def draw(axes):
         from matplotlib.ticker import LogFormatter
 
-        axes = figure.add_subplot()
         for i, row in enumerate(report.rows):
             counts = row.summary.curves.confidence_counts
             shares = 100 * (counts / max(counts.sum(), 1))
@@ -321,7 +314,6 @@ def confidence_histogram(report: Report) -> Figure:
         ticks = {"minor_thresholds": (2, 0.5)}  # 10, not ten to the one
         axes.yaxis.set_major_formatter(LogFormatter(**ticks))
         axes.yaxis.set_minor_formatter(LogFormatter(**ticks))
-        return axes
 
     chart = Chart(
         "confidence_histogram",
@@ -336,8 +328,7 @@ def confidence_histogram(report: Report) -> Figure:
 def reliability_diagram(report: Report) -> Figure:
     """Accuracy against top probability in 15 bins; on the diagonal is calibrated."""
 
-    def draw(figure):
-        axes = figure.add_subplot()
+    def draw(axes):
         axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5, label="")
         for i, row in enumerate(report.rows):
             curves = row.summary.curves
@@ -346,7 +337,6 @@ def reliability_diagram(report: Report) -> Figure:
             charts.line(axes, i, row.label, x, y, markersize=4)
         axes.set(xlabel="Top probability", ylabel="Accuracy", xlim=(0, 1))
         axes.set_ylim(0, 1.02)
-        return axes
 
     chart = Chart(
         "reliability_diagram",
@@ -396,16 +386,14 @@ def training_curves(report: Report) -> Figure:
         (5.4, 0.6 + 2.1 * len(panels)),
     )
 
-    def draw(figure):
-        every = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    def draw(*every):
         for axes, (title, lines) in zip(every, panels.items(), strict=True):
             for line in lines:
                 charts.line(axes, *line, marker="." if len(line[2]) < 3 else None)
             axes.set(ylabel=title)
         axes.set(xlabel="Window" if stream else "Epoch" if epochs else "Step")
-        return charts.of_all(every)
 
-    return chart.of(draw) if panels else Figure()
+    return chart.of(draw, len(panels)) if panels else Figure()
 
 
 def _curve(row: Row, name: str, by_step: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -301,8 +301,7 @@ def _curves(
     log = bool(values) and max(values) / min(values) > _LOG_FROM
     points = [point for point in points if point.value or not log]
 
-    def draw(figure):
-        every = figure.subplots(2, 2, sharex=True).ravel()
+    def draw(*every):
         for axes, name in zip(every, _PANELS, strict=True):
             for i, split in enumerate(SPLITS):
                 y, error = number(sweep.record.baseline, split, name)
@@ -322,7 +321,6 @@ def _curves(
             axes.set(xscale="log" if log else "linear", xlabel=short_label(axis.field))
             step = max(1, -(-len(values) // 5))
             charts.ticks(axes, values[::step] if log else ())
-        return every[0]
 
     title = _axis_title(axis)
     chart = Chart(
@@ -333,4 +331,4 @@ def _curves(
         f"Entropy, accuracy, churn and confidence against {title}",
         (4.8, 4.9),
     )
-    return chart.of(draw)
+    return chart.of(draw, 2, 2)

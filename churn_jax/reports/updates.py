@@ -515,9 +515,7 @@ def against_setting(updates: Updates) -> list[doc.Figure]:
     for setting, heading in _SYMBOLS.items():
         chosen = [(r, of) for (n, r), of in curves(updates).items() if n == setting]
 
-        def draw(figure, chosen=chosen, heading=heading):
-            upper, lower = figure.subplots(2, 1, sharex=True)
-
+        def draw(upper, lower, chosen=chosen, heading=heading):
             def line(axes, place: int, label: str, of, name: str) -> None:
                 y, bars = zip(*(_shown(result, name) for result in of.values()))
                 error_line(axes, place, [*of], y, bars, label)
@@ -531,7 +529,6 @@ def against_setting(updates: Updates) -> list[doc.Figure]:
             upper.set(ylabel="NFR %")
             lower.set(ylabel="ER %", xlabel=heading)
             charts.ticks(lower, sorted({value for _, of in chosen for value in of}))
-            return charts.of_all([upper, lower])
 
         chart = Chart(
             "against_setting",
@@ -540,7 +537,7 @@ def against_setting(updates: Updates) -> list[doc.Figure]:
             "NFR and error rates against the size of the ensemble or the weight",
             (5.4, 4.2),
         )
-        found.append(chart.of(draw) if chosen else doc.Figure())
+        found.append(chart.of(draw, 2) if chosen else doc.Figure())
     return found
 
 
