@@ -39,7 +39,7 @@ from churn_jax.studies.folder import hardware, versions
 from churn_jax.studies.inputs import Inputs, load_inputs, row_run
 from churn_jax.training import checkpoint
 from churn_jax.training.partition import fetch
-from churn_jax.training.predictions import make_predict, placed, predict_split
+from churn_jax.training.predictions import placed, predict_split
 from churn_jax.training.run import Run
 from churn_jax.training.session import open_session
 from churn_jax.training.step import make_step
@@ -160,10 +160,10 @@ def record(launch: Launch) -> Recording:
     if (stopped := int(fetch(state.stopped_step)[0])) >= 0:
         raise ValueError(f"training diverged at update {stopped}; nothing to compare")
     logits = predict_split(
-        make_predict(session.program, run.method),
+        session.program,
+        run.method,
         [(state.params, state.model_state)],
         placed(dataset.test.images, session.program),
-        session.program.mesh,
         batch_size=run.config.eval_batch_size,
     )
     leaves = jax.tree.leaves(fetch(state.params))

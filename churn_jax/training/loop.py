@@ -23,7 +23,7 @@ from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import LoggedRun, Logger, Loggers, as_loggers, flat
 from churn_jax.training.metrics_file import MetricsWriter
 from churn_jax.training.partition import fetch, greatest, join, replicate, split
-from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.predictions import predict_split
 from churn_jax.training.progress import COMPILING, Display, Work
 from churn_jax.training.run import (
     Interrupted,
@@ -219,10 +219,6 @@ class _Loop:
         )
         self.clicks = session.feed if isinstance(session.feed, ClickFeed) else None
         self.unit = "updates" if self.clicks is None else "windows"
-        if self.clicks is None:
-            self.predict = make_predict(
-                session.program, session.run.method, streamed=session.feed is not None
-            )
         self.compile_seconds = 0.0
         self.evaluation_seconds = 0.0
         self.clock = CheckpointClock(self.run.config.checkpoint_every_seconds)
@@ -417,10 +413,10 @@ class _Loop:
         """`_scores` of the validation split under the weights of `chunks`."""
         images, labels = self.session.held_out
         logits = predict_split(
-            self.predict,
+            self.session.program,
+            self.run.method,
             [(chunk.params, chunk.model_state) for chunk in chunks],
             images,
-            self.session.program.mesh,
             batch_size=self.run.config.eval_batch_size,
         )
         return _scores(logits, labels)

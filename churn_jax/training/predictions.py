@@ -41,25 +41,15 @@ if TYPE_CHECKING:
     from churn_jax.training.run import Trained
 
 
-def make_predict(
-    program: Program,
-    method: Method,
-    *,
-    every_member: bool = False,
-    streamed: bool = False,
-):
+@functools.lru_cache(maxsize=16)
+def _make_predict(program: Program, how: Deployment, every_member, streamed):
     """Compiles `predict(params, model_state, images, indices) -> logits [R, B, C]`.
 
     `indices [B]` are rows of `images`, a split on every device, or a batch sharded like
     the indices if `streamed`. With `every_member` it returns `[R, M, B, C]` instead of
     the deployed prediction.
     """
-    how = Deployment(method.deploy, method.deployed_member)
-    return _make_predict(program, how, every_member, streamed)
 
-
-@functools.lru_cache(maxsize=16)
-def _make_predict(program: Program, how: Deployment, every_member, streamed):
     def local(params, model_state, images, indices):
         x = jnp.take(images, indices, axis=0, mode="clip")
         x = shaped_examples(x, program.example_shape)
@@ -109,49 +99,55 @@ def placed(
 
 
 def predict_split(
-    predict,
+    program: Program,
+    method: Method,
     chunks: Sequence[tuple],
     images: jax.Array | Stream,
-    mesh: Mesh,
     *,
     batch_size: int,
+    every_member: bool = False,
 ) -> jax.Array:
     """Predictions for every row of `images`, in order: `[R, N, C]` on the devices.
 
     `chunks` are `(params, model_state)` per chunk of replicas; `images` come from
     `placed`, and every batch of a stream is read once for all chunks. The last batch is
     padded with row 0 and cut afterwards, so all calls have one shape and no example is
-    dropped.
+    dropped. With `every_member` `[R, M, N, C]` instead of the deployed prediction.
     """
     total = len(images)
-    size = _call_size(total, batch_size, mesh.shape[DATA])
-    pieces = list(_predicted(predict, chunks, images, mesh, size))
+    size = _call_size(total, batch_size, program.mesh.shape[DATA])
+    pieces = list(_predicted(program, method, chunks, images, size, every_member))
     axis = pieces[0].ndim - 2
     whole = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=axis)
     return jax.lax.slice_in_dim(whole, 0, total, axis=axis)
 
 
 def predict_batches(
-    predict,
+    program: Program,
+    method: Method,
     chunks: Sequence[tuple],
     images: jax.Array | Stream,
-    mesh: Mesh,
     *,
     batch_size: int,
+    every_member: bool = False,
 ) -> Iterator[jax.Array]:
     """The same batch by batch, `[R, B, C]`; the devices hold two batches at most.
 
     Every batch has the same number of rows, a multiple of the number of devices, so
     that they can be spread over all of them; the last is padded with row 0.
     """
-    size = _call_size(len(images), batch_size, mesh.size)
-    return _predicted(predict, chunks, images, mesh, size)
+    size = _call_size(len(images), batch_size, program.mesh.size)
+    return _predicted(program, method, chunks, images, size, every_member)
 
 
-def _predicted(predict, chunks, images, mesh: Mesh, size: int) -> Iterator[jax.Array]:
+def _predicted(
+    program: Program, method: Method, chunks, images, size: int, every_member: bool
+) -> Iterator[jax.Array]:
     """Logits of all batches; the next one is computed while one is used."""
+    how = Deployment(method.deploy, method.deployed_member)
+    predict = _make_predict(program, how, every_member, isinstance(images, Stream))
     before = None
-    for batch, rows in _batches(images, len(images), size, mesh):
+    for batch, rows in _batches(images, len(images), size, program.mesh):
         logits = join([predict(*chunk, batch, rows) for chunk in chunks])
         if before is not None:
             if isinstance(images, Stream):
@@ -252,12 +248,12 @@ def write_predictions(
         OSError: the shard could not be written.
     """
     program, folder = trained.program, Path(folder)
-    streamed = isinstance(part, StreamedSplit)
+    examples = part if isinstance(part, StreamedSplit) else part.images
     batches = predict_batches(
-        make_predict(program, trained.run.method, streamed=streamed),
+        program,
+        trained.run.method,
         trained.chunks(weights),
-        placed(part if streamed else part.images, program, reading),
-        program.mesh,
+        placed(examples, program, reading),
         batch_size=trained.run.config.eval_batch_size,
     )
     failed = write_share(

@@ -16,7 +16,7 @@ from churn_jax.methods import Method
 from churn_jax.models.click import ClickModel
 from churn_jax.setting_checks import check_none
 from churn_jax.training.partition import REPLICA, fetch, split
-from churn_jax.training.predictions import make_predict, placed, predict_split
+from churn_jax.training.predictions import placed, predict_split
 from churn_jax.training.program import Program
 from churn_jax.training.state import BestState, TrainState, joined, stopped_term
 
@@ -198,14 +198,14 @@ class Trained:
         Raises:
             ValueError: there is no such set of weights.
         """
-        program, streamed = self.program, isinstance(images, StreamedSplit)
-        predict = make_predict(
-            program, self.run.method, every_member=every_member, streamed=streamed
+        logits = predict_split(
+            self.program,
+            self.run.method,
+            self.chunks(weights),
+            placed(images, self.program, reading),
+            batch_size=self.run.config.eval_batch_size,
+            every_member=every_member,
         )
-        size = self.run.config.eval_batch_size
-        examples = placed(images, program, reading)
-        chunks = self.chunks(weights)
-        logits = predict_split(predict, chunks, examples, program.mesh, batch_size=size)
         return np.asarray(fetch(logits))
 
     def chunks(self, weights: str = "config") -> list[tuple[PyTree, PyTree]]:

@@ -11,7 +11,7 @@ from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.ensembles import Group, Outputs, from_function, from_linen
 from churn_jax.methods import AntiDistillation
 from churn_jax.models import Gate
-from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.predictions import predict_split
 from tests.training import tiny
 
 ADAGRAD = OptimizerConfig(name="adagrad", learning_rate=0.05, weight_decay=0.0)
@@ -46,10 +46,10 @@ def predictions(stepper):
     """What is deployed of the first eight images, `[R, 8, C]`."""
     state, program = stepper.states[0], stepper.session.program
     logits = predict_split(
-        make_predict(program, stepper.run.method),
+        program,
+        stepper.run.method,
         [(state.params, state.model_state)],
         stepper.session.data[0][:8],
-        program.mesh,
         batch_size=8,
     )
     return np.asarray(logits)

@@ -17,7 +17,6 @@ from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, REPLICA, make_mesh, place, replicate
 from churn_jax.training.predictions import (
     Share,
-    make_predict,
     predict_batches,
     write_share,
 )
@@ -57,9 +56,14 @@ def batches(
     parts = scale.reshape(-1, chunks, members).transpose(1, 0, 2)
     held = [(({"scale": place(part, mesh, P(REPLICA))},), ({},)) for part in parts]
     method = method or ERM(members=members, deploy="member")
-    predict = make_predict(program, method, every_member=every_member)
-    images = replicate(IMAGES, mesh)
-    found = predict_batches(predict, held, images, mesh, batch_size=batch_size)
+    found = predict_batches(
+        program,
+        method,
+        held,
+        replicate(IMAGES, mesh),
+        batch_size=batch_size,
+        every_member=every_member,
+    )
     return found, mesh, scale
 
 

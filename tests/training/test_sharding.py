@@ -18,7 +18,7 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
-from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.predictions import predict_split
 from churn_jax.training.seeds import member_counts
 from churn_jax.training.state import TrainState
 from tests.training import tiny
@@ -71,10 +71,10 @@ def outcome(name, shape):
     (joined,) = stepper.states
     state, program = stepper.session.gathered([joined]), stepper.session.program
     logits = predict_split(
-        make_predict(program, method),
+        program,
+        method,
         [(state.params, state.model_state)],
         stepper.session.data[0],
-        program.mesh,
         batch_size=32,
     )
     placed = jax.tree.map(lambda x: x.sharding, state)
