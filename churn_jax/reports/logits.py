@@ -24,7 +24,6 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.compare import compare_with_baseline
-from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.quantities import (
     CALIBRATED,
     DEFAULT_COLUMNS,
@@ -42,7 +41,7 @@ from churn_jax.reports.study_report import (
     study_document,
     table,
 )
-from churn_jax.reports.summary import summarize
+from churn_jax.reports.summary import summarize, with_columns
 
 _OF_STUDIES = ("dee", "member_kl", "member_disagreement", "parameters")
 _WITH_VALIDATION = ("calibrated_ece", "temperature")

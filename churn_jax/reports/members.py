@@ -26,7 +26,7 @@ from churn_jax.reports.artefacts import Study
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.summary import MethodSummary
 
-MEMBERS, MEMBERS_VALIDATION = "members.npz", "members-validation.npz"
+MEMBERS = {"test": "members.npz", "validation": "members-validation.npz"}
 MOST_NUMBERS = 50_000_000  # logits of one split that are kept: 200 MB
 _FIRST_CHOICE = "teachers"
 _MOST_MEMBERS = 8  # of whose subsets all are taken: 255 of 8
@@ -145,7 +145,7 @@ def reference_curve(
 
     def usable(info: RowRecord) -> bool:
         folder = study.method_folder(info.name)
-        there = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
+        there = (folder / name for name in MEMBERS.values())
         kept = info.name in summaries and all(path.is_file() for path in there)
         model = info.spec.model or study.config.model
         return kept and (model.sharing is None or info.spec.separate)
@@ -157,7 +157,7 @@ def reference_curve(
         return None
     info = max(chosen, key=lambda info: info.members or 0)
     folder = study.method_folder(info.name)
-    files = (folder / name for name in (MEMBERS, MEMBERS_VALIDATION))
+    files = (folder / name for name in MEMBERS.values())
     test, validation = map(load_members, files)
     a, b = test.logits.shape, validation.logits.shape
     if (a[0], a[1], a[3]) != (b[0], b[1], b[3]):

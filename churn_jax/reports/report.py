@@ -43,7 +43,6 @@ from churn_jax.reports.members import (
     load_members,
     reference_curve,
 )
-from churn_jax.reports.own_columns import with_columns
 from churn_jax.reports.published import published
 from churn_jax.reports.quantities import (
     CALIBRATED,
@@ -58,6 +57,7 @@ from churn_jax.reports.summary import (
     MethodSummary,
     check_validation,
     summarize,
+    with_columns,
 )
 from churn_jax.reports.updates import Updates, collect_updates
 
@@ -486,7 +486,9 @@ def collected(study: Study, split: str = "test") -> Report:
             size = Estimate(float(info.parameters), np.nan, np.nan)
             found = found.having(parameters=size)
         with noting(f"Nothing is known of the members of {info.label}", True):
-            members = _members(study.method_folder(info.name) / MEMBERS, examples)
+            members = _members(
+                study.method_folder(info.name) / MEMBERS["test"], examples
+            )
             if members is not None:
                 agreement = agreement_of(members, info.method, found.runs)
                 agreements[info.name] = agreement

@@ -22,10 +22,10 @@ from churn_compare.documents import (
 )
 from churn_compare.documents.plotting import INK, face
 from churn_jax.reports import charts
+from churn_jax.reports.artefacts import load_examples, png_bytes
 from churn_jax.reports.cells import number, percent, share
 from churn_jax.reports.charts import Chart
 from churn_jax.reports.estimates import over_runs
-from churn_jax.reports.examples import load_examples, png_bytes
 from churn_jax.reports.report import Report, Row
 
 HARDLY = 0.001  # share of examples; below it members are as good as the same

@@ -2,15 +2,21 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from churn_compare.class_sets import known_classes
 from churn_compare.example_ids import some
-from churn_compare.store import Predictions, PredictionsError, TooLargeError, fits_whole
+from churn_compare.store import (
+    WHOLE_BYTES,
+    Predictions,
+    PredictionsError,
+    TooLargeError,
+    fits_whole,
+)
 from churn_jax import metrics
 from churn_jax.metrics.pairs import pair_sums, streaming, sum_blocks
 from churn_jax.reports.estimates import (
@@ -19,9 +25,10 @@ from churn_jax.reports.estimates import (
     of_set_sums,
     over_pairs,
     over_runs,
+    over_set,
     set_sums,
 )
-from churn_jax.reports.quantities import QUANTITIES
+from churn_jax.reports.quantities import QUANTITIES, Quantity
 
 BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
 PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
@@ -449,3 +456,88 @@ def _calibrated(
     scores = _scored(predictions, runs, counted, fitted)
     named = {names[kind]: values for kind, values in scores.items()}
     return {**named, "temperature": fitted.astype(np.float64)}
+
+
+class ColumnError(ValueError):
+    """A column's function failed, or returned anything but a number per run."""
+
+
+def with_columns(
+    summary: MethodSummary, predictions: Predictions, columns: Iterable[str]
+) -> tuple[MethodSummary, tuple[ColumnError, ...]]:
+    """The summary with columns that have a measure, and errors of those left out."""
+    runs, labels = summary.runs, predictions.labels
+    values, without, own, errors = {}, {}, {}, []
+    for column in columns:
+        try:
+            quantity = QUANTITIES.find(column)
+            if quantity.measure is None:
+                continue
+            name = quantity.name
+            logits = np.zeros(0)
+            if quantity.of_runs:
+                _, examples, classes = predictions.shape
+                numbers = len(runs) * examples * classes
+                if not predictions.in_memory and not fits_whole(numbers):
+                    raise ColumnError(
+                        f"column {name} needs the logits of all runs at once, "
+                        f"{4 * numbers / 2**30:.1f} GiB, and at most "
+                        f"{WHOLE_BYTES / 2**30:.3g} GiB are read whole; write it as a "
+                        "function of one run (without runs=True)"
+                    )
+                logits = np.stack([predictions.logits[run] for run in runs])
+                found = _called(quantity, logits, labels, (len(runs),))
+            else:
+                each = (predictions.logits[run] for run in runs)
+                found = np.array([_called(quantity, z, labels) for z in each])
+            found = _finite(quantity, found, runs)
+            if found.ndim:
+                values[name], own[name] = found, over_runs(found)
+                continue
+            left = np.full(len(runs), np.nan)
+            if len(runs) > 2:  # two runs without one are not a pair any more
+                parts = (np.delete(logits, i, axis=0) for i in range(len(runs)))
+                left = np.array([_called(quantity, z, labels) for z in parts])
+                left = _finite(quantity, left, runs, "without run")
+            own[name], without[name] = over_set(found, left), left
+        except ValueError as error:  # a column that is not known, or a ColumnError
+            errors.append(ColumnError(str(error)))
+    summary = dataclasses.replace(
+        summary,
+        run_values={**summary.run_values, **values},
+        set_values={**summary.set_values, **without},
+    )
+    return summary.having(**own), tuple(errors)
+
+
+def _called(
+    quantity: Quantity, logits: np.ndarray, labels: np.ndarray, runs: tuple = ()
+) -> np.ndarray:
+    """The function's value: one number, or one for each of the `runs`."""
+    measure = cast(Callable, quantity.measure)
+    try:
+        found = np.asarray(measure(logits, labels), np.float64)
+    except Exception as error:
+        raise ColumnError(
+            f"column {quantity.name} failed on logits {logits.shape} "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if found.shape not in ((), runs):
+        each = f" or {runs[0]}, one for each run," if runs else ""
+        all_ = "" if quantity.of_runs else "; with column(..., runs=True) it is given "
+        raise ColumnError(
+            f"column {quantity.name} must return one number{each} for logits "
+            f"{logits.shape}; got shape {found.shape}"
+            f"{all_ and all_ + 'the logits of all runs'}"
+        )
+    return found
+
+
+def _finite(
+    quantity: Quantity, found: np.ndarray, runs: tuple[int, ...], where: str = "for run"
+) -> np.ndarray:
+    if np.isfinite(found).all():
+        return found
+    bad = [str(run) for run, ok in zip(runs, np.isfinite(found).ravel()) if not ok]
+    which = f" {where} {', '.join(bad)}" if found.ndim else ""
+    raise ColumnError(f"column {quantity.name} is not a finite number{which}")

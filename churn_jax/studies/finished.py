@@ -10,7 +10,7 @@ from churn_jax.configuration.study import DataConfig
 from churn_jax.configuration.training import MeshShape
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import StudyError, StudyInputs
-from churn_jax.studies.teachers import row_teachers
+from churn_jax.studies.predictions import row_teachers
 from churn_jax.training.program import over_cores
 from churn_jax.training.run import Trained
 from churn_jax.training.session import restore

@@ -37,9 +37,8 @@ from churn_jax.models import MODELS
 from churn_jax.reports.artefacts import TEST, VALIDATION
 from churn_jax.reports.quantities import recorded_columns
 from churn_jax.studies.grid import Program, together
-from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.checkpoint import OtherConfiguration, jax_settings
 from churn_jax.training.folder_lock import check_lock, free_name
-from churn_jax.training.identity import jax_settings
 from churn_jax.training.run import Trained
 
 T = TypeVar("T")

@@ -30,9 +30,9 @@ from churn_jax.studies.folder import read_study
 from churn_jax.studies.grid import Program
 from churn_jax.studies.own_data import data_facts, described, own_study
 from churn_jax.studies.study import StudyDisplay, run_study
+from churn_jax.training.checkpoint import computation
 from churn_jax.training.examples import example_of
 from churn_jax.training.folder_lock import set_aside
-from churn_jax.training.identity import computation
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.run import Interrupted

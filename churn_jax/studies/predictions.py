@@ -1,14 +1,17 @@
-"""Predictions of a trained row, kept in its folder in one file or in shards."""
+"""Predictions of trained rows: kept in their folders, and as teachers of other rows."""
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.class_sets import known_classes
+from churn_compare.example_ids import PredictionsError, rows_of, some
 from churn_compare.store import (
     INDEX,
     Predictions,
@@ -16,25 +19,23 @@ from churn_compare.store import (
     save_predictions,
     shard_folder,
 )
+from churn_jax import metrics
 from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.record import RowRecord
+from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import StudyConfig
 from churn_jax.data import Dataset, Reading, StreamingDataset
-from churn_jax.methods import deploy
-from churn_jax.reports.artefacts import TEST, VALIDATION
-from churn_jax.reports.examples import save_examples
-from churn_jax.reports.members import (
-    MEMBERS,
-    MEMBERS_VALIDATION,
-    MOST_NUMBERS,
-    Members,
-    save_members,
-)
+from churn_jax.ensembles import Group, average_logits
+from churn_jax.methods import deploy, neighbour_targets
+from churn_jax.reports.artefacts import FILES, TEST, save_examples
+from churn_jax.reports.members import MEMBERS, MOST_NUMBERS, Members, save_members
 from churn_jax.reports.summary import ambiguity_of
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.partition import any_process
 from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
+from churn_jax.training.teachers import Teachers
 
 
 def split_logits(
@@ -90,10 +91,6 @@ def predict_split_of(
     return logits, members, note
 
 
-_FILES = {"test": TEST, "validation": VALIDATION}
-_MEMBERS = {"test": MEMBERS, "validation": MEMBERS_VALIDATION}
-
-
 def keep_split(
     trained: Trained,
     dataset: Any,
@@ -129,7 +126,7 @@ def keep_split(
         )
     for number, row in enumerate(rows):
         check_lock(own := folder.method_dir(row.name))
-        path, these = own / _FILES[split], slice(number * runs, (number + 1) * runs)
+        path, these = own / FILES[split], slice(number * runs, (number + 1) * runs)
         meta = {
             "method": row.name,
             "study": config.name,
@@ -146,7 +143,7 @@ def keep_split(
                 shutil.rmtree(shards)
             if members is not None:
                 every = dataclasses.replace(members, logits=members.logits[these])
-                save_members(own / _MEMBERS[split], every)
+                save_members(own / MEMBERS[split], every)
         if logits is None:
             any_process(False)  # a barrier: what was there is gone before writing
             write_predictions(
@@ -177,3 +174,99 @@ def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) 
         return ambiguity_of(found, runs) if len(runs) > 1 else None
 
     save_examples(out, found.ids, images, ambiguity)
+
+
+_LEAST_SHARE = 1e-30  # of a class without neighbours: logits that teach are finite
+
+
+def row_teachers(
+    config: StudyConfig,
+    spec: MethodSpec,
+    trained: Callable[[str], Trained],
+    dataset,
+    num_classes: int,
+) -> Teachers | None:
+    """The teacher and the old models of a row, as its `Teaching` says; None without.
+
+    `trained` gives the trained row of a name; `dataset` is what the row is trained on:
+    its training split for cached logits, its validation split for temperatures.
+    """
+    teaching = spec.teaching
+    if not spec.taught:
+        return None
+    old = tuple(trained(name) for name in teaching.old)
+    if teaching.logits:
+        replicas = spec.config(config.train).replicas
+        cached = logits_of(spec, dataset, replicas, num_classes)
+        return Teachers(None, old, cached=cached)
+    if spec.teacher is None:
+        return Teachers(None, old)
+    teacher, groups = trained(spec.teacher), ()
+    predictor = teacher
+    if teaching.dtype:
+        row = config.spec(spec.teacher).computing_in(teaching.dtype, config.model)
+        # A checkpoint knows the teacher by its networks' names.
+        for of in row.groups(config.model, num_classes):
+            name = f"{of.network.name} in {teaching.dtype}"
+            groups += (Group(dataclasses.replace(of.network, name=name), of.size),)
+        program = dataclasses.replace(teacher.program, groups=groups)
+        predictor = dataclasses.replace(teacher, program=program)
+    temperatures, first = None, teaching.members or None
+    if teaching.calibrated:
+        every = split_logits(predictor, dataset, "validation", every_member=True)
+        temperatures = _temperatures(every[:, :first], dataset.validation.labels)
+    teachers = Teachers(teacher, old, teaching.members, groups, temperatures)
+    if not teaching.offline:
+        return teachers
+    members = split_logits(predictor, dataset, "train", every_member=True)[:, :first]
+    if temperatures is not None:
+        cooled = members / temperatures[:, :, None, None]
+        members = np.where(known_classes(members), cooled, members)
+    labels, near = jnp.asarray(dataset.train.labels), teaching.neighbours
+    average = jax.jit(average_logits)
+
+    def answers(run):
+        logits = average(jnp.asarray(run))
+        if not near:
+            return np.asarray(logits)[None]
+        shares = neighbour_targets(logits, labels, near, uniform=teaching.uniform)
+        return np.log(np.maximum(shares, _LEAST_SHARE))[None]
+
+    cached = np.stack([answers(run) for run in members])
+    targets = f"{near} neighbours, uniform {teaching.uniform:g}" if near else ""
+    return dataclasses.replace(teachers, cached=cached, targets=targets)
+
+
+def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.ndarray:
+    """`[R, 1, N, C]` of the row's training examples, from its file of predictions."""
+    path, ids = spec.teaching.logits, dataset.train.ids
+    found = load_predictions(path)
+    runs, _, classes = found.shape
+    if runs not in (1, replicas) or classes != num_classes:
+        raise PredictionsError(
+            f"{path}: {spec.name} needs logits of one run or of {replicas}, with "
+            f"{num_classes} classes; got {runs} runs and {classes} classes"
+        )
+    rows = rows_of(ids, found.ids)
+    missing = ids[rows < 0]
+    if len(missing):
+        raise PredictionsError(
+            f"{path}: {len(missing)} of {len(ids)} training examples of {spec.name} "
+            f"have no logits, for example {some(missing)}"
+        )
+    logits = np.stack([found.logits[run, rows] for run in range(runs)])
+    if not np.all(np.isfinite(logits)):
+        raise PredictionsError(f"{path}: logits that teach must be finite")
+    return np.broadcast_to(logits, (replicas, *logits.shape[1:]))[:, None]
+
+
+def _temperatures(every: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """`[R, T]`, each fitted on the examples of classes that the member knows."""
+    given = jnp.asarray(labels)
+
+    @jax.jit
+    def fit(z):
+        known = known_classes(jnp.take_along_axis(z, given[:, None], axis=1)[:, 0])
+        return metrics.fit_temperature(z, given, known)
+
+    return np.asarray([[fit(z) for z in run] for run in every], np.float32)

@@ -22,11 +22,15 @@ from churn_jax.setting_checks import check_choice, check_least
 from churn_jax.studies.folder import StudyFolder, importable, row_records
 from churn_jax.studies.grid import Axis, Program, stacked, swept, together
 from churn_jax.studies.inputs import StudyError, StudyInputs
-from churn_jax.studies.predictions import keep_examples, keep_split
-from churn_jax.studies.teachers import logits_of, row_teachers
+from churn_jax.studies.predictions import (
+    keep_examples,
+    keep_split,
+    logits_of,
+    row_teachers,
+)
+from churn_jax.training.checkpoint import jax_settings
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder
-from churn_jax.training.identity import jax_settings
 from churn_jax.training.loggers import Logger, as_loggers
 from churn_jax.training.loop import train
 from churn_jax.training.partition import any_process, fetch

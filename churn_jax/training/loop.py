@@ -20,8 +20,14 @@ from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import check_lock, lock_folder
-from churn_jax.training.loggers import LoggedRun, Logger, Loggers, as_loggers, flat
-from churn_jax.training.metrics_file import MetricsWriter
+from churn_jax.training.loggers import (
+    LoggedRun,
+    Logger,
+    Loggers,
+    MetricsWriter,
+    as_loggers,
+    flat,
+)
 from churn_jax.training.partition import fetch, greatest, join, replicate, split
 from churn_jax.training.predictions import predict_split
 from churn_jax.training.progress import COMPILING, Display, Work

@@ -152,7 +152,7 @@ class Trained:
         compile_seconds: part of them until the first update had been
             compiled.
         parameters: trained numbers per replica.
-        identity: what it was trained as, see `churn_jax.training.identity`.
+        identity: what it was trained as, see `churn_jax.training.checkpoint`.
         notes: sentences for the user about what was restored.
         scores: `churn_jax.training.click_feed.ClickScores` of a click model; None for
             all other networks.

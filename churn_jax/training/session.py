@@ -17,7 +17,7 @@ from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import interpolate_weights
 from churn_jax.methods import Method
-from churn_jax.training.checkpoint import CheckpointError, Checkpoints
+from churn_jax.training.checkpoint import CheckpointError, Checkpoints, identity_of
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.clicks import click_inputs, click_program, init_clicks
 from churn_jax.training.examples import (
@@ -27,7 +27,6 @@ from churn_jax.training.examples import (
     split_example,
 )
 from churn_jax.training.feed import Feed, Stream
-from churn_jax.training.identity import identity_of
 from churn_jax.training.partition import (
     REPLICA,
     compilation,

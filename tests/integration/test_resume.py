@@ -22,8 +22,8 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.training import loop
+from churn_jax.training.loggers import read_metrics
 from churn_jax.training.loop import train
-from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.run import Interrupted, Run
 
 

@@ -31,7 +31,7 @@ from churn_jax.models import (
     WideResNet,
 )
 from churn_jax.studies import ModelConfig
-from churn_jax.training.identity import difference
+from churn_jax.training.checkpoint import difference
 from tests.devices import over_devices
 from tests.models import numpy_networks
 from tests.models.linen_networks import (

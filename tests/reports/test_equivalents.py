@@ -13,7 +13,6 @@ from churn_jax.reports.cells import equivalent, millions
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.members import (
     MEMBERS,
-    MEMBERS_VALIDATION,
     Members,
     ReferenceCurve,
     load_members,
@@ -98,9 +97,11 @@ def write_ensembles(folder, columns=COLUMNS):
         )
         if test.shape[1] > 1:
             ids = np.arange(len(labels))
-            save_members(own / MEMBERS, Members(ids, labels, test))
+            save_members(own / MEMBERS["test"], Members(ids, labels, test))
             ids = np.arange(len(held_out))
-            save_members(own / MEMBERS_VALIDATION, Members(ids, held_out, validation))
+            save_members(
+                own / MEMBERS["validation"], Members(ids, held_out, validation)
+            )
     return folder
 
 
@@ -260,7 +261,7 @@ def test_another_plain_ensemble_serves_where_no_row_is_called_teachers(tmp_path)
 
 def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp_path):
     folder = write_ensembles(tmp_path, columns=["dee", "churn"])
-    path = folder / "methods" / "teachers" / MEMBERS_VALIDATION
+    path = folder / "methods" / "teachers" / MEMBERS["validation"]
     path.write_bytes(path.read_bytes()[:-40])
     report = reports.collect(folder)
     (remark,) = report.unreadable
@@ -279,7 +280,7 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
 
 def test_members_of_some_examples_make_no_curve(tmp_path):
     def few(folder):
-        path = folder / "methods" / "teachers" / MEMBERS
+        path = folder / "methods" / "teachers" / MEMBERS["test"]
         all_ = load_members(path)
         save_members(
             path, Members(all_.ids[:9], all_.labels[:9], all_.logits[:, :, :9])

@@ -9,7 +9,7 @@ from matplotlib.image import imread
 from churn_jax import metrics
 from churn_jax.data import StreamedSplit
 from churn_jax.reports import examples
-from churn_jax.reports.examples import load_examples, png_bytes, save_examples
+from churn_jax.reports.artefacts import load_examples, png_bytes, save_examples
 from tests.reports.fake_study import logits_of
 
 

@@ -23,11 +23,11 @@ FEW = Members(np.arange(3), np.array([0, 1, 1]), np.zeros((2, 4, 3, 5)))
 
 
 def test_what_is_saved_is_loaded(tmp_path):
-    path = save_members(tmp_path / "a" / MEMBERS, FEW)
+    path = save_members(tmp_path / "a" / MEMBERS["test"], FEW)
     found = load_members(path)
     assert found.logits.dtype == np.float32 and found.logits.shape == (2, 4, 3, 5)
     np.testing.assert_array_equal(found.labels, FEW.labels)
-    assert [p.name for p in path.parent.iterdir()] == [MEMBERS]
+    assert [p.name for p in path.parent.iterdir()] == [MEMBERS["test"]]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_is_saved_is_loaded(tmp_path):
     ],
 )
 def test_an_unusable_file_is_one_sentence_with_its_path(tmp_path, spoil, words):
-    path = save_members(tmp_path / MEMBERS, FEW)
+    path = save_members(tmp_path / MEMBERS["test"], FEW)
     spoil(path)
     with pytest.raises(PredictionsError, match=words) as caught:
         load_members(path)
@@ -90,7 +90,7 @@ def pairs(tmp_path_factory):
     ids = np.arange(10)
     for name, found in {"alike": same, "differ": logits, "torn": logits}.items():
         save_members(folder / "methods" / name / MEMBERS, Members(ids, LABELS, found))
-    torn = folder / "methods" / "torn" / MEMBERS
+    torn = folder / "methods" / "torn" / MEMBERS["test"]
     torn.write_bytes(torn.read_bytes()[:-30])
     others = Members(ids + 1, LABELS, logits)
     save_members(folder / "methods" / "elsewhere" / MEMBERS, others)

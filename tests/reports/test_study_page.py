@@ -10,7 +10,7 @@ import pytest
 from churn_compare.documents import Document, html_page
 from churn_jax import metrics, reports
 from churn_jax.reports import sections
-from churn_jax.reports.examples import save_examples
+from churn_jax.reports.artefacts import save_examples
 from churn_jax.reports.report import Missing
 from churn_jax.reports.sections import best_row, carried, mean_bounds, most_ambiguous
 from churn_jax.reports.summary import BOUNDS

@@ -20,8 +20,7 @@ from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION, load_members
 from churn_jax.studies import MethodSpec, StudyConfig, Teaching
 from churn_jax.studies import predictions as module
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.studies.predictions import predict_split_of
-from churn_jax.studies.teachers import logits_of
+from churn_jax.studies.predictions import logits_of, predict_split_of
 from churn_jax.training import predictions as training_predictions
 from tests.experiments.presets import study as made
 from tests.reports.fake_study import markdown_table

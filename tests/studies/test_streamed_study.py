@@ -5,7 +5,7 @@ import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax import cli
-from churn_jax.reports.examples import load_examples
+from churn_jax.reports.artefacts import load_examples
 from tests.data.jpegs import CLASSES, ChurnJpegs
 
 PRESET = "experiments/reproducibility/presets.py:cifar10"

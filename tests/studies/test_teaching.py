@@ -25,7 +25,7 @@ from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_swee
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import StudyFolder
-from churn_jax.studies.teachers import row_teachers
+from churn_jax.studies.predictions import row_teachers
 from tests.methods.test_neighbours import in_numpy
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
 from tests.training.test_loggers import Recorder

@@ -11,7 +11,7 @@ from churn_jax.losses import binary_logits
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import Interrupted, MeshShape, Seeds, click_feed, train
 from churn_jax.training.checkpoint import OtherConfiguration
-from churn_jax.training.metrics_file import read_metrics
+from churn_jax.training.loggers import read_metrics
 from tests.training.test_loggers import Recorder
 from tests.training.tiny_clicks import adagrad, few_clicks, tiny_model, tiny_run
 

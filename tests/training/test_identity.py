@@ -9,7 +9,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.training import TrainConfig
-from churn_jax.training.identity import computation, difference, identity_of
+from churn_jax.training.checkpoint import computation, difference, identity_of
 from churn_jax.training.run import Run
 
 

@@ -19,8 +19,8 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
 from churn_jax.training import loop
 from churn_jax.training.checkpoint import Checkpoints
+from churn_jax.training.loggers import read_metrics
 from churn_jax.training.loop import stopped_teachers, train
-from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.run import Interrupted, Run
 from churn_jax.training.state import BestState
 from tests import reference_losses as reference

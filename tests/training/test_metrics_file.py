@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from churn_jax.training.metrics_file import MetricsWriter, read_metrics
+from churn_jax.training.loggers import MetricsWriter, read_metrics
 from tests.training.test_loggers import record
 
 

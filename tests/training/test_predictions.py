@@ -15,11 +15,7 @@ from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, REPLICA, make_mesh, place, replicate
-from churn_jax.training.predictions import (
-    Share,
-    predict_batches,
-    write_share,
-)
+from churn_jax.training.predictions import Share, predict_batches, write_share
 from churn_jax.training.program import Program
 
 P = jax.sharding.PartitionSpec
