@@ -261,8 +261,7 @@ def _arguments(run: Run, program: Program, sizes: Sizes) -> tuple:
         seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
         order = jnp.zeros((replicas, sizes.train), jnp.int32)
         keys = seeds.keys("augment", numbers)
-        optimizer = run.config.optimizer
-        given = init_coefficients(run.method, optimizer, replicas, program.mesh)
+        given = init_coefficients(run.method, run.config, program.mesh)
         own: PyTree = ()
         if run.method.member_sample != "shared":
             own = member_keys(seeds, numbers, run.method.members)

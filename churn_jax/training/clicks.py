@@ -136,9 +136,7 @@ def shardings(program: Program, specs: tuple) -> tuple:
 def click_inputs(run: Run, program: Program) -> ReplicaInputs:
     """Keys and coefficients of every replica on the mesh; `order` are keys, too."""
     config, seeds = run.config, run.config.seeds
-    coefficients = init_coefficients(
-        run.method, config.optimizer, config.replicas, program.mesh
-    )
+    coefficients = init_coefficients(run.method, config, program.mesh)
 
     def keys(numbers: np.ndarray) -> tuple:
         members = member_keys(seeds, numbers, run.method.members)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 
 from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
 from churn_jax.ensembles.network import needed_names, parameter_names
-from churn_jax.lazy import jax, jnp, optax
-
-if TYPE_CHECKING:
-    from jax.typing import ArrayLike
-    from jaxtyping import PyTree
 
 
 def make_schedule(

@@ -5,21 +5,17 @@ Automatic partitioning is not used there: with three mesh axes it returns wrong
 gradients of vmapped convolutions, silently (`tests/training/test_sharding.py`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from churn_jax.configuration.training import MeshShape
-from churn_jax.lazy import jax, jnp
-
-if TYPE_CHECKING:
-    from jaxtyping import PyTree
-
 
 REPLICA, MEMBER, DATA = "replica", "member", "data"
 _HARDLY = "jax_disable_most_optimizations"

@@ -1,18 +1,14 @@
 """Randomness as an experimental factor: what differs between replicas, and what not."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from churn_jax.configuration.training import NETWORK, SAMPLES, Seeds
-from churn_jax.lazy import jax, jnp
 from churn_jax.setting_checks import check_choice
-
-if TYPE_CHECKING:
-    from jax.typing import ArrayLike
 
 # P[k <= 0], P[k <= 1], ... of a Poisson count of mean 1. A float32 uniform is a
 # multiple of 2^-23, about as much as P[k > 9] = 1.1e-7: there is no longer a table.
@@ -37,54 +33,35 @@ def member_keys(seeds: Seeds, numbers: ArrayLike, members: int) -> jax.Array:
     return fold(seeds.keys("sample", numbers), slots)
 
 
-def member_counts(keys: jax.Array, examples: jax.Array) -> jax.Array:
-    """How often each member's own bootstrap holds the examples, `[M, B]`, 0 to 10.
-
-    Independent Poisson(1) counts, by inverting the distribution function at one
-    uniform number. A pure function of a member's key (`keys [M]`) and an example: the
-    same in every epoch, on every mesh and whatever else is in the batch.
-    """
-    uniform = _member_uniforms(keys, examples)[..., None]
-    held = uniform >= jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
-    return jnp.sum(held, axis=-1).astype(jnp.float32)
-
-
-def member_subsets(keys: jax.Array, examples: jax.Array, share: float) -> jax.Array:
-    """Weights of the examples in each member's own share of the training set, `[M, B]`.
-
-    An example belongs to a member's share with probability `share`, independently of
-    other examples and members, and then weighs `1 / share`: 1 on average. A pure
-    function of a member's key and an example, like `member_counts`. Of Section 2 of the
-    anti-distillation paper.
-    """
-    held = _member_uniforms(keys, examples) < share
-    return jnp.where(held, jnp.float32(1.0 / share), jnp.float32(0.0))
-
-
 def member_weights(
-    kind: str, keys: jax.Array, examples: jax.Array, share: float
+    kind: str, keys: jax.Array, examples: jax.Array, share: float = 1.0
 ) -> jax.Array | None:
     """`Batch.member_weights [M, B]` for a method's `member_sample`; None is all equal.
 
     `keys [M]` are those of one replica (`member_keys`), `examples [B]` are positions
-    in the training set, and `share` is that of a `subset`, in (0, 1].
+    in the training set. A pure function of a member's key and an example: the same in
+    every epoch, on every mesh and whatever else is in the batch.
+
+    Of a `bootstrap` it is how often each member's own holds the examples, 0 to 10:
+    independent Poisson(1) counts, by inverting the distribution function at one uniform
+    number. An example is in a member's `subset` with probability `share`, in (0, 1],
+    independently of other examples and members, and then weighs `1 / share`: 1 on
+    average (Section 2 of the anti-distillation paper).
     """
-    if kind == "bootstrap":
-        return member_counts(keys, examples)
-    if kind == "subset":
-        return member_subsets(keys, examples, share)
     if kind == "split":
         # Of the rows of one device, as the network splits them.
         members = keys.shape[0]
         part = jnp.arange(examples.shape[0]) * members // examples.shape[0]
         own = part[None] == jnp.arange(members)[:, None]
         return jnp.where(own, jnp.float32(members), jnp.float32(0.0))
-    return None
-
-
-def _member_uniforms(keys: jax.Array, examples: jax.Array) -> jax.Array:
+    if kind not in ("bootstrap", "subset"):
+        return None
     fold = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
-    return jax.vmap(jax.vmap(jax.random.uniform))(fold(keys, examples))
+    uniform = jax.vmap(jax.vmap(jax.random.uniform))(fold(keys, examples))
+    if kind == "subset":
+        return jnp.where(uniform < share, jnp.float32(1.0 / share), jnp.float32(0.0))
+    held = uniform[..., None] >= jnp.asarray(_POISSON, jnp.float32).reshape(1, 1, -1)
+    return jnp.sum(held, axis=-1).astype(jnp.float32)
 
 
 def epoch_order(keys: jax.Array, sample: jax.Array, epoch: jax.Array) -> jax.Array:

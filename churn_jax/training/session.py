@@ -292,9 +292,7 @@ def first_state(run: Run, program: Program, variables, example) -> TrainState:
 def epoch_inputs(run: Run, num_examples: int, program: Program):
     """A function that makes the inputs of an epoch."""
     config = run.config
-    coefficients = init_coefficients(
-        run.method, config.optimizer, config.replicas, program.mesh
-    )
+    coefficients = init_coefficients(run.method, config, program.mesh)
     numbers = np.asarray(config.numbers)
     replicas = NamedSharding(program.mesh, P(REPLICA))
     ordered, sampled, augmenting = (

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
-from churn_jax.configuration.training import OptimizerConfig, Seeds
+from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.splits import first_line
 from churn_jax.ensembles import Group, Network
 from churn_jax.ensembles.wrappers import StartingFrom
@@ -160,10 +160,9 @@ def _per_replica(value, replicas: int, name: str) -> Any:
     return np.broadcast_to(array, replicas)
 
 
-def init_coefficients(
-    method: Method, optimizer: OptimizerConfig, replicas: int, mesh
-) -> Coefficients:
+def init_coefficients(method: Method, config: TrainConfig, mesh) -> Coefficients:
     """Every coefficient as an array `[R]` on the mesh."""
+    replicas, optimizer = config.replicas, config.optimizer
 
     def array(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator=".")

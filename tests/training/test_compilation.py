@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax import struct
 
-from churn_jax.configuration.training import OptimizerConfig
+from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles.wrappers import starting_from
 from churn_jax.methods import ERM, Codistillation, pytree
 from churn_jax.training.partition import make_mesh
@@ -74,7 +74,7 @@ def test_classes_of_methods_with_equal_fields_share_no_step(decorator):
 
     mesh = make_mesh(tiny.ONE)
     ours, theirs = (
-        jax.tree.structure(init_coefficients(method, OptimizerConfig(), 2, mesh))
+        jax.tree.structure(init_coefficients(method, TrainConfig(replicas=2), mesh))
         for method in (Own(), ERM())
     )
     assert ours != theirs and hash(ours) != hash(theirs)

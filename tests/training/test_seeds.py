@@ -1,6 +1,7 @@
 """Each cause of churn changes exactly what it names; replicas are independent."""
 
 import dataclasses
+import functools
 import itertools
 import math
 from types import SimpleNamespace
@@ -16,19 +17,23 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
 from churn_jax.planning.hlo import collectives_of
-from churn_jax.training import seeds as drawing
 from churn_jax.training.loop import train
 from churn_jax.training.partition import DATA
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.seeds import draw_sample, epoch_order, member_keys
+from churn_jax.training.seeds import (
+    draw_sample,
+    epoch_order,
+    member_keys,
+    member_weights,
+)
 from churn_jax.training.step import draw
 from tests.training import tiny
 
 ONE = MeshShape()
 LEVELS = ("fixed", "varied")
 PAIR = Codistillation(beta=0.3, alpha=0.1)
-member_counts = jax.jit(drawing.member_counts)
-member_subsets = jax.jit(drawing.member_subsets)
+member_counts = jax.jit(functools.partial(member_weights, "bootstrap"))
+member_subsets = jax.jit(functools.partial(member_weights, "subset"))
 
 
 @struct.dataclass

@@ -19,7 +19,7 @@ from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
 from churn_jax.training.predictions import predict_split
-from churn_jax.training.seeds import member_counts
+from churn_jax.training.seeds import member_weights
 from churn_jax.training.state import TrainState
 from tests.training import tiny
 
@@ -158,7 +158,9 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
         raw, labels = data.images[rows], jnp.asarray(data.labels[rows])
         counts = None
         if method.member_sample == "bootstrap":
-            counts = member_counts(inputs.sample_key[r], jnp.asarray(rows))
+            counts = member_weights(
+                "bootstrap", inputs.sample_key[r], jnp.asarray(rows)
+            )
         step_key = jax.random.fold_in(augment_key[r], 0)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         keys = fold(jax.random.fold_in(step_key, 0), jnp.arange(tiny.BATCH))
