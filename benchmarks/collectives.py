@@ -30,7 +30,7 @@ from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import ResNet
 from churn_jax.planning.hlo import collectives_of
-from churn_jax.planning.step import Sizes, run_step
+from churn_jax.planning.step import DataFacts, run_step
 from churn_jax.training.run import Run
 from churn_jax.training.teachers import Teachers
 
@@ -72,7 +72,7 @@ def compile_step(options):
     if method.needs_teacher:
         taught_by = dataclasses.replace(ensemble, method=ERM(members=2))
         teachers = Teachers(SimpleNamespace(run=taught_by))
-    sizes = Sizes(image, _CLASSES, options.examples)
+    sizes = DataFacts(image, _CLASSES, options.examples)
     step = run_step(run, sizes, _devices(options.topology), teachers)
     began = time.perf_counter()
     compiled = step.jitted.lower(*step.arguments).compile()

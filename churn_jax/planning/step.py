@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,12 @@ from jaxtyping import PyTree
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
-from churn_jax.data import Split, StreamingDataset
+from churn_jax.data import Split
 from churn_jax.data.cutting import cut
 from churn_jax.data.digits import VALIDATION_SIZE
 from churn_jax.data.sources import is_object
 from churn_jax.ensembles import Group
-from churn_jax.studies.inputs import load_inputs, row_run
+from churn_jax.studies.inputs import DataFacts, facts_of, load_inputs, row_run
 from churn_jax.training.examples import example_of
 from churn_jax.training.feed import stream_keys
 from churn_jax.training.program import Program, make_program
@@ -37,35 +37,23 @@ from churn_jax.training.state import ReplicaInputs, init_coefficients
 from churn_jax.training.step import make_step, step_specs, term_names
 from churn_jax.training.teachers import Teachers
 
-
-class Sizes(NamedTuple):
-    """The facts of a data set that a compiled step depends on."""
-
-    shape: tuple[int, ...]  # of one example; () of images that are cropped
-    classes: int
-    train: int
-    validation: int = 0  # of the set's own split, 0 where it has none
-    dtype: Any = np.uint8  # int32 of token ids, float32 of a table
-    streamed: bool = False  # batches are fed, else the training set is on the devices
-
-
 # As published, and as TFDS has them; of the embedded digits 897 are for testing.
 SIZES = {
-    "digits": Sizes((8, 8, 1), 10, 900),
-    "mnist": Sizes((28, 28, 1), 10, 60_000),
-    "fashion_mnist": Sizes((28, 28, 1), 10, 60_000),
-    "svhn_cropped": Sizes((32, 32, 3), 10, 73_257),
-    "cifar10": Sizes((32, 32, 3), 10, 50_000),
-    "cifar100": Sizes((32, 32, 3), 100, 50_000),
-    "tiny_imagenet": Sizes((64, 64, 3), 200, 90_000, 10_000),
-    "imagenet2012": Sizes((), 1000, 1_281_167, streamed=True),
-    "i_naturalist2017": Sizes((), 5089, 579_184, streamed=True),
-    "i_naturalist2018": Sizes((), 8142, 437_513, streamed=True),
-    "ag_news_subset": Sizes((), 4, 120_000, dtype=np.int32),
+    "digits": DataFacts((8, 8, 1), 10, 900),
+    "mnist": DataFacts((28, 28, 1), 10, 60_000),
+    "fashion_mnist": DataFacts((28, 28, 1), 10, 60_000),
+    "svhn_cropped": DataFacts((32, 32, 3), 10, 73_257),
+    "cifar10": DataFacts((32, 32, 3), 10, 50_000),
+    "cifar100": DataFacts((32, 32, 3), 100, 50_000),
+    "tiny_imagenet": DataFacts((64, 64, 3), 200, 90_000, 10_000),
+    "imagenet2012": DataFacts((), 1000, 1_281_167, streamed=True),
+    "i_naturalist2017": DataFacts((), 5089, 579_184, streamed=True),
+    "i_naturalist2018": DataFacts((), 8142, 437_513, streamed=True),
+    "ag_news_subset": DataFacts((), 4, 120_000, dtype=np.int32),
 }
 
 
-def row_sizes(config: DataConfig, spec: MethodSpec) -> Sizes:
+def row_sizes(config: DataConfig, spec: MethodSpec) -> DataFacts:
     """The sizes of what one row of a study is trained on, cut as the study cuts it."""
     name = config.name.removeprefix("tfds:")
     size = config.train_size if spec.train_size is None else spec.train_size
@@ -85,13 +73,7 @@ def row_sizes(config: DataConfig, spec: MethodSpec) -> Sizes:
         train, validation = map(len, cut(name, splits, held, size))
         sizes = found._replace(shape=shape, train=train, validation=validation)
     elif is_object(config.name) or Path(config.name).expanduser().exists():
-        data = load_inputs(config, size).dataset
-        sizes = Sizes((), data.num_classes, len(data.train), len(data.validation))
-        if isinstance(data, StreamingDataset):
-            sizes = sizes._replace(shape=data.train.image_shape, streamed=True)
-        else:
-            images = data.train.images
-            sizes = sizes._replace(shape=images.shape[1:], dtype=images.dtype)
+        sizes = facts_of(load_inputs(config, size).dataset)
     else:
         raise ValueError(
             "a plan needs the sizes of the data set: it knows those of "
@@ -105,7 +87,7 @@ def row_sizes(config: DataConfig, spec: MethodSpec) -> Sizes:
 
 
 def row_teachers(
-    config: StudyConfig, spec: MethodSpec, sizes: Sizes
+    config: StudyConfig, spec: MethodSpec, sizes: DataFacts
 ) -> Teachers | None:
     """The teachers of a row, of which only networks and shapes are known."""
     teaching, classes = spec.teaching, sizes.classes
@@ -166,7 +148,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
 
 def run_step(
     run: Run,
-    sizes: Sizes,
+    sizes: DataFacts,
     devices: Sequence[Any],
     teachers: Teachers | None = None,
     deployed: Run | None = None,
@@ -243,7 +225,7 @@ def _share(calls: int, tree: PyTree) -> PyTree:
     )
 
 
-def _feed(run: Run, sizes: Sizes) -> str:
+def _feed(run: Run, sizes: DataFacts) -> str:
     """How batches are fed, decided as in `churn_jax.training.feed.Feed`."""
     if not sizes.streamed:
         return "resident"
@@ -252,7 +234,7 @@ def _feed(run: Run, sizes: Sizes) -> str:
     return "shared" if alike else "own"
 
 
-def _arguments(run: Run, program: Program, sizes: Sizes) -> tuple:
+def _arguments(run: Run, program: Program, sizes: DataFacts) -> tuple:
     """The arguments of the step as shapes with shardings."""
     replicas, batch = run.config.replicas, program.batch_size
     example = example_of(sizes.shape, tokens=np.dtype(sizes.dtype) == np.int32)

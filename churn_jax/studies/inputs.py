@@ -51,6 +51,38 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
     return Inputs(found, mean, std)
 
 
+class DataFacts(NamedTuple):
+    """The facts of a data set that a recipe or a compiled step depends on."""
+
+    shape: tuple[int, ...]  # of one example; () where settings of the study decide
+    classes: int
+    train: int
+    validation: int = 0
+    test: int = 0
+    dtype: Any = np.uint8  # int32 of token ids, float32 of a table
+    tokens: int = 0  # number of ids, the largest plus one; 0 where it does not matter
+    streamed: bool = False  # images are cropped from larger ones of any size
+
+    @property
+    def kind(self) -> str:
+        """Images, table or tokens."""
+        return (
+            "tokens" if self.tokens else "images" if len(self.shape) == 3 else "table"
+        )
+
+
+def facts_of(dataset: Dataset | StreamingDataset) -> DataFacts:
+    """The facts of a data set that is open."""
+    parts = (dataset.train, dataset.validation, dataset.test)
+    sizes = (dataset.num_classes, *map(len, parts))
+    if isinstance(dataset, StreamingDataset):
+        return DataFacts(tuple(dataset.train.image_shape), *sizes, streamed=True)
+    images, tokens = dataset.train.images, 0
+    if data.is_tokens(images):
+        tokens = 1 + max(int(np.max(part.images, initial=0)) for part in parts)
+    return DataFacts(images.shape[1:], *sizes, images.dtype, tokens)
+
+
 def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
     """The run of one row of a study."""
     return Run(

@@ -9,15 +9,13 @@ import re
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from churn_jax.configuration.names import data_name, data_stem, network_name, short_name
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.data import Augmentation, StreamingDataset, is_tokens
+from churn_jax.data import Augmentation
 from churn_jax.registry import is_own
-from churn_jax.studies.inputs import load_inputs
+from churn_jax.studies.inputs import DataFacts, facts_of, load_inputs
 from churn_jax.studies.presets.reproducibility import paper_rows
 
 _SMALL, _LARGE = 12, 80  # sides of images: an MLP below, a ResNet for 224 pixels above
@@ -91,24 +89,6 @@ _FAMILIES = {
 }
 
 
-class DataFacts(NamedTuple):
-    """The facts that a recipe depends on."""
-
-    kind: str  # images, table or tokens
-    shape: tuple[int, ...]  # of one example
-    train: int
-    validation: int
-    test: int
-    classes: int
-    tokens: int = 0  # number of ids, the largest plus one; 0 for other kinds
-    streamed: bool = False  # images are cropped from larger ones of any size
-
-    @property
-    def side(self) -> int:
-        """The shorter side of an image in pixels."""
-        return min(self.shape[:2])
-
-
 def data_facts(data: DataConfig) -> DataFacts:
     """Opens the data."""
     if not data.name:
@@ -117,16 +97,7 @@ def data_facts(data: DataConfig) -> DataFacts:
             "folder with train.csv and test.csv of texts, or package.module:function "
             "of a function that returns a data set"
         )
-    dataset = load_inputs(data, data.train_size).dataset
-    tokens, streamed = 0, isinstance(dataset, StreamingDataset)
-    shape = dataset.train.image_shape if streamed else dataset.train.images.shape[1:]
-    parts = (dataset.train, dataset.validation, dataset.test)
-    if not streamed and is_tokens(dataset.train.images):
-        tokens = 1 + max(int(np.max(part.images, initial=0)) for part in parts)
-    kind = "tokens" if tokens else "images" if len(shape) == 3 else "table"
-    train, validation, test = map(len, parts)
-    sizes = (train, validation, test, dataset.num_classes)
-    return DataFacts(kind, tuple(shape), *sizes, tokens, streamed)
+    return facts_of(load_inputs(data, data.train_size).dataset)
 
 
 def unknown() -> StudyConfig:
@@ -256,11 +227,12 @@ def _network(facts: DataFacts) -> tuple[str, str]:
         return "text_encoder", "it trains from scratch on a CPU"
     if facts.kind == "table":
         return "mlp", "for flat vectors"
-    if facts.side < _SMALL:
+    side = min(facts.shape[:2])
+    if side < _SMALL:
         return "mlp", "convolutional networks take larger images"
-    if facts.side <= _GREY and facts.shape[2] == 1:
+    if side <= _GREY and facts.shape[2] == 1:
         return "lenet5", "small grey images; it trains on a CPU"
-    if facts.side <= _LARGE:
+    if side <= _LARGE:
         return "resnet20", "the smallest ResNet for images of this size"
     return "resnet18", "the smallest ResNet for images of this size"
 
@@ -293,7 +265,7 @@ def _augmentation(
     reason = "no mirroring: a mirrored digit or letter is another one"
     if epochs < _SHIFTED_FROM:
         return still, f"shifts from {_SHIFTED_FROM} epochs on; {reason}"
-    shift = min(max(round(facts.side / _SHIFT), 1), _MOST_SHIFT)
+    shift = min(max(round(min(facts.shape[:2]) / _SHIFT), 1), _MOST_SHIFT)
     return Augmentation(shift=shift), reason
 
 

@@ -7,11 +7,13 @@ from churn_jax.cli import main
 from churn_jax.command.study import read_study
 from churn_jax.command.sweep import read_sweep
 from churn_jax.studies import DataConfig, own_study, preset
-from churn_jax.studies.own_data import DataFacts
+from churn_jax.studies.inputs import DataFacts
 
 
 def facts(kind, *shape, train=5000, tokens=0, streamed=False):
-    return DataFacts(kind, shape, train, 500, 1000, 10, tokens, streamed)
+    found = DataFacts(shape, 10, train, 500, 1000, tokens=tokens, streamed=streamed)
+    assert found.kind == kind
+    return found
 
 
 def study_of(facts, **options):
