@@ -19,8 +19,11 @@ from churn_compare.reading.contents import as_array
 from churn_compare.reading.join import join
 from churn_compare.store import Predictions, PredictionsError
 from churn_compare.suggestions import did_you_mean
+from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec
+from churn_jax.configuration.study import DataConfig, StudyConfig
+from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.compare import compare_with_baseline
@@ -125,12 +128,15 @@ def report(
             if any(np.isfinite(getattr(s, name).mean) for s in summaries.values())
         )
     of_rows = " → ".join(rows) if len(rows) == 2 else f"Report of {', '.join(rows)}"
-    config = LogitsConfig(title or of_rows, first, shown)
+    # Of a study that nobody ran; its settings are in no report without a record.
+    specs = tuple(MethodSpec(name, name, ERM()) for name in rows)
+    parts = DataConfig(), ModelConfig(), TrainConfig(), specs
+    config = StudyConfig("", title or of_rows, *parts, first, columns=shown)
     compared, about = compare_with_baseline(summaries, first), headline(shown).name
     shown_rows = []
-    for name, summary in summaries.items():
-        info = RowRecord(name, name, MethodSpec(name, name, ERM()), trained=False)
-        changes = compared.get(name, {})
+    for spec, summary in zip(specs, summaries.values()):
+        info = RowRecord(spec.name, spec.name, spec, trained=False)
+        changes = compared.get(spec.name, {})
         shown_rows.append(Row(info, summary, changes, headline=about))
     found = LogitsReport(
         Study(Path(), config, tuple(row.info for row in shown_rows)),
@@ -143,17 +149,6 @@ def report(
     if out is not None:
         found.write(out)
     return found
-
-
-@dataclasses.dataclass(frozen=True)
-class LogitsConfig:
-    """The facts that a report needs, in place of a `StudyConfig`."""
-
-    title: str
-    baseline: str
-    columns: tuple[str, ...]
-    published: str = ""
-    updates: tuple[()] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

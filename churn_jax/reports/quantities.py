@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from churn_compare.documents import Column
 from churn_compare.suggestions import did_you_mean
 from churn_jax.lazy import lazy
 from churn_jax.registry import Registry
@@ -47,6 +48,10 @@ class Quantity:
     def __wrapped__(self) -> Any:
         """The function that a `column` was made of, by which it can be imported."""
         return self.measure
+
+    def column(self, width: int) -> Column:
+        """Its column, which a terminal that is not so wide shows only if narrow."""
+        return Column(self.heading, from_width=0 if self.narrow else width)
 
     def cell(self, summary: Any) -> str:
         """The text of its cell."""

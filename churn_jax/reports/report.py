@@ -415,9 +415,6 @@ def _cost(row: Row, base: Row) -> str:
     return f"; cost: {', '.join(parts)}" if parts else ""
 
 
-_HELD_OUT = "validation"  # the split that temperatures are fitted on
-
-
 def _equal(a: MethodSummary, b: MethodSummary) -> bool:
     """True if the predictions of all runs are the same, by classes and scores."""
     return (
@@ -437,7 +434,7 @@ def collected(study: Study, split: str = "test") -> Report:
     changes = {quantity.name: quantity.of for quantity in plain.columns if quantity.of}
     columns = {quantity.name: None for quantity in plain.columns}
     columns |= dict.fromkeys(changes.values())
-    calibrated = split != _HELD_OUT and not CALIBRATED.isdisjoint(columns)
+    calibrated = split != "validation" and not CALIBRATED.isdisjoint(columns)
     examples: Predictions | None = None
     summaries: dict[str, MethodSummary] = {}
     agreements: dict[str, Agreement] = {}
@@ -453,7 +450,8 @@ def collected(study: Study, split: str = "test") -> Report:
             said[f"{what}: {_sentence(error)}."] = damaged
 
     for info in sorted(study.methods, key=lambda info: info.name != baseline):
-        path, held_out = study.file(info.name, split), study.file(info.name, _HELD_OUT)
+        path = study.file(info.name, split)
+        held_out = study.file(info.name, "validation")
         if not is_stored(path):
             lost = f"{path} does not exist"
             reason = lost if info.trained else "it has no predictions yet"

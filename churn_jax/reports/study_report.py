@@ -36,7 +36,7 @@ from churn_jax.reports.sections import (
 )
 from churn_jax.reports.study_figures import first_figure, study_figures
 from churn_jax.reports.sweep import choice_section, collect_sweep, sweep_fields
-from churn_jax.reports.updates import updates_document, updates_sections
+from churn_jax.reports.updates import paper_updates, updates_document, updates_section
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,7 +171,6 @@ def study_document(report: Report) -> doc.Document:
     glossary = GLOSSARY if trained else _logits_glossary(report)
     held_out = report.held_out
     infos = [row.info for row in report.rows] if trained else []
-    updates, paper_updates = updates_sections(report)
     parts = [
         choice_section(report),
         doc.Section("Results", results),
@@ -180,9 +179,9 @@ def study_document(report: Report) -> doc.Document:
             [_table(held_out)] if held_out is not None and held_out.rows else [],
         ),
         training_section(report.study, infos),
-        updates,
+        updates_section(report),
         *_version_sections(report),
-        paper_updates,
+        paper_section(paper_updates(report), "Update"),
         members_section(report),
         paper_section(paper_numbers(report)),
         doc.Section("Figures", [doc.Grid(study_figures(report))]),
@@ -311,11 +310,8 @@ def _table(report: Report) -> doc.Table:
     about, trained, rows = report.headline, report.study.trained, report.rows
     # What a row is judged by comes first: a phone shows it without scrolling.
     columns: list[tuple[doc.Column, Sequence[doc.Cell | str]]] = [
-        (
-            doc.Column(quantity.heading, from_width=0 if quantity.narrow else WIDE),
-            [quantity.cell(row.summary) for row in rows],
-        )
-        for quantity in sorted(report.columns, key=lambda q: q is not about)
+        (q.column(WIDE), [q.cell(row.summary) for row in rows])
+        for q in sorted(report.columns, key=lambda q: q is not about)
     ]
     tested: list[tuple[doc.Column, Sequence[doc.Cell | str]]] = []
     if trained or any(math.isfinite(row.change.difference.difference) for row in rows):

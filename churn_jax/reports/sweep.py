@@ -255,9 +255,7 @@ def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:
         cells = [quantity.cell(summary) for quantity in report.columns]
         rows.append((label, mark, *cells))
     columns = [Column(axis.field, "right"), Column("", "center")]
-    columns += [
-        Column(q.heading, from_width=0 if q.narrow else 120) for q in report.columns
-    ]
+    columns += [quantity.column(120) for quantity in report.columns]
     seeds = report.study.config.train.replicas
     caption = (
         f"On the validation split, over {seeds} seeds. {CHOSEN} chosen; "

@@ -315,10 +315,10 @@ def _left_out(result: UpdateResult) -> np.ndarray:
     return np.array([np.average(flips, weights=weight) for weight in weights])
 
 
-def updates_sections(report: "Report") -> tuple[doc.Section, doc.Section]:
-    """Tables and figures, and the paper's rates; nothing for a study without."""
+def updates_section(report: "Report") -> doc.Section:
+    """Tables and figures; nothing for a study without."""
     if (updates := report.updates) is None:
-        return doc.Section("", []), doc.Section("", [])
+        return doc.Section("", [])
     blocks: list[doc.Block] = [doc.Text(remark, "note") for remark in updates.remarks]
     if updates.results:
         every = (doc.Strong("Every model against every other"),)
@@ -329,9 +329,7 @@ def updates_sections(report: "Report") -> tuple[doc.Section, doc.Section]:
             doc.Fold(every, flip_tables(updates), open=few),
             doc.Grid([_errors_against_flips(updates.whole), *against_setting(updates)]),
         ]
-    return doc.Section("Updates", blocks), paper_section(
-        paper_updates(report), "Update"
-    )
+    return doc.Section("Updates", blocks)
 
 
 def updates_document(report: "Report") -> doc.Document:
@@ -370,7 +368,7 @@ def updates_document(report: "Report") -> doc.Document:
             rows.append(row)
     fields = [*rows[0]] if rows else []
     title = f"{report.study.config.title}: updates"
-    blocks = updates_sections(report)
+    blocks = [updates_section(report), paper_section(found, "Update")]
     return doc.Document(title, blocks=blocks, data=doc.Records(fields, rows))
 
 
@@ -391,9 +389,7 @@ def updates_table(updates: Updates) -> doc.Table:
     known = any(result.examples == "known" for result in updates.results)
     columns = [doc.Column("Update"), doc.Column("Pairs")]
     columns += [doc.Column("Examples")] if known else []
-    columns += [
-        doc.Column(q.heading, from_width=0 if q.narrow else _WIDE) for q in RATES
-    ]
+    columns += [q.column(_WIDE) for q in RATES]
     columns += [doc.Column(f"{q.heading}, all pairs", from_width=_WIDE) for q in second]
     rows = []
     for result in updates.results:

@@ -27,7 +27,7 @@ from churn_jax.reports.updates import (
     flip_tables,
     paper_updates,
     updates_document,
-    updates_sections,
+    updates_section,
 )
 from experiments.anti_distillation.calibrated import calibrated_records
 from tests.reports.conftest import LABELS, classes_with, two_methods
@@ -192,7 +192,7 @@ def test_the_section_on_the_page_in_markdown_and_in_the_terminal(written, undraw
     )
     text, page = (
         updates_markdown(written),
-        html_fragment([updates_sections(written)[0]]),
+        html_fragment([updates_section(written)]),
     )
     assert remark in text and remark in page
     assert "<h2>Updates</h2>" in page and "No treatment" in page
