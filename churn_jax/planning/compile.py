@@ -370,7 +370,14 @@ def plan_text(plan: Plan) -> str:
     memory = Table(("one device holds", "bytes"), rows, kind="aligned")
     blocks: list[Block] = [bullets(about), Text(verdict), memory]
     if not plan.refusal:
-        blocks += [Text(_cycles(plan)), *_moved(plan)]
+        cycles = "Cycles: not known, since the compiler gives no estimate."
+        if plan.cycles:
+            least = "at least " if plan.unknown else ""
+            cycles = (
+                "Cycles of one device per update, by the compiler's estimate (no TPU "
+                f"ran it): {least}{plan.cycles:,.0f}, {1e3 * plan.seconds:,.3g} ms."
+            )
+        blocks += [Text(cycles), *_moved(plan)]
     document = Document(f"{plan.preset} on {plan.topology}", blocks=blocks)
     return plain_text(document, width=100_000, spaced=True).rstrip("\n")
 
@@ -381,17 +388,6 @@ def _size(count: float) -> str:
         if count >= 2**power and (power > 10 or count >= 2**14):
             return f"{count / 2**power:.{digits}f} {unit}"
     return f"{int(count):,} B"
-
-
-def _cycles(plan: Plan) -> str:
-    """How long the arithmetic of an update takes, as far as the compiler says it."""
-    if not plan.cycles:
-        return "Cycles: not known, since the compiler gives no estimate."
-    least = "at least " if plan.unknown else ""
-    return (
-        f"Cycles of one device per update, by the compiler's estimate (no TPU ran it): "
-        f"{least}{plan.cycles:,.0f}, {1e3 * plan.seconds:,.3g} ms."
-    )
 
 
 def _moved(plan: Plan) -> list[Block]:

@@ -92,12 +92,6 @@ class Collective:
         return sum(self.parts)
 
 
-def _instruction(line: str) -> _Instruction | None:
-    if found := _INSTRUCTION.match(line):
-        return _Instruction(bool(found[1]), found[2], found[3], found[4], line)
-    return None
-
-
 def _integers(text: str) -> list[int]:
     return [int(number) for number in text.split(",") if number]
 
@@ -154,8 +148,8 @@ def _computations(hlo: str) -> tuple[dict[str, list[_Instruction]], str]:
         if match := _HEADER.match(line):
             own = found.setdefault(match["name"], [])
             entry = match["name"] if match["entry"] else entry
-        elif one := _instruction(line):
-            own.append(one)
+        elif match := _INSTRUCTION.match(line):
+            own.append(_Instruction(bool(match["root"]), *match.groups()[1:], line))
     if not entry:
         raise ValueError("the compiled program has no entry")
     return found, entry

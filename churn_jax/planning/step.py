@@ -161,6 +161,11 @@ def run_step(
             f"batch_size {config.batch_size} is larger than the training set, "
             f"{sizes.train} examples"
         )
+    feed = "resident"
+    if sizes.streamed:  # decided as in `churn_jax.training.feed.Feed`
+        words = stream_keys(config, drawn=config.seeds.augment != "off")
+        different = np.unique(np.concatenate(list(words.values()), axis=1), axis=0)
+        feed = "own" if len(different) > 1 else "shared"
     # Values of moments change no shape.
     channels = 1 if tokens else sizes.shape[-1]
     program, updates = make_program(
@@ -171,15 +176,19 @@ def run_step(
         std=(0.25,) * channels,
         teachers=teachers,
         devices=devices,
-        feed=_feed(run, sizes),
+        feed=feed,
         tokens=tokens,
     )
     arguments = _arguments(run, program, sizes)
     best = (arguments[0].params, arguments[0].model_state)
     calls, waiting = chunk_count(program, config.replicas), ()
-    if calls > 1:
-        own = 5 if program.feed == "own" else 3
-        arguments = (*_share(calls, arguments[:own]), *arguments[own:])
+    if calls > 1:  # one call takes a part of all replicas [R, ...]
+        own = 5 if feed == "own" else 3
+        part = jax.tree.map(
+            lambda x: _shape((x.shape[0] // calls, *x.shape[1:]), x.dtype, x.sharding),
+            arguments[:own],
+        )
+        arguments = (*part, *arguments[own:])
         waiting = (calls - 1) * arguments[:3]
     state, inputs, taught, images, labels = arguments
     counters = (state.step, state.alive, state.stopped_step, state.stopped_term)
@@ -216,22 +225,6 @@ def _variables(groups: Sequence[Group], replicas: int, example) -> tuple[PyTree,
         return jax.tree.map(lambda x: _shape((*lead, *x.shape), x.dtype), one)
 
     return tuple(map(stacked, groups))
-
-
-def _share(calls: int, tree: PyTree) -> PyTree:
-    """The part of all replicas `[R, ...]` that one of `calls` calls takes."""
-    return jax.tree.map(
-        lambda x: _shape((x.shape[0] // calls, *x.shape[1:]), x.dtype, x.sharding), tree
-    )
-
-
-def _feed(run: Run, sizes: DataFacts) -> str:
-    """How batches are fed, decided as in `churn_jax.training.feed.Feed`."""
-    if not sizes.streamed:
-        return "resident"
-    words = stream_keys(run.config, drawn=run.config.seeds.augment != "off")
-    alike = len(np.unique(np.concatenate(list(words.values()), axis=1), axis=0)) == 1
-    return "shared" if alike else "own"
 
 
 def _arguments(run: Run, program: Program, sizes: DataFacts) -> tuple:

@@ -80,7 +80,11 @@ class Sweep:
 def collect_sweep(study: Study) -> Report:
     """The report of a sweep, as far as it is."""
     record: SweepRecord = study.record.sweep
-    points = _points_alone(study, record)
+    # Without the rows that only teach, the baseline first.
+    rows = {row.name: row for row in study.record.rows()}
+    names = sorted((p.name for p in record.points), key=lambda n: n != record.baseline)
+    methods = tuple(rows[name] for name in names)
+    points = dataclasses.replace(study, methods=methods, unselected={})
     report, held_out = (collected(points, split) for split in ("test", "validation"))
     validation = {row.info.name: row.summary for row in held_out.rows}
     start = validation.get(record.baseline or "")
@@ -107,14 +111,6 @@ def collect_sweep(study: Study) -> Report:
         unreadable={**report.unreadable, **dict.fromkeys(wrong, False)},
         sweep=Sweep(record, validation, choices),
     )
-
-
-def _points_alone(study: Study, record: SweepRecord) -> Study:
-    """The study without the rows that only teach, the baseline first."""
-    rows = {row.name: row for row in study.record.rows()}
-    names = sorted((p.name for p in record.points), key=lambda n: n != record.baseline)
-    points = tuple(rows[name] for name in names)
-    return dataclasses.replace(study, methods=points, unselected={})
 
 
 def choose(

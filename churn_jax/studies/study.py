@@ -194,13 +194,17 @@ def run_study(
             # All rows have the same teachers, and start from the same weights.
             if teacher is not None:
                 teacher = dataclasses.replace(teacher, repeats=count)
+            if start is not None and count > 1:
+                host = fetch((start.params, start.model_state))
+                params, state = repeated(host, count)
+                start = dataclasses.replace(start, params=params, model_state=state)
             launch = functools.partial(
                 train,
                 runs[program.name],
                 own.dataset,
                 directory=folder.directory(program),
                 teacher=teacher,
-                start=_tiled(start, count) if start and count > 1 else start,
+                start=start,
                 mean=own.mean,
                 std=own.std,
                 loggers=logging,
@@ -260,13 +264,6 @@ def _run(inputs: StudyInputs, program: Program, sweep: SweepRecord | None) -> Ru
     except ValueError as error:
         raise StudyError(f"{program.name}: {error}") from error
     return run if run.clicks else over_cores(run)
-
-
-def _tiled(trained: Trained, times: int) -> Trained:
-    """The same replicas so many times, one set after another, on the host."""
-    host = fetch((trained.params, trained.model_state))
-    params, state = repeated(host, times)
-    return dataclasses.replace(trained, params=params, model_state=state)
 
 
 def _check_agreement(work: Mapping[str, Any]) -> None:

@@ -246,7 +246,12 @@ class _Loop:
         config, per_epoch = self.run.config, self.session.steps_per_epoch
         while self.done < self.total:
             epoch = self.done // per_epoch
-            inputs = self._begin(epoch)
+            if self.done % per_epoch == 0:
+                self.states = [[without_sums(s) for s in part] for part in self.states]
+            whole = [part.inputs(epoch) for part in self.session.parts]
+            if self.session.feed is not None:
+                self.session.feed.start(whole[0].order, self.done)
+            inputs = [split(p, len(chunks)) for p, chunks in zip(whole, self.states)]
             end = min((epoch + 1) * per_epoch, self.total)
             while self.done < end:
                 self.report("training" if self.compile_seconds else COMPILING)
@@ -262,15 +267,6 @@ class _Loop:
             if self._due(stop, last) or last:
                 self.save()
         self.report("trained")
-
-    def _begin(self, epoch: int) -> list:
-        """The inputs of an epoch, or of what is left of it."""
-        if self.done % self.session.steps_per_epoch == 0:
-            self.states = [[without_sums(s) for s in chunks] for chunks in self.states]
-        whole = [part.inputs(epoch) for part in self.session.parts]
-        if self.session.feed is not None:
-            self.session.feed.start(whole[0].order, self.done)
-        return [split(part, len(chunks)) for part, chunks in zip(whole, self.states)]
 
     def seconds(self) -> float:
         """Seconds over all launches."""
