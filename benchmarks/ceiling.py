@@ -29,7 +29,7 @@ from turns import head, row
 from churn_jax import models
 from churn_jax.ensembles.mapping import equations
 from churn_jax.models.layers import compiling_for
-from churn_jax.planning.chips import CHIPS
+from churn_jax.planning.compile import CHIPS
 
 
 class Peak(NamedTuple):

@@ -77,8 +77,8 @@ def plan(argv: Sequence[str]) -> int:
     import jax
 
     from churn_jax.planning import Slice
-    from churn_jax.planning.chips import check_compiler
     from churn_jax.planning.compile import (
+        check_compiler,
         check_mesh,
         default_mesh,
         default_row,

@@ -1,6 +1,5 @@
 """The cost of a study on a TPU slice, by the TPU compiler and without a TPU."""
 
-from churn_jax.planning.chips import Slice
-from churn_jax.planning.compile import Plan, plan
+from churn_jax.planning.compile import Plan, Slice, plan
 
 __all__ = ["Plan", "Slice", "plan"]

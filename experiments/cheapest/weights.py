@@ -19,7 +19,7 @@ from churn_compare.array_files import write_file
 from churn_compare.documents import Records, csv_text
 from churn_jax.data.augment import normalize
 from churn_jax.ensembles import average_weights, diagonal_fisher, interpolate_weights
-from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.study import FinishedStudy
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the old weights
 SOUPS = (2, 5)  # runs

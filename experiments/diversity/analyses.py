@@ -32,8 +32,8 @@ from churn_jax.data import is_tokens
 from churn_jax.reports.cells import estimate_fields, plus_minus
 from churn_jax.reports.estimates import over_runs
 from churn_jax.studies import DataConfig
-from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import read_study
+from churn_jax.studies.study import FinishedStudy
 from experiments.diversity import report_figures as plots
 from experiments.diversity.jacobians import similarity_roc
 from experiments.diversity.sections import (

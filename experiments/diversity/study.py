@@ -8,8 +8,8 @@ import numpy as np
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import Dataset, Split
 from churn_jax.setting_checks import check_least
-from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.inputs import StudyError
+from churn_jax.studies.study import FinishedStudy
 from experiments.diversity.networks import RowNetworks
 
 

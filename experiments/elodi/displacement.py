@@ -31,7 +31,7 @@ from churn_compare.documents import (
 from churn_compare.option_list import read_options
 from churn_jax.analysis import UpdatesBySize
 from churn_jax.reports.artefacts import Study, read_study
-from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.study import FinishedStudy
 from experiments.elodi import displacement_figures as figures
 from experiments.elodi.displacement_numbers import (
     FEWEST_NETWORKS,

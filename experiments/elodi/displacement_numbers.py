@@ -36,8 +36,8 @@ from churn_jax.analysis import (
 from churn_jax.data import Dataset
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.setting_checks import check_least
-from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.inputs import StudyError
+from churn_jax.studies.study import FinishedStudy
 from churn_jax.typing import Array
 from experiments.diversity.networks import (
     RowNetworks,

@@ -26,7 +26,7 @@ def fake(config, row, part, mesh):
 
 def compile_with(monkeypatch, plan):
     """Nothing is compiled; `plan` makes the plans."""
-    monkeypatch.setattr("churn_jax.planning.chips.check_compiler", lambda: None)
+    monkeypatch.setattr("churn_jax.planning.compile.check_compiler", lambda: None)
     monkeypatch.setattr("churn_jax.planning.compile.plan_apart", plan)
 
 
@@ -58,7 +58,7 @@ CIFAR10 = "experiments/reproducibility/presets.py:cifar10"
 def test_bad_input_is_one_sentence_and_exit_code_two(
     words, said, capsys, monkeypatch, request
 ):
-    monkeypatch.setattr("churn_jax.planning.chips.check_compiler", lambda: None)
+    monkeypatch.setattr("churn_jax.planning.compile.check_compiler", lambda: None)
     assert main(["plan", *words.split()]) == 2
     sentence = capsys.readouterr().err.splitlines()[-1]
     assert sentence.startswith("churn-jax: ")

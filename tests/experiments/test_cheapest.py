@@ -8,8 +8,8 @@ import pytest
 from churn_jax.configuration.codec import replaced
 from churn_jax.reports import write
 from churn_jax.studies import run_study
-from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.presets import preset
+from churn_jax.studies.study import FinishedStudy
 from experiments.cheapest import presets, table, weights
 
 

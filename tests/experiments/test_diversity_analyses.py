@@ -12,7 +12,7 @@ from churn_compare.store import load_predictions
 from churn_jax import metrics
 from churn_jax.reports.members import load_members
 from churn_jax.studies import DataConfig, preset, run_study
-from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.study import FinishedStudy
 from experiments.diversity import sections
 from experiments.diversity.analyses import main, student_rows
 from experiments.diversity.networks import to_pixels

@@ -22,14 +22,16 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Plan, Slice, plan
-from churn_jax.planning.chips import CHIPS, NoCompilerError, devices_of
 from churn_jax.planning.compile import (
+    CHIPS,
     Communication,
     CompilerDiedError,
+    NoCompilerError,
     check_mesh,
     compiled,
     default_mesh,
     default_row,
+    devices_of,
     plan_apart,
     plan_text,
 )

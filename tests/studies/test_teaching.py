@@ -23,9 +23,9 @@ from churn_jax.methods import ELODI, ERM
 from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.cost import study_costs
-from churn_jax.studies.finished import FinishedStudy
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.predictions import row_teachers
+from churn_jax.studies.study import FinishedStudy
 from tests.methods.test_neighbours import in_numpy
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
 from tests.training.test_loggers import Recorder

@@ -18,7 +18,7 @@ from churn_jax.studies import (
     run_study,
 )
 from churn_jax.studies.cost import study_costs
-from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.study import FinishedStudy
 from experiments.diversity.analyses import run_diversity
 from experiments.diversity.sections import foreign_images, students
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
