@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from churn_jax.reports import collect
-from churn_jax.reports.cells import difference_fields
 from churn_jax.reports.compare import adjusted, paired
+from churn_jax.reports.quantities import difference_fields
 from churn_jax.reports.report import Row
 
 Line = dict[str, str | float]

@@ -14,8 +14,8 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.reports.cells import ABSENT, SIGNIFICANT, ends, interval, p_value
 from churn_jax.reports.estimates import UNKNOWN, Estimate, over_runs
+from churn_jax.reports.quantities import ABSENT, SIGNIFICANT, ends, interval, p_value
 from churn_jax.reports.summary import MethodSummary
 
 _UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from churn_compare.documents import Code, Column, Facts, Fold, Section, Table
 from churn_jax.configuration.codec import to_json
-from churn_jax.configuration.names import network_name, network_words
+from churn_jax.configuration.network import network_name, network_words
 from churn_jax.configuration.record import DataRecord, RowRecord, StudyRecord
 from churn_jax.reports.artefacts import Study
 

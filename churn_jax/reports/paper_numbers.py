@@ -14,13 +14,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from churn_compare.documents import Cell, Column, Rows, Section, Table, Text
-from churn_jax.configuration.names import data_stem, network_words
+from churn_jax.configuration.network import data_stem, network_words
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import Study
-from churn_jax.reports.cells import ABSENT
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.published import Published, PublishedTable, published
-from churn_jax.reports.quantities import Quantity
+from churn_jax.reports.quantities import ABSENT, Quantity
 
 if TYPE_CHECKING:
     from churn_jax.reports.report import Report

@@ -21,7 +21,6 @@ from churn_compare.store import (
 )
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
-from churn_jax.reports.cells import mean_error, times
 from churn_jax.reports.compare import (
     COMPARED,
     ENOUGH_RUNS,
@@ -50,7 +49,9 @@ from churn_jax.reports.quantities import (
     QUANTITIES,
     Quantity,
     headline,
+    mean_error,
     shown_columns,
+    times,
 )
 from churn_jax.reports.summary import (
     AllRunsStoppedError,

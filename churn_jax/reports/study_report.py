@@ -22,14 +22,19 @@ from churn_compare.report import made, sections, terms
 from churn_compare.tables import matrix_tables, number_cell
 from churn_compare.verdict import sentences
 from churn_jax.reports.artefacts import ReportError, read_study
-from churn_jax.reports.cells import ABSENT, difference_fields, estimate_fields, times
 from churn_jax.reports.compare import UNTESTED
 from churn_jax.reports.estimates import UNKNOWN
 from churn_jax.reports.factors import run_facts, run_section, training_section
-from churn_jax.reports.glossary import GLOSSARY
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
+from churn_jax.reports.quantities import (
+    ABSENT,
+    difference_fields,
+    estimate_fields,
+    times,
+)
 from churn_jax.reports.report import Missing, Report, Row, collected
 from churn_jax.reports.sections import (
+    GLOSSARY,
     ambiguous_section,
     bounds_section,
     members_section,

@@ -23,10 +23,9 @@ from churn_compare.store import is_stored
 from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
-from churn_jax.reports.cells import estimate_fields
 from churn_jax.reports.charts import Chart
 from churn_jax.reports.compare import paired
-from churn_jax.reports.quantities import QUANTITIES
+from churn_jax.reports.quantities import QUANTITIES, estimate_fields
 from churn_jax.reports.report import Report, collected
 from churn_jax.reports.summary import MethodSummary
 from churn_jax.setting_checks import check_choice

@@ -22,7 +22,6 @@ from churn_jax import metrics
 from churn_jax.analysis import significance
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import ReportError, Study
-from churn_jax.reports.cells import ABSENT, difference_fields, estimate_fields, rate
 from churn_jax.reports.charts import Chart, Point
 from churn_jax.reports.compare import UNTESTED, Change, adjusted
 from churn_jax.reports.estimates import UNKNOWN, Estimate, by_name, over_runs
@@ -33,7 +32,13 @@ from churn_jax.reports.paper_numbers import (
     paper_section,
     published_table,
 )
-from churn_jax.reports.quantities import Quantity
+from churn_jax.reports.quantities import (
+    ABSENT,
+    Quantity,
+    difference_fields,
+    estimate_fields,
+    rate,
+)
 from churn_jax.reports.summary import MethodSummary, classes_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from churn_compare.store import INDEX, is_stored, load_predictions, shard_folder
 from churn_jax import __version__
 from churn_jax.configuration import differences, replaced, to_json
 from churn_jax.configuration.codec import FREE, in_words, without
-from churn_jax.configuration.names import data_name
-from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.network import ModelConfig, data_name
 from churn_jax.configuration.record import (
     DataRecord,
     LaunchRecord,

@@ -9,8 +9,13 @@ import re
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from churn_jax.configuration.names import data_name, data_stem, network_name, short_name
-from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.network import (
+    ModelConfig,
+    data_name,
+    data_stem,
+    network_name,
+    short_name,
+)
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data import Augmentation

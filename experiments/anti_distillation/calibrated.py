@@ -28,13 +28,13 @@ from churn_compare.store import (
 from churn_jax.analysis.significance import paired_leave_one_out_test
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import TEST, VALIDATION, ReportError, read_study
-from churn_jax.reports.cells import (
+from churn_jax.reports.compare import adjusted
+from churn_jax.reports.quantities import (
     difference_fields,
     estimate_fields,
     p_value,
     plus_minus,
 )
-from churn_jax.reports.compare import adjusted
 from churn_jax.reports.summary import summarize
 
 QUANTITIES = {"prediction_difference": "Δ₁", "prediction_difference_2": "Δ₂"}

@@ -29,8 +29,8 @@ from churn_compare.documents import (
 from churn_compare.option_list import read_options
 from churn_jax import analysis
 from churn_jax.data import is_tokens
-from churn_jax.reports.cells import estimate_fields, plus_minus
 from churn_jax.reports.estimates import over_runs
+from churn_jax.reports.quantities import estimate_fields, plus_minus
 from churn_jax.studies import DataConfig
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.study import FinishedStudy

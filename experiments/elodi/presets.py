@@ -18,8 +18,7 @@ Fine-tuned networks start from Hugging Face folders, `pretrained/resnet-18`,
 import dataclasses
 from collections.abc import Mapping
 
-from churn_jax.configuration.names import network_name
-from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.network import ModelConfig, network_name
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig

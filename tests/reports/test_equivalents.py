@@ -9,7 +9,6 @@ from scipy.special import log_softmax, logsumexp, softmax
 from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
 from churn_jax.reports import study_figures
-from churn_jax.reports.cells import equivalent, millions
 from churn_jax.reports.estimates import Estimate
 from churn_jax.reports.members import (
     MEMBERS,
@@ -18,6 +17,7 @@ from churn_jax.reports.members import (
     load_members,
     save_members,
 )
+from churn_jax.reports.quantities import equivalent, millions
 from tests.reports.fake_study import (
     cells_of,
     change_record,

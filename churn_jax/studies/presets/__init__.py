@@ -8,8 +8,12 @@ from typing import Any
 
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.codec import from_json, replaced
-from churn_jax.configuration.names import data_name, data_stem, network_name
-from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.network import (
+    ModelConfig,
+    data_name,
+    data_stem,
+    network_name,
+)
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.registry import Registry
