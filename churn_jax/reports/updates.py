@@ -114,16 +114,6 @@ RATES: tuple[Quantity, ...] = (
 """The fields of `Rates` as columns."""
 
 
-class Gain(NamedTuple):
-    """An update against the one to the study's baseline, p Holm-adjusted over all."""
-
-    # of `negative_flip_rate` (of own pairs where it is targeted) and `new_error`
-    changes: Sequence[Change]
-    # share of the difference between the baseline's NFR and that of the first update
-    # from an ensemble to an ensemble; NaN where there is none
-    closed: Estimate
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class UpdateResult:
     """One update on one set of examples."""
@@ -137,8 +127,13 @@ class UpdateResult:
     # `"all"`: every old run against every new one; before it, where the update is
     # targeted, `"own"`: old run r against new run r
     rates: Mapping[str, Rates]
-    # against the update to the study's baseline; None where it is not compared
-    gain: Gain | None = None
+    # `negative_flip_rate` (of own pairs where it is targeted) and `new_error` against
+    # the update to the study's baseline, p Holm-adjusted over all; none where it is not
+    # compared
+    changes: Sequence[Change] = ()
+    # share of the difference between the baseline's NFR and that of the first update
+    # from an ensemble to an ensemble; NaN where there is none
+    closed: Estimate = UNKNOWN
 
     @property
     def first(self) -> Rates:
@@ -210,8 +205,7 @@ def collect_updates(
         results += _results(label, entry, old, new, labels, flips)
     several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
     runs = {name: found.runs for name, found in models.items()}
-    for i, gain in _gains(results, runs, study.config.baseline, several).items():
-        results[i] = dataclasses.replace(results[i], gain=gain)
+    _compare(results, runs, study.config.baseline, several)
     known = None
     if len({tuple(np.flatnonzero(model.known)) for model in models.values()}) > 1:
         # An old run is right on classes that it knows alone, so the flips are the same.
@@ -271,22 +265,22 @@ def _rates(flips: Flips, own) -> dict[str, Rates]:
     return {"own": rates(len(a), wrong[0][a], wrong[1][b], summary), **every}
 
 
-def _gains(
-    results: Sequence[UpdateResult],
+def _compare(
+    results: list[UpdateResult],
     runs: Mapping[str, tuple[int, ...]],
     baseline: str,
     ensembles: Collection[str],
-) -> dict[int, Gain]:
-    """The gains of updates by their place in `results`."""
+) -> None:
+    """Puts the results in that are compared with the update to the baseline."""
     # Only where one update is to the baseline and every model has the same three `runs`
     # or more. `ensembles` are the rows that deploy several networks.
     whole = {i: r for i, r in enumerate(results) if r.examples == "all"}
     starts = [i for i, r in whole.items() if r.new == baseline]
     names = {name for r in whole.values() for name in (r.old, r.new)}
     if len(starts) != 1 or len(whole) < 2:
-        return {}
+        return
     if len(runs[baseline]) < 3 or len({runs[name] for name in names}) > 1:
-        return {}
+        return
     (start,) = starts
     # NFR of all runs, then without each in turn, `[R + 1]`.
     flips = {i: _left_out(r) for i, r in whole.items()}
@@ -300,15 +294,13 @@ def _gains(
         fewer.append(significance.paired_leave_one_out_test(*means, *without))
         wronger.append(significance.paired_t_test(wrong[i], wrong[start]))
     tested = (adjusted("negative_flip_rate", fewer), adjusted("new_error", wronger))
-    gains = {}
     for i, *changes in zip(others, *tested, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = (flips[start] - flips[i]) / np.where(gap > 0, gap, np.nan)
         closed = Estimate(
             float(shares[0]), np.nan, significance.jackknife_stderr(shares[1:])
         )
-        gains[i] = Gain(changes, closed)
-    return gains
+        results[i] = dataclasses.replace(results[i], changes=changes, closed=closed)
 
 
 def _left_out(result: UpdateResult) -> np.ndarray:
@@ -345,7 +337,8 @@ def updates_document(report: "Report") -> doc.Document:
     found = paper_updates(report)
     results = () if report.updates is None else report.updates.results
     printed = [quantity.name for quantity in (found.metrics if found else ())]
-    gained = any(result.gain is not None for result in results)
+    compared = any(result.changes for result in results)
+    none = [UNTESTED._replace(quantity=n) for n in ("negative_flip_rate", "new_error")]
     rows = []
     for i, result in enumerate(results):
         paper = found.rows[i].paper if found else {}  # in the order of the results
@@ -364,8 +357,12 @@ def updates_document(report: "Report") -> doc.Document:
             }
             for quantity in RATES:
                 row |= estimate_fields(quantity.name, getattr(rates, quantity.name))
-            if gained:
-                row |= _gain_fields(result.gain if first else None)
+            if compared:  # empty fields where there are no tests
+                tested = first and result.changes
+                for change in result.changes if tested else none:
+                    row |= difference_fields(*change)
+                closed = result.closed if tested else UNKNOWN
+                row |= {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
             for name in printed:
                 number = paper.get(name) if first else None
                 row[f"paper_{name}"] = None if number is None else number.mean
@@ -375,16 +372,6 @@ def updates_document(report: "Report") -> doc.Document:
     title = f"{report.study.config.title}: updates"
     blocks = [updates_section(report), paper_section(found, "Update")]
     return doc.Document(title, blocks=blocks, data=doc.Records(fields, rows))
-
-
-def _gain_fields(gain: Gain | None) -> dict[str, float | None]:
-    """The tests against no treatment; empty fields where there are none."""
-    none = [UNTESTED._replace(quantity=n) for n in ("negative_flip_rate", "new_error")]
-    changes, closed = gain or (none, UNKNOWN)
-    found: dict[str, float | None] = {}
-    for change in changes:
-        found |= difference_fields(*change)
-    return found | {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
 
 
 def updates_table(updates: Updates) -> doc.Table:
@@ -425,20 +412,19 @@ def updates_table(updates: Updates) -> doc.Table:
 
 def _gains_table(updates: Updates, baseline: str) -> list[doc.Table]:
     """How much less updates break than that to the baseline, where it is compared."""
-    found = [(r, r.gain) for r in updates.results if r.gain is not None]
-    if not found:
+    if not (found := [result for result in updates.results if result.changes]):
         return []
     rows = [
         (
             result.label,
-            *(cell for change in gain.changes for cell in change.cells),
-            rate(gain.closed),
+            *(cell for change in result.changes for cell in change.cells),
+            rate(result.closed),
         )
-        for result, gain in found
+        for result in found
     ]
-    starts = (r for r in updates.results if r.new == baseline and r.gain is None)
+    starts = (r for r in updates.results if r.new == baseline and not r.changes)
     base = next(result.label for result in starts)
-    ideal = (result.label for result, gain in found if gain.closed.mean == 1.0)
+    ideal = (result.label for result in found if result.closed.mean == 1.0)
     paragon = next(ideal, "an ensemble's")
     caption = (
         f"Difference from {base} with its 95 % interval, as wide as p asks for. NFR: a "

@@ -387,17 +387,17 @@ def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
     none = np.array([flips("old", "baseline", runs) for runs in sets])
     ens = np.array([flips("big", "bigger", runs) for runs in sets])
     own = np.array([flips("old", "kd", runs, own=True) for runs in sets])
-    (_, change, change_p), (_, error, _) = kd.gain.changes
+    (_, change, change_p), (_, error, _) = kd.changes
     assert change.difference == pytest.approx(own[0] - none[0])
     assert change.stderr == pytest.approx(jackknife_stderr((own - none)[1:]))
     errors = paired_t_test([0.1, 0.2, 0.2], [0.3, 0.2, 0.3])
     assert dataclasses.astuple(error) == pytest.approx(dataclasses.astuple(errors))
-    every = [paragon.gain.changes[0].difference.p, change.p]
+    every = [paragon.changes[0].difference.p, change.p]
     assert change_p == pytest.approx(holm(every)[1])
     closed = (none - own) / (none - ens)
-    assert kd.gain.closed.mean == pytest.approx(closed[0])
-    assert kd.gain.closed.stderr == pytest.approx(jackknife_stderr(closed[1:]))
-    assert base.gain is None and paragon.gain.closed.mean == 1
+    assert kd.closed.mean == pytest.approx(closed[0])
+    assert kd.closed.stderr == pytest.approx(jackknife_stderr(closed[1:]))
+    assert not base.changes and paragon.closed.mean == 1
     first, *others = csv_rows(updates_csv(report))
     assert first["gap_closed"] == "" == others[2]["gap_closed"]  # all pairs of KD
     assert float(others[1]["gap_closed"]) == pytest.approx(closed[0])
