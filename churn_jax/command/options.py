@@ -234,10 +234,11 @@ def configured(config: T, given: Sequence[tuple[str, Any]], options: Any) -> T:
         rows = tuple(_reseeded(spec, further) for spec in changed.methods)
         changed = dataclasses.replace(changed, methods=rows)
     if hasattr(before, "notes"):
+        from churn_jax.configuration.rows import as_row
         from churn_jax.studies.presets import derived
 
         changed = derived(before, changed)
-        rows = (*changed.methods, *method_rows(flat(options.method)))
+        rows = (*changed.methods, *map(as_row, flat(options.method)))
         changed = dataclasses.replace(changed, methods=rows)
     for path, text in numbers:
         try:
@@ -257,15 +258,6 @@ def _reseeded(spec: Any, further: int) -> Any:
         for path, value in spec.train
     )
     return dataclasses.replace(spec, train=moved)
-
-
-def method_rows(names: Sequence[str]) -> tuple[Any, ...]:
-    """A row for each method of `--method`, with default coefficients."""
-    from churn_jax.configuration.rows import MethodSpec, row_name
-    from churn_jax.methods.base import METHODS
-
-    found = [METHODS.find(name) for name in names]
-    return tuple(MethodSpec(row_name(m.__name__), m.__name__, m()) for m in found)
 
 
 def print_if_asked(options: Any, config: Any) -> None:

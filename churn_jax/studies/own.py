@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,13 +16,13 @@ import numpy as np
 from churn_jax import reports
 from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.rows import MethodSpec, row_name
+from churn_jax.configuration.rows import MethodSpec, as_row
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
 from churn_jax.data import Dataset, find_dataset, is_tokens, named
 from churn_jax.ensembles import as_network, from_function
 from churn_jax.methods import ELODI
-from churn_jax.methods.base import METHODS, Method
+from churn_jax.methods.base import Method
 from churn_jax.models import MODELS
 from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
 from churn_jax.studies.folder import read_study
@@ -300,30 +299,10 @@ def _data(given: Any, cut: Mapping[str, Any]) -> tuple[DataConfig, Dataset | Non
 def _rows(methods: Mapping[str, Any] | Sequence[Any]) -> tuple[MethodSpec, ...]:
     """The rows of a study, of methods by label or of a list of them."""
     if isinstance(methods, Mapping):
-        return tuple(_row(method, label) for label, method in methods.items())
+        return tuple(as_row(method, label) for label, method in methods.items())
     if isinstance(methods, (str, Method, MethodSpec, type)):
         methods = [methods]
-    return tuple(map(_row, methods))
-
-
-def _row(given: Any, label: str = "") -> MethodSpec:
-    if isinstance(given, MethodSpec):
-        own: Any = {"name": _folder(label), "label": label} if label else {}
-        return dataclasses.replace(given, **own)
-    method = METHODS.find(given) if isinstance(given, str) else given
-    method = method() if isinstance(method, type) else method
-    if not isinstance(method, Method):
-        raise ValueError(
-            f"a row is a method of churn_jax.methods, its class or its name, or a "
-            f"MethodSpec; got {given!r}"
-        )
-    name = type(method).__name__
-    return MethodSpec(_folder(label) or row_name(name), label or name, method)
-
-
-def _folder(label: str) -> str:
-    """A label as the name of a folder."""
-    return re.sub(r"[^\w.=+-]+", "-", label).strip("-.")
+    return tuple(map(as_row, methods))
 
 
 # Settings of a row in which a version of a model differs from the last one.
