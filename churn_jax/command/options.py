@@ -227,19 +227,18 @@ def configured(config: T, given: Sequence[tuple[str, Any]], options: Any) -> T:
     before: Any = config
     texts, numbers = assignments(options)
     changes = [*given]
-    if dict(given).get("model.name", "") not in ("", getattr(before.model, "name", "")):
+    if dict(given).get("model.name", "") not in ("", before.model.name):
         changes = [("model.features", ()), ("model.init", ""), *changes]
     changed: Any = with_texts(replaced(before, changes), texts)
     if further := changed.train.seeds.base - before.train.seeds.base:
         rows = tuple(_reseeded(spec, further) for spec in changed.methods)
         changed = dataclasses.replace(changed, methods=rows)
-    if hasattr(before, "notes"):
-        from churn_jax.configuration.rows import as_row
-        from churn_jax.studies.presets import derived
+    from churn_jax.configuration.rows import as_row
+    from churn_jax.studies.presets import derived
 
-        changed = derived(before, changed)
-        rows = (*changed.methods, *map(as_row, flat(options.method)))
-        changed = dataclasses.replace(changed, methods=rows)
+    changed = derived(before, changed)
+    rows = (*changed.methods, *map(as_row, flat(options.method)))
+    changed = dataclasses.replace(changed, methods=rows)
     for path, text in numbers:
         try:
             number = float(text)

@@ -62,7 +62,7 @@ def save_members(path: str | os.PathLike, members: Members) -> Path:
     """Writes members' logits, whole or not at all."""
     path = Path(path)
     with replace_file(path) as file:
-        np.savez(file, **dataclasses.asdict(members))
+        np.savez(file, **vars(members))  # no copy of the logits
     return path
 
 
