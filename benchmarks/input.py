@@ -35,7 +35,7 @@ from churn_jax.data.crop import random_crop
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
 from churn_jax.training.feed import Feed
 from churn_jax.training.partition import make_mesh
-from churn_jax.training.seeds import draw_sample, epoch_order
+from churn_jax.training.state import draw_sample, epoch_order
 
 _SIZE = 224
 _READY = 16  # more than any contender reads ahead

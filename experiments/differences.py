@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from churn_jax.reports import collect
-from churn_jax.reports.compare import adjusted, paired
+from churn_jax.reports.estimates import adjusted, paired
 from churn_jax.reports.quantities import difference_fields
 from churn_jax.reports.report import Row
 

@@ -31,9 +31,8 @@ from churn_jax.training.examples import example_of
 from churn_jax.training.feed import stream_keys
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.seeds import member_keys
 from churn_jax.training.session import first_state
-from churn_jax.training.state import ReplicaInputs, init_coefficients
+from churn_jax.training.state import ReplicaInputs, init_coefficients, member_keys
 from churn_jax.training.step import make_step, step_specs, term_names
 from churn_jax.training.teachers import Teachers
 

@@ -1,21 +1,36 @@
-"""Means over runs and over pairs of runs, with how far they can be trusted.
+"""Means over runs and over pairs of runs, how far they can be trusted, and changes.
 
 Numbers of single runs carry the standard deviation over runs and `std / sqrt(R)`.
 Numbers of pairs of runs are averaged over all unordered pairs; pairs share runs, so
 their standard error leaves out one run at a time. So does that of numbers of all runs
-as one set, the prediction differences of the second paper.
+as one set, the prediction differences of the second paper. A method is compared with
+the baseline run by run.
 """
 
+from __future__ import annotations
+
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from churn_compare.documents import Cell
+from churn_compare.significance import holm
 from churn_jax import metrics
-from churn_jax.analysis.significance import jackknife_stderr
+from churn_jax.analysis.significance import (
+    Difference,
+    jackknife_stderr,
+    paired_jackknife_test,
+    paired_leave_one_out_test,
+    paired_t_test,
+)
+from churn_jax.reports.quantities import ABSENT, SIGNIFICANT, ends, interval, p_value
+
+if TYPE_CHECKING:
+    from churn_jax.reports.summary import MethodSummary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,3 +137,149 @@ def _set_values(logits, labels):
         return whole
     parts = metrics.leave_one_model_out(of, logits, labels=labels)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), whole, parts)
+
+
+_UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
+FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
+ENOUGH_RUNS = 5  # to say which row is best: of fewer, a single one may decide
+_LESS_MORE = ("reduces", "increases")
+# Quantities that rows are compared in: in words, the verbs of less and more, whether in
+# points, and why a test without runs in common was not made.
+COMPARED = {
+    "churn": ("churn", _LESS_MORE, True, ""),
+    "accuracy": ("accuracy", ("lowers", "raises"), True, ""),
+    "prediction_difference": (
+        *("Δ₁", _LESS_MORE, False),
+        "since the rows do not have the same runs",
+    ),
+    "calibrated_nll": (
+        *("calibrated NLL", _LESS_MORE, False),
+        "since no run has it on both sides",
+    ),
+    "nll": ("log loss", ("lowers", "raises"), False, ""),
+}
+_RATE = (True, "")  # of an update
+
+
+class Change(NamedTuple):
+    """A method's number minus the baseline's, and its p-value, Holm-adjusted."""
+
+    quantity: str  # one of `COMPARED`
+    difference: Difference
+    p: float
+
+    @property
+    def effect(self) -> int | None:
+        """Its sign, 0 where no difference is detected, None where it is not tested."""
+        if not np.isfinite(self.p) or self.difference.runs < FEWEST_RUNS:
+            return None
+        return int(np.sign(self.difference.difference)) if self.p < SIGNIFICANT else 0
+
+    @property
+    def cells(self) -> tuple[Cell | str, str]:
+        """`-1.83` with its interval below it, in points or as it is, and its p."""
+        found, (*_, points, _) = self.difference, COMPARED.get(self.quantity, _RATE)
+        if not np.isfinite(found.difference):
+            return ABSENT, ABSENT
+        scale, digits = (100, 2) if points else (1, 4)
+        value = scale * found.difference
+        below = ends(found, self.p, scale, digits) if np.isfinite(self.p) else ""
+        return Cell(f"{value:+.{digits}f}", value, below), p_value(self.p)
+
+    @property
+    def verdict(self) -> str:
+        """One clause: `"reduces churn by 2.1 points (1.4 to 2.8; p = 0.001)"`."""
+        (what, verbs, points, why), found = COMPARED[self.quantity], self.difference
+        if why and not found.runs:
+            return f"{what} is not tested, {why}"
+        if (sign := self.effect) is None:
+            return f"too few runs to test {what} ({found.runs} in common)"
+        text = p_value(self.p)
+        said = f"p {text}" if text.startswith("<") else f"p = {text}"
+        scale, unit = (100, " points") if points else (1, "")
+        nearest = min(map(abs, interval(found, self.p) or (0.0,)))  # not shown as -0.0
+        coarse = 100 * min(found.stderr, 2 * nearest) >= 0.1
+        digits = (1 if coarse else 2) if points else 4 if 2 * nearest >= 1e-4 else 6
+        if sign:
+            around = ends(found, self.p, scale, digits, "")
+            size = f"{scale * abs(found.difference):.{digits}f}{unit}"
+            return f"{verbs[sign > 0]} {what} by {size} ({around}; {said})"
+        around = ends(found, self.p, scale, digits)
+        size = f"{scale * found.difference:+.{digits}f}{unit}"
+        return f"no detectable effect on {what} ({size}, {around}; {said})"
+
+
+UNTESTED = Change("churn", _UNTESTED, np.nan)
+
+
+def compare_with_baseline(
+    summaries: Mapping[str, MethodSummary], baseline: str
+) -> dict[str, dict[str, Change]]:
+    """Every method against the baseline, in each quantity of `COMPARED`."""
+    base = summaries.get(baseline)
+    found: dict[str, dict[str, Change]] = {
+        name: {} for name in summaries if base is not None and name != baseline
+    }
+    for quantity in COMPARED:
+        differences = [paired(quantity, summaries[name], base) for name in found]
+        for changes, one in zip(found.values(), adjusted(quantity, differences)):
+            changes[quantity] = one
+    return found
+
+
+def adjusted(quantity: str, differences: Sequence[Difference]) -> list[Change]:
+    """The differences with p adjusted over all of them."""
+    p = holm([difference.p for difference in differences])
+    return [Change(quantity, *one) for one in zip(differences, map(float, p))]
+
+
+def paired(
+    quantity: str, a: MethodSummary | None, b: MethodSummary | None
+) -> Difference:
+    """`a` minus `b` over the seeds that finished in both, paired by seed."""
+    if a is None or b is None:
+        return _UNTESTED
+    ours, theirs = _shared(a, b)
+    if not ours:
+        return _UNTESTED
+    if quantity in a.set_values:
+        if a.runs != b.runs:  # it is a number of the whole set
+            return _UNTESTED
+        means = getattr(a, quantity).mean, getattr(b, quantity).mean
+        without = a.set_values[quantity], b.set_values[quantity]
+        return paired_leave_one_out_test(*means, *without)
+    if quantity in a.pair_values:
+        return paired_jackknife_test(
+            a.pair_values[quantity][np.ix_(ours, ours)],
+            b.pair_values[quantity][np.ix_(theirs, theirs)],
+        )
+    if quantity not in a.run_values or quantity not in b.run_values:
+        return _UNTESTED  # without validation predictions nothing is calibrated
+    return paired_t_test(a.run_values[quantity][ours], b.run_values[quantity][theirs])
+
+
+def change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimate:
+    """A number as a share of the baseline's, minus one; paired by run."""
+    if summary is base:
+        return Estimate(0.0, np.nan, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if name in summary.set_values:
+            ratio = getattr(summary, name).mean / getattr(base, name).mean
+            error = np.nan
+            # A run is left out of both sides at once: [jackknife] pp. 586-596.
+            if summary.runs == base.runs and len(summary.runs) > 2:
+                each = summary.set_values[name] / base.set_values[name]
+                error = jackknife_stderr(each)
+            return Estimate(ratio - 1.0, np.nan, error)
+        ours, theirs = _shared(summary, base)
+        if not ours:
+            return UNKNOWN
+        ratios = summary.run_values[name][ours] / base.run_values[name][theirs]
+        return over_runs(ratios - 1.0)
+
+
+def _shared(a: MethodSummary, b: MethodSummary) -> tuple[list[int], list[int]]:
+    """The places, on both sides, of the runs that finished on both."""
+    shared = [run for run in a.runs if run in b.runs]
+    ours, theirs = ([of.runs.index(run) for run in shared] for of in (a, b))
+    return ours, theirs

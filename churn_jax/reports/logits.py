@@ -26,7 +26,7 @@ from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import Study
-from churn_jax.reports.compare import compare_with_baseline
+from churn_jax.reports.estimates import compare_with_baseline
 from churn_jax.reports.quantities import (
     CALIBRATED,
     DEFAULT_COLUMNS,

@@ -21,16 +21,17 @@ from churn_compare.store import (
 )
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
-from churn_jax.reports.compare import (
+from churn_jax.reports.estimates import (
     COMPARED,
     ENOUGH_RUNS,
     FEWEST_RUNS,
     UNTESTED,
     Change,
+    Estimate,
     change_of,
     compare_with_baseline,
+    over_runs,
 )
-from churn_jax.reports.estimates import Estimate, over_runs
 from churn_jax.reports.factors import factors_of, kind_of_churn
 from churn_jax.reports.members import (
     MEMBERS,

@@ -22,8 +22,7 @@ from churn_compare.report import made, sections, terms
 from churn_compare.tables import matrix_tables, number_cell
 from churn_compare.verdict import sentences
 from churn_jax.reports.artefacts import ReportError, read_study
-from churn_jax.reports.compare import UNTESTED
-from churn_jax.reports.estimates import UNKNOWN
+from churn_jax.reports.estimates import UNKNOWN, UNTESTED
 from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.quantities import (

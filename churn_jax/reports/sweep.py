@@ -24,7 +24,7 @@ from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.charts import Chart
-from churn_jax.reports.compare import paired
+from churn_jax.reports.estimates import paired
 from churn_jax.reports.quantities import QUANTITIES, estimate_fields
 from churn_jax.reports.report import Report, collected
 from churn_jax.reports.summary import MethodSummary

@@ -23,8 +23,15 @@ from churn_jax.analysis import significance
 from churn_jax.reports import charts
 from churn_jax.reports.artefacts import ReportError, Study
 from churn_jax.reports.charts import Chart, Point
-from churn_jax.reports.compare import UNTESTED, Change, adjusted
-from churn_jax.reports.estimates import UNKNOWN, Estimate, by_name, over_runs
+from churn_jax.reports.estimates import (
+    UNKNOWN,
+    UNTESTED,
+    Change,
+    Estimate,
+    adjusted,
+    by_name,
+    over_runs,
+)
 from churn_jax.reports.paper_numbers import (
     PaperNumbers,
     PaperRow,

@@ -29,12 +29,12 @@ from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh, spreader
 from churn_jax.training.program import OnePassProgram, Program
 from churn_jax.training.run import Run
-from churn_jax.training.seeds import member_keys
 from churn_jax.training.state import (
     ReplicaInputs,
     TrainState,
     init_coefficients,
     init_state,
+    member_keys,
 )
 from churn_jax.typing import Array
 

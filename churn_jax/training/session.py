@@ -40,17 +40,19 @@ from churn_jax.training.partition import (
 from churn_jax.training.predictions import placed
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.run import Run, Trained, chunk_count, stopped_replicas
-from churn_jax.training.seeds import draw_sample, epoch_order, member_keys
 from churn_jax.training.state import (
     BestState,
     ReplicaInputs,
     TrainState,
+    draw_sample,
+    epoch_order,
     gathered,
     init_best,
     init_coefficients,
     init_state,
     init_variables,
     joined,
+    member_keys,
     small_fields,
     with_sums,
 )

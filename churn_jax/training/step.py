@@ -25,8 +25,7 @@ from churn_jax.methods import Batch, LossOutput
 from churn_jax.training import clicks
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, shaped_examples
 from churn_jax.training.program import Program
-from churn_jax.training.seeds import member_weights
-from churn_jax.training.state import ReplicaInputs, TrainState, Weights
+from churn_jax.training.state import ReplicaInputs, TrainState, Weights, member_weights
 from churn_jax.training.teachers import Teacher, TeacherProgram, one_by_one
 
 # Batch -------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from churn_compare.store import (
 from churn_jax.analysis.significance import paired_leave_one_out_test
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import TEST, VALIDATION, ReportError, read_study
-from churn_jax.reports.compare import adjusted
+from churn_jax.reports.estimates import adjusted
 from churn_jax.reports.quantities import (
     difference_fields,
     estimate_fields,

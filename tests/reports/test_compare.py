@@ -8,7 +8,7 @@ import pytest
 from churn_compare.significance import holm
 from churn_compare.store import Predictions, PredictionsError
 from churn_jax.analysis.significance import Difference, paired_t_test
-from churn_jax.reports.compare import Change, compare_with_baseline
+from churn_jax.reports.estimates import Change, compare_with_baseline
 from churn_jax.reports.quantities import interval
 from churn_jax.reports.summary import summarize
 from tests.reports.conftest import LABELS, three_methods

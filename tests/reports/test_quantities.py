@@ -5,7 +5,7 @@ import pytest
 
 from churn_compare.store import Predictions
 from churn_jax import reports
-from churn_jax.reports.compare import compare_with_baseline
+from churn_jax.reports.estimates import compare_with_baseline
 from churn_jax.reports.quantities import QUANTITIES, interval, recorded_columns
 from churn_jax.reports.study_figures import first_figure
 from churn_jax.reports.summary import summarize

@@ -20,7 +20,7 @@ from churn_jax.planning.hlo import collectives_of
 from churn_jax.training.loop import train
 from churn_jax.training.partition import DATA
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.seeds import (
+from churn_jax.training.state import (
     draw_sample,
     epoch_order,
     member_keys,

@@ -19,8 +19,7 @@ from churn_jax.data.augment import augment, normalize
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
 from churn_jax.training.predictions import predict_split
-from churn_jax.training.seeds import member_weights
-from churn_jax.training.state import TrainState
+from churn_jax.training.state import TrainState, member_weights
 from tests.training import tiny
 
 METHODS = {

@@ -26,7 +26,7 @@ from churn_jax.training.feed import Feed, Layout, Stream
 from churn_jax.training.loop import train
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.run import Interrupted, Run
-from churn_jax.training.seeds import draw_sample, epoch_order
+from churn_jax.training.state import draw_sample, epoch_order
 from tests.data.jpegs import CLASSES, example
 from tests.training.tiny import compilations
 
