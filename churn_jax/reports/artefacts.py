@@ -15,7 +15,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -134,20 +135,14 @@ def _number(value) -> float:
     return float(value) if plain and math.isfinite(value) else math.nan
 
 
-class StoredLogits(Mapping[str, np.ndarray]):
+class StoredLogits(UserDict[str, Any]):
     """Logits `[R, N, C]` of every finished row, read from its file when it is used."""
 
     def __init__(self, files: Mapping[str, Path]):
-        self.files = {name: path for name, path in files.items() if is_stored(path)}
+        super().__init__({name: p for name, p in files.items() if is_stored(p)})
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._read(name).logits
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.files)
-
-    def __len__(self) -> int:
-        return len(self.files)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self) or 'no row'}>"
@@ -163,10 +158,10 @@ class StoredLogits(Mapping[str, np.ndarray]):
         return self._read(next(iter(self))).labels
 
     def _read(self, name: str) -> Predictions:
-        if name not in self.files:
-            known = ", ".join(self.files) or "none"
+        if name not in self.data:
+            known = ", ".join(self.data) or "none"
             raise KeyError(f"no predictions of {name!r}; there are: {known}")
-        return load_predictions(self.files[name], whole=True)
+        return load_predictions(self.data[name], whole=True)
 
 
 def predictions(

@@ -8,7 +8,6 @@ process of its own that compiles for itself, because slots of one launch share k
 import dataclasses
 import datetime
 import hashlib
-import io
 import itertools
 import json
 import os
@@ -25,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from churn_compare.array_files import write_file
+from churn_compare.array_files import replace_file, write_file
 from churn_jax import metrics
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.rows import MethodSpec
@@ -125,10 +124,8 @@ class Recording(NamedTuple):
 
     def save(self, path: Path) -> None:
         """Writes one file of arrays."""
-        # Not straight into the file: NumPy would not say why it could not be written.
-        whole = io.BytesIO()
-        np.savez(whole, **self._asdict())
-        write_file(path, whole.getvalue())
+        with replace_file(path) as file:
+            np.savez(file, **self._asdict())
 
 
 def record(launch: Launch) -> Recording:
