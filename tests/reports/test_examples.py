@@ -8,7 +8,7 @@ from matplotlib.image import imread
 
 from churn_jax import metrics
 from churn_jax.data import StreamedSplit
-from churn_jax.reports import examples
+from churn_jax.reports import artefacts
 from churn_jax.reports.artefacts import load_examples, png_bytes, save_examples
 from tests.reports.fake_study import logits_of
 
@@ -36,8 +36,8 @@ def test_a_small_split_is_kept_whole_and_found_by_id(tmp_path):
 
 
 def test_of_a_large_split_the_most_ambiguous_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(examples, "SMALL", 0)
-    monkeypatch.setattr(examples, "MOST", 3)
+    monkeypatch.setattr(artefacts, "SMALL", 0)
+    monkeypatch.setattr(artefacts, "MOST", 3)
     classes = np.zeros((4, 20), int)
     classes[0, [3, 8, 11, 17]] = 1  # three of six pairs differ
     classes[1, [3, 8]] = 1  # four of six
@@ -57,8 +57,8 @@ def test_of_a_large_split_the_most_ambiguous_are_kept(tmp_path, monkeypatch):
 def test_a_split_that_reads_when_asked_is_asked_for_the_chosen_alone(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(examples, "SMALL", 0)
-    monkeypatch.setattr(examples, "MOST", 2)
+    monkeypatch.setattr(artefacts, "SMALL", 0)
+    monkeypatch.setattr(artefacts, "MOST", 2)
     asked = []
 
     class Images:

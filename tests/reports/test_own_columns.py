@@ -6,7 +6,8 @@ import pytest
 
 from churn_compare.store import Predictions, StoredLogits
 from churn_jax import reports
-from churn_jax.reports import QUANTITIES, column, own_columns, summarize
+from churn_jax.reports import QUANTITIES, column, summarize
+from churn_jax.reports import summary as module
 from churn_jax.reports.summary import with_columns
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import markdown_table, noisy_logits, write_study
@@ -106,7 +107,7 @@ def raises(logits, labels):
 def test_what_is_no_number_is_told_in_one_sentence(own, function, said):
     summary, (error,) = own(function)
     assert np.isnan(getattr(summary, function.__name__).mean)
-    with pytest.raises(own_columns.ColumnError, match=said):
+    with pytest.raises(module.ColumnError, match=said):
         raise error
 
 
@@ -122,7 +123,7 @@ def test_a_function_of_one_run_that_wants_all_is_told_how(own):
 
 
 def test_shards_too_large_for_memory_are_told(own, monkeypatch):
-    monkeypatch.setattr(own_columns, "fits_whole", lambda numbers: False)
+    monkeypatch.setattr(module, "fits_whole", lambda numbers: False)
     summary, (error,) = own(churn_of_pairs, mapped=True)
     assert "needs the logits of all runs at once" in str(error)
     assert np.isnan(summary.churn_of_pairs.mean)
