@@ -10,9 +10,9 @@ import pytest
 
 from churn_jax import methods, registry
 from churn_jax.cli import main
-from churn_jax.command.options import method_rows
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig
+from churn_jax.configuration.rows import as_row
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.methods import METHODS, PENALTIES, AntiDistillation, Method, pytree
 from churn_jax.models import MLP, MODELS, create
@@ -289,15 +289,15 @@ def test_a_network_of_your_own_needs_no_dtype():
 
 
 def test_methods_are_added_by_their_names():
-    rows = method_rows(["MinimumEntropy", f"{__name__}:Mine"])
+    rows = [as_row("MinimumEntropy"), as_row(f"{__name__}:Mine")]
     assert [row.name for row in rows] == ["minimum_entropy", "mine"]
     assert rows[1].method == Mine() and rows[1].label == "Mine"
     with pytest.raises(ValueError, match="elodi needs the name of its teacher"):
-        dataclasses.replace(preset("digits"), methods=method_rows(["ELODI"]))
+        dataclasses.replace(preset("digits"), methods=(as_row("ELODI"),))
     file = Path(__file__).relative_to(Path.cwd())
-    assert method_rows([f"{file}:Mine"])[0].method == Mine()
+    assert as_row(f"{file}:Mine").method == Mine()
     with pytest.raises(ValueError, match=r"a/b\.py:X: .*there is no file a/b\.py here"):
-        method_rows(["a/b.py:X"])
+        as_row("a/b.py:X")
     with pytest.raises(ValueError, match=r"unknown method 'Main'; .*did you mean Mi"):
         METHODS.register("Mine")(Mine)
-        method_rows(["Main"])
+        as_row("Main")

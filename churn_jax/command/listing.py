@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from churn_jax.command.options import OWN, flat, method_rows
+from churn_jax.command.options import OWN, flat
 from churn_jax.registry import Registry, dotted_name, module_of_file
 
 
@@ -14,7 +14,9 @@ def print_list(command: str, options: Any) -> int:
     if name.endswith(".py"):
         lines = {name: config.title for name, config in studies_in(name).items()}
     elif name:
-        rows = [*rows_of(command, name), *method_rows(flat(options.method))]
+        from churn_jax.configuration.rows import as_row
+
+        rows = [*rows_of(command, name), *map(as_row, flat(options.method))]
         lines = {row.name: row.label for row in rows}
     else:
         print("\n".join(_everything()))

@@ -222,9 +222,8 @@ def assignments(options: Any) -> tuple[list[tuple[str, str]], list[tuple[str, st
     return settings, [pair for pair in pairs if pair not in settings]
 
 
-def configured(config: T, given: Sequence[tuple[str, Any]], options: Any) -> T:
+def configured(before: Any, given: Sequence[tuple[str, Any]], options: Any) -> Any:
     """A study with the settings and rows that options give."""
-    before: Any = config
     texts, numbers = assignments(options)
     changes = [*given]
     if dict(given).get("model.name", "") not in ("", before.model.name):

@@ -149,7 +149,8 @@ def _computations(hlo: str) -> tuple[dict[str, list[_Instruction]], str]:
             own = found.setdefault(match["name"], [])
             entry = match["name"] if match["entry"] else entry
         elif match := _INSTRUCTION.match(line):
-            own.append(_Instruction(bool(match["root"]), *match.groups()[1:], line))
+            root, name, shape, opcode = match.groups()
+            own.append(_Instruction(bool(root), name, shape, opcode, line))
     if not entry:
         raise ValueError("the compiled program has no entry")
     return found, entry

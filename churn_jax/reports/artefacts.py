@@ -141,8 +141,8 @@ class StoredLogits(UserDict[str, Any]):
     def __init__(self, files: Mapping[str, Path]):
         super().__init__({name: p for name, p in files.items() if is_stored(p)})
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._read(name).logits
+    def __getitem__(self, key: str) -> np.ndarray:
+        return self._read(key).logits
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self) or 'no row'}>"

@@ -73,14 +73,16 @@ class DataFacts(NamedTuple):
 
 def facts_of(dataset: Dataset | StreamingDataset) -> DataFacts:
     """The facts of a data set that is open."""
-    parts = (dataset.train, dataset.validation, dataset.test)
-    sizes = (dataset.num_classes, *map(len, parts))
+    parts: Any = (dataset.train, dataset.validation, dataset.test)
+    classes, (train, validation, test) = dataset.num_classes, map(len, parts)
+    found = DataFacts((), classes, train, validation, test)
     if isinstance(dataset, StreamingDataset):
-        return DataFacts(tuple(dataset.train.image_shape), *sizes, streamed=True)
+        shape = tuple(dataset.train.image_shape)
+        return found._replace(shape=shape, streamed=True)
     images, tokens = dataset.train.images, 0
     if data.is_tokens(images):
         tokens = 1 + max(int(np.max(part.images, initial=0)) for part in parts)
-    return DataFacts(images.shape[1:], *sizes, images.dtype, tokens)
+    return found._replace(shape=images.shape[1:], dtype=images.dtype, tokens=tokens)
 
 
 def row_run(config: StudyConfig, spec: MethodSpec, num_classes: int) -> Run:
