@@ -10,8 +10,8 @@ number is context, not a target.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_compare.documents import Cell, Column, Rows, Section, Table, Text
 from churn_jax.configuration.network import data_stem, network_words
@@ -63,44 +63,50 @@ class PaperNumbers(NamedTuple):
         return ABSENT if found is None else metric.write(found)
 
 
-def published_table(study: Study) -> PublishedTable | None:
-    """The table that a study names, if its data are the study's or are private."""
-    found = published(study.config.published)
-    if found is None:
-        return None  # `Report.remarks` says so
-    own = data_stem(study.record.data.name)
-    return found if found.data in ("", own) else None
+class Measured(NamedTuple):
+    """A row as it was measured."""
+
+    names: tuple[str, ...]  # that it may have in a table; the first one there counts
+    label: str  # for people
+    numbers: Any  # an attribute for every quantity
+    models: tuple[str, ...]  # rows of the study that it is of
+    printed: bool = True  # False if the paper's numbers are those of another row
 
 
 def paper_numbers(report: Report) -> PaperNumbers | None:
     """The published numbers of a study's rows next to the measured ones."""
-    if (found := published_table(report.study)) is None:
-        return None
-    # Not every name: the `temperature` of a table's coefficients is another one.
-    metrics = tuple(q for q in report.quantities if q.name in found.printed)
-    if not metrics:
-        return None  # a table about updates: `updates.paper_updates`
-    rows = [
-        PaperRow(
-            row.info.name,
-            row.label,
-            found.rows.get(row.info.name, {}),
-            {q.name: getattr(row.summary, q.name) for q in metrics},
-        )
+    measured = [
+        Measured((row.info.name,), row.label, row.summary, (row.info.name,))
         for row in report.rows
     ]
-    return next_to_paper(report, found, metrics, rows, found.rows)
+    # Not every name: the `temperature` of a table's coefficients is another one.
+    return next_to_paper(report, report.quantities, measured)
 
 
 def next_to_paper(
-    report: Report,
-    found: PublishedTable,
-    metrics: tuple[Quantity, ...],
-    rows: Sequence[PaperRow],
-    names: Collection[str],
-) -> PaperNumbers:
-    """Measured rows, then the paper's; the caption says how those of `names` differ."""
-    study = report.study
+    report: Report, quantities: Sequence[Quantity], measured: Sequence[Measured]
+) -> PaperNumbers | None:
+    """Measured rows, then the paper's; the caption says how those of both differ.
+
+    None if the study names no table, one of other data, or one of other quantities.
+    """
+    study, found = report.study, published(report.study.config.published)
+    if found is None:
+        return None  # `Report.remarks` says so
+    ours = study.record.data.name
+    metrics = tuple(q for q in quantities if q.name in found.printed)
+    if found.data not in ("", data_stem(ours)) or not metrics:
+        return None
+    rows, used, models = [], set(), set()
+    for one in measured:
+        name = next((n for n in one.names if n in found.rows), one.names[-1])
+        paper: Mapping[str, Published] = {}
+        if one.printed and name not in used:
+            paper = found.rows.get(name, {})
+            used.add(name)
+            models |= {*one.models} if paper else set()
+        numbers = {q.name: getattr(one.numbers, q.name) for q in metrics}
+        rows.append(PaperRow(name, one.label, paper, numbers))
     planned = {info.name: info.label for info in study.methods}
     known = {*(row.name for row in rows), *study.unselected}
     only = []
@@ -119,8 +125,7 @@ def next_to_paper(
         "The paper's data are private: only the direction and the rough size of an "
         "effect can be compared. "
     )
-    ours = study.record.data.name
-    infos = [row.info for row in report.rows if row.info.name in names]
+    infos = [row.info for row in report.rows if row.info.name in models]
     caption = (
         f"{'' if found.data else private}{_departures(study, found, infos)}"
         f"Paper: {found.citation}, {', '.join(where)}, {found.title}, "

@@ -33,11 +33,10 @@ from churn_jax.reports.estimates import (
     over_runs,
 )
 from churn_jax.reports.paper_numbers import (
+    Measured,
     PaperNumbers,
-    PaperRow,
     next_to_paper,
     paper_section,
-    published_table,
 )
 from churn_jax.reports.quantities import (
     ABSENT,
@@ -538,27 +537,15 @@ def against_setting(updates: Updates) -> list[doc.Figure]:
 def paper_updates(report: "Report") -> PaperNumbers | None:
     """A paper's update rates next to those measured; None where there are none."""
     # A published row is that of an update if it is named `old->new`, or like the new
-    # row alone.
-    if (updates := report.updates) is None:
-        return None
-    found = published_table(report.study)
-    printed = found.printed - {"churn"} if found is not None else ()
-    metrics = tuple(q for q in RATES if q.name in printed)
-    if found is None or not metrics:
-        return None
-    # The paper's old error rates leave out classes that the old model does not know.
-    known = {(r.old, r.new) for r in updates.results if r.examples == "known"}
-    rows, used, versions = [], set(), set()
-    for result in updates.results:
-        pair = f"{result.old}->{result.new}"
-        name = pair if pair in found.rows else result.new
-        of_known = result.examples == "known"
+    # row alone. The paper's old error rates leave out classes that the old model does
+    # not know.
+    results = () if report.updates is None else report.updates.results
+    known = {(r.old, r.new) for r in results if r.examples == "known"}
+    measured = []
+    for result in results:
+        pair, of_known = (result.old, result.new), result.examples == "known"
         label = f"{result.label} (known classes)" if of_known else result.label
-        paper = {}
-        if name not in used and (of_known or (result.old, result.new) not in known):
-            paper = found.rows.get(name, {})
-            used.add(name)
-            versions |= {result.old, result.new} if paper else set()
-        measured = {q.name: getattr(result.first, q.name) for q in metrics}
-        rows.append(PaperRow(name, label, paper, measured))
-    return next_to_paper(report, found, metrics, rows, versions)
+        names, printed = ("->".join(pair), result.new), of_known or pair not in known
+        measured.append(Measured(names, label, result.first, pair, printed))
+    rates = [quantity for quantity in RATES if quantity.name != "churn"]
+    return next_to_paper(report, rates, measured) if report.updates else None
