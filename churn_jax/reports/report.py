@@ -487,7 +487,7 @@ def collected(study: Study, split: str = "test") -> Report:
             found = found.having(parameters=size)
         with noting(f"Nothing is known of the members of {info.label}", True):
             members = _members(
-                study.method_folder(info.name) / MEMBERS["test"], examples
+                study.method_folder(info.name) / MEMBERS[split], examples
             )
             if members is not None:
                 agreement = agreement_of(members, info.method, found.runs)

@@ -19,6 +19,7 @@ from churn_jax.configuration.record import (
 )
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import Codistillation
+from churn_jax.reports.members import MEMBERS, Members, save_members
 from churn_jax.reports.sweep import CRITERIA, choose, sweep_figures
 from churn_jax.studies import preset
 from churn_jax.studies.grid import COLUMNS
@@ -213,6 +214,19 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
     # Paired by seed, like churn: what is close is told.
     choice = result.sweep.choices["skl.beta"]
     assert choice.point == "skl.beta=1" and choice.within == ()
+
+
+def test_members_on_the_validation_split_are_those_of_that_split(folder):
+    def columns(record):
+        record["config"]["columns"] = ["accuracy", "member_kl"]
+
+    change(folder, columns)
+    logits = np.random.default_rng(0).normal(size=(SEEDS, 2, 40, 5))
+    path = folder / "methods" / "skl.beta=1" / MEMBERS["validation"]
+    save_members(path, Members(np.arange(40), LABELS, logits))
+    result = reports.collect(folder)
+    assert result.sweep.validation["skl.beta=1"].member_kl.mean > 0
+    assert np.isnan(rows_of(result)["skl.beta=1"].summary.member_kl.mean)
 
 
 def test_nothing_to_choose_is_said(folder):
