@@ -11,7 +11,7 @@ from churn_jax.data import named
 from churn_jax.methods import ERM
 from churn_jax.planning.step import SIZES, row_sizes, row_teachers, study_step
 from churn_jax.studies import DataConfig, MethodSpec
-from churn_jax.studies.inputs import load_inputs, row_run
+from churn_jax.studies.inputs import facts_of, load_inputs, row_run
 from churn_jax.training.session import open_session
 from tests.experiments.presets import STUDIES
 from tests.experiments.presets import study as preset
@@ -160,14 +160,7 @@ def test_replicas_that_take_turns_are_planned_as_one_turn_next_to_those_that_wai
 )
 def test_the_digits_are_cut_as_the_study_cuts_them(config):
     loaded = load_inputs(config, config.train_size).dataset
-    assert row_sizes(config, ROW) == (
-        loaded.train.images.shape[1:],
-        loaded.num_classes,
-        len(loaded.train),
-        len(loaded.validation),
-        loaded.train.images.dtype,
-        False,
-    )
+    assert row_sizes(config, ROW) == facts_of(loaded)._replace(test=0)
 
 
 def test_every_preset_has_a_data_set_of_known_size_or_a_file():

@@ -89,13 +89,15 @@ def pairs(tmp_path_factory):
     same = np.repeat(logits[:, :1], 2, axis=1)
     ids = np.arange(10)
     for name, found in {"alike": same, "differ": logits, "torn": logits}.items():
-        save_members(folder / "methods" / name / MEMBERS, Members(ids, LABELS, found))
+        save_members(
+            folder / "methods" / name / MEMBERS["test"], Members(ids, LABELS, found)
+        )
     torn = folder / "methods" / "torn" / MEMBERS["test"]
     torn.write_bytes(torn.read_bytes()[:-30])
     others = Members(ids + 1, LABELS, logits)
-    save_members(folder / "methods" / "elsewhere" / MEMBERS, others)
+    save_members(folder / "methods" / "elsewhere" / MEMBERS["test"], others)
     some = Members(ids[::3], LABELS[::3], logits[:, :, ::3])
-    save_members(folder / "methods" / "partly" / MEMBERS, some)
+    save_members(folder / "methods" / "partly" / MEMBERS["test"], some)
     return reports.collect(folder)
 
 
