@@ -263,7 +263,7 @@ def change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimat
     if summary is base:
         return Estimate(0.0, np.nan, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if name in summary.set_values:
+        if name in summary.set_values and name in base.set_values:
             ratio = getattr(summary, name).mean / getattr(base, name).mean
             error = np.nan
             # A run is left out of both sides at once: [jackknife] pp. 586-596.
@@ -272,8 +272,8 @@ def change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimat
                 error = jackknife_stderr(each)
             return Estimate(ratio - 1.0, np.nan, error)
         ours, theirs = _shared(summary, base)
-        if not ours:
-            return UNKNOWN
+        if not ours or not (name in summary.run_values and name in base.run_values):
+            return UNKNOWN  # a column that failed is named in the report
         ratios = summary.run_values[name][ours] / base.run_values[name][theirs]
         return over_runs(ratios - 1.0)
 

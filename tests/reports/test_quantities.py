@@ -9,7 +9,7 @@ from churn_jax.reports.estimates import compare_with_baseline
 from churn_jax.reports.quantities import QUANTITIES, interval, recorded_columns
 from churn_jax.reports.study_figures import first_figure
 from churn_jax.reports.summary import summarize
-from tests.reports.conftest import LABELS, three_methods
+from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import (
     cells_of,
     csv_rows,
@@ -38,6 +38,16 @@ def test_every_quantity_is_an_attribute_of_a_summary(written):
     assert all(isinstance(getattr(summary, q), reports.Estimate) for q in QUANTITIES)
     with pytest.raises(AttributeError, match="a MethodSummary has no 'charm'"):
         _ = summary.charm
+
+
+def test_a_change_of_what_cannot_be_measured_is_absent(tmp_path):
+    """Rank losses are of two classes; these know three."""
+    config = {"columns": ["accuracy", "rank_loss_change"]}
+    report = reports.collect(
+        write_study(tmp_path, two_methods(), LABELS, config=config)
+    )
+    assert np.isnan(report.rows[1].summary.rank_loss_change.mean)
+    assert any("column rank_loss failed" in remark for remark in report.remarks)
 
 
 def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
