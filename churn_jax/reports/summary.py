@@ -268,7 +268,6 @@ def _pass(predictions: Predictions, runs: Sequence[int]):
     """Numbers of runs `[R]`, of pairs `[R, R]`, sums of sets by block, and curves."""
     labels = predictions.labels.astype(np.int32)
     states = _empty({**_ALONE, **_SCORES}, len(runs))
-    ones = np.ones(len(runs), np.float32)
     known = np.zeros(predictions.shape[2], bool)
     counts, pairs, examples = 0, None, 0
     classes, ambiguity, sets = [], [], []
@@ -278,13 +277,12 @@ def _pass(predictions: Predictions, runs: Sequence[int]):
         if len(runs) > 1:
             sets.append(set_sums(own, held))
             ambiguity.append(_ambiguity(block).astype(np.float64))
-        filled = block.filled, block.fill(held)
-        masks = dict.fromkeys(states, block.valid)
-        states, *each = _of_runs(states, *filled, masks, ones)
+        filled = block.filled, block.fill(held), block.valid
+        states, *each = _of_runs(states, *filled)
         confidence, found = (x[:, : own.shape[1]] for x in jax.device_get(each))
         counts = counts + np.histogram(confidence, CONFIDENCE_BINS, (0.0, 1.0))[0]
         classes.append(found)
-        sums, counted = jax.device_get(_of_pairs(*filled, block.valid))
+        sums, counted = jax.device_get(_of_pairs(*filled))
         sums = jax.tree.map(_wide, sums)
         pairs = sums if pairs is None else jax.tree.map(np.add, pairs, sums)
         examples += int(counted)
@@ -319,7 +317,7 @@ def _scored(
         masks = {name: block.fill(keep[block.part]) for name, keep in counted.items()}
         masks = {name: mask & block.valid for name, mask in masks.items()}
         held = block.fill(labels[block.part])
-        states, *_ = _of_runs(states, block.filled, held, masks, temperatures)
+        states = _of_scores(states, block.filled, held, masks, temperatures)
     return _computed(states)
 
 
@@ -365,19 +363,30 @@ def _compute(states):
 
 
 @jax.jit
-def _of_runs(states, logits, labels, masks, temperatures):
-    """The states with a block of logits over temperatures; confidence and class."""
+def _of_runs(states, logits, labels, valid):
+    """The states with a block; confidence and class, `[R, B]`."""
 
     def one(run):
-        states, z, temperature = run
-        z = z / temperature
+        states, z = run
         new = {
-            name: state.update(
-                z, *(() if name in _ALONE else (labels,)), mask=masks[name]
-            )
+            name: state.update(z, *(() if name in _ALONE else (labels,)), mask=valid)
             for name, state in states.items()
         }
         return new, metrics.prediction_confidence(z), z.argmax(axis=-1)
+
+    return jax.lax.map(one, (states, logits))
+
+
+@jax.jit
+def _of_scores(states, logits, labels, masks, temperatures):
+    """The states with a block of logits divided by each run's temperature."""
+
+    def one(run):
+        states, z, temperature = run
+        return {
+            name: state.update(z / temperature, labels, masks[name])
+            for name, state in states.items()
+        }
 
     return jax.lax.map(one, (states, logits, temperatures))
 
