@@ -183,7 +183,7 @@ def two_updates(config, images, out, *names):
         if name == "scratch":  # its members share weights
             members = config.spec(name).method.members
             shape = (2, members, *predictions.logits.shape[1:])
-            assert load_members(folder / MEMBERS).logits.shape == shape
+            assert load_members(folder / MEMBERS["test"]).logits.shape == shape
 
 
 @pytest.mark.slow

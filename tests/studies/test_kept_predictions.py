@@ -16,7 +16,7 @@ from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.data import Dataset, Split
 from churn_jax.methods import ERM, EnsembleDistillation
-from churn_jax.reports.members import MEMBERS, MEMBERS_VALIDATION, load_members
+from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.studies import MethodSpec, StudyConfig, Teaching
 from churn_jax.studies import predictions as module
 from churn_jax.studies.inputs import load_inputs
@@ -78,7 +78,7 @@ def test_a_pair_is_kept_with_its_members_and_a_network_is_not(files, tmp_path):
         np.testing.assert_allclose(deployed.logits, np.log(probs), 1e-5, 1e-5)
         assert not np.array_equal(kept.logits[:, 0], kept.logits[:, 1])
     assert not list(files.rglob("*.tmp"))
-    assert not (files / "methods" / "baseline" / MEMBERS).exists()
+    assert not (files / "methods" / "baseline" / MEMBERS["test"]).exists()
     # Finished without them is finished.
     out = shutil.copytree(files, tmp_path / "study")
     for path in out.rglob("members*.npz"):
@@ -99,7 +99,7 @@ def test_a_study_in_shards_has_the_table_of_one_in_files(files, shards):
             np.testing.assert_array_equal(one.labels, other.labels)
             np.testing.assert_allclose(one.logits, other.logits, rtol=1e-5, atol=1e-5)
             assert one.meta == other.meta
-    for name in (MEMBERS, MEMBERS_VALIDATION):  # few numbers, so one file in any case
+    for name in MEMBERS.values():  # few numbers, so one file in any case
         assert (shards / "methods" / "pair" / name).exists()
     expected = markdown_table(reports.collect(files))
     assert markdown_table(reports.collect(shards)) == expected
