@@ -253,29 +253,15 @@ def _old_new(old_logits, new_logits, labels):
     return np.argmax(old_logits, -1) == labels, np.argmax(new_logits, -1) == labels
 
 
-def negative_flip_rate(old_logits, new_logits, labels):
+def flip_rates(old_logits, new_logits, labels):
     old, new = _old_new(old_logits, new_logits, labels)
-    return np.mean(old & ~new)
-
-
-def positive_flip_rate(old_logits, new_logits, labels):
-    old, new = _old_new(old_logits, new_logits, labels)
-    return np.mean(~old & new)
-
-
-def relative_negative_flip_rate(old_logits, new_logits, labels):
-    old, new = _old_new(old_logits, new_logits, labels)
-    return np.mean(old & ~new) / (np.mean(old) * np.mean(~new))
-
-
-def backward_trust_compatibility(old_logits, new_logits, labels):
-    old, new = _old_new(old_logits, new_logits, labels)
-    return np.sum(old & new) / np.sum(old)
-
-
-def backward_error_compatibility(old_logits, new_logits, labels):
-    old, new = _old_new(old_logits, new_logits, labels)
-    return np.sum(~old & ~new) / np.sum(~new)
+    return (
+        np.mean(old & ~new),
+        np.mean(~old & new),
+        np.mean(old & ~new) / (np.mean(old) * np.mean(~new)),
+        np.sum(old & new) / np.sum(old),
+        np.sum(~old & ~new) / np.sum(~new),
+    )
 
 
 def flip_rank(old_logits, new_logits, labels):
@@ -317,14 +303,3 @@ def summarize_cross(matrix):
     pair = np.sum(own**2) / (R1 * R2 * (R1 - 1) * (R2 - 1))
     stderr = np.sqrt(max(old + new - pair, (old + new) / 2))
     return matrix.mean(), matrix.std(), stderr
-
-
-def flip_rates(old_logits, new_logits, labels):
-    rates = (
-        negative_flip_rate,
-        positive_flip_rate,
-        relative_negative_flip_rate,
-        backward_trust_compatibility,
-        backward_error_compatibility,
-    )
-    return tuple(rate(old_logits, new_logits, labels) for rate in rates)

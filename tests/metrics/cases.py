@@ -164,6 +164,14 @@ def _diversity_by_confidence_case():
     return Case(name, "members", function, reference, empty, select)
 
 
+def _flip_case(index, name):
+    def reference(**inputs):
+        return ref.flip_rates(**inputs)[index]
+
+    empty = metrics.FlipState.empty
+    return Case(name, "update", getattr(metrics, name), reference, empty, (name,))
+
+
 SMOOTH = {"differentiable": True}
 DISTANCE = {"distance": True}
 CASES = [
@@ -215,10 +223,7 @@ CASES = [
     _diversity_by_confidence_case(),
     _case("member_diversity", "labelled members", metrics.MemberDiversityState),
     _case("ensemble_reference_curve", "labelled members", at_least=1),
-    *(
-        _case(name, "update", metrics.FlipState, select=(name,))
-        for name in metrics.FlipRates._fields
-    ),
+    *(_flip_case(i, name) for i, name in enumerate(metrics.FlipRates._fields)),
 ]
 # One case per State class and setting that changes its arithmetic.
 STREAMED = list({type(c.empty()): c for c in reversed(CASES) if c.empty}.values())

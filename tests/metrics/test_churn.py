@@ -1,12 +1,15 @@
 """Churn of classes and names, its parts and bounds; flips of any two models."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax import metrics
+from churn_compare import QUANTITIES, compare
+from churn_jax import divergences, metrics
 from tests import reference_metrics as ref
 from tests.metrics.cases import make_inputs
+from tests.refusals import refusals
 
 A = np.log(np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], np.float32))
 B = np.log(np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], np.float32))
@@ -53,21 +56,17 @@ def test_predicted_classes_are_traced_and_have_any_axes():
     assert jax.vmap(metrics.churn)(A, B).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "message"),
-    [
-        ([0.0, 1.0], [0, 1], r"shape \(2,\) of float64. Pass classes as integers"),
-        ([0, 1], [0, 1, 2], r"same shape; got \(2,\) and \(3,\)"),
-        (A, [0, 1, 2], r"same shape; got \(2,\) and \(3,\)"),
-        (A, A[:, :2], r"logits_a and logits_b must have the same shape; got \(2, 3\)"),
-        (ONE_HOT, ONE_HOT[::-1], r"one-hot rows of shape \(3, 3\). Pass their argm"),
-        (A, ["cat", "owl"], "both have the numbers of classes or both their names"),
-        ([None, "owl"], ["cat", "owl"], "classes as integers or names; got object"),
-    ],
+test_what_may_be_logits_or_classes_is_refused = refusals(
+    ([0.0, 1.0], [0, 1], r"shape \(2,\) of float64. Pass classes as integers"),
+    ([0, 1], [0, 1, 2], r"same shape; got \(2,\) and \(3,\)"),
+    (A, [0, 1, 2], r"same shape; got \(2,\) and \(3,\)"),
+    (A, A[:, :2], r"logits_a and logits_b must have the same shape; got \(2, 3\)"),
+    (ONE_HOT, ONE_HOT[::-1], r"one-hot rows of shape \(3, 3\). Pass their argm"),
+    (A, ["cat", "owl"], "both have the numbers of classes or both their names"),
+    ([None, "owl"], ["cat", "owl"], "classes as integers or names; got object"),
+    call=metrics.churn,
+    error=(TypeError, ValueError),
 )
-def test_what_may_be_logits_or_classes_is_refused(a, b, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        metrics.churn(a, b)
 
 
 def test_surrogate_churn_of_extreme_logits_is_finite():
@@ -85,7 +84,7 @@ def test_two_classes_make_the_sharper_bound_an_equality():
 def test_models_of_an_update_may_know_different_classes():
     old, new, labels = make_inputs("update", 0).values()
     inputs = {"old_logits": old[:, :3], "new_logits": new, "labels": labels}
-    expected = ref.negative_flip_rate(**inputs)
+    expected = ref.flip_rates(**inputs)[0]
     np.testing.assert_allclose(metrics.negative_flip_rate(**inputs), expected, 1e-6)
     with pytest.raises(ValueError, match=r"new_logits.*\(47,\).*\(48,\)"):
         metrics.negative_flip_rate(**{**inputs, "new_logits": new[:47]})
@@ -102,3 +101,35 @@ def test_rank_of_a_flip_equals_sorting(seed):
     ranks = metrics.flip_rank(**inputs)
     assert ranks.max() > 1 and ranks.dtype == np.int32
     np.testing.assert_array_equal(ranks, ref.flip_rank(**inputs))
+
+
+# ---- the numbers of `churn_compare`
+
+
+def test_values_equal_the_metrics():
+    rng = np.random.default_rng(2)
+    labels, signal = rng.integers(0, 6, 200), rng.normal(size=(200, 6))
+    old, new = (signal + rng.normal(size=(r, 200, 6)) for r in (1, 2))
+    found = compare(old, new, labels=labels, resamples=100).quantities
+    expected = jax.jit(jax.vmap(_metrics, in_axes=(None, 0, None)))(
+        old[0], new, jnp.asarray(labels)
+    )
+    for name, numbers in expected.items():
+        got = found[name].value
+        assert got == pytest.approx(float(np.mean(numbers)), rel=1e-5), name
+    of_classes = [name for name, q in QUANTITIES.items() if not q.outcomes]
+    assert list(found) == [name for name in of_classes if name != "within_old"]
+
+
+def _metrics(old, new, labels):
+    flips = metrics.flip_rates(old_logits=old, new_logits=new, labels=labels)
+    return flips._asdict() | {
+        "churn": metrics.churn(old, new),
+        "surrogate_churn": metrics.surrogate_churn(old, new),
+        "kl_divergence": jnp.mean(divergences.kl_divergence(old, new)),
+        "accuracy_new": metrics.accuracy(new, labels),
+        "nll_new": metrics.negative_log_likelihood(new, labels),
+        "brier_new": metrics.brier_score(new, labels),
+        "ece_old": metrics.expected_calibration_error(old, labels),
+        "ece_new": metrics.expected_calibration_error(new, labels),
+    }

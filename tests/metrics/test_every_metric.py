@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
 from churn_jax import metrics
+from tests.devices import over_devices, spread
 from tests.metrics.cases import (
     CASES,
     STREAMED,
@@ -25,6 +26,7 @@ from tests.metrics.cases import (
     make_inputs,
     take,
 )
+from tests.refusals import refusals
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
 
@@ -43,11 +45,6 @@ def close(actual, expected, rtol=RTOL):
 def spec(case, name):
     """How an input is sharded by its examples."""
     return PartitionSpec(*(None,) * example_axis(name, case.kind), "data")
-
-
-def make_mesh(axis_type):
-    axis_types = (getattr(jax.sharding.AxisType, axis_type),)
-    return jax.make_mesh((8,), ("data",), axis_types=axis_types)
 
 
 def inputs_of(seed, cases=CASES):
@@ -105,13 +102,12 @@ def bfloat16():
 
 def sharded():
     """The mesh is in the types of the arrays."""
-    mesh, inputs = make_mesh("Explicit"), inputs_of(8)
+    inputs = inputs_of(8)
 
     def place(case, name, x):
-        return jax.device_put(x, NamedSharding(mesh, spec(case, name)))
+        return spread(x, spec(case, name), "Explicit")
 
-    mask = jax.device_put(SOME, NamedSharding(mesh, PartitionSpec("data")))
-    return inputs, SOME, compiled(each(place, inputs), mask)
+    return inputs, SOME, compiled(each(place, inputs), spread(SOME, kind="Explicit"))
 
 
 def vmapped():
@@ -196,15 +192,9 @@ def reduced(inputs, mask):
 
 def shard_map():
     inputs = inputs_of(9, STREAMED)
-    mesh = make_mesh("Auto")
     specs = each(lambda case, name, x: spec(case, name), inputs, STREAMED)
-    run = jax.shard_map(
-        reduced,
-        mesh=mesh,
-        in_specs=(specs, PartitionSpec("data")),
-        out_specs=PartitionSpec(),
-    )
-    return inputs, SOME, computed(jax.device_get(jax.jit(run)(inputs, SOME)))
+    run = over_devices(reduced, specs, PartitionSpec("data"))
+    return inputs, SOME, computed(jax.device_get(run(inputs, SOME)))
 
 
 def pmap():
@@ -476,3 +466,79 @@ def test_the_mask_is_the_last_argument():
             function = function.update
         parameters = list(inspect.signature(function).parameters)
         assert parameters[-1] == "mask" or "mask" not in parameters
+
+
+# ---- what some of them refuse
+
+
+Z, Y = make_inputs("labelled").values()
+MODELS = make_inputs("members")["member_logits"]
+BINARY = r"\[\.\.\., N, 2\].*\(48, 3\).*\[0, z\]"
+
+
+def calibrated(z=Z, y=Y):
+    return metrics.calibrated_scores(Z, Y, validation_logits=z, validation_labels=y)
+
+
+def curve(z=MODELS, **options):
+    return metrics.ensemble_reference_curve(z, Y, **options)
+
+
+def equivalent(*curve):
+    return metrics.deep_ensemble_equivalent(0.7, np.array(curve))
+
+
+test_what_does_not_fit_is_refused = refusals(
+    (lambda: calibrated(z=Z[:, :4]), r"classes.*\(48, 5\).*\(48, 4\)"),
+    (lambda: calibrated(y=Y[1:]), r"validation_logits.*\(48,\).*\(47,\)"),
+    (lambda: metrics.fit_temperature(Z, Y[1:]), r"labels.*\(48,\).*\(47,\)"),
+    (lambda: metrics.expected_calibration_error(Z, Y, 0), r"num_bins.*0"),
+    (lambda: metrics.diversity_by_confidence(MODELS, 0), r"num_bins.*0"),
+    (lambda: metrics.AUCState.empty(0), r"num_bins.*0"),
+    (lambda: metrics.AUCState.empty(8, 0.0), "limit must be positive and finite"),
+    (lambda: metrics.AUCState.empty(8, np.inf), "limit must be positive and fini"),
+    (lambda: metrics.AUCState.empty(8, np.nan), "limit must be positive and fini"),
+    (lambda: metrics.roc_auc(Z[:, :3], Y), BINARY),
+    (lambda: metrics.calibration_ratio(Z[:, :3], Y), BINARY),
+    (lambda: equivalent(), r"\[M\].*0,"),
+    (lambda: equivalent([0.5], [0.4]), r"\[M\].*2, 1"),
+    (lambda: metrics.deep_ensemble_equivalent(0.7, 0.5), r"\[M\].*\(\)"),
+    (lambda: equivalent(np.inf, 0.5), r"finite.*inf"),
+    (lambda: curve(MODELS[0]), r"\[M, N, C\].*\(48, 5\)"),
+    (lambda: curve(validation_logits=MODELS), "together"),
+    (
+        lambda: curve(validation_logits=MODELS[:3], validation_labels=Y),
+        r"members.*\(4, 48.*\(3, 48, 5\)",
+    ),
+    (
+        lambda: curve(validation_logits=MODELS[:, 1:], validation_labels=Y),
+        r"validation_logits.*\(47,\).*\(48,\)",
+    ),
+    (lambda: curve(np.repeat(MODELS, 3, 0)[:9]), r"511 subsets.*prefixes"),
+    (lambda: curve(subsets="some"), "some"),
+    (lambda: metrics.prediction_difference(MODELS, 0.5), r"at least 1.*0\.5"),
+    (lambda: metrics.weighted_prediction_difference(MODELS, 0), r"least 1.*0"),
+    (lambda: metrics.positive_prediction_difference(MODELS), r"N, 2\].*\(4, 48"),
+    (lambda: metrics.prediction_difference(MODELS[0]), r"\[M, N, C\].*\(48, 5\)"),
+    (lambda: metrics.summarize_pairs(np.zeros((2, 3))), r"R, R.*\(2, 3\)"),
+    (lambda: metrics.summarize_paired(np.zeros((2, 3))), r"R, R.*\(2, 3\)"),
+    (lambda: metrics.summarize_cross(np.zeros(3)), r"R1, R2.*\(3,\)"),
+    (
+        lambda: metrics.leave_one_model_out(metrics.ambiguity, MODELS[:2]),
+        r"at least three.*\(2, 48, 5\)",
+    ),
+)
+
+
+def test_states_of_other_kinds_settings_and_shapes_do_not_merge():
+    bins, area = metrics.ECEState, metrics.AUCState
+    orders = (metrics.PredictionDifferenceState.empty(order=o) for o in (1, 2))
+    for states, message in (
+        ((bins.empty(5), bins.empty(4)), r"one kind.*\(5,\).*\(4,\)"),
+        ((area.empty(8), area.empty(8, 4.0)), r"limit=16\.0.*limit=4\.0"),
+        (orders, r"order=1.*order=2"),
+        ((bins.empty(5), metrics.ChurnState.empty()), r"ECEState.*ChurnState"),
+    ):
+        one, two = states
+        with pytest.raises(ValueError, match=message):
+            one.merge(two)

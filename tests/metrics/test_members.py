@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
 from churn_jax import metrics
 from tests import reference_metrics as ref
+from tests.devices import spread
 from tests.metrics.cases import M, N, make_inputs
 
 plot_of = jax.jit(metrics.diversity_by_confidence, static_argnums=1)
@@ -62,8 +63,7 @@ def test_vmapped_over_replicas_and_sharded_over_examples():
     for r in range(2):
         one = jax.tree.map(lambda x, r=r: x[r], mapped)
         close_to_reference(one, ref.diversity_by_confidence(runs[r]), rtol=5e-6)
-    mesh = jax.make_mesh((8,), ("data",), (jax.sharding.AxisType.Explicit,))
-    placed = jax.device_put(runs[0], NamedSharding(mesh, PartitionSpec(None, "data")))
+    placed = spread(runs[0], PartitionSpec(None, "data"), "Explicit")
     expected = ref.diversity_by_confidence(runs[0])
     close_to_reference(plot_of(placed, 10), expected, rtol=5e-6)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax.metrics import ChurnState, FlipState, MeanState, RateState
+from churn_jax.metrics import FlipState, MeanState, RateState
 from churn_jax.metrics.state import LongSum, masked_mean
 
 
@@ -72,16 +72,6 @@ def test_counts_beyond_two_to_the_24_stay_exact():
     flips = FlipState(*(jnp.int32(2**30 + n) for n in more)).compute()
     np.testing.assert_allclose(flips.negative_flip_rate, 101 / (2**30 + 1001), 1e-6)
     np.testing.assert_allclose(flips.backward_error_compatibility, 823 / 924, 1e-6)
-
-
-def test_states_are_valid_scan_carries():
-    logits = np.random.default_rng(0).normal(size=(2, 4, 6, 3)).astype(np.float32)
-
-    def step(state, batch):
-        return state.update(*batch), None
-
-    state, _ = jax.lax.scan(step, ChurnState.empty(), (logits[0], logits[1]))
-    assert int(state.examples) == 24
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int32, np.float32])
