@@ -358,14 +358,6 @@ def test_a_network_in_which_a_layer_was_forgotten_is_refused():
         check_fast_weights(params, 4)
 
 
-def test_a_layer_refuses_bad_settings_and_rows_that_members_cannot_share():
-    for name, known in (("bias", "shared, none"), ("fast_weights", "normal, signs")):
-        with pytest.raises(ValueError, match=f"{known}; got 'other'"):
-            BatchEnsembleDense(3, 2, **{name: "other"})
-    with pytest.raises(ValueError, match="5 rows cannot be shared out among 2 members"):
-        BatchEnsembleDense(3, 2).init(jax.random.key(0), np.zeros((5, 4), "f4"))
-
-
 @pytest.mark.slow
 def test_the_first_update_of_members_that_split_a_batch_is_that_of_their_parts():
     """The mean over members of the mean cross-entropy over a member's own rows."""

@@ -6,6 +6,7 @@ import pytest
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from tests.models.linen_networks import images
 from tests.models.numpy_networks import activation
+from tests.refusals import refusals
 
 NUMERIC = np.array([[0.5, -1.0], [2.0, 0.0], [-0.3, 0.7]], np.float32)
 
@@ -117,24 +118,19 @@ def test_a_component_is_drawn_the_same_next_to_others():
     np.testing.assert_array_equal(both[:, :2], alone)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"sizes": ()}, "at least one categorical field"),
-        ({"sizes": (3, 0)}, "at least one row"),
-        ({"sizes": (3,), "components": 0}, "components must be at least 1; got 0"),
-        ({"sizes": (3,), "features": (4, 0)}, "positive widths"),
-        ({"sizes": (2**30, 2**30)}, r"fewer than 2\^31 rows"),
-        ({"sizes": (3,), "component_fields": ((0,),)}, "one tuple for each of the 3"),
-        (
-            {"sizes": (3,), "component_fields": ((0,), (1,), (0,))},
-            "component 1 must see fields between 0 and 0",
-        ),
-    ],
+test_bad_settings_are_named = refusals(
+    ({"sizes": ()}, "at least one categorical field"),
+    ({"sizes": (3, 0)}, "at least one row"),
+    ({"sizes": (3,), "components": 0}, "components must be at least 1; got 0"),
+    ({"sizes": (3,), "features": (4, 0)}, "positive widths"),
+    ({"sizes": (2**30, 2**30)}, r"fewer than 2\^31 rows"),
+    ({"sizes": (3,), "component_fields": ((0,),)}, "one tuple for each of the 3"),
+    (
+        {"sizes": (3,), "component_fields": ((0,), (1,), (0,))},
+        "component 1 must see fields between 0 and 0",
+    ),
+    call=lambda settings: ClickModel(**settings),
 )
-def test_bad_settings_are_named(settings, message):
-    with pytest.raises(ValueError, match=message):
-        ClickModel(**settings)
 
 
 def test_rows_of_another_form_are_refused():

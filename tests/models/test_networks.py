@@ -21,6 +21,7 @@ from churn_jax.models import (
     MLP,
     VGG,
     BatchEnsemble,
+    BatchEnsembleDense,
     Bert,
     DenseNet,
     ImageNetResNet,
@@ -42,6 +43,7 @@ from tests.models.linen_networks import (
     images,
     products,
 )
+from tests.refusals import refusals
 from tests.training import tiny
 
 _TINY = {
@@ -358,19 +360,14 @@ def test_dropout_is_part_of_a_studys_identity():
             ModelConfig(dropout=share).build(5)
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "message"),
-    [
-        ("resnet23", {}, "'resnet23'; known: mlp, .*; did you mean resnet"),
-        ("mlp", {"feature": (3,)}, "no field 'feature'; .*; did you mean features"),
-        ("lenet5", {"remat": True}, "'lenet5' has no field 'remat'"),
-        ("mlp", {"num_classes": 1}, "at least 2; got 1"),
-        ("resnet18", {"layers": models.BatchEnsemble(4)}, r"'resnet18' is made of pla"),
-    ],
+test_a_network_that_cannot_be_made_is_refused = refusals(
+    ("resnet23", {}, "'resnet23'; known: mlp, .*; did you mean resnet"),
+    ("mlp", {"feature": (3,)}, "no field 'feature'; .*; did you mean features"),
+    ("lenet5", {"remat": True}, "'lenet5' has no field 'remat'"),
+    ("mlp", {"num_classes": 1}, "at least 2; got 1"),
+    ("resnet18", {"layers": models.BatchEnsemble(4)}, r"'resnet18' is made of pla"),
+    call=lambda name, fields: models.create(name, **({"num_classes": 10} | fields)),
 )
-def test_a_network_that_cannot_be_made_is_refused(name, fields, message):
-    with pytest.raises(ValueError, match=message):
-        models.create(name, **({"num_classes": 10} | fields))
 
 
 @pytest.mark.parametrize(
@@ -430,55 +427,54 @@ def test_kernels_start_with_the_variance_that_is_asked_for(kind, gains):
         np.testing.assert_allclose(kernel.mean(), 0.0, atol=5 * kernel.std() / 100)
 
 
-@pytest.mark.parametrize(
-    ("network", "fields", "message"),
-    [
-        (MLP, {"features": (4,), "kernel_init": "ones"}, "he, uniform, .*; got 'ones'"),
-        (LeNet5, {"layout": "nchw"}, "auto, nhwc, banded; got 'nchw'"),
-        (ResNet, {"depth": 18}, r"6 n \+ 2.*got 18"),
-        (ResNet, {"depth": 20, "widths": (16, 32)}, "numbers that do not decrease"),
-        (ResNet, {"depth": 20, "widths": (16, 8, 32)}, "numbers that do not decrease"),
-        (WideResNet, {"depth": 26}, r"6 n \+ 4.*got 26"),
-        (WideResNet, {"depth": 28, "widen": 0}, "widen must be at least 1; got 0"),
-        (ImageNetResNet, {"block": "wide"}, "one of basic, bottleneck; got 'wide'"),
-        (ImageNetResNet, {"stride_at": 3}, r"one of 3x3, 1x1; got 3"),
-        (ImageNetResNet, {"stages": ()}, r"at least 1; got \(\)"),
-        (ResNetV2, {"stages": (3, 0)}, r"at least 1; got \(3, 0\)"),
-        (ResNetV2, {"width": 0}, "at least 1; got 0"),
-        (DenseNet, {"blocks": (6, 0)}, r"blocks must be numbers .* \(6, 0\)"),
-        (DenseNet, {"growth": 0}, "growth must be at least 1; got 0"),
-        (VGG, {"stages": ()}, r"stages must be numbers of convolutions, .* got \(\)"),
-        (VGG, {"hidden": 0}, "hidden must be at least 1; got 0"),
-        (Swin, {"attention_heads": (1,)}, r"heads must be 2 divisors .* got \(1,\)"),
-        (Swin, {"attention_heads": (3, 2)}, r"\(4, doubled .*\); got \(3, 2\)"),
-        (Swin, {"stages": (2, 0)}, r"at least 1; got \(2, 0\)"),
-        (Swin, {"drop_path": 1.0}, "drop_path must be at least 0 and below 1; got 1.0"),
-        (Bert, {"pooling": "last"}, "first, mean; got 'last'"),
-        (Bert, {"attention_heads": 3}, "width 8 cannot be divided among 3 heads"),
-        (BatchEnsemble, {"size": 0}, "size must be at least 1; got 0"),
-        (BatchEnsemble, {"fast_weights": "ones"}, "one of normal, signs; got 'ones'"),
-        (BatchEnsemble, {"bias": "both"}, "one of member, shared, none; got 'both'"),
-        (BatchEnsemble, {"norm_of": "none"}, "one of shared, member; got 'none'"),
-        (BatchEnsemble, {"batches": "cut"}, "one of tiled, split; got 'cut'"),
-        (MIMO, {"size": 0}, "size must be at least 1; got 0"),
-        (MIMO, {"repetition": 1.5}, "0 to 1; got 1.5"),
-    ],
+USUAL = {Bert: BERT, Swin: SWIN | {"num_classes": 3, "width": 4}}
+USUAL |= {BatchEnsemble: {"size": 2}, MIMO: {"size": 2}}
+USUAL[BatchEnsembleDense] = {"features": 3, "members": 2}
+
+test_impossible_fields_are_refused = refusals(
+    (MLP, {"features": (4,), "kernel_init": "ones"}, "he, uniform, .*; got 'ones'"),
+    (LeNet5, {"layout": "nchw"}, "auto, nhwc, banded; got 'nchw'"),
+    (ResNet, {"depth": 18}, r"6 n \+ 2.*got 18"),
+    (ResNet, {"depth": 20, "widths": (16, 32)}, "numbers that do not decrease"),
+    (ResNet, {"depth": 20, "widths": (16, 8, 32)}, "numbers that do not decrease"),
+    (WideResNet, {"depth": 26}, r"6 n \+ 4.*got 26"),
+    (WideResNet, {"depth": 28, "widen": 0}, "widen must be at least 1; got 0"),
+    (ImageNetResNet, {"block": "wide"}, "one of basic, bottleneck; got 'wide'"),
+    (ImageNetResNet, {"stride_at": 3}, r"one of 3x3, 1x1; got 3"),
+    (ImageNetResNet, {"stages": ()}, r"at least 1; got \(\)"),
+    (ResNetV2, {"stages": (3, 0)}, r"at least 1; got \(3, 0\)"),
+    (ResNetV2, {"width": 0}, "at least 1; got 0"),
+    (DenseNet, {"blocks": (6, 0)}, r"blocks must be numbers .* \(6, 0\)"),
+    (DenseNet, {"growth": 0}, "growth must be at least 1; got 0"),
+    (VGG, {"stages": ()}, r"stages must be numbers of convolutions, .* got \(\)"),
+    (VGG, {"hidden": 0}, "hidden must be at least 1; got 0"),
+    (Swin, {"attention_heads": (1,)}, r"heads must be 2 divisors .* got \(1,\)"),
+    (Swin, {"attention_heads": (3, 2)}, r"\(4, doubled .*\); got \(3, 2\)"),
+    (Swin, {"stages": (2, 0)}, r"at least 1; got \(2, 0\)"),
+    (Swin, {"drop_path": 1.0}, "drop_path must be at least 0 and below 1; got 1.0"),
+    (Bert, {"pooling": "last"}, "first, mean; got 'last'"),
+    (Bert, {"attention_heads": 3}, "width 8 cannot be divided among 3 heads"),
+    (BatchEnsemble, {"size": 0}, "size must be at least 1; got 0"),
+    (BatchEnsemble, {"fast_weights": "ones"}, "one of normal, signs; got 'ones'"),
+    (BatchEnsemble, {"bias": "both"}, "one of member, shared, none; got 'both'"),
+    (BatchEnsemble, {"norm_of": "none"}, "one of shared, member; got 'none'"),
+    (BatchEnsemble, {"batches": "cut"}, "one of tiled, split; got 'cut'"),
+    (BatchEnsembleDense, {"bias": "other"}, "shared, none; got 'other'"),
+    (BatchEnsembleDense, {"fast_weights": "other"}, "normal, signs; got 'other'"),
+    (MIMO, {"size": 0}, "size must be at least 1; got 0"),
+    (MIMO, {"repetition": 1.5}, "0 to 1; got 1.5"),
+    call=lambda kind, fields: kind(**USUAL.get(kind, {"num_classes": 10}) | fields),
 )
-def test_impossible_fields_are_refused(network, fields, message):
-    usual = {Bert: BERT, Swin: SWIN | {"num_classes": 3, "width": 4}}
-    usual |= {BatchEnsemble: {"size": 2}, MIMO: {"size": 2}}
-    with pytest.raises(ValueError, match=message):
-        network(**{**usual.get(network, {"num_classes": 10}), **fields})
 
 
-@pytest.mark.parametrize(
-    ("model", "x", "message"),
-    [
-        (LeNet5(10), np.zeros((2, 8, 8, 1), "f4"), r"at least 12 x 12.*8, 8, 1"),
-        (VGG(2, (1, 1, 1)), np.zeros((1, 7, 28, 1), "f4"), r"8 x 8 .*1, 7, 28"),
-        (Bert(**BERT), np.zeros((2, 9), int), r"1 to 8 columns .*2, 9"),
-    ],
+test_inputs_of_another_size_are_refused = refusals(
+    (LeNet5(10), np.zeros((2, 8, 8, 1), "f4"), r"at least 12 x 12.*8, 8, 1"),
+    (VGG(2, (1, 1, 1)), np.zeros((1, 7, 28, 1), "f4"), r"8 x 8 .*1, 7, 28"),
+    (Bert(**BERT), np.zeros((2, 9), int), r"1 to 8 columns .*2, 9"),
+    (
+        BatchEnsembleDense(3, 2),
+        np.zeros((5, 4), "f4"),
+        "5 rows cannot be shared out among 2 members",
+    ),
+    call=lambda model, x: jax.eval_shape(model.init, jax.random.key(0), x),
 )
-def test_inputs_of_another_size_are_refused(model, x, message):
-    with pytest.raises(ValueError, match=message):
-        jax.eval_shape(model.init, jax.random.key(0), x)

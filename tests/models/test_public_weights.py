@@ -14,6 +14,7 @@ from churn_jax import models
 from churn_jax.models import load_pretrained
 from churn_jax.models.public_weights import PretrainedError
 from tests.models import drawn, public_networks
+from tests.refusals import refusals
 
 _HUGGING_FACE = (models.from_hugging_face, models.to_hugging_face)
 _TIMM = (models.from_timm, models.to_timm)
@@ -81,34 +82,32 @@ def test_layers_of_a_vgg_are_counted_with_those_that_have_no_weights(name, place
     assert kernels == {f"{place}.weight" for place in places}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda w: w.pop("norm.weight"), "the weights lack norm.weight$"),
-        (lambda w: w.clear(), "lack head.fc.bias, .*, norm.bias and 51 more"),
-        (lambda w: w.update(fc=0), "the network has no place for fc$"),
-        (lambda w: w.update({"norm.bias": np.zeros(3)}), r"norm.bias must have shape"),
-    ],
-)
-def test_weights_that_do_not_fit_are_refused(change, message):
+def read_changed(change):
     weights, like, read, _ = _parts("v2")
     change(weights)
-    with pytest.raises(ValueError, match=message):
-        read(weights, like)
+    read(weights, like)
 
 
-@pytest.mark.parametrize(
-    ("variables_of", "write", "message"),
-    [
-        ("v2", models.to_hugging_face, "not the variables of ImageNetResNet: .*/norm/"),
-        ("basic", models.to_timm, "not the variables of ResNetV2: .*shortcut_norm"),
-        ("vgg", models.to_hugging_face, "variables of ImageNetResNet: .*/dense1"),
-    ],
+test_weights_that_do_not_fit_are_refused = refusals(
+    (lambda w: w.pop("norm.weight"), "the weights lack norm.weight$"),
+    (lambda w: w.clear(), "lack head.fc.bias, .*, norm.bias and 51 more"),
+    (lambda w: w.update(fc=0), "the network has no place for fc$"),
+    (lambda w: w.update({"norm.bias": np.zeros(3)}), r"norm.bias must have shape"),
+    call=read_changed,
 )
-def test_variables_of_another_network_are_refused(variables_of, write, message):
-    like = public_networks.variable_shapes(_TINY[variables_of][0])
-    with pytest.raises(ValueError, match=message):
-        write(jax.tree.map(lambda leaf: np.zeros(leaf.shape), like))
+
+
+def written(kind, write):
+    like = public_networks.variable_shapes(_TINY[kind][0])
+    write(jax.tree.map(lambda leaf: np.zeros(leaf.shape), like))
+
+
+test_variables_of_another_network_are_refused = refusals(
+    ("v2", models.to_hugging_face, "not the variables of ImageNetResNet: .*/norm/"),
+    ("basic", models.to_timm, "not the variables of ResNetV2: .*shortcut_norm"),
+    ("vgg", models.to_hugging_face, "variables of ImageNetResNet: .*/dense1"),
+    call=written,
+)
 
 
 @pytest.mark.parametrize("write", [models.to_hugging_face, models.to_timm])
@@ -288,20 +287,21 @@ def test_tensors_that_do_not_fit_are_refused(tmp_path):
         load_pretrained(_folder(tmp_path, "bert", weights), _NETWORKS["bert"])
 
 
-@pytest.mark.parametrize(
-    ("config", "network", "message"),
-    [
-        ({"model_type": "gpt2"}, "bert", "of 'gpt2'; those of bert, resnet, swin can"),
-        ({"model_type": None}, "bert", "of None; those of"),
-        ({}, "swin", "'bert', which fit Bert; the network is Swin"),
-        ({"num_attention_heads": 4}, "bert", "num_attention_heads 4, .* needs 2"),
-        ({"hidden_act": "relu"}, "bert", "hidden_act 'relu', but .* needs 'gelu'"),
-    ],
-)
-def test_another_architecture_is_refused(config, network, message, tmp_path):
+def load_other(tmp_path, config, network):
     folder = _folder(tmp_path, "bert", _weights("bert"), **config)
-    with pytest.raises(PretrainedError, match=message):
-        load_pretrained(folder, _NETWORKS[network])
+    load_pretrained(folder, _NETWORKS[network])
+
+
+test_another_architecture_is_refused = refusals(
+    ({"model_type": "gpt2"}, "bert", "of 'gpt2'; those of bert, resnet, swin can"),
+    ({"model_type": None}, "bert", "of None; those of"),
+    ({}, "swin", "'bert', which fit Bert; the network is Swin"),
+    ({"num_attention_heads": 4}, "bert", "num_attention_heads 4, .* needs 2"),
+    ({"hidden_act": "relu"}, "bert", "hidden_act 'relu', but .* needs 'gelu'"),
+    call=load_other,
+    error=PretrainedError,
+    fixtures=["tmp_path"],
+)
 
 
 def test_damaged_and_missing_files_are_refused(tmp_path):
