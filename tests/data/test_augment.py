@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec
 
 from churn_jax.data.augment import Augmentation, augment, normalize
 from tests.devices import over_devices, spread
+from tests.refusals import refusals
 
 ALL = Augmentation(pad_crop=1, shift=2, flip=True)
 SEEDS = np.arange(24)
@@ -132,24 +133,17 @@ def test_normalize_uint8_and_float_agree_with_numpy(rng):
 _POLICY = Augmentation(flip=True)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda x, k: augment(x[0], k, _POLICY), ValueError, r"C\].*\(6, 7, 3\)"),
-        (lambda x, k: augment(x, k[:5], _POLICY), ValueError, r"keys \(5,\)"),
-        (
-            lambda x, k: augment(x, jax.random.key_data(k), _POLICY),
-            TypeError,
-            "typed PRNG",
-        ),
-        (lambda x, k: normalize(x, (0.1, 0.2), 1.0), ValueError, r"mean .*\(3,\).*2,"),
-        (lambda x, k: normalize(x.astype(jnp.int32), 0.0, 1.0), TypeError, "int32"),
-        (lambda x, k: Augmentation(shift=-1), ValueError, "shift.*-1"),
-        (lambda x, k: Augmentation(pad_crop=1.5), TypeError, "must be int.*1.5"),
-        (lambda x, k: Augmentation(flip=1), TypeError, "flip must be bool"),
-        (lambda x, k: Augmentation(drop=1.0), ValueError, "drop must be below 1"),
-    ],
+test_bad_input_is_named = refusals(
+    (lambda x, k: augment(x[0], k, _POLICY), r"C\].*\(6, 7, 3\)"),
+    (lambda x, k: augment(x, k[:5], _POLICY), r"keys \(5,\)"),
+    (lambda x, k: augment(x, jax.random.key_data(k), _POLICY), "typed PRNG"),
+    (lambda x, k: normalize(x, (0.1, 0.2), 1.0), r"mean .*\(3,\).*2,"),
+    (lambda x, k: normalize(x.astype(jnp.int32), 0.0, 1.0), "int32"),
+    (lambda x, k: Augmentation(shift=-1), "shift.*-1"),
+    (lambda x, k: Augmentation(pad_crop=1.5), "must be int.*1.5"),
+    (lambda x, k: Augmentation(flip=1), "flip must be bool"),
+    (lambda x, k: Augmentation(drop=1.0), "drop must be below 1"),
+    call=lambda rng, call: call(jnp.asarray(_images(rng)), keys_of(SEEDS)),
+    error=(TypeError, ValueError),
+    fixtures=["rng"],
 )
-def test_bad_input_is_named(rng, call, error, message):
-    with pytest.raises(error, match=message):
-        call(jnp.asarray(_images(rng)), keys_of(SEEDS))

@@ -6,6 +6,7 @@ import pytest
 from churn_jax.data import DATASETS
 from churn_jax.data.clicks import as_clicks, load_clicks, synthetic_clicks
 from churn_jax.data.splits import DataError
+from tests.refusals import refusals
 from tests.training.tiny_clicks import arrays
 
 
@@ -64,29 +65,28 @@ def test_clicks_come_from_a_file_a_function_and_a_built_in_name(tmp_path):
         load_clicks(str(tmp_path / "torn.npz"))
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"ids": None}, "must have the arrays ids and labels"),
-        ({"clicked": [1]}, "it has ids, numeric, labels, sizes, clicked"),
-        ({"ids": np.zeros((20, 2))}, r"whole numbers \[N, F\] .* got float64"),
-        ({"ids": np.zeros((0, 2), int)}, "of one example or more"),
-        ({"labels": [1]}, r"labels must have shape \[20\]; got \[1\]"),
-        ({"draw": [0.5]}, r"draw must have shape \[20\]"),
-        ({"sizes": [7]}, r"sizes must have shape \[2\]"),
-        ({"sizes": [7, 2]}, "an id of field 1 is outside of its table of 2 rows"),
-        ({"labels": np.full(20, 2)}, "labels must be 0 or 1"),
-        ({"labels": np.zeros(20, int)}, "no example has the label 1"),
-        ({"numeric": np.full((20, 1), np.inf)}, "numbers of example 0 are not finite"),
-        ({"draw": np.zeros(20)}, "every example is held out"),
-    ],
-)
-def test_arrays_that_cannot_be_used_are_named(change, said):
+def changed(change, validation=0.5):
     given = {k: v for k, v in (few() | change).items() if v is not None}
-    with pytest.raises(DataError, match=said):
-        as_clicks("mine", given, validation=0.5)
-    with pytest.raises(DataError, match="a share below 1; got 1"):
-        as_clicks("mine", few(), validation=1.0)
+    return as_clicks("mine", given, validation=validation)
+
+
+test_arrays_that_cannot_be_used_are_named = refusals(
+    ({"ids": None}, "must have the arrays ids and labels"),
+    ({"clicked": [1]}, "it has ids, numeric, labels, sizes, clicked"),
+    ({"ids": np.zeros((20, 2))}, r"whole numbers \[N, F\] .* got float64"),
+    ({"ids": np.zeros((0, 2), int)}, "of one example or more"),
+    ({"labels": [1]}, r"labels must have shape \[20\]; got \[1\]"),
+    ({"draw": [0.5]}, r"draw must have shape \[20\]"),
+    ({"sizes": [7]}, r"sizes must have shape \[2\]"),
+    ({"sizes": [7, 2]}, "an id of field 1 is outside of its table of 2 rows"),
+    ({"labels": np.full(20, 2)}, "labels must be 0 or 1"),
+    ({"labels": np.zeros(20, int)}, "no example has the label 1"),
+    ({"numeric": np.full((20, 1), np.inf)}, "numbers of example 0 are not finite"),
+    ({"draw": np.zeros(20)}, "every example is held out"),
+    ({}, 1.0, "a share below 1; got 1"),
+    call=changed,
+    error=DataError,
+)
 
 
 def test_the_share_of_clicks_is_the_rate_and_words_follow_zipfs_law():

@@ -1,5 +1,7 @@
 """Checks, the fixed order, fingerprints and moments of data in memory."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from churn_jax.data.splits import (
     fixed_order,
     hold_out,
 )
+from tests.refusals import refusals
 
 
 def _arrays(rng, count=12, shape=(4, 5, 3)):
@@ -44,50 +47,26 @@ def test_a_split_has_the_documented_dtypes(rng):
     assert encoded.ids[3] == "a3"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda x, y: (x[0, 0, 0], y, None), r"got shape \(3,\)"),
-        (lambda x, y: (x[:, :0], y, None), r"images are empty; .* \(12, 0, 5, 3\)"),
-        (lambda x, y: (x, y[:, None], None), r"must be \[N\]; got shape \(12, 1\)"),
-        (lambda x, y: (x[:0], y[:0], None), "the split is empty"),
-        (lambda x, y: (x, y - 2, None), "not be negative; got -2 at position 0"),
-        (lambda x, y: (_with(np.nan), y, None), "2 of 12 images hold NaN.*position 7"),
-        (lambda x, y: (_with(np.inf), y, None), "2 of 12 images hold NaN or values in"),
-        (lambda x, y: (x.astype(np.int32), y, None), "uint8 or floats; got int32"),
-        (lambda x, y: (x, y, np.arange(11)), r"one id per label, \(12,\); got \(11,\)"),
-        (lambda x, y: (x, y, np.ones(12)), "strings or integers; got dtype float64"),
-        (
-            lambda x, y: (x, y, np.array(list("abcaebghijkl"))),
-            "ids must be unique; 2 of 12 repeat another, for example 'a'",
-        ),
-        (lambda x, y: (x, y, np.arange(12) // 2), "6 of 12 .* another, for example 0"),
-    ],
+test_bad_arrays_give_one_sentence = refusals(
+    (lambda x, y: (x[0, 0, 0], y, None), r"got shape \(3,\)"),
+    (lambda x, y: (x[:, :0], y, None), r"images are empty; .* \(12, 0, 5, 3\)"),
+    (lambda x, y: (x, y[:, None], None), r"must be \[N\]; got shape \(12, 1\)"),
+    (lambda x, y: (x[:0], y[:0], None), "the split is empty"),
+    (lambda x, y: (x, y - 2, None), "not be negative; got -2 at position 0"),
+    (lambda x, y: (_with(np.nan), y, None), "2 of 12 images hold NaN.*position 7"),
+    (lambda x, y: (_with(np.inf), y, None), "2 of 12 images hold NaN or values in"),
+    (lambda x, y: (x.astype(np.int32), y, None), "uint8 or floats; got int32"),
+    (lambda x, y: (x, y, np.arange(11)), r"one id per label, \(12,\); got \(11,\)"),
+    (lambda x, y: (x, y, np.ones(12)), "strings or integers; got dtype float64"),
+    (
+        lambda x, y: (x, y, np.array(list("abcaebghijkl"))),
+        "ids must be unique; 2 of 12 repeat another, for example 'a'",
+    ),
+    (lambda x, y: (x, y, np.arange(12) // 2), "6 of 12 .* another, for example 0"),
+    call=lambda rng, change: check_split("train", *change(*_arrays(rng))),
+    error=DataError,
+    fixtures=["rng"],
 )
-def test_bad_arrays_give_one_sentence(rng, change, message):
-    with pytest.raises(DataError, match=message) as caught:
-        check_split("train", *change(*_arrays(rng)))
-    assert str(caught.value).startswith("train: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_values_that_overflow_float32_are_found_and_huge_ones_are_fine():
-    with pytest.raises(DataError, match=r"4 of 4 images .* infinite in float32"):
-        check_split("train", np.full((4, 3), 1e308), np.arange(4), None)
-    fine = np.full((4, 3), 3e38)
-    assert np.isfinite(check_split("train", fine, np.arange(4), None).images).all()
-
-
-def test_splits_must_be_alike(rng):
-    images, labels = _arrays(rng)
-    a = check_split("train", images, labels, None)
-    b = check_split("test", images[:, :3], labels, None)
-    c = check_split("test", images.astype(float), labels, None)
-    with pytest.raises(DataError, match=r"one shape; got \(4, 5, 3\) and \(3, 5, 3\)"):
-        check_same_kind({"train": a, "test": b})
-    with pytest.raises(DataError, match="one dtype; got uint8 and float32"):
-        check_same_kind({"train": a, "test": c})
-    check_same_kind({"train": a, "test": a})
 
 
 def test_held_out_examples_are_the_last_of_the_fixed_order():
@@ -178,22 +157,37 @@ def test_what_is_kept_decides_the_fingerprint():
     assert again.fingerprint == made[0].fingerprint
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"classes": (0, 10)}, r"classes 0 to 9; got \[0, 10\]"),
-        ({"classes": (-1, 3)}, r"classes 0 to 9; got \[-1, 3\]"),
-        ({"share": 0.0}, "share must be above 0 and at most 1; got 0.0"),
-        ({"share": 1.5}, "share must be above 0 and at most 1; got 1.5"),
-    ],
+test_what_cannot_be_kept_is_said = refusals(
+    ({"classes": (0, 10)}, r"classes 0 to 9; got \[0, 10\]"),
+    ({"classes": (-1, 3)}, r"classes 0 to 9; got \[-1, 3\]"),
+    ({"share": 0.0}, "share must be above 0 and at most 1; got 0.0"),
+    ({"share": 1.5}, "share must be above 0 and at most 1; got 1.5"),
+    call=lambda options: narrow(DIGITS, **options),
+    error=DataError,
 )
-def test_what_cannot_be_kept_is_said(options, message):
-    with pytest.raises(DataError, match=message):
-        narrow(DIGITS, **options)
 
 
-def test_a_class_without_examples_leaves_nothing():
-    part = Split(np.zeros((4, 2), np.uint8), np.array([0, 1, 0, 1]), np.arange(4))
-    dataset = Dataset("two of three", part, part, part, 3, fingerprint="x")
-    with pytest.raises(DataError, match=r"no training example of classes \[2\]"):
-        narrow(dataset, classes=(2,))
+PART = Split(np.zeros((4, 2), np.uint8), np.array([0, 1, 0, 1]), np.arange(4))
+OF_TWO = Dataset("two of three", PART, PART, PART, 3, fingerprint="x")
+
+
+def alike(**test):
+    check_same_kind({"train": PART, "test": dataclasses.replace(PART, **test)})
+
+
+def filled(value):
+    return check_split("train", np.full((4, 3), value), np.arange(4), None)
+
+
+def test_equal_splits_and_huge_values_are_fine():
+    alike()
+    assert np.isfinite(filled(3e38).images).all()
+
+
+test_what_does_not_fit_is_refused = refusals(
+    (lambda: narrow(OF_TWO, classes=(2,)), r"no training example of classes \[2\]"),
+    (lambda: filled(1e308), r"4 of 4 images .* infinite in float32"),
+    (lambda: alike(images=PART.images[:, :1]), r"one shape; got \(2,\) and \(1,\)"),
+    (lambda: alike(images=PART.images * 0.5), "one dtype; got uint8 and float"),
+    error=DataError,
+)

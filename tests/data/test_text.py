@@ -20,6 +20,7 @@ from churn_jax.data import (
     prepare,
 )
 from tests.data.small_sets import SmallSet, class_label
+from tests.refusals import refusals
 
 PIECES = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "'", "rain", "over"),
@@ -120,28 +121,29 @@ def test_tokens_have_no_moments_and_are_not_normalised():
     assert same.dtype == jnp.int32 and same.tolist() == tokens.tolist()
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "message"),
-    [
-        ({"train_offsets": None}, {}, r"joined tokens .* need train_offsets"),
-        ({"train_label": None}, {}, "texts need train_tokens and train_label"),
-        ({"train_label": np.zeros(3, int)}, {}, r"one label per text, \(30,\)"),
-        ({"test_tokens": np.zeros(80, int)}, {}, r"at least 1; got 0 \(0 is padding"),
-        ({"test_tokens": np.ones(80)}, {}, "must be integers.*float64"),
-        ({"test_tokens": -np.ones((12, 4), int)}, {}, "at least 0; got -1"),
-        ({"test_tokens": np.eye(12, 4, dtype=int)}, {}, "8 of 12 texts.*position 4"),
-        ({"test_offsets": np.arange(13)[::-1]}, {}, r"rise from 0 to .*\[12, 11, 10\]"),
-        ({"test_offsets": np.arange(13) * 99}, {}, "rise from 0"),
-        ({}, {"sequence_length": 0}, "sequence_length must be at least 1; got 0"),
-        ({}, {"vocabulary_size": 2}, "vocabulary_size must be at least 3.*got 2"),
-        ({}, {"vocabulary": "x"}, "token ids already need no vocabulary"),
-    ],
-)
-def test_token_files_that_cannot_be(rng, tmp_path, change, options, message):
+def load_changed(rng, tmp_path, change, options):
     arrays = _arrays(rng) | change
     path = _saved(tmp_path, {k: v for k, v in arrays.items() if v is not None})
-    with pytest.raises(DataError, match=message):
-        load(path, text=TextOptions(**options))
+    load(path, text=TextOptions(**options))
+
+
+test_token_files_that_cannot_be = refusals(
+    ({"train_offsets": None}, {}, r"joined tokens .* need train_offsets"),
+    ({"train_label": None}, {}, "texts need train_tokens and train_label"),
+    ({"train_label": np.zeros(3, int)}, {}, r"one label per text, \(30,\)"),
+    ({"test_tokens": np.zeros(80, int)}, {}, r"at least 1; got 0 \(0 is padding"),
+    ({"test_tokens": np.ones(80)}, {}, "must be integers.*float64"),
+    ({"test_tokens": -np.ones((12, 4), int)}, {}, "at least 0; got -1"),
+    ({"test_tokens": np.eye(12, 4, dtype=int)}, {}, "8 of 12 texts.*position 4"),
+    ({"test_offsets": np.arange(13)[::-1]}, {}, r"rise from 0 to .*\[12, 11, 10\]"),
+    ({"test_offsets": np.arange(13) * 99}, {}, "rise from 0"),
+    ({}, {"sequence_length": 0}, "sequence_length must be at least 1; got 0"),
+    ({}, {"vocabulary_size": 2}, "vocabulary_size must be at least 3.*got 2"),
+    ({}, {"vocabulary": "x"}, "token ids already need no vocabulary"),
+    call=load_changed,
+    error=DataError,
+    fixtures=["rng", "tmp_path"],
+)
 
 
 def test_headlines_are_cut_into_word_pieces(folder, vocabulary):
@@ -176,30 +178,30 @@ def test_headlines_are_cut_into_word_pieces(folder, vocabulary):
     assert (cased.train.images == 1).sum() > (found.train.images == 1).sum()
 
 
-@pytest.mark.parametrize(
-    ("options", "file", "content", "message"),
-    [
-        ({"vocabulary": None}, None, "", "need a vocabulary .*data.vocabulary"),
-        ({"vocabulary": "nowhere"}, None, "", "there is no vocabulary nowhere"),
-        ({"vocabulary_size": 9}, None, "", "got vocabulary_size=9"),
-        ({"sequence_length": 2}, None, "", "sequence_length of 3; got 2"),
-        ({}, "bert/vocab.txt", "the\n", r"lacks \[PAD\], \[UNK\]"),
-        ({}, "bert/vocab.txt", "a\n" + "\n".join(PIECES), r"\[PAD\].*it is on line 2"),
-        ({}, "test.csv", "World,rain\n", r"test.csv, line 1: expected a class.*'World"),
-        ({}, "test.csv", '"1","rain\n', "test.csv cannot be read"),
-        ({}, "test.csv", "", "test.csv is empty"),
-        ({}, "test.csv", None, "there is no file .*test.csv"),
-    ],
-)
-def test_texts_that_cannot_be_read(folder, vocabulary, options, file, content, message):
+def load_broken(folder, vocabulary, options, file, content):
     pytest.importorskip("tokenizers")
     if content is None:
         (folder / file).unlink()
     elif file:
         (folder / file).write_text(content)
-    options = {"vocabulary": vocabulary, **options}
-    with pytest.raises(DataError, match=message):
-        load(folder, text=TextOptions(**options))
+    load(folder, text=TextOptions(**{"vocabulary": vocabulary, **options}))
+
+
+test_texts_that_cannot_be_read = refusals(
+    ({"vocabulary": None}, None, "", "need a vocabulary .*data.vocabulary"),
+    ({"vocabulary": "nowhere"}, None, "", "there is no vocabulary nowhere"),
+    ({"vocabulary_size": 9}, None, "", "got vocabulary_size=9"),
+    ({"sequence_length": 2}, None, "", "sequence_length of 3; got 2"),
+    ({}, "bert/vocab.txt", "the\n", r"lacks \[PAD\], \[UNK\]"),
+    ({}, "bert/vocab.txt", "a\n" + "\n".join(PIECES), r"\[PAD\].*it is on line 2"),
+    ({}, "test.csv", "World,rain\n", r"test.csv, line 1: expected a class.*'World"),
+    ({}, "test.csv", '"1","rain\n', "test.csv cannot be read"),
+    ({}, "test.csv", "", "test.csv is empty"),
+    ({}, "test.csv", None, "there is no file .*test.csv"),
+    call=load_broken,
+    error=DataError,
+    fixtures=["folder", "vocabulary"],
+)
 
 
 def test_without_the_library_one_sentence_says_what_to_install(
