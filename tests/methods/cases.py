@@ -7,26 +7,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
+from churn_jax import methods
 from churn_jax.ensembles import Outputs
-from churn_jax.methods import (
-    ELODI,
-    ERM,
-    RACT,
-    AntiDistillation,
-    BackwardCompatible,
-    Batch,
-    BayesianUpdate,
-    ChurnConstraint,
-    Codistillation,
-    EnsembleDistillation,
-    EnsembleDistributionDistillation,
-    FocalDistillation,
-    Method,
-    MinimumEntropy,
-    OneToOneDistillation,
-)
-from churn_jax.methods.updating import Updating
 from tests.methods import reference
 
 EXAMPLES, CLASSES, TEACHERS, OLDS = 8, 5, 2, 2
@@ -35,7 +19,7 @@ EXAMPLES, CLASSES, TEACHERS, OLDS = 8, 5, 2, 2
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    method: Method
+    method: methods.Method
     reference: Callable  # (logits, labels, fixed, **coefficients) -> [B]
     coefficients: dict  # of both
     terms: frozenset[str]
@@ -58,7 +42,9 @@ COUNTS = (COUNTS + 9 * np.eye(CLASSES, dtype=int)).astype(np.float32)
 
 def has_old(method):
     """True if old models teach `method`, alone or with a teacher."""
-    return isinstance(method, (ELODI, FocalDistillation, Updating))
+    return isinstance(
+        method, (methods.ELODI, methods.FocalDistillation, methods.Updating)
+    )
 
 
 def teacher_of(method):
@@ -68,17 +54,17 @@ def teacher_of(method):
     """
     if method.stale_steps:
         return STALE[: method.members]
-    if isinstance(method, Updating):
+    if isinstance(method, methods.Updating):
         return OLD
     return np.concatenate([TEACHER, OLD]) if has_old(method) else TEACHER
 
 
-@dataclasses.dataclass(frozen=True)
+@struct.dataclass
 class KnownTeachers:
     """Answers `[T + O, B, C]` of a teacher's members and, after them, of old models."""
 
     answers: jax.Array
-    olds: int = OLDS
+    olds: int = struct.field(pytree_node=False, default=OLDS)
 
     @property
     def size(self):
@@ -121,13 +107,13 @@ LABEL_LOSSES = ("focal", "squared_error", LABELS, "label_smoothing")
 
 
 def entropy(kind, **structure):
-    form = MinimumEntropy, reference.minimum_entropy, LABELS, kind
+    form = methods.MinimumEntropy, reference.minimum_entropy, LABELS, kind
     return case(*form, sweep={"alpha": 0.3}, kind=kind, **structure)
 
 
 def peers(divergence, kind="entropy", sweep=PULLED, **structure):
     term = PEER if divergence == LABELS else divergence
-    form = Codistillation, reference.codistillation, LABELS, term, kind
+    form = methods.Codistillation, reference.codistillation, LABELS, term, kind
     return case(*form, sweep=sweep, divergence=divergence, kind=kind, **structure)
 
 
@@ -135,36 +121,45 @@ def taught(build, objective, term="distillation", sweep=TAUGHT, **structure):
     return case(build, objective, LABELS, term, sweep=sweep, **structure)
 
 
+def elodi(steepest=1e6, **structure):  # linear in the logits, of order 2
+    form = methods.ELODI, reference.elodi, LABELS, "ldi_ensemble", "ldi_old"
+    return case(*form, sweep=ELODI_SWEEP, steepest=steepest, **structure)
+
+
 def apart(strength, penalty, *terms, **structure):
-    form = AntiDistillation, reference.anti_distillation, penalty, *terms
+    form = methods.AntiDistillation, reference.anti_distillation, penalty, *terms
     # The third power of the logits.
     options = {"sweep": {"strength": strength}, "steepest": 1e14}
     return case(*form, **options, penalty=penalty, **structure)
 
 
-distillation = partial(taught, EnsembleDistillation, reference.ensemble_distillation)
-one_to_one = partial(taught, OneToOneDistillation, reference.one_to_one_distillation)
+distillation = partial(
+    taught, methods.EnsembleDistillation, reference.ensemble_distillation
+)
+one_to_one = partial(
+    taught, methods.OneToOneDistillation, reference.one_to_one_distillation
+)
 distribution = partial(
     taught,
-    EnsembleDistributionDistillation,
+    methods.EnsembleDistributionDistillation,
     reference.ensemble_distribution_distillation,
     "distribution",
     TAUGHT | {"smoothing": 0.01},
 )
-focal = partial(taught, FocalDistillation, reference.focal_distillation)
+focal = partial(taught, methods.FocalDistillation, reference.focal_distillation)
 COMPATIBLE = partial(reference.backward_compatible, heads=HEADS)
 CONTRAST = partial(reference.ract, heads=HEADS)
 UPDATED = partial(reference.bayesian_update, counts=COUNTS)
 constraint = partial(
     case,
-    ChurnConstraint,
+    methods.ChurnConstraint,
     reference.churn_constraint,
     *(LABELS, "divergence", "multiplier"),
     sweep=MULTIPLIER,
 )
 
 CASES = [
-    case(ERM, reference.erm, LABELS, members=3),
+    case(methods.ERM, reference.erm, LABELS, members=3),
     entropy("entropy", top_k=None, members=2),
     entropy("uniform_skl", top_k=3),
     peers("skl"),
@@ -196,30 +191,29 @@ CASES = [
     one_to_one(members=2),
     # Concentrations up to e^30, times a logit.
     distribution(steepest=1e18, members=2),
-    case(
-        ELODI,
-        reference.elodi,
-        *(LABELS, "ldi_ensemble", "ldi_old"),
-        sweep=ELODI_SWEEP,
-        steepest=1e6,  # linear in the logits
-        top_k=2,
-        members=2,
-    ),
+    elodi(top_k=2, members=2),
     focal("focal_kl", FOCAL | {"temperature": 3.0}, members=2),
     focal("focal_logits", FOCAL, steepest=1e6, divergence="logits"),
     taught(
-        BackwardCompatible, COMPATIBLE, "old_cross_entropy", {"weight": 0.7}, members=2
+        methods.BackwardCompatible,
+        COMPATIBLE,
+        "old_cross_entropy",
+        {"weight": 0.7},
+        members=2,
     ),
-    taught(RACT, CONTRAST, "ract", {"weight": 0.7}),
+    taught(methods.RACT, CONTRAST, "ract", {"weight": 0.7}),
     constraint(examples="all", members=2),
     constraint(examples="right", members=1),
     taught(
-        BayesianUpdate,
+        methods.BayesianUpdate,
         UPDATED,
         "updated_cross_entropy",
         {"alpha": 0.7, "cost_ratio": 1.5},
         **{"members": 2, "rule": "cr", "olds": OLDS},
     ),
+    elodi(top_k=3, order=1.0, rank_by="student"),
+    elodi(steepest=1e10, top_k=0, order=3.0),
+    elodi(form="release", top_k=1),
 ]
 
 
@@ -239,7 +233,7 @@ def batch_of(labels, mask=None, axis_name=None):
     size = labels.shape[0]
     mask = jnp.ones(size, jnp.float32) if mask is None else jnp.asarray(mask)
     keys = jax.random.wrap_key_data(jnp.zeros((size, 2), jnp.uint32))
-    return Batch(jnp.zeros((size, 1)), labels, mask, keys, axis_name)
+    return methods.Batch(jnp.zeros((size, 1)), labels, mask, keys, axis_name)
 
 
 def known_logits(variables, images, train=True, extras=()):
@@ -252,20 +246,20 @@ def known_logits(variables, images, train=True, extras=()):
 @jax.jit
 def loss_of(method, logits, batch, *, step=0, teacher=None):
     """`LossOutput` of `method` for members that answer `logits`; compiled once."""
-    answers = jnp.asarray(teacher_of(method) if teacher is None else teacher)
-    taught = method.needs_teacher or method.stale_steps
-    teach = (lambda images: answers) if taught else None
-    if has_old(method):
-        teach = KnownTeachers(answers)
-    if isinstance(method, BayesianUpdate) and isinstance(batch.memory, tuple):
+    if not isinstance(teacher, KnownTeachers):
+        answers = jnp.asarray(teacher_of(method) if teacher is None else teacher)
+        taught = method.needs_teacher or method.stale_steps
+        alone = (lambda images: answers) if taught else None
+        teacher = KnownTeachers(answers) if has_old(method) else alone
+    if isinstance(method, methods.BayesianUpdate) and isinstance(batch.memory, tuple):
         batch = batch.replace(memory=jnp.asarray(COUNTS))
-    if isinstance(method, ChurnConstraint) and isinstance(batch.memory, tuple):
+    if isinstance(method, methods.ChurnConstraint) and isinstance(batch.memory, tuple):
         batch = batch.replace(memory=jnp.full(method.members, 0.3))
     return method.loss(
         known_logits,
         {"params": jnp.asarray(logits)},
         batch,
-        teacher=teach,
+        teacher=teacher,
         step=step,
         key=batch.keys[0],
     )
@@ -297,7 +291,7 @@ def evaluate(case, logits, labels, mask=None, *, teacher=None):
 def expected(case, logits, labels, *, rows=slice(None), fixed=None, **coefficients):
     """The reference objective: the mean over `rows`, float64."""
     options = {**case.coefficients, **coefficients}
-    if case.method.needs_teacher and not isinstance(case.method, Updating):
+    if case.method.needs_teacher and not isinstance(case.method, methods.Updating):
         options["teacher"] = TEACHER[:, rows]
     if has_old(case.method):
         options["old"] = OLD[:, rows]
@@ -306,19 +300,3 @@ def expected(case, logits, labels, *, rows=slice(None), fixed=None, **coefficien
     logits = np.asarray(logits, np.float64)[:, rows]
     fixed = logits if fixed is None else np.asarray(fixed, np.float64)[:, rows]
     return np.mean(case.reference(logits, labels[rows], fixed, **options))
-
-
-def difference_quotient(case, logits, labels, *, rows=slice(None), **coefficients):
-    """Central differences of `expected` in every logit, float64; `fixed` stays."""
-    base = np.asarray(logits, np.float64)
-    gradient = np.zeros_like(base)
-    for index in np.ndindex(base.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = base.copy()
-            moved[index] += sign * 1e-5
-            ends.append(
-                expected(case, moved, labels, rows=rows, fixed=base, **coefficients)
-            )
-        gradient[index] = (ends[0] - ends[1]) / 2e-5
-    return gradient

@@ -141,13 +141,17 @@ def ensemble_distribution_distillation(
     return mixed(logits, labels, alpha, unlikely)
 
 
-def elodi(logits, labels, fixed=None, *, alpha, mix, margin, top_k, teacher, old):
+def elodi(
+    logits, labels, fixed=None, *, alpha, mix, teacher, old, form="paper", **options
+):
     """[elodi] Sec. 4.2 and Eq. 9, the sum over members."""
 
     def apart(z, target):
-        return one.logit_difference_inhibition(
-            student_logits=z, teacher_logits=target, top_k=top_k, margin=margin
-        )
+        roles = {"student_logits": z, "teacher_logits": target}
+        if form == "release":  # which knows no top K
+            margin = options["margin"]
+            return one.released_logit_difference(**roles, labels=labels, margin=margin)
+        return one.logit_difference_inhibition(**roles, **options)
 
     def both(m, z):
         legacy = np.mean([apart(z, o) for o in old], axis=0)

@@ -15,12 +15,15 @@ from churn_jax.methods import AntiDistillation as Apart
 from churn_jax.methods import Codistillation as Peers
 from churn_jax.methods import OneToOneDistillation as Pushed
 from tests.devices import over_devices
+from tests.differences import difference_quotient
 from tests.methods.cases import (
     CASES,
+    CLASSES,
     EXAMPLES,
+    OLD,
+    TEACHER,
     KnownTeachers,
     batch_of,
-    difference_quotient,
     draw,
     evaluate,
     expected,
@@ -30,6 +33,7 @@ from tests.methods.cases import (
     loss_of,
     teacher_of,
 )
+from tests.refusals import refusals
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 # One per way of reducing over members, pairs and teachers: compiling takes the time.
@@ -69,7 +73,11 @@ def test_gradient_equals_a_float64_difference_and_masked_rows_change_nothing(cas
     np.testing.assert_allclose(
         loss, expected(case, logits, labels, rows=VALID), rtol=3e-6
     )
-    numeric = difference_quotient(case, logits, labels, rows=VALID)
+
+    def objective(moved):
+        return expected(case, moved, labels, rows=VALID, fixed=logits)
+
+    numeric = difference_quotient(objective, logits)
     np.testing.assert_allclose(gradient, numeric, atol=2e-6)
     np.testing.assert_array_equal(gradient[:, MASK == 0], 0.0)
 
@@ -181,12 +189,48 @@ METHODS = sorted({type(c.method) for c in CASES}, key=str)
 TAUGHT = [cls for cls in METHODS if cls.needs_teacher or cls.old_models]
 
 
-@pytest.mark.parametrize("cls", TAUGHT)
-def test_a_missing_teacher_is_named(cls):
-    missing = f"{cls.__name__} needs an? (old model|teacher)"
-    with pytest.raises(ValueError, match=missing):
-        cls().loss(lambda *_: None, {}, batch_of([0]), teacher=None, step=0, key=None)
+FROM_OLD = (methods.BackwardCompatible, methods.RACT, methods.BayesianUpdate)
+MEMORY = "keeps the method's memory"
+OWN = "2 members need a teacher each and {} external ones; got 3 teachers"
+THREE_TEACHERS = np.zeros((3, EXAMPLES, CLASSES)), 0
 
+
+def without_features(variables, images, extras):
+    return known_logits(variables, images)
+
+
+def loss_from(method, answers=None, olds=0, network=known_logits):
+    """The loss of a method that `answers` teach, the last of them of old models."""
+    teacher = None if answers is None else KnownTeachers(jnp.asarray(answers), olds)
+    params = {"params": jnp.zeros((method.members, EXAMPLES, CLASSES))}
+    batch = batch_of(labels_of(0))
+    options = {"teacher": teacher, "step": 0, "key": batch.keys[0]}
+    return method.loss(network, params, batch, **options)
+
+
+test_what_a_method_lacks_is_named = refusals(
+    *((c(), f"{c.__name__} needs an? (old model|teacher)") for c in TAUGHT),
+    *((c(), TEACHER, 0, f"{c.__name__} needs an old model; name") for c in FROM_OLD),
+    *((c(), OLD, 1, f"{c.__name__} learns from old models alone") for c in FROM_OLD),
+    (Method(), "Method defines no loss"),
+    (Peers(update="independent"), "stale members' logits"),
+    (Apart(on="part"), "on='part' needs networks whose outputs"),
+    (Apart(deploy="gate"), "needs a gate in the committee"),
+    (Apart(running=0.6), "needs an engine that keeps"),
+    (methods.ChurnConstraint(), TEACHER, 0, MEMORY),
+    (methods.BayesianUpdate(olds=2), OLD, 2, MEMORY),
+    (methods.BayesianUpdate(), OLD, 2, "olds=1, but the row has 2 old models"),
+    (methods.RACT(), OLD, 2, without_features, r"have \.features; these have none"),
+    (Pushed(members=2), *THREE_TEACHERS, OWN.format(0)),
+    (Pushed(members=2, external_teachers=2), *THREE_TEACHERS, OWN.format(2)),
+    (
+        Pushed(members=2, external_teachers=3),
+        *THREE_TEACHERS,
+        "3 external teachers leave none to learn from; got 3 teachers",
+    ),
+    call=loss_from,
+    error=(TypeError, ValueError),
+)
 
 HALF = np.log(np.float32([[[0.5, 0.25, 0.25]]]))  # [M=1, B=1, C=3]
 # Two peers on one example: (3/4, 1/4) and (1/4, 3/4).
@@ -277,12 +321,7 @@ def of(method, logits, loss, labels=(0,), teacher=None):
     ],
 )
 def test_losses_worked_out_by_hand(method, logits, labels, teacher, loss):
-    if isinstance(teacher, KnownTeachers):
-        batch, options = batch_of(labels), {"step": 0, "key": None}
-        params = {"params": jnp.asarray(logits)}
-        out = method.loss(known_logits, params, batch, teacher=teacher, **options)
-    else:
-        out = loss_of(method, logits, batch_of(labels), teacher=teacher)
+    out = loss_of(method, logits, batch_of(labels), teacher=teacher)
     np.testing.assert_allclose(out.loss, loss, rtol=1e-5)
 
 
@@ -299,75 +338,70 @@ def test_alpha_ramps_on_both_sides_of_the_convex_combination(step):
 INDEPENDENT = {"update": "independent"}
 
 
-@pytest.mark.parametrize(
-    ("cls", "options", "message"),
-    [
-        (methods.Ramp, {"kind": "cosine"}, "constant, linear, step"),
-        (ERM, {"members": 0}, "members must be at least 1; got 0"),
-        (ERM, {"deploy": "vote"}, "member, mean_probs, mean_logits, gate; got 'vote'"),
-        (ERM, {"deploy": "gate"}, "ERM trains no gate"),
-        (ERM, {"deployed_member": 1}, "below members=1; got 1"),
-        (ERM, {"members": 3, "deployed_member": -1}, "below members=3; got -1"),
-        (ERM, {"members": 2, "deployed_member": 1}, "=1 needs deploy='member'"),
-        (ERM, {"members": 2, "deployed_member": True}, "whole number; got True"),
-        (ERM, {"members": "two"}, "members must be a whole number; got 'two'"),
-        (ERM, {"member_sample": "own"}, "shared, bootstrap, subset, split; got 'own'"),
-        (methods.EnsembleDistillation, {"average": "votes"}, "probs, logits"),
-        (methods.MinimumEntropy, {"kind": "gini"}, "entropy, uniform_skl"),
-        (methods.FocalDistillation, {"divergence": "l1"}, "kl, logits; got 'l1'"),
-        (methods.ChurnConstraint, {"examples": "old"}, "all, right; got 'old'"),
-        (methods.BayesianUpdate, {"rule": "map"}, "mb, mbme, cr; got 'map'"),
-        (methods.BayesianUpdate, {"olds": 0}, "olds must be at least 1; got 0"),
-        (methods.ELODI, {"form": "code"}, "one of paper, release; got 'code'"),
-        (methods.ELODI, {"rank_by": "old"}, "one of teacher, student; got 'old'"),
-        (methods.ELODI, {"top_k": -1}, "top_k must be at least 0 .* got -1 and 2"),
-        (methods.ELODI, {"order": 0.5}, "order at least 1; got 10 and 0.5"),
-        (Pushed, {"perturbation": "mixup"}, "two_sided; got 'mixup'"),
-        (Pushed, {"external_teachers": -1}, "at least 0; got -1"),
-        (
-            Pushed,
-            {"perturbation": "two_sided", "external_teachers": 1},
-            "the teachers themselves; got external_t",
-        ),
-        (Peers, {"members": 1}, "at least two members; got 1"),
-        (Peers, {"divergence": "js"}, "joint_cross_entropy; got 'js'"),
-        (Peers, {"kind": "gini"}, "entropy, uniform_skl; got 'gini'"),
-        (Peers, {"update": "async"}, "joint, independent; got 'async'"),
-        (Peers, {**INDEPENDENT, "refresh_steps": 0}, "at least 1; got 0"),
-        (Peers, {**INDEPENDENT, "refresh_steps": 2.0}, "whole number; got 2.0"),
-        (Peers, {"refresh_steps": 5}, "refresh_steps=5 needs update='independent'"),
-        (
-            Peers,
-            {**INDEPENDENT, "divergence": "joint_cross_entropy"},
-            "gradients into both peers",
-        ),
-        (Apart, {"members": 1}, "at least two; got 1"),
-        (Apart, {"penalty": "pearson"}, "unknown penalty 'pearson'; known: correl"),
-        (Apart, {"label_reduction": "none"}, "label_reduction must be .* mean, sum"),
-        (Apart, {"on": "scores"}, "on must be one of logits, .*'scores'"),
-        (Apart, {"train_on": "all"}, "train_on must be one of .*'all'"),
-        (Apart, {"gate": "sparse"}, "gate must be .* input, constant; got 'sparse'"),
-        (Apart, {"component_losses": "focal"}, "component_losses must be some of"),
-        (Apart, {"component_losses": ("focal",)}, "one loss per member, 2; got 1"),
-        (
-            Apart,
-            {"component_losses": ("focal",) * 2, "train_on": "ensemble"},
-            "train_on='ensemble' trains their mixture",
-        ),
-        (
-            Apart,
-            {"penalty": "cross_entropy_difference", "on": "part"},
-            "needs on='logits'; got 'part'",
-        ),
-        (Apart, {"deploy": "member", "train_on": "both"}, "deploy='member' has none"),
-        (Apart, {"running": 1.0}, "at least 0 and below 1; got 1.0"),
-        (Apart, {"running": 0.9, "on": "features"}, "running moments are for the"),
-        (Apart, {"common_only": True}, "all examples are common"),
-        (Apart, {"member_share": 0.5}, "is of .*='subset'; got 0.5 with 'shared'"),
-        (Apart, {"order": 0.5}, "order must be a finite number .* got 0.5"),
-        (Apart, {"epsilon": 0.0}, "epsilon must be above 0; got 0.0"),
-    ],
+test_structure_is_checked = refusals(
+    (methods.Ramp, {"kind": "cosine"}, "constant, linear, step"),
+    (ERM, {"members": 0}, "members must be at least 1; got 0"),
+    (ERM, {"deploy": "vote"}, "member, mean_probs, mean_logits, gate; got 'vote'"),
+    (ERM, {"deploy": "gate"}, "ERM trains no gate"),
+    (ERM, {"deployed_member": 1}, "below members=1; got 1"),
+    (ERM, {"members": 3, "deployed_member": -1}, "below members=3; got -1"),
+    (ERM, {"members": 2, "deployed_member": 1}, "=1 needs deploy='member'"),
+    (ERM, {"members": 2, "deployed_member": True}, "whole number; got True"),
+    (ERM, {"members": "two"}, "members must be a whole number; got 'two'"),
+    (ERM, {"member_sample": "own"}, "shared, bootstrap, subset, split; got 'own'"),
+    (methods.EnsembleDistillation, {"average": "votes"}, "probs, logits"),
+    (methods.MinimumEntropy, {"kind": "gini"}, "entropy, uniform_skl"),
+    (methods.FocalDistillation, {"divergence": "l1"}, "kl, logits; got 'l1'"),
+    (methods.ChurnConstraint, {"examples": "old"}, "all, right; got 'old'"),
+    (methods.BayesianUpdate, {"rule": "map"}, "mb, mbme, cr; got 'map'"),
+    (methods.BayesianUpdate, {"olds": 0}, "olds must be at least 1; got 0"),
+    (methods.ELODI, {"form": "code"}, "one of paper, release; got 'code'"),
+    (methods.ELODI, {"rank_by": "old"}, "one of teacher, student; got 'old'"),
+    (methods.ELODI, {"top_k": -1}, "top_k must be at least 0 .* got -1 and 2"),
+    (methods.ELODI, {"order": 0.5}, "order at least 1; got 10 and 0.5"),
+    (Pushed, {"perturbation": "mixup"}, "two_sided; got 'mixup'"),
+    (Pushed, {"external_teachers": -1}, "at least 0; got -1"),
+    (
+        Pushed,
+        {"perturbation": "two_sided", "external_teachers": 1},
+        "the teachers themselves; got external_t",
+    ),
+    (Peers, {"members": 1}, "at least two members; got 1"),
+    (Peers, {"divergence": "js"}, "joint_cross_entropy; got 'js'"),
+    (Peers, {"kind": "gini"}, "entropy, uniform_skl; got 'gini'"),
+    (Peers, {"update": "async"}, "joint, independent; got 'async'"),
+    (Peers, {**INDEPENDENT, "refresh_steps": 0}, "at least 1; got 0"),
+    (Peers, {**INDEPENDENT, "refresh_steps": 2.0}, "whole number; got 2.0"),
+    (Peers, {"refresh_steps": 5}, "refresh_steps=5 needs update='independent'"),
+    (
+        Peers,
+        {**INDEPENDENT, "divergence": "joint_cross_entropy"},
+        "gradients into both peers",
+    ),
+    (Apart, {"members": 1}, "at least two; got 1"),
+    (Apart, {"penalty": "pearson"}, "unknown penalty 'pearson'; known: correl"),
+    (Apart, {"label_reduction": "none"}, "label_reduction must be .* mean, sum"),
+    (Apart, {"on": "scores"}, "on must be one of logits, .*'scores'"),
+    (Apart, {"train_on": "all"}, "train_on must be one of .*'all'"),
+    (Apart, {"gate": "sparse"}, "gate must be .* input, constant; got 'sparse'"),
+    (Apart, {"component_losses": "focal"}, "component_losses must be some of"),
+    (Apart, {"component_losses": ("focal",)}, "one loss per member, 2; got 1"),
+    (
+        Apart,
+        {"component_losses": ("focal",) * 2, "train_on": "ensemble"},
+        "train_on='ensemble' trains their mixture",
+    ),
+    (
+        Apart,
+        {"penalty": "cross_entropy_difference", "on": "part"},
+        "needs on='logits'; got 'part'",
+    ),
+    (Apart, {"deploy": "member", "train_on": "both"}, "deploy='member' has none"),
+    (Apart, {"running": 1.0}, "at least 0 and below 1; got 1.0"),
+    (Apart, {"running": 0.9, "on": "features"}, "running moments are for the"),
+    (Apart, {"common_only": True}, "all examples are common"),
+    (Apart, {"member_share": 0.5}, "is of .*='subset'; got 0.5 with 'shared'"),
+    (Apart, {"order": 0.5}, "order must be a finite number .* got 0.5"),
+    (Apart, {"epsilon": 0.0}, "epsilon must be above 0; got 0.0"),
+    call=lambda cls, options: cls(**options),
 )
-def test_structure_is_checked(cls, options, message):
-    with pytest.raises(ValueError, match=message):
-        cls(**options)

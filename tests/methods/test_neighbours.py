@@ -7,7 +7,7 @@ import pytest
 
 from churn_jax.configuration.rows import Teaching
 from churn_jax.methods import neighbour_targets, neighbours
-from churn_jax.training.teachers import Teachers
+from tests.refusals import refusals
 
 
 def in_numpy(logits, labels, k, uniform):
@@ -54,30 +54,18 @@ def test_distances_are_never_all_in_memory(monkeypatch):
     assert used < 0.1 * 4 * size**2
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ((np.zeros((2, 3, 4), "f4"), np.zeros((2, 3), int), 1), r"logits \[N, C\]"),
-        ((np.zeros((3, 4), "f4"), np.zeros(3, int), 4), "got .*, 4 and 0.0"),
-        ((np.zeros((3, 4), "f4"), np.zeros(3, int), 0), "at least 1; got 0"),
-        ((np.zeros((3, 4), "f4"), np.zeros(2, int), 1), r"\(3,\); got \(2,\)"),
-    ],
+Z, Y = np.zeros((3, 4), np.float32), np.zeros(3, int)
+
+test_what_has_no_neighbours_is_refused = refusals(
+    (np.stack([Z, Z]), np.stack([Y, Y]), 1, r"logits \[N, C\]"),
+    (Z, Y, 4, "got .*, 4 and 0.0"),
+    (Z, Y, 0, "at least 1; got 0"),
+    (Z, Y[1:], 1, r"\(3,\); got \(2,\)"),
+    call=neighbour_targets,
 )
-def test_what_has_no_neighbours_is_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        neighbour_targets(*given)
 
-
-def test_a_row_without_an_offline_teacher_has_no_neighbours():
-    for options in ({"neighbours": 3}, {"offline": True, "uniform": 0.1}):
-        with pytest.raises(ValueError, match=r"neighbours needs teaching\.offline"):
-            Teaching(**options)
-
-
-def test_the_targets_are_part_of_a_checkpoints_identity():
-    cached = np.zeros((1, 1, 2, 3), np.float32)
-    one, two = (
-        Teachers(None, cached=cached, targets=t).identity()
-        for t in ("", "5 neighbours")
-    )
-    assert one != two and two["offline"] == "5 neighbours"
+test_a_row_without_an_offline_teacher_has_no_neighbours = refusals(
+    ({"neighbours": 3}, r"neighbours needs teaching\.offline"),
+    ({"offline": True, "uniform": 0.1}, r"neighbours needs teaching\.offline"),
+    call=lambda options: Teaching(**options),
+)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 from jax.sharding import PartitionSpec as P
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
@@ -19,7 +20,6 @@ from churn_jax.methods import (
     BackwardCompatible,
     BayesianUpdate,
     ChurnConstraint,
-    EnsembleDistillation,
     FocalDistillation,
 )
 from tests import reference_losses as reference
@@ -35,6 +35,7 @@ from tests.methods.cases import (
     draw,
     known_logits,
     labels_of,
+    loss_of,
 )
 
 LOGITS = draw(0, 1, EXAMPLES, CLASSES).astype(np.float32)
@@ -42,6 +43,7 @@ LABELS = labels_of(0)
 MASK = np.array([1, 0, 1, 1, 0, 1, 1, 1], np.float32)
 
 
+@struct.dataclass
 class Narrow(KnownTeachers):
     """Old models that do not know the last class."""
 
@@ -49,7 +51,6 @@ class Narrow(KnownTeachers):
         return super().classify(features).at[..., -1].set(UNKNOWN_LOGIT)
 
 
-@functools.partial(jax.jit, static_argnames=("olds", "kind"))
 def outcome(
     method,
     answers,
@@ -62,14 +63,7 @@ def outcome(
 ):
     """`LossOutput` of a method that `answers`, the last `olds` of them old, teach."""
     batch = batch_of(labels, mask).replace(memory=memory)
-    return method.loss(
-        known_logits,
-        {"params": jnp.asarray(logits)},
-        batch,
-        teacher=kind(jnp.asarray(answers), olds),
-        step=0,
-        key=batch.keys[0],
-    )
+    return loss_of(method, logits, batch, teacher=kind(jnp.asarray(answers), olds))
 
 
 def test_a_margin_raises_the_logits_of_new_classes_alone():
@@ -95,20 +89,12 @@ def test_a_margin_raises_the_logits_of_new_classes_alone():
         np.testing.assert_allclose(out.loss, np.log(2), rtol=1e-6)
 
 
-def test_a_fixed_multiplier_is_churn_distillation():
-    method = ChurnConstraint(start=1.5, rate=0.0, members=1)
-    plain = EnsembleDistillation(alpha=0.6, temperature=1.0)
-    found = outcome(method, TEACHER, 0, memory=np.zeros(1, np.float32))
-    np.testing.assert_allclose(found.loss, outcome(plain, TEACHER, 0).loss, rtol=1e-6)
-    np.testing.assert_array_equal(found.memory, 0.0)
-
-
 def test_the_multiplier_follows_the_limit_and_never_falls_below_zero():
     start = np.zeros(1, np.float32)
-    method = ChurnConstraint(start=1.0, rate=0.5, limit=0.2)
+    method = ChurnConstraint(start=1.0, rate=0.3, limit=0.2)
     found = outcome(method, TEACHER, 0, memory=start)
     away = float(found.terms["divergence"])
-    np.testing.assert_allclose(found.memory, 0.5 * (away - 0.2), rtol=1e-5)
+    np.testing.assert_allclose(found.memory, 0.3 * (away - 0.2), rtol=1e-5)
     loose = dataclasses.replace(method, limit=away + 10.0)
     np.testing.assert_array_equal(outcome(loose, TEACHER, 0, memory=start).memory, -1.0)
     alone = outcome(loose, TEACHER, 0, memory=np.float32([-1.0]))
@@ -136,11 +122,6 @@ def test_a_limit_is_reached():
         if bound:
             np.testing.assert_allclose(np.mean(away[-100:]), limit, rtol=0.05)
         assert (memory[0] > 0) == bound
-
-
-def test_a_limit_needs_memory():
-    with pytest.raises(ValueError, match="keeps the method's memory"):
-        outcome(ChurnConstraint(), TEACHER, 0)
 
 
 @pytest.mark.parametrize("build", [BackwardCompatible, RACT])
@@ -230,33 +211,6 @@ def test_a_class_that_the_new_model_cannot_know_is_no_target():
     np.testing.assert_allclose(out.loss, out.terms["cross_entropy"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("build", [BackwardCompatible, RACT, BayesianUpdate])
-def test_teachers_are_checked(build):
-    name, method = build.__name__, build()
-    with pytest.raises(ValueError, match=f"{name} needs an old model; name one"):
-        outcome(method, TEACHER, 0)
-    with pytest.raises(ValueError, match=f"{name} learns from old models alone"):
-        outcome(method, OLD, 1)
-
-
-def test_missing_inputs_are_named():
-    with pytest.raises(ValueError, match="olds=1, but the row has 2 old models"):
-        outcome(BayesianUpdate(), OLD, 2)
-    with pytest.raises(ValueError, match="keeps the method's memory"):
-        outcome(BayesianUpdate(olds=2), OLD, 2)
-    batch = batch_of(LABELS)
-    with pytest.raises(ValueError, match=r"outputs have \.features; these have none"):
-        RACT().loss(
-            lambda variables, images, extras: known_logits(variables, images),
-            {"params": jnp.asarray(LOGITS)},
-            batch,
-            teacher=KnownTeachers(jnp.asarray(OLD)),
-            step=0,
-            key=batch.keys[0],
-        )
-
-
-BOTH = np.concatenate([TEACHER, OLD])
 MEAN = np.mean(np.float64(TEACHER), axis=0)
 
 
@@ -289,42 +243,6 @@ def test_the_mix_does_not_matter_where_there_is_one_reference():
             assert set(out.terms) == {"cross_entropy", name}
             losses.append(float(out.loss))
         assert losses[0] == losses[1] == float(out.terms[name])
-
-
-def test_the_gradient_reaches_the_top_classes_alone():
-    method = ELODI(alpha=1.0, mix=1.0, top_k=2)
-    _, gradient = followed(method, LOGITS, BOTH, 2)
-    top = np.argsort(-MEAN, axis=-1)[:, :2]
-    mask = np.zeros((EXAMPLES, CLASSES), bool)
-    np.put_along_axis(mask, top, True, axis=-1)
-    expected = np.where(mask, 2 * (LOGITS[0] - MEAN), 0) / EXAMPLES
-    np.testing.assert_allclose(gradient[0], expected, rtol=1e-5, atol=1e-7)
-    assert np.all((gradient[0] != 0) == mask)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"top_k": 0},
-        {"top_k": CLASSES},
-        {"top_k": 2, "rank_by": "student"},
-        {"top_k": 3, "order": 1.0},
-        {"top_k": 0, "order": 3.0, "margin": 0.5},
-    ],
-)
-def test_the_forms_of_the_difference_are_those_of_the_loss(options):
-    out, _ = followed(ELODI(alpha=1.0, **options), LOGITS, TEACHER)
-    options = {**options, "top_k": options["top_k"] or CLASSES}
-    np.testing.assert_allclose(out.loss, apart(MEAN, **options), rtol=3e-6)
-
-
-def test_the_released_form_is_a_mean_without_the_label_and_knows_no_top_k():
-    excess = np.maximum(np.abs(LOGITS[0] - MEAN) - 0.2, 1e-7) ** 2
-    excess[np.arange(EXAMPLES), LABELS] = 0.0
-    for k in (1, 10):
-        method = ELODI(alpha=1.0, form="release", margin=0.2, top_k=k)
-        out, _ = followed(method, LOGITS, TEACHER)
-        np.testing.assert_allclose(out.loss, np.mean(excess.mean(-1)), rtol=3e-6)
 
 
 def test_an_old_model_of_fewer_classes_is_followed_on_those():
