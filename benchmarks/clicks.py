@@ -26,18 +26,12 @@ import jax
 import numpy as np
 from turns import Measure, head, machine, peak_mebibytes, rates, row, take_turns
 
-from churn_jax.configuration.training import (
-    OnePass,
-    OptimizerConfig,
-    Seeds,
-    TrainConfig,
-)
-from churn_jax.data.clicks import Clicks, as_clicks, synthetic_clicks
+from churn_jax.configuration.training import OptimizerConfig, Seeds, TrainConfig
+from churn_jax.data import Clicks, as_clicks, synthetic_clicks
 from churn_jax.methods import AntiDistillation
-from churn_jax.models.click import ClickModel
-from churn_jax.training import click_run
+from churn_jax.models import ClickModel
+from churn_jax.training import OnePass, Run, click_run
 from churn_jax.training.partition import replicate
-from churn_jax.training.run import Run
 from churn_jax.training.session import open_session
 from churn_jax.training.step import make_step
 

@@ -24,14 +24,13 @@ os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 import jax
 from turns import head, row
 
-from churn_jax.configuration.training import MeshShape, TrainConfig
-from churn_jax.data.augment import Augmentation
+from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.models import ResNet
 from churn_jax.planning.hlo import collectives_of
-from churn_jax.planning.step import DataFacts, run_step
-from churn_jax.training.run import Run
+from churn_jax.planning.step import Sizes, run_step
+from churn_jax.training import MeshShape, Run, TrainConfig
 from churn_jax.training.teachers import Teachers
 
 METHODS = {

@@ -50,7 +50,7 @@ from simulated import (
     truth_of,
 )
 
-from churn_compare import sizing
+from churn_compare import join, read_side, scan, sizing
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.groups import coded, pool
@@ -58,10 +58,7 @@ from churn_compare.labelling import NAMES, confidence_sequence, ends_of
 from churn_compare.noise import noise_of
 from churn_compare.outcomes import Measure
 from churn_compare.pair import Scanned, ScannedSide
-from churn_compare.reading.join import join
-from churn_compare.reading.sides import read_side
 from churn_compare.result import Sampled, Stratum
-from churn_compare.scanning import scan
 
 # Name of a quantity -> heading.
 SHARES = {

@@ -9,10 +9,9 @@ import numpy as np
 from turns import Measure
 
 from churn_jax import data, ensembles, methods, models
-from churn_jax.configuration.training import OptimizerConfig, TrainConfig
+from churn_jax.training import OptimizerConfig, Run, TrainConfig
 from churn_jax.training.partition import fetch, replicate, split
 from churn_jax.training.program import over_cores
-from churn_jax.training.run import Run
 from churn_jax.training.session import open_session
 from churn_jax.training.step import make_step
 

@@ -30,9 +30,9 @@ import numpy as np
 from PIL import Image
 from turns import machine, rates, take_turns
 
-from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.crop import random_crop
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
+from churn_jax.training import Seeds, TrainConfig
 from churn_jax.training.feed import Feed
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import draw_sample, epoch_order

@@ -10,11 +10,10 @@ import pytest
 from churn_jax import cli
 from churn_jax.cli import main
 from churn_jax.command.signals import NOT_FINISHED
-from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.methods import ERM, METHODS
 from churn_jax.models import MLP, MODELS
 from churn_jax.studies import PRESETS
-from churn_jax.training.loggers import LOGGERS
+from churn_jax.training import LOGGERS, OPTIMIZERS
 
 
 class MyMethod(ERM):

@@ -19,14 +19,13 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import churn_jax
-from churn_compare import read_gates
-from churn_compare.gates import read_waivers
+from churn_compare import read_gates, read_waivers
 from churn_compare.verdict import sentences
 from churn_jax import losses
 from churn_jax.cli import main
 from churn_jax.command import COMMANDS
 from churn_jax.configuration import to_json
-from churn_jax.data.clicks import load_clicks
+from churn_jax.data import load_clicks
 from churn_jax.reports import QUANTITIES
 from churn_jax.studies import preset
 

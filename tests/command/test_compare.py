@@ -15,13 +15,13 @@ import yaml
 from sklearn.metrics import accuracy_score, log_loss
 
 import churn_compare
+from churn_compare import read_gates
 from churn_compare.cli import Arguments
-from churn_compare.gates import read_gates
 from churn_compare.option_list import options_of
 from churn_compare.testing import assert_compatible
 from churn_jax import metrics
 from churn_jax.cli import main
-from churn_jax.data.digits import load_digits
+from churn_jax.data import load_digits
 
 DEMO = Path(churn_compare.__file__).parent / "demo"
 WHOLE = 'on = "interval" max-churn'

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from churn_jax.command.listing import studies_in
-from churn_jax.configuration.study import StudyConfig
-from churn_jax.studies import PRESETS, preset
+from churn_jax.studies import PRESETS, StudyConfig, preset
 
 FILES = [
     str(path)

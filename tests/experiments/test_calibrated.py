@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from churn_compare.store import Predictions, save_predictions
-from churn_jax.reports.artefacts import ReportError
+from churn_jax.reports import ReportError
 from experiments.anti_distillation import length
 from experiments.anti_distillation.calibrated import calibrated_records, main
 from tests.reports.fake_study import noisy_logits, write_study

@@ -5,11 +5,10 @@ import csv
 import numpy as np
 import pytest
 
-from churn_jax.configuration.codec import replaced
+from churn_jax.configuration import replaced
 from churn_jax.reports import write
-from churn_jax.studies import run_study
-from churn_jax.studies.presets import preset
-from churn_jax.studies.study import FinishedStudy
+from churn_jax.studies import preset, run_study
+from churn_jax.studies.finished import FinishedStudy
 from experiments.cheapest import presets, table, weights
 
 

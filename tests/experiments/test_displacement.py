@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_jax.analysis import ensemble_displacement_norms
+from churn_jax.methods import UNKNOWN_LOGIT
 from churn_jax.reports.artefacts import ReportError, read_study
 from experiments.elodi.displacement import displacement_report, write_displacement
 from experiments.elodi.displacement_figures import (

@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from churn_jax.data.clicks import load_clicks
+from churn_jax.data import load_clicks
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "experiments/anti_distillation/prepare.py"
 

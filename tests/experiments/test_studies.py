@@ -10,14 +10,14 @@ import pytest
 
 from churn_compare.documents.plotting import LONGEST_LABEL
 from churn_compare.store import load_predictions
-from churn_jax.configuration.codec import replaced
+from churn_jax.configuration import replaced
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
 from churn_jax.studies.presets import preset, tiny
+from churn_jax.training import Run
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.program import make_program
-from churn_jax.training.run import Run
 from experiments.anti_distillation.clicks import table3
 from tests.experiments.presets import STUDIES, study
 

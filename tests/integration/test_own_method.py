@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from churn_jax.configuration.codec import from_json, to_json
-from churn_jax.configuration.study import StudyConfig
-from churn_jax.studies import preset
+from churn_jax.configuration import from_json, to_json
+from churn_jax.studies import StudyConfig, preset
 from churn_jax.studies.folder import importable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

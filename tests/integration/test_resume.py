@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from churn_jax import data
-from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.data.augment import Augmentation
+from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import (
     ERM,
@@ -21,10 +20,9 @@ from churn_jax.methods import (
     EnsembleDistillation,
     OneToOneDistillation,
 )
-from churn_jax.training import loop
-from churn_jax.training.loggers import read_metrics
-from churn_jax.training.loop import train
-from churn_jax.training.run import Interrupted, Run
+from churn_jax.studies import ModelConfig
+from churn_jax.training import Interrupted, Run, loop, train
+from churn_jax.training.metrics_file import read_metrics
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import numpy as np
 
 from churn_compare.store import PredictionsError, ShardWriter
 from churn_jax import data, training
-from churn_jax.configuration.network import ModelConfig
-from churn_jax.data.records import Reading
+from churn_jax.data import Reading
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
+from churn_jax.studies import ModelConfig
 
 
 def full(self, logits):

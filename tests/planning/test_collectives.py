@@ -5,9 +5,9 @@ import functools
 import jax
 import pytest
 
-from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import Codistillation, EnsembleDistillation
 from churn_jax.planning.hlo import collectives_of
+from churn_jax.training import MeshShape
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.step import make_step
 from tests.training import tiny

@@ -20,7 +20,6 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.configuration.training import MeshShape
 from churn_jax.planning import Plan, Slice, plan
 from churn_jax.planning.compile import (
     CHIPS,
@@ -36,6 +35,7 @@ from churn_jax.planning.compile import (
     plan_text,
 )
 from churn_jax.planning.step import study_step
+from churn_jax.training import MeshShape
 from churn_jax.training.partition import DATA
 from tests.environment import as_users_have_it
 from tests.experiments.presets import study as preset

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from churn_jax.configuration.training import MeshShape
 from churn_jax.planning.hlo import Collective, collectives_of, cycles_of
+from churn_jax.training import MeshShape
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 
 

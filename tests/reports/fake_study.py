@@ -11,20 +11,13 @@ from rich.console import Console
 from churn_compare.documents import Table, csv_text, html_page, markdown
 from churn_compare.store import Predictions, save_predictions
 from churn_jax import reports
-from churn_jax.configuration.codec import to_json
-from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.record import (
-    DataRecord,
-    LaunchRecord,
-    RowRecord,
-    StudyRecord,
-)
-from churn_jax.configuration.rows import MethodSpec
-from churn_jax.configuration.study import DataConfig, StudyConfig
-from churn_jax.configuration.training import TrainConfig
+from churn_jax.configuration import StudyRecord, to_json
+from churn_jax.configuration.record import DataRecord, LaunchRecord, RowRecord
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.reports.published import published
 from churn_jax.reports.study_report import study_document
+from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.training import TrainConfig
 
 
 def markdown_table(report):

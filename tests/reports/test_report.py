@@ -9,11 +9,10 @@ import pytest
 
 from churn_compare.store import Predictions, save_predictions
 from churn_jax import reports
-from churn_jax.analysis.significance import Difference
+from churn_jax.analysis import Difference
 from churn_jax.cli import main
-from churn_jax.reports import Estimate
-from churn_jax.reports.estimates import Change
-from churn_jax.reports.quantities import QUANTITIES
+from churn_jax.reports import QUANTITIES, Estimate
+from churn_jax.reports.compare import Change
 from churn_jax.reports.study_report import html_table
 from tests.reports.conftest import LABELS, three_methods, two_methods, write_three
 from tests.reports.fake_study import (

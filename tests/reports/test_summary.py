@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from churn_compare import store
-from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.documents import markdown
 from churn_compare.store import (
     Predictions,
@@ -21,6 +20,7 @@ from churn_compare.store import (
     write_order,
 )
 from churn_jax import metrics, reports
+from churn_jax.methods import UNKNOWN_LOGIT
 from churn_jax.reports import summary
 from churn_jax.reports.summary import ambiguity_of, summarize
 from churn_jax.reports.updates import updates_document

@@ -17,11 +17,10 @@ from churn_jax.configuration.record import (
     SweepRecord,
     write_record,
 )
-from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods import Codistillation
 from churn_jax.reports.members import MEMBERS, Members, save_members
 from churn_jax.reports.sweep import CRITERIA, choose, sweep_figures
-from churn_jax.studies import preset
+from churn_jax.studies import MethodSpec, preset
 from churn_jax.studies.grid import COLUMNS
 from tests.reports.fake_study import csv_rows, markdown_table
 

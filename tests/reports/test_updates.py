@@ -6,18 +6,15 @@ import jax
 import numpy as np
 import pytest
 
-from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_compare.documents import csv_text, html_fragment, markdown
-from churn_compare.significance import holm
 from churn_compare.store import Predictions, save_predictions
 from churn_jax import metrics, reports
-from churn_jax.analysis.significance import jackknife_stderr, paired_t_test
+from churn_jax.analysis import holm, jackknife_stderr, paired_t_test
 from churn_jax.cli import main
-from churn_jax.configuration.codec import to_json
-from churn_jax.methods import ERM
+from churn_jax.configuration import to_json
+from churn_jax.methods import ERM, UNKNOWN_LOGIT
+from churn_jax.reports import Estimate, summarize
 from churn_jax.reports.artefacts import VALIDATION
-from churn_jax.reports.estimates import Estimate
-from churn_jax.reports.summary import summarize
 from churn_jax.reports.updates import (
     Rates,
     UpdateResult,

@@ -11,7 +11,7 @@ import pytest
 from churn_compare.store import load_predictions
 from churn_jax import metrics, reports
 from churn_jax.cli import main
-from churn_jax.configuration.codec import replaced
+from churn_jax.configuration import replaced
 from churn_jax.data import DataError
 from churn_jax.methods import EnsembleDistillation
 from churn_jax.studies import Axis, MethodSpec, preset, run_study, run_sweep

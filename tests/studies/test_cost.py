@@ -5,9 +5,7 @@ import dataclasses
 import pytest
 
 from churn_jax.cli import main
-from churn_jax.configuration.codec import replaced
-from churn_jax.configuration.network import Sharing
-from churn_jax.configuration.training import TrainConfig
+from churn_jax.configuration import replaced
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import (
     ERM,
@@ -16,8 +14,9 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.models import MLP, BatchEnsemble
-from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, StudyConfig
+from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, Sharing, StudyConfig
 from churn_jax.studies.cost import network_flops, study_costs
+from churn_jax.training import TrainConfig
 
 ROWS = (
     MethodSpec("baseline", "Baseline", ERM()),

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from churn_compare import store
 from churn_compare.store import ShardWriter, load_predictions, read_shards
 from churn_jax import reports
-from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration import from_json, to_json
 from churn_jax.configuration.study import EvaluationConfig
 from churn_jax.data import Dataset, Split
 from churn_jax.methods import ERM, EnsembleDistillation

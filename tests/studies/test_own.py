@@ -12,7 +12,6 @@ from flax import linen as nn
 from flax import nnx
 
 import churn_jax
-from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.data import find_dataset, load, named
 from churn_jax.methods import (
     ELODI,
@@ -33,7 +32,7 @@ from churn_jax.studies import (
     Update,
 )
 from churn_jax.studies.own import _data
-from churn_jax.training import OptimizerConfig, TrainConfig
+from churn_jax.training import OPTIMIZERS, OptimizerConfig, TrainConfig
 
 DIGITS = load("digits", train_size=96)
 DATA = tuple((part.images, part.labels) for part in (DIGITS.train, DIGITS.test))

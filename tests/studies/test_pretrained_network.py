@@ -11,12 +11,6 @@ from safetensors.numpy import save_file
 
 from churn_compare.store import load_predictions
 from churn_jax import models
-from churn_jax.configuration.training import (
-    MeshShape,
-    OptimizerConfig,
-    Seeds,
-    TrainConfig,
-)
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.models import MODELS
@@ -28,6 +22,7 @@ from churn_jax.studies import (
     StudyConfig,
     run_study,
 )
+from churn_jax.training import MeshShape, OptimizerConfig, Seeds, TrainConfig
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import init_variables
 from tests.models import drawn

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from churn_jax.configuration.codec import replaced, to_json
-from churn_jax.configuration.record import StudyRecord
+from churn_jax.configuration import StudyRecord, replaced, to_json
 from churn_jax.studies import StudyError
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.presets import derived

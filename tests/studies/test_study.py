@@ -11,8 +11,7 @@ import pytest
 
 from churn_compare.store import PredictionsError, load_predictions
 from churn_jax import reports
-from churn_jax.configuration.codec import replaced
-from churn_jax.configuration.training import OptimizerConfig, TrainConfig
+from churn_jax.configuration import replaced
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
 from churn_jax.studies import (
     DataConfig,
@@ -24,7 +23,7 @@ from churn_jax.studies import (
 )
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import load_inputs
-from churn_jax.training.run import Interrupted
+from churn_jax.training import Interrupted, OptimizerConfig, TrainConfig
 from tests.training.test_loggers import Recorder
 
 ROWS = ("baseline", "entropy")

@@ -10,11 +10,10 @@ import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax import reports
-from churn_jax.configuration.training import MeshShape
 from churn_jax.methods import Codistillation
 from churn_jax.studies import Axis, MethodSpec, StudyError, run_study, run_sweep
 from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
-from churn_jax.training.run import Interrupted
+from churn_jax.training import Interrupted, MeshShape
 from tests.studies.test_study import small_study
 
 _SMALL = small_study()

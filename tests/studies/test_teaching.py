@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_compare.store import (
     Predictions,
     PredictionsError,
@@ -16,11 +15,11 @@ from churn_compare.store import (
     save_predictions,
 )
 from churn_jax import metrics
-from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration import from_json, to_json
 from churn_jax.configuration.rows import Teaching
 from churn_jax.configuration.study import StudyConfig, Update
-from churn_jax.methods import ELODI, ERM
-from churn_jax.reports.members import MEMBERS, load_members
+from churn_jax.methods import ELODI, ERM, UNKNOWN_LOGIT, known_classes
+from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.folder import StudyFolder

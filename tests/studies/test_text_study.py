@@ -7,7 +7,6 @@ import pytest
 import scipy.special
 
 from churn_compare.store import load_predictions
-from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MODELS
 from churn_jax.studies import (
@@ -18,7 +17,8 @@ from churn_jax.studies import (
     run_study,
 )
 from churn_jax.studies.cost import study_costs
-from churn_jax.studies.study import FinishedStudy
+from churn_jax.studies.finished import FinishedStudy
+from churn_jax.training import OptimizerConfig, TrainConfig
 from experiments.diversity.analyses import run_diversity
 from experiments.diversity.sections import foreign_images, students
 from experiments.diversity.study import AnalysedStudy, DiversityOptions

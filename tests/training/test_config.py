@@ -1,6 +1,6 @@
 import pytest
 
-from churn_jax.configuration.training import MeshShape, Seeds, TrainConfig
+from churn_jax.training import MeshShape, Seeds, TrainConfig
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from churn_jax.configuration.training import MeshShape, Seeds
-from churn_jax.data.augment import Augmentation
-from churn_jax.data.splits import Dataset, Split
-from churn_jax.ensembles import from_function, from_linen, from_nnx
-from churn_jax.ensembles.wrappers import with_classes
+from churn_jax.data import Augmentation, Dataset, Split
+from churn_jax.ensembles import from_function, from_linen, from_nnx, with_classes
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MLP, create
+from churn_jax.training import MeshShape, Seeds, train
 from churn_jax.training.examples import check_run, check_teacher_classes, split_example
-from churn_jax.training.loop import train
 from tests.training import tiny
 from tests.training.tiny_texts import Bag
 

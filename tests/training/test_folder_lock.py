@@ -9,8 +9,8 @@ import pytest
 
 from churn_jax.cli import main
 from churn_jax.methods import ERM
+from churn_jax.training import train
 from churn_jax.training.folder_lock import FolderInUseError, check_lock, lock_folder
-from churn_jax.training.loop import train
 from tests.training import tiny
 
 # Does what `lock_folder` does without the seconds that an import of JAX takes.

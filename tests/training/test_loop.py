@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 from churn_jax import data
-from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.record import Stopped
-from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
-from churn_jax.training import loop
+from churn_jax.studies import ModelConfig
+from churn_jax.training import Interrupted, OptimizerConfig, Run, TrainConfig, loop
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.loggers import read_metrics
 from churn_jax.training.loop import stopped_teachers, train
-from churn_jax.training.run import Interrupted, Run
+from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.state import BestState
 from tests import reference_losses as reference
 

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from churn_jax import data
-from churn_jax.configuration.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
-from churn_jax.training import train
+from churn_jax.training import MeshShape, OptimizerConfig, TrainConfig, train
 from churn_jax.training.examples import example_of
 from churn_jax.training.partition import split
 from churn_jax.training.program import choose_mappings, over_cores

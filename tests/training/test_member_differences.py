@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from churn_jax import models
-from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
-from churn_jax.data.augment import Augmentation
+from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, AntiDistillation
+from churn_jax.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import init_variables, scale_inputs
 from tests.training import tiny

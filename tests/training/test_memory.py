@@ -10,11 +10,9 @@ import pytest
 from flax import struct
 
 from churn_jax import losses
-from churn_jax.configuration.training import MeshShape, OptimizerConfig
-from churn_jax.data.augment import Augmentation
-from churn_jax.methods import LossOutput, Method
-from churn_jax.methods.batch import forward
-from churn_jax.methods.fields import coefficient, static
+from churn_jax.data import Augmentation
+from churn_jax.methods import LossOutput, Method, coefficient, forward, static
+from churn_jax.training import MeshShape, OptimizerConfig
 from churn_jax.training.state import stopped_term
 from churn_jax.training.step import term_names
 from tests.training import tiny

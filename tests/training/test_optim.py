@@ -8,8 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from churn_jax.configuration.training import OPTIMIZERS, OptimizerConfig
-from churn_jax.training import MeshShape
+from churn_jax.training import OPTIMIZERS, MeshShape, OptimizerConfig
 from churn_jax.training.optim import Optimizer, make_schedule
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import _init_optimizer

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 import pytest
 
-from churn_jax.configuration.training import MeshShape
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM, OneToOneDistillation
 from churn_jax.planning.hlo import collectives_of
+from churn_jax.training import MeshShape
 from churn_jax.training.partition import DATA, MEMBER
 from churn_jax.training.session import open_session
 from churn_jax.training.step import make_step

@@ -9,10 +9,10 @@ import pytest
 
 from churn_compare.store import PredictionsError, ShardWriter, read_shards, write_index
 from churn_jax import training
-from churn_jax.configuration.training import MeshShape, OptimizerConfig
 from churn_jax.data import Split, normalize
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
+from churn_jax.training import MeshShape, OptimizerConfig
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, REPLICA, make_mesh, place, replicate
 from churn_jax.training.predictions import Share, predict_batches, write_share

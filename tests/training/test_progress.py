@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from churn_jax.configuration.record import Stopped
-from churn_jax.training import progress
+from churn_jax.training import Progress, progress
 from churn_jax.training.progress import COMPILING, Display, Work, line_interval
-from churn_jax.training.run import Progress
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ import pytest
 from flax import struct
 
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
-from churn_jax.data.augment import Augmentation
+from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
 from churn_jax.planning.hlo import collectives_of
-from churn_jax.training.loop import train
+from churn_jax.training import seeds as drawing
+from churn_jax.training import train
 from churn_jax.training.partition import DATA
 from churn_jax.training.run import stopped_replicas
 from churn_jax.training.state import (

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 
-from churn_jax.configuration.training import MeshShape
-from churn_jax.data.augment import augment, normalize
+from churn_jax.data import augment, normalize
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
-from churn_jax.training.predictions import predict_split
-from churn_jax.training.state import TrainState, member_weights
+from churn_jax.training import MeshShape
+from churn_jax.training.predictions import make_predict, predict_split
+from churn_jax.training.seeds import member_counts
+from churn_jax.training.state import TrainState
 from tests.training import tiny
 
 METHODS = {

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from churn_jax import data
-from churn_jax.configuration.training import OptimizerConfig
-from churn_jax.data.augment import Augmentation
+from churn_jax.data import Augmentation
 from churn_jax.methods import Codistillation
 from churn_jax.methods.codistillation import stale_disagreement
-from churn_jax.training.loop import train
+from churn_jax.training import OptimizerConfig, train
 from churn_jax.training.state import Weights
 from tests.integration.test_resume import (
     assert_bitwise_equal,

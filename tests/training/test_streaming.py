@@ -11,22 +11,15 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import data
-from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.training import (
-    MeshShape,
-    OptimizerConfig,
-    Seeds,
-    TrainConfig,
-)
+from churn_jax.configuration.training import OptimizerConfig, Seeds, TrainConfig
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
-from churn_jax.training import partition
+from churn_jax.studies import ModelConfig
+from churn_jax.training import Interrupted, MeshShape, Run, partition, train
 from churn_jax.training.feed import Feed, Layout, Stream
-from churn_jax.training.loop import train
 from churn_jax.training.partition import make_mesh
-from churn_jax.training.run import Interrupted, Run
-from churn_jax.training.state import draw_sample, epoch_order
+from churn_jax.training.seeds import draw_sample, epoch_order
 from tests.data.jpegs import CLASSES, example
 from tests.training.tiny import compilations
 

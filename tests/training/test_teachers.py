@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.configuration.training import MeshShape
-from churn_jax.data.augment import Augmentation
+from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ELODI
+from churn_jax.training import MeshShape
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.training.program import make_program
 from churn_jax.training.teachers import Teacher, TeacherProgram, Teachers, one_by_one

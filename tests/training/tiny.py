@@ -12,20 +12,13 @@ import numpy as np
 from flax import linen as nn
 from jax import monitoring
 
-from churn_jax.configuration.training import (
-    MeshShape,
-    OptimizerConfig,
-    Seeds,
-    TrainConfig,
-)
-from churn_jax.data.augment import Augmentation
-from churn_jax.data.splits import Dataset, Split
+from churn_jax.data import Augmentation, Dataset, Split
 from churn_jax.ensembles import Group, Outputs, from_function, from_linen
 from churn_jax.ensembles.network import linear_head
 from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
+from churn_jax.training import MeshShape, OptimizerConfig, Run, Seeds, TrainConfig
 from churn_jax.training.partition import fetch, join, split
-from churn_jax.training.run import Run
 from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState, init_variables
 from churn_jax.training.step import make_step

@@ -3,9 +3,9 @@
 import numpy as np
 
 from churn_jax.configuration.training import OnePass
-from churn_jax.data.clicks import Clicks, as_clicks
+from churn_jax.data import Clicks, as_clicks
 from churn_jax.methods import ERM
-from churn_jax.models.click import ClickModel
+from churn_jax.models import ClickModel
 from churn_jax.training import OptimizerConfig, Run, Seeds, TrainConfig, click_run
 
 SIZES = (7, 11)
