@@ -51,6 +51,23 @@ def strict_dtypes():
 
 
 @pytest.fixture
+def refused(capsys):
+    """Runs the command, which says one sentence with all of these parts."""
+    from churn_jax.cli import main
+
+    def run(words, *parts):
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == 2
+        out, err = capsys.readouterr()
+        (sentence,) = err.splitlines()
+        assert sentence.startswith("churn-jax: ") and "Traceback" not in out
+        for part in parts:
+            assert str(part) in sentence
+
+    return run
+
+
+@pytest.fixture
 def blocks_of(monkeypatch):
     """Makes training look up after every so many updates instead of every second."""
     from churn_jax.training import loop

@@ -176,6 +176,9 @@ def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsy
     assert sum(file.stat().st_size for file in DEMO.iterdir()) < 100_000
 
 
+SIDES = "old.npy new.npy"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -197,39 +200,37 @@ def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsy
         ("--order a b", "--order is for a folder of versions"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(files, capsys, words, message):
-    assert compare(files, *words.split()) == 2
-    (sentence,) = capsys.readouterr().err.splitlines()
-    assert message in sentence
+def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, message):
+    monkeypatch.chdir(files)
+    words = f"compare {SIDES} --labels labels.npy {words}"
+    refused(words.split(), message)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "OLD and NEW are missing (churn-jax compare -h lists the options)"),
-        (["old.npy"], "NEW is missing; name two versions, or a folder of them"),
-        (["gone.npy", "new.npy"], "gone.npy"),
-        (["old.npy", "labels.txt"], "labels.txt"),
-        (["old.npy", "short.npy"], "20"),
-        ([".", "--json", "new.npy"], "--json: new.npy is called like predictions"),
+        ("", "OLD and NEW are missing (churn-jax compare -h lists the options)"),
+        ("old.npy", "NEW is missing; name two versions, or a folder of them"),
+        ("gone.npy new.npy", "gone.npy"),
+        ("old.npy labels.txt", "labels.txt"),
+        ("old.npy short.npy", "20"),
+        (". --json new.npy", "--json: new.npy is called like predictions"),
         (
-            ["old.npy", "new.npy", "--class-map", "m.json", "--json", "./m.json"],
+            f"{SIDES} --class-map m.json --json ./m.json",
             "--json: m.json would write over what is read; name another",
         ),
         (
-            ["old.npy", "new.npy", "--json", "a", "--markdown", "a"],
+            f"{SIDES} --json a --markdown a",
             "--markdown: a would write over the file of --json; name another",
         ),
-        ([".", "--by", "region"], "--by is for OLD and NEW; a folder takes --slices"),
+        (". --by region", "--by is for OLD and NEW; a folder takes --slices"),
     ],
 )
-def test_wrong_files_are_named(files, capsys, monkeypatch, words, message):
+def test_wrong_files_are_named(files, refused, monkeypatch, words, message):
     monkeypatch.chdir(files)
     np.save("short.npy", np.arange(3))
     Path("labels.txt").write_text("0\n1\n")
-    assert main(["compare", *words]) == 2
-    (sentence,) = capsys.readouterr().err.splitlines()
-    assert message in sentence
+    refused(["compare", *words.split()], message)
 
 
 def test_scikit_learn_end_to_end_by_csv_and_parquet(digits, tmp_path, capsys):

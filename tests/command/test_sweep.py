@@ -11,40 +11,6 @@ SMALL = """--set model.features=8 --train-size 64 --validation 40
     --batch-size 32 --seeds 2""".split()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "needs the name of a preset"),
-        (["digitz", "codistill_skl.beta"], "unknown preset 'digitz'"),
-        (["digits"], "needs what to sweep"),
-        (
-            ["digits", "codistill_skl.beta", "--replicas", "3"],
-            "unknown option --replicas",
-        ),
-        (["digits", "codistill_skl.beta", "--criterion", "x"], "criterion must be"),
-        (["digits", "codistill_skl.beta", "--minutes", "-1"], "--minutes must be"),
-        (
-            ["digits", "codistill_skl.beta=1", "--points-per-program", "-1"],
-            "points_per_program must be at least 0; got -1",
-        ),
-        (["digits", "entropy.alpha=0.1,2"], "entropy.alpha is at most 1"),
-        (
-            ["digits", "codistill_skl.beta=0.1", "codistill_skl.beta=0.1,0.3"],
-            "codistill_skl.beta is named twice",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(
-    words, message, capsys, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    assert main(["sweep", *words]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_folder_is_named_after_what_is_swept():
     config, options = read_sweep(
         ["digits:tiny", "codistill_ce.beta=1", "codistill_skl.beta", "--epochs", "3"]

@@ -84,13 +84,9 @@ def test_options_change_the_recipe_and_lengths_what_follows_from_them(images):
     assert "as given" not in said["train.optimizer.name"]
 
 
-def test_without_data_the_command_says_what_to_give(capsys):
-    for command in ("study", "sweep"):
-        assert main([command, "own"]) == 2
-        said = capsys.readouterr().err
-        assert "needs --data: an .npz file, a TFDS name" in said
+def test_a_study_of_own_data_is_no_preset():
     with pytest.raises(ValueError, match="study own --data FILE"):
-        preset("own")  # is none
+        preset("own")
 
 
 def test_a_sweep_starts_from_the_same_recipe(images):

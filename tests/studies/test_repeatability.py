@@ -170,23 +170,6 @@ def test_the_command_says_whether_launches_agree(
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["repeatability.json"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--launches", "1"], "at least two launches"),
-        (["--updates", "0"], "one update"),
-        (["--row", "distillation"], "learns from a teacher"),
-        (["--steps", "5"], "--steps"),
-        (["digist"], "did you mean digits"),
-        (["--row", "baselin"], "did you mean baseline"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_2(capsys, options, words):
-    assert main(["doctor", *options]) == 2
-    said = capsys.readouterr().err
-    assert words in said and said.count("\n") == 1
-
-
 @pytest.mark.slow
 def test_this_machine_repeats_itself_in_launches_of_its_own(
     tmp_path, capsys, monkeypatch

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from churn_jax.cli import main
 from churn_jax.methods import ERM
 from churn_jax.training import train
 from churn_jax.training.folder_lock import FolderInUseError, check_lock, lock_folder
@@ -101,10 +100,10 @@ def test_a_training_whose_folder_is_gone_ends_and_writes_nothing_more(tmp_path, 
         check_lock(tmp_path / "other")
 
 
-def test_nothing_is_trained_into_a_folder_in_use(holder, tmp_path, capsys):
+def test_nothing_is_trained_into_a_folder_in_use(holder, tmp_path, refused):
     with pytest.raises(FolderInUseError, match="process 4711 on box"):
         train(tiny.make_run(ERM()), tiny.dataset(), directory=tmp_path)
     for fresh in ([], ["--fresh"]):
-        assert main(["study", "digits:tiny", *fresh, "--out", str(tmp_path)]) == 2
-        assert "is in use by process 4711 on box" in capsys.readouterr().err
+        words = ["study", "digits:tiny", *fresh, "--out", tmp_path]
+        refused(words, "is in use by process 4711 on box")
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from churn_jax.cli import main
 from churn_jax.methods import ERM
 from churn_jax.training import CsvLogger, LoggedRun, TensorBoardLogger, scalars, train
 from churn_jax.training.loggers import Loggers, as_loggers, flat
@@ -213,12 +212,11 @@ def test_what_is_no_logger_is_refused(given, said):
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_a_missing_package_is_said_before_anything_is_trained(
-    capsys, monkeypatch, tmp_path, name
+    refused, monkeypatch, tmp_path, name
 ):
     monkeypatch.setitem(sys.modules, name, None)
-    words = ["study", "digits:tiny", "--out", str(tmp_path / "out"), "--log", name]
-    assert main(words) == 2
-    assert f"pip install {name}" in capsys.readouterr().err
+    words = ["study", "digits:tiny", "--out", tmp_path / "out", "--log", name]
+    refused(words, f"pip install {name}")
     assert not (tmp_path / "out").exists()
 
 
