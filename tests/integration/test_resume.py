@@ -6,41 +6,33 @@ import subprocess
 import sys
 import textwrap
 
-import jax
-import numpy as np
 import pytest
 
-from churn_jax import data
-from churn_jax.configuration.training import OptimizerConfig, TrainConfig
+from churn_jax.configuration.training import OptimizerConfig
 from churn_jax.data import Augmentation
-from churn_jax.ensembles import Group
 from churn_jax.methods import (
     ERM,
     Codistillation,
     EnsembleDistillation,
     OneToOneDistillation,
 )
-from churn_jax.studies import ModelConfig
-from churn_jax.training import Interrupted, Run, loop, train
+from churn_jax.training import Interrupted, loop, train
 from churn_jax.training.metrics_file import read_metrics
+from tests.training import tiny
+from tests.training.digits import digits as all_digits
+from tests.training.digits import digits_run
 
 
 @pytest.fixture(scope="module")
 def digits():
-    return data.load("digits", train_size=128, validation=40)
+    return all_digits(128, 40)
 
 
-def make_run(method, *, model="mlp", name="m", stream=0, **options):
-    options = {"epochs": 3, "batch_size": 2, "replicas": 2, **options}
-    config = TrainConfig(
-        augmentation=Augmentation(shift=1),
-        optimizer=OptimizerConfig(learning_rate=0.02, schedule="cosine"),
-        weights="best",
-        **options,
-    )
-    features = (16,) if model == "mlp" else ()
-    network = ModelConfig(model, features=features).build(10)
-    return Run(name, method, (Group(network, method.members),), config, stream)
+def make_run(method, *, name="m", **options):
+    settings = {"epochs": 3, "batch_size": 2, "weights": "best"}
+    settings["optimizer"] = OptimizerConfig(learning_rate=0.02, schedule="cosine")
+    settings["augmentation"] = Augmentation(shift=1)
+    return digits_run(method, name=name, **settings | options)
 
 
 class StopAfter:
@@ -67,14 +59,6 @@ def with_interruptions(run, dataset, directory, looks, **options):
             assert stops == sorted(set(stops)), "no progress between interruptions"
 
 
-def assert_bitwise_equal(a, b):
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)):
-        x, y = np.asarray(x), np.asarray(y)
-        assert x.dtype == y.dtype and x.shape == y.shape
-        assert x.tobytes() == y.tobytes()
-
-
 def lines(directory):
     return [
         {k: v for k, v in line.items() if k != "seconds"}
@@ -83,11 +67,10 @@ def lines(directory):
 
 
 def assert_same_training(whole, resumed, whole_directory, resumed_directory, images):
-    assert_bitwise_equal(whole.last, resumed.last)
-    assert_bitwise_equal(whole.best, resumed.best)
-    assert_bitwise_equal(whole.params, resumed.params)
-    assert_bitwise_equal(whole.predict(images), resumed.predict(images))
     assert whole.stopped == resumed.stopped
+    for name in ("last", "best", "params"):
+        assert tiny.bitwise_equal(getattr(whole, name), getattr(resumed, name)), name
+    assert tiny.bitwise_equal(whole.predict(images), resumed.predict(images))
     assert lines(whole_directory) == lines(resumed_directory) != []
 
 
@@ -196,12 +179,11 @@ _KILLED = """
 
 def killed_run(directory):
     """Three epochs of 64 updates with a checkpoint after each."""
-    dataset = data.load("digits", train_size=128, validation=40)
     run = make_run(PAIR, checkpoint_every_seconds=0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "_FIRST_BLOCK", 64)
         patch.setattr(loop, "_next_block", lambda done, seconds: 64)
-        return train(run, dataset, directory=directory)
+        return train(run, all_digits(128, 40), directory=directory)
 
 
 @pytest.mark.slow

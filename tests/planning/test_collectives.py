@@ -6,10 +6,8 @@ import jax
 import pytest
 
 from churn_jax.methods import Codistillation, EnsembleDistillation
-from churn_jax.planning.hlo import collectives_of
 from churn_jax.training import MeshShape
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
-from churn_jax.training.step import make_step
 from tests.training import tiny
 
 # What the compiler makes of the step is what is looked at.
@@ -31,19 +29,8 @@ def step_of(name):
     """The step on a (2, 2, 2) mesh, compiled but never run, and its collectives."""
     method = METHODS[name]
     taught_by = tiny.teacher(MEMBERS) if method.needs_teacher else None
-    session = tiny.session_of(
-        tiny.make_run(method, mesh=MeshShape(2, 2, 2), replicas=REPLICAS),
-        taught_by=taught_by,
-    )
-    arguments = (
-        session.parts[0].state,
-        session.parts[0].inputs(0),
-        session.teacher,
-        *session.data,
-    )
-    compiled = make_step(session.parts[0].program).lower(*arguments).compile()
-    found = collectives_of(compiled.as_text(), session.program.mesh)
-    return session, compiled, found
+    run = tiny.make_run(method, mesh=MeshShape(2, 2, 2), replicas=REPLICAS)
+    return tiny.compiled(run, taught_by=taught_by)
 
 
 @pytest.mark.slow
@@ -75,8 +62,7 @@ def test_only_logits_and_scalars_move_between_members(name):
 @pytest.mark.slow
 @optimized
 def test_data_shards_only_reduce():
-    found = step_of("co-distilled pair")[2]
-    session = step_of("co-distilled pair")[0]
+    session, _, found = step_of("co-distilled pair")
     kinds = {c.kind for c in found if DATA in c.axes}
     assert kinds == {"all-reduce"}
     largest = max(x.nbytes for x in jax.tree.leaves(session.parts[0].state.params))

@@ -7,20 +7,19 @@ import jax
 import numpy as np
 import pytest
 
-from churn_jax import data
 from churn_jax.methods import ERM
 from churn_jax.training import OptimizerConfig, train
 from churn_jax.training.metrics_file import read_metrics
 from tests.integration.test_resume import make_run
 from tests.training import tiny
+from tests.training.digits import digits
 
 
 @functools.cache
 def averaged():
     """Six updates of networks with batch norm, and the states between."""
     run = tiny.make_run(ERM(), replicas=2, ema_decay=0.25)
-    stepper = tiny.stepper(run)
-    return [stepper.now(), *(stepper.advance(1) for _ in range(6))]
+    return tiny.stepper(run).history(6)
 
 
 def test_the_average_follows_its_recurrence():
@@ -46,14 +45,10 @@ def test_the_average_follows_its_recurrence():
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     directory = tmp_path_factory.mktemp("averaged")
-    digits = data.load("digits", train_size=128, validation=50)
-    run = make_run(ERM(), epochs=1, batch_size=4, ema_decay=0.99)
     # A rate that stays high: the weights wander, their average does not.
     rate = OptimizerConfig(learning_rate=0.2, weight_decay=0.0)
-    run = dataclasses.replace(
-        run, config=dataclasses.replace(run.config, optimizer=rate)
-    )
-    return train(run, digits, directory=directory), digits, directory
+    run = make_run(ERM(), epochs=1, batch_size=4, ema_decay=0.99, optimizer=rate)
+    return train(run, digits(), directory=directory), digits(), directory
 
 
 @pytest.mark.slow

@@ -1,11 +1,9 @@
 import pytest
 
-from churn_jax.training import MeshShape, Seeds, TrainConfig
+from churn_jax.training import MeshShape, OptimizerConfig, Seeds, TrainConfig
 
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+BAD = {
+    TrainConfig: [
         ({"replicas": 0}, "replicas must be at least 1; got 0"),
         ({"epochs": 0}, "epochs must be at least 1; got 0"),
         ({"batch_size": -3}, "batch_size must be at least 1; got -3"),
@@ -21,19 +19,34 @@ from churn_jax.training import MeshShape, Seeds, TrainConfig
         ({"replicas": 3, "mesh": MeshShape(replica=2)}, "3 replicas cannot be sharded"),
         ({"batch_size": 10, "mesh": MeshShape(data=4)}, "10 is not divisible.*axis, 4"),
     ],
+    OptimizerConfig: [
+        ({"name": "adan"}, r"sgd, adam, adagrad, or .*name; got 'adan'; did you mean"),
+        ({"schedule": "poly"}, "flat_then_linear; got 'poly'"),
+        ({"decay": "l1"}, "l2, decoupled; got 'l1'"),
+        ({"decay_on": "biases"}, "kernels, all; got 'biases'"),
+        ({"momentum": 1.0}, r"at least 0 and below 1; got 1.0"),
+        ({"member_rates": (1.0, -1.0)}, r"not negative; got \(1.0, -1.0\)"),
+        ({"member_rates": (float("nan"),)}, "must be finite"),
+        ({"member_algorithms": ("sgd", "lion")}, "of sgd, adam, adagrad; got 'lion'"),
+        ({"fast_rate": -0.5}, "fast_rate must be finite and not negative; got -0.5"),
+        ({"flat_until": 0.9}, r"flat_until \(0.9\) must be below linear_until"),
+    ],
+    Seeds: [
+        ({factor: "off"}, f"seeds.{factor} .*fixed, varied; got 'off'")
+        for factor in ("init", "order", "sample")  # augmentation can be off
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [(kind, *row) for kind, rows in BAD.items() for row in rows],
 )
-def test_bad_options_are_named(options, message):
+def test_bad_options_are_named(kind, options, message):
     with pytest.raises(ValueError, match=message):
-        TrainConfig(**options)
+        kind(**options)
 
 
 def test_seed_numbers_count_from_zero_unless_given():
     assert TrainConfig(replicas=3).numbers == (0, 1, 2)
     assert TrainConfig(replicas=3, seed_numbers=(7, 7, 9)).numbers == (7, 7, 9)
-
-
-@pytest.mark.parametrize("factor", ["init", "order", "sample"])
-def test_only_augmentation_can_be_off(factor):
-    assert Seeds(augment="off").augment == "off"
-    with pytest.raises(ValueError, match=f"seeds.{factor} .*fixed, varied; got 'off'"):
-        Seeds(**{factor: "off"})

@@ -1,9 +1,9 @@
 """What `train` returns and logs, on the digits with a small network."""
 
 import dataclasses
+import functools
 import threading
 import time
-from functools import cache
 from types import SimpleNamespace
 
 import jax
@@ -11,36 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax import data
 from churn_jax.configuration.record import Stopped
-from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
-from churn_jax.studies import ModelConfig
-from churn_jax.training import Interrupted, OptimizerConfig, Run, TrainConfig, loop
+from churn_jax.training import Interrupted, OptimizerConfig, loop
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.loggers import read_metrics
 from churn_jax.training.loop import stopped_teachers, train
 from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.state import BestState
 from tests import reference_losses as reference
+from tests.training.digits import digits, digits_run
 
-CONFIG = TrainConfig(
-    replicas=2,
-    epochs=4,
-    batch_size=32,
-    optimizer=OptimizerConfig(learning_rate=0.3, weight_decay=0.0),
-)
-MODEL = ModelConfig(features=(16,))
-
-
-@cache
-def digits():
-    return data.load("digits", validation=50, train_size=128)
-
-
-def run_of(method=None, *, model=MODEL, **options):
-    config = dataclasses.replace(CONFIG, **options)
-    return Run("run", method or ERM(), (Group(model.build(10), 1),), config)
+FAST = OptimizerConfig(learning_rate=0.3, weight_decay=0.0)
+run_of = functools.partial(digits_run, epochs=4, batch_size=32, optimizer=FAST)
 
 
 def accuracy(trained, split):
@@ -52,10 +35,9 @@ def accuracy(trained, split):
 def wild(tmp_path_factory):
     """A rate so high that accuracy goes up and down: the best epoch is not the last."""
     directory = tmp_path_factory.mktemp("wild")
-    optimizer = dataclasses.replace(CONFIG.optimizer, learning_rate=0.8)
-    config = dataclasses.replace(CONFIG, weights="best", optimizer=optimizer, epochs=8)
+    optimizer = dataclasses.replace(FAST, learning_rate=0.8)
     method = ERM(members=2, deploy="mean_probs")
-    run = Run("wild", method, (Group(MODEL.build(10), 2),), config)
+    run = run_of(method, weights="best", optimizer=optimizer, epochs=8)
     return train(run, digits(), directory=directory), directory
 
 
@@ -102,7 +84,7 @@ def test_a_tie_keeps_the_earlier_epoch_and_a_stopped_replica_its_best():
 
 def test_metrics_hold_the_mean_of_the_epochs_terms(tmp_path):
     """At rate zero each batch is scored by the same weights, so the mean is known."""
-    still = dataclasses.replace(CONFIG.optimizer, learning_rate=0.0)
+    still = dataclasses.replace(FAST, learning_rate=0.0)
     method = MinimumEntropy(alpha=0.25)
     run = run_of(method, optimizer=still, epochs=2, eval_every_epochs=1)
     trained = train(run, digits(), directory=tmp_path)
@@ -133,12 +115,9 @@ def test_every_member_is_predicted_and_their_mean_is_deployed(wild):
     assert trained.parameters == 2 * (65 * 16 + 17 * 10) and not trained.stopped
 
 
-BFLOAT16 = dataclasses.replace(MODEL, dtype="bfloat16")
-
-
 @pytest.mark.slow
 def test_training_in_bfloat16_keeps_float32_weights_and_learns():
-    trained = train(run_of(model=BFLOAT16), digits())
+    trained = train(run_of(dtype="bfloat16"), digits())
     assert not trained.stopped and np.all(accuracy(trained, digits().test) > 0.5)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(trained.params))
 
@@ -147,7 +126,7 @@ def test_a_run_that_cannot_be_trained_says_so():
     with pytest.raises(ValueError, match="run needs a trained teacher"):
         train(run_of(EnsembleDistillation()), digits())
     with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
-        Run("run", ERM(), (Group(MODEL.build(10), 2),), CONFIG)
+        dataclasses.replace(run_of(ERM(members=2)), method=ERM())
 
 
 def test_students_of_a_stopped_replica_are_reported():

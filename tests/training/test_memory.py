@@ -68,7 +68,7 @@ MESH = {
 @functools.cache
 def history(way="vmap"):
     stepper = tiny.stepper(a_run(**(MESH if way == "mesh" else {})))
-    return stepper, [stepper.now(), *(stepper.advance(1) for _ in range(6))]
+    return stepper, stepper.history(6)
 
 
 def test_every_update_is_given_what_the_last_one_left():

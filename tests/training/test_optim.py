@@ -243,26 +243,6 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"name": "adan"}, r"sgd, adam, adagrad, or .*name; got 'adan'; did you mean"),
-        ({"schedule": "poly"}, "flat_then_linear; got 'poly'"),
-        ({"decay": "l1"}, "l2, decoupled; got 'l1'"),
-        ({"decay_on": "biases"}, "kernels, all; got 'biases'"),
-        ({"momentum": 1.0}, r"at least 0 and below 1; got 1.0"),
-        ({"member_rates": (1.0, -1.0)}, r"not negative; got \(1.0, -1.0\)"),
-        ({"member_rates": (float("nan"),)}, "must be finite"),
-        ({"member_algorithms": ("sgd", "lion")}, "of sgd, adam, adagrad; got 'lion'"),
-        ({"fast_rate": -0.5}, "fast_rate must be finite and not negative; got -0.5"),
-        ({"flat_until": 0.9}, r"flat_until \(0.9\) must be below linear_until"),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        OptimizerConfig(**options)
-
-
 def test_lists_are_taken_and_options_compared():
     """Runs of equal structure share what is compiled."""
     given = OptimizerConfig(step_epochs=[1, 2], member_rates=[1.0])

@@ -13,11 +13,9 @@ import pytest
 
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM, OneToOneDistillation
-from churn_jax.planning.hlo import collectives_of
 from churn_jax.training import MeshShape
 from churn_jax.training.partition import DATA, MEMBER
 from churn_jax.training.session import open_session
-from churn_jax.training.step import make_step
 from tests.training import tiny
 
 TEACHERS = 4
@@ -44,11 +42,6 @@ def trained(mesh, mapping):
     return stepper, first, last
 
 
-def gradient(state):
-    """The first update's: what momentum holds after it (no weight decay)."""
-    return tuple(momentum.trace for _, momentum, _ in state.opt_state)
-
-
 @pytest.mark.slow
 def test_a_mesh_computes_what_one_device_computes():
     """On the mesh, under `vmap`, every replica takes out its own drawn teacher."""
@@ -57,9 +50,9 @@ def test_a_mesh_computes_what_one_device_computes():
     program = stepper.session.program
     assert program.teacher.sharded and program.mesh.size == 8
     assert program.replicated
-    assert max(np.abs(g).max() for g in jax.tree.leaves(gradient(first))) > 0.05
+    assert max(np.abs(g).max() for g in jax.tree.leaves(tiny.gradient(first))) > 0.05
     for ours, theirs in (
-        (gradient(mesh_first), gradient(first)),
+        (tiny.gradient(mesh_first), tiny.gradient(first)),
         (mesh_last.sums, last.sums),
         (mesh_last.params, last.params),
         (mesh_last.model_state, last.model_state),
@@ -72,11 +65,7 @@ def test_a_mesh_computes_what_one_device_computes():
 def test_the_direction_costs_one_image_between_members():
     """The drawn teacher's gradient; all else that members exchange is logits."""
     run = tiny.make_run(ODS, network=STUDENT, mesh=MeshShape(2, 2, 2), replicas=4)
-    session = tiny.session_of(run, taught_by=teacher())
-    arguments = (session.parts[0].state, session.parts[0].inputs(0), session.teacher)
-    step = make_step(session.parts[0].program)
-    compiled = step.lower(*arguments, *session.data).compile()
-    found = collectives_of(compiled.as_text(), session.program.mesh)
+    found = tiny.compiled(run, taught_by=teacher())[2]
     assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
     rows = 2 * tiny.BATCH // 2  # local replicas times local batch
     image, logits = rows * 8 * 8 * 4, rows * TEACHERS * tiny.CLASSES * 4

@@ -70,31 +70,27 @@ def predictions(*args, **options):
     return whole[..., :EXAMPLES, :], scale
 
 
+EACH, CHUNKS = {"every_member": True}, {"mapping": "loop", "chunks": 2}
+
+
 @pytest.mark.parametrize(
-    ("batch_size", "shape"),
-    [(1, ONE), (5, ONE), (1000, ONE), (3, SHARED), (11, SHARED)],
+    ("batch_size", "options", "deployed"),
+    [
+        # Sizes are rounded to a multiple of the data shards, and nothing is lost.
+        *((size, {}, 0) for size in (1, 5, 1000)),
+        *((size, {"shape": SHARED}, 0) for size in (3, 11)),
+        (6, {"members": 3, "method": Codistillation(members=3, deployed_member=1)}, 1),
+        (5, {"members": 3, **EACH}, slice(None)),
+        (5, {"members": 3, "mapping": "loop", **EACH}, slice(None)),
+        (5, {"members": 2, "shape": MeshShape(2, 2, 2), **EACH}, slice(None)),
+        # Replicas in chunks come in their order.
+        (8, {"shape": MeshShape(2, 1, 2), "replicas": 4, **CHUNKS}, 0),
+    ],
     ids=str,
 )
-def test_every_example_is_predicted_once_and_in_order(batch_size, shape):
-    """Sizes are rounded to a multiple of the data shards, and nothing is lost."""
-    logits, scale = predictions(batch_size, shape)
-    np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
-
-
-@pytest.mark.parametrize(
-    ("members", "options"),
-    [(3, {}), (3, {"mapping": "loop"}), (2, {"shape": MeshShape(2, 2, 2)})],
-)
-def test_every_member_has_an_axis_of_its_own(members, options):
-    logits, scale = predictions(5, members=members, every_member=True, **options)
-    assert logits.shape == (2, members, EXAMPLES, 2)
-    np.testing.assert_array_equal(logits, scale[:, :, None, None] * IMAGES[None, None])
-
-
-def test_the_deployed_member_is_predicted():
-    method = Codistillation(members=3, deployed_member=1)
-    logits, scale = predictions(6, members=3, method=method)
-    np.testing.assert_array_equal(logits, scale[:, 1, None, None] * IMAGES[None])
+def test_every_example_is_predicted_once_and_in_order(batch_size, options, deployed):
+    logits, scale = predictions(batch_size, **options)
+    np.testing.assert_array_equal(logits, scale[:, deployed, None, None] * IMAGES)
 
 
 def test_images_are_normalised_as_in_training():
@@ -146,12 +142,6 @@ def test_every_example_is_written_once_with_all_its_runs(
     expected = scale[:, :1, None] * IMAGES[None]
     for run in range(4):
         np.testing.assert_array_equal(written.logits[run, rows], expected[run])
-
-
-def test_replicas_in_chunks_come_in_their_order():
-    mesh, chunks = MeshShape(replica=2, data=2), {"mapping": "loop", "chunks": 2}
-    logits, scale = predictions(8, mesh, replicas=4, **chunks)
-    np.testing.assert_array_equal(logits, scale[:, :, None] * IMAGES[None])
 
 
 def test_a_device_holds_all_runs_of_few_rows_and_no_more():

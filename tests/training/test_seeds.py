@@ -16,7 +16,6 @@ from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
-from churn_jax.planning.hlo import collectives_of
 from churn_jax.training import seeds as drawing
 from churn_jax.training import train
 from churn_jax.training.partition import DATA
@@ -53,6 +52,10 @@ class Witness(ERM):
             # ... not on how they were moved about, and this on both.
             "images": batch.sum((batch.images * position).sum((1, 2, 3)) * place),
         }
+        if batch.member_weights is not None:  # how often each member counts examples
+            powers = jnp.float32(1.7) ** batch.labels  # tells the examples apart
+            counted = batch.sum(batch.member_weights * powers[None])
+            seen |= {f"member {m}": counted[m] for m in range(self.members)}
         return LossOutput(out.loss, {**out.terms, **seen}, out.model_state)
 
 
@@ -181,11 +184,7 @@ def test_networks_of_several_kinds_are_what_they_are_alone():
 
 @pytest.mark.slow
 def test_between_networks_of_an_ensemble_nothing_moves(fully_optimized):
-    stepper = ensemble(MeshShape(2, 2, 2), "vmap")
-    arguments = (*stepper.states, *stepper.inputs(0), (), *stepper.data)
-    compiled = stepper.step.lower(*arguments).compile()
-    mesh = stepper.session.parts[0].program.mesh
-    found = collectives_of(compiled.as_text(), mesh)
+    found = tiny.compiled(ensemble(MeshShape(2, 2, 2), "vmap").run)[2]
     assert {c.axes for c in found if c.axes} == {(DATA,)}
 
 
@@ -395,25 +394,13 @@ def test_a_share_is_a_share():
         Codistillation(member_sample="subset")
 
 
-@struct.dataclass
-class CountWitness(ERM):
-    """Bagging that logs, for one member and example, how often it was seen to count."""
-
-    def loss(self, apply, variables, batch, *, teacher, step, key):
-        out = super().loss(apply, variables, batch, teacher=teacher, step=step, key=key)
-        powers = jnp.float32(1.7) ** batch.labels  # tells the examples apart
-        seen = batch.sum(batch.member_weights * powers[None])
-        terms = {f"member {m}": seen[m] for m in range(self.members)}
-        return LossOutput(out.loss, {**out.terms, **terms}, out.model_state)
-
-
 @pytest.mark.parametrize(
     "sample", ["bootstrap", pytest.param("subset", marks=pytest.mark.slow)]
 )
 def test_the_step_weighs_the_same_sample_in_every_epoch(sample):
     share = {"member_share": 0.5} if sample == "subset" else {}
     run = tiny.make_run(
-        CountWitness(members=2, member_sample=sample, **share),
+        Witness(members=2, member_sample=sample, **share),
         network=tiny.LINEAR,
         seeds=Seeds(3, order="fixed", sample="varied"),
     )

@@ -81,11 +81,6 @@ def outcome(name, shape):
     return Outcome(stepper, start, placed, first, third, logits)
 
 
-def gradient(first: TrainState):
-    """The first update's gradient: what momentum holds after it (no weight decay)."""
-    return tuple(momentum.trace for _, momentum, _ in first.opt_state)
-
-
 @methods
 def test_a_mesh_computes_what_one_device_computes(name):
     compare(name, (2, 2, 2))
@@ -100,11 +95,11 @@ def test_other_meshes_compute_what_one_device_computes(shape):
 def compare(name, shape):
     one, mesh = outcome(name, (1, 1, 1)), outcome(name, shape)
     assert mesh.stepper.session.program.mesh.size == np.prod(shape)
-    size = max(np.abs(g).max() for g in jax.tree.leaves(gradient(one.first)))
+    size = max(np.abs(g).max() for g in jax.tree.leaves(tiny.gradient(one.first)))
     assert size > 0.1, "gradients too small for the tolerance to mean anything"
     for pick in (
         lambda o: o.first.sums,  # the loss and every term
-        lambda o: gradient(o.first),
+        lambda o: tiny.gradient(o.first),
         lambda o: o.first.params,
         lambda o: o.third.sums,
         lambda o: o.third.params,
@@ -181,7 +176,7 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
     loss, truth = jax.jit(jax.value_and_grad(objective))(params)
     assert abs(float(loss) - one.first.sums[r, 0]) < 1e-5
     for m in range(2):
-        ours = member(gradient(one.first)[0], m)
+        ours = member(tiny.gradient(one.first)[0], m)
         assert tiny.largest_difference(ours, truth[m]) < 1e-5
 
 

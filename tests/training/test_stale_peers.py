@@ -8,19 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_jax import data
 from churn_jax.data import Augmentation
 from churn_jax.methods import Codistillation
 from churn_jax.methods.codistillation import stale_disagreement
 from churn_jax.training import OptimizerConfig, train
 from churn_jax.training.state import Weights
 from tests.integration.test_resume import (
-    assert_bitwise_equal,
     lines,
     make_run,
     with_interruptions,
 )
 from tests.training import tiny
+from tests.training.digits import digits
 from tests.training.tiny import compilations
 
 UPDATES = 7
@@ -50,7 +49,7 @@ def history(steps, mapping="vmap"):
     """The state before the first update and after each of the others."""
     run = linear_run(stale(steps), mapping=mapping, ema_decay=0.9)
     stepper = tiny.stepper(run)
-    return stepper, [stepper.now(), *(stepper.advance(1) for _ in range(UPDATES))]
+    return stepper, stepper.history(UPDATES)
 
 
 @pytest.mark.parametrize(
@@ -122,16 +121,15 @@ def test_stopped_between_two_refreshes_it_goes_on_as_if_it_had_not_been(
 ):
     """Copies, average and the members' own samples come back from the checkpoint."""
     blocks_of(32)
-    digits = data.load("digits", train_size=128, validation=40)
     method = stale(50, member_sample="bootstrap")
     run = make_run(method, epochs=2, batch_size=4, ema_decay=0.9)
-    whole = train(run, digits, directory=tmp_path / "whole")
-    resumed, stops = with_interruptions(run, digits, tmp_path / "resumed", 0)
+    whole = train(run, digits(), directory=tmp_path / "whole")
+    resumed, stops = with_interruptions(run, digits(), tmp_path / "resumed", 0)
     assert stops == [32]  # 64 updates; the copies were made before updates 0 and 50
     assert isinstance(whole.last.peers, Weights)
-    assert_bitwise_equal(whole.last, resumed.last)
+    assert tiny.bitwise_equal(whole.last, resumed.last)
     assert lines(tmp_path / "whole") == lines(tmp_path / "resumed") != []
-    images = digits.test.images
+    images = digits().test.images
     averaged = whole.predict(images, "ema")
-    assert_bitwise_equal(averaged, resumed.predict(images, weights="ema"))
+    assert tiny.bitwise_equal(averaged, resumed.predict(images, weights="ema"))
     assert jnp.max(jnp.abs(averaged - whole.predict(images))) > 1e-3

@@ -1,9 +1,9 @@
 """Training on a stream: the same as on resident data, and the same on every mesh."""
 
 import dataclasses
+import functools
 import threading
 import time
-from functools import cache
 
 import jax
 import numpy as np
@@ -11,41 +11,29 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import data
-from churn_jax.configuration.training import OptimizerConfig, Seeds, TrainConfig
+from churn_jax.configuration.training import Seeds
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
-from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
-from churn_jax.studies import ModelConfig
-from churn_jax.training import Interrupted, MeshShape, Run, partition, train
+from churn_jax.training import Interrupted, MeshShape, partition, train
 from churn_jax.training.feed import Feed, Layout, Stream
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.seeds import draw_sample, epoch_order
 from tests.data.jpegs import CLASSES, example
+from tests.training.digits import digits as all_digits
+from tests.training.digits import digits_run
 from tests.training.tiny import compilations
 
 READING = Reading(threads=2)
-CONFIG = TrainConfig(
-    replicas=2,
-    epochs=2,
-    batch_size=16,
-    eval_batch_size=64,
-    mapping="vmap",
-    optimizer=OptimizerConfig(learning_rate=0.1, weight_decay=0.0),
-    augmentation=data.Augmentation(shift=1),
-)
 EXAMPLES = 96
 FIXED = Seeds(order="fixed", augment="off")
-
-
-@cache
-def digits():
-    return data.load("digits", validation=50, train_size=EXAMPLES)
+digits = functools.partial(all_digits, EXAMPLES)
 
 
 def run_of(networks=1, **options):
-    group = Group(ModelConfig(features=(8,)).build(10), networks)
-    config = dataclasses.replace(CONFIG, **options)
-    return Run("run", ERM(members=networks), (group,), config)
+    settings = {"epochs": 2, "batch_size": 16, "eval_batch_size": 64, "mapping": "vmap"}
+    settings["augmentation"] = data.Augmentation(shift=1)
+    method = ERM(members=networks)
+    return digits_run(method, features=(8,), **settings | options)
 
 
 def photos(count=EXAMPLES, size=8):
@@ -99,7 +87,7 @@ def assert_same(a, b, **tolerance):
 
 def batches(split, epoch=0, update=None, steps=None, mesh=None, **options):
     """What the feed yields in an epoch, on the host."""
-    config = dataclasses.replace(CONFIG, **options)
+    config = run_of(**options).config
     mesh = mesh or make_mesh(config.mesh)
     feed = Feed(split, config, mesh, READING)
     sample = draw_sample(
@@ -183,7 +171,7 @@ def test_seeds_decide_what_is_drawn_and_what_replicas_share(seeds, kind):
     split = photos()
     found, feed, order = batches(split, seeds=seeds, steps=2)
     assert feed.kind == kind
-    keys = np.asarray(jax.random.key_data(seeds.keys("augment", CONFIG.numbers)))
+    keys = np.asarray(jax.random.key_data(seeds.keys("augment", (0, 1))))
     for step, (images, labels) in enumerate(found):
         for r in range(2):
             rows = order[r, step * 16 : (step + 1) * 16]

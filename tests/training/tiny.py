@@ -17,6 +17,7 @@ from churn_jax.ensembles import Group, Outputs, from_function, from_linen
 from churn_jax.ensembles.network import linear_head
 from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
+from churn_jax.planning.hlo import collectives_of
 from churn_jax.training import MeshShape, OptimizerConfig, Run, Seeds, TrainConfig
 from churn_jax.training.partition import fetch, join, split
 from churn_jax.training.session import Session, open_session
@@ -230,6 +231,10 @@ class Stepper:
         """The state as that of the run."""
         return fetch(self.session.gathered([join(self.states)]))
 
+    def history(self, steps: int) -> list[TrainState]:
+        """The state before so many steps and after each of them."""
+        return [self.now(), *(self.advance(1) for _ in range(steps))]
+
 
 def stepper(run: Run, *, taught_by=None, donate: bool = True) -> Stepper:
     """Sets a run up; equal programs share the compiled step."""
@@ -242,9 +247,23 @@ def stepper(run: Run, *, taught_by=None, donate: bool = True) -> Stepper:
     return Stepper(run, session, step, split(part.state, part.chunks), teachers)
 
 
+def compiled(run: Run, *, taught_by=None):
+    """The session of a run, its step, which never runs, and what that moves."""
+    session = session_of(run, taught_by=taught_by)
+    (part,) = session.parts
+    arguments = (part.state, part.inputs(0), session.teacher, *session.data)
+    step = make_step(part.program).lower(*arguments).compile()
+    return session, step, collectives_of(step.as_text(), part.program.mesh)
+
+
 def weights(state: TrainState):
     """Everything that a network consists of."""
     return state.params, state.model_state
+
+
+def gradient(first: TrainState):
+    """The first update's gradient: what momentum holds after it (no weight decay)."""
+    return tuple(momentum.trace for _, momentum, _ in first.opt_state)
 
 
 def largest_difference(a, b) -> float:
@@ -260,9 +279,10 @@ def largest_difference(a, b) -> float:
 def bitwise_equal(a, b) -> bool:
     """True if two trees hold the same bits."""
     assert jax.tree.structure(a) == jax.tree.structure(b)
+    pairs = zip(*(map(np.asarray, jax.tree.leaves(tree)) for tree in (a, b)))
     return all(
-        np.asarray(x).tobytes() == np.asarray(y).tobytes()
-        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+        (x.dtype, x.shape, x.tobytes()) == (y.dtype, y.shape, y.tobytes())
+        for x, y in pairs
     )
 
 
