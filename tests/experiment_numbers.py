@@ -356,30 +356,21 @@ class Page:
                 reason = marked.unchecked if marked else "no mark"
                 self._leave_out(reason, len(pairs) + len(values) + len(singles))
                 continue
-            for match in pairs:
-                sign, value, _, error, relation, p = match.groups()
-                self.found.checked += 1
-                if not (
-                    any(_has_pair(r, sign + value, error, relation, p) for r in records)
-                    or (paper and _of_paper(value, self.page))
-                ):
-                    said = (
-                        f"{sign}{value} ± {error}{f', p {relation} {p}' if p else ''}"
-                    )
-                    self._say(number, f"{said} is in no csv of its section")
+            said = []  # text, True if a record has it, its number
+            for sign, value, _, error, relation, p in (m.groups() for m in pairs):
+                text = f"{sign}{value} ± {error}{f', p {relation} {p}' if p else ''}"
+                pair = (sign + value, error, relation, p)
+                said.append((text, any(_has_pair(r, *pair) for r in records), value))
             for relation, value in values:
-                self.found.checked += 1
-                if not any(_has_p(r, relation, value) for r in records):
-                    self._say(
-                        number, f"p {relation} {value} is in no csv of its section"
-                    )
+                found = any(_has_p(r, relation, value) for r in records)
+                said.append((f"p {relation} {value}", found, ""))
             for sign, value in singles:
-                self.found.checked += 1
-                if not (
-                    any(self._has(r, sign, value) for r in records)
-                    or (paper and _of_paper(value, self.page))
-                ):
-                    self._say(number, f"{sign}{value} is in no csv of its section")
+                found = any(self._has(r, sign, value) for r in records)
+                said.append((sign + value, found, value))
+            self.found.checked += len(said)
+            for text, found, value in said:
+                if not found and not (paper and value and _of_paper(value, self.page)):
+                    self._say(number, f"{text} is in no csv of its section")
 
     def _has(self, record: dict, sign: str, text: str) -> bool:
         return any(

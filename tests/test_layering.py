@@ -25,42 +25,19 @@ BELOW = {
     "metrics": ("lazy", "divergences"),
     "perturbations": ("lazy", "divergences"),
     "models": ("_jax", "lazy", "typing", "_checks", "setting_checks", "registry"),
-    # log_probs of averaged members
     "ensembles": ("lazy", "typing", "_checks", "setting_checks", "_jax", "divergences"),
-    "data": (
-        "lazy",
-        "typing",
-        "_checks",
-        "setting_checks",
-        "registry",  # its hints
-    ),  # augmentation runs in the jitted step, see JAX_FREE
+    "data": ("lazy", "typing", "_checks", "setting_checks", "registry"),
     "methods": ("lazy", "registry", "losses", "perturbations", "ensembles"),
     # studies as data: what the trainer is told, and what the reports read
     "configuration": ("methods", "ensembles", "models", "data"),
     "training": ("configuration", "methods", "ensembles", "metrics", "models", "data"),
-    "analysis": (
-        "lazy",
-        "setting_checks",
-        "metrics",
-        "perturbations",  # of Jacobians
-    ),
-    # tests of significance
+    "analysis": ("lazy", "setting_checks", "metrics", "perturbations"),
     "reports": ("configuration", "lazy", "registry", "metrics", "analysis"),
-    "studies": (
-        "configuration",
-        "registry",
-        "training",
-        "reports",
-        "analysis",
-        "methods",
-        "models",
-        "data",
-    ),
+    "studies": ("configuration", "registry", "training", "reports", "analysis"),
     "planning": ("studies", "training", "models", "data", "ensembles"),
     "command": ("studies", "planning", "equations"),  # the parts of the command line
     "cli": ("command",),
     "__main__": ("cli",),
-    # three lazily
     "__init__": ("reports", "studies", "lazy"),
 }
 
