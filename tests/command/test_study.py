@@ -11,11 +11,11 @@ import time
 import numpy as np
 import pytest
 
-from churn_compare.store import load_predictions
 from churn_jax.cli import main
 from churn_jax.command.study import read_study
 from churn_jax.studies import run_study
 from churn_jax.training import progress
+from tests.studies.test_study import logits
 
 _EPOCHS = 40
 _LONG = f"""study digits:tiny --only baseline --epochs {_EPOCHS} --set model.features=8
@@ -62,10 +62,6 @@ def wait_for_lines(process, out, count):
         time.sleep(0.005)
     process.kill()
     pytest.fail("no epoch was evaluated")
-
-
-def logits(out, name="baseline"):
-    return load_predictions(out / "methods" / name / "predictions.npz").logits
 
 
 def checkpoints(out):

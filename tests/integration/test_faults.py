@@ -12,9 +12,9 @@ import orbax.checkpoint as ocp
 import pytest
 
 from churn_compare import array_files
-from churn_compare.store import load_predictions
 from churn_jax.cli import main
 from churn_jax.training import loggers
+from tests.studies.test_study import logits
 
 # A save that Orbax gives up leaves tasks that nobody awaited.
 pytestmark = [
@@ -30,10 +30,6 @@ _STUDY = """study digits:tiny --set model.features=8 --train-size 64
 
 def run(out, *methods, options=()):
     return main([*_STUDY, "--only", *methods, *options, "--out", str(out)])
-
-
-def logits(out, name="baseline"):
-    return load_predictions(out / "methods" / name / "predictions.npz").logits
 
 
 @pytest.fixture

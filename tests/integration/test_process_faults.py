@@ -23,6 +23,7 @@ from tests.integration.processes import (
     stop_after,
     together,
 )
+from tests.studies.test_study import logits
 
 pytestmark = pytest.mark.slow
 
@@ -31,10 +32,6 @@ STUDY = """study digits:tiny --set model.features=8 --train-size 64 --validation
 ONLY = ["--only", "baseline", "entropy"]
 LOST = 10  # seconds
 ABORTED = -6  # by the coordination service, which prints its own lines
-
-
-def logits(out, name="entropy"):
-    return load_predictions(out / "methods" / name / "predictions.npz").logits
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +89,7 @@ def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
     assert (begun / "methods" / "baseline" / "predictions.npz").read_bytes() == first
     found = load_predictions(folder / "predictions.npz")
     assert found.in_memory
-    np.testing.assert_allclose(found.logits, logits(whole), atol=1e-5)
+    np.testing.assert_allclose(found.logits, logits(whole, "entropy"), atol=1e-5)
 
 
 def test_one_that_starts_late_is_waited_for(tmp_path):
@@ -155,7 +152,7 @@ def test_four_processes_then_two_then_one_train_what_one_trains(tmp_path, whole)
     finish([launch(words, out)], out)
     alone = tmp_path / "alone"
     finish([launch(words, alone)], alone)
-    a, b = logits(out), logits(alone)
+    a, b = logits(out, "entropy"), logits(alone, "entropy")
     # The sums of gradients are added in another order on other meshes.
     np.testing.assert_allclose(a, b, atol=2e-3)
     assert np.mean(a.argmax(-1) != b.argmax(-1)) <= 0.005

@@ -17,6 +17,7 @@ from churn_jax.methods import EnsembleDistillation
 from churn_jax.studies import Axis, MethodSpec, preset, run_study, run_sweep
 from churn_jax.training import Interrupted
 from tests.experiments.presets import study as study_of
+from tests.studies.test_study import logits
 
 ROWS = ("baseline", "correlation_0_02_s1", "covariance_1_s1")
 
@@ -66,10 +67,10 @@ def test_scores_are_predictions_of_the_stream_and_of_what_is_held_out(folder):
 
 
 def test_the_report_has_the_numbers_of_the_metrics(folder, report):
-    def logits(name):
-        return load_predictions(folder / "methods" / name / "predictions.npz")
-
-    base, other = logits("baseline"), logits(ROWS[1])
+    base, other = (
+        load_predictions(folder / "methods" / name / "predictions.npz")
+        for name in ("baseline", ROWS[1])
+    )
     summary = report.rows[1].summary
     relative = [metrics.positive_prediction_difference(p.logits) for p in (base, other)]
     np.testing.assert_allclose(
@@ -151,12 +152,9 @@ def test_a_grid_of_clicks_is_a_sweep(study, folder, tmp_path):
     found = run_sweep(study, [axis], tmp_path, seeds=3, **options)
     assert found.sweep.choices[axis.path].value in axis.values
     assert [len(rows) for rows in found.sweep.record.programs.values()] == [2]
-    both = [
-        load_predictions(at / "methods" / row / "predictions.npz").logits
-        for at, row in ((folder, ROWS[1]), (tmp_path, name))
-    ]
     # Other programs sum in other orders.
-    np.testing.assert_allclose(*both, atol=1e-4)
+    alone, swept = logits(folder, ROWS[1]), logits(tmp_path, name)
+    np.testing.assert_allclose(swept, alone, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A study's folder: what is finished is kept, what changed is trained again."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -86,7 +87,7 @@ def files(out):
     }
 
 
-def logits(out, name):
+def logits(out, name="baseline"):
     return load_predictions(out / "methods" / name / "predictions.npz").logits
 
 
@@ -239,27 +240,23 @@ def test_a_changed_teacher_trains_its_student_again(tmp_path, options, notes):
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "words", "remedy"),
     [
-        ({"epochs": 3}, "train.epochs: 2 there, 3 here"),
-        ({"learning_rate": 0.2}, "learning_rate: 0.1 there, 0.2 here"),
-        ({"train_size": 48}, "other data"),
+        ({"epochs": 3}, "train.epochs: 2 there, 3 here", "--fresh"),
+        ({"learning_rate": 0.2}, "learning_rate: 0.1 there, 0.2 here", "--fresh"),
+        ({"train_size": 48}, "other data", "--fresh"),
+        ({}, "impl: threefry2x32 there, rbg here", "set JAX_DEFAULT_PRNG_IMPL as it"),
     ],
 )
-def test_a_changed_setting_is_refused_naming_the_difference(trained, options, words):
+def test_what_is_another_study_is_refused_naming_the_difference(
+    trained, options, words, remedy
+):
+    """Other random numbers between rows, too."""
     before = {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
-    with pytest.raises(StudyError, match=words) as error:
-        run_study(small_study(**options), trained, only=("baseline",))
-    assert str(trained) in str(error.value) and "--fresh" in str(error.value)
-    assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
-
-
-def test_other_random_numbers_are_refused_also_between_rows(trained):
-    before = {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
-    with jax.default_prng_impl("rbg"):
-        with pytest.raises(StudyError, match="impl: threefry2x32 there, rbg here") as e:
-            run_study(small_study(), trained)
-    assert "set JAX_DEFAULT_PRNG_IMPL as it was" in str(e.value)
+    numbers = contextlib.nullcontext() if options else jax.default_prng_impl("rbg")
+    with numbers, pytest.raises(StudyError, match=words) as error:
+        run_study(small_study(**options), trained, only=ROWS[:1] if options else ())
+    assert str(trained) in str(error.value) and remedy in str(error.value)
     assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
 
 

@@ -8,13 +8,12 @@ import threading
 import numpy as np
 import pytest
 
-from churn_compare.store import load_predictions
 from churn_jax import reports
 from churn_jax.methods import Codistillation
 from churn_jax.studies import Axis, MethodSpec, StudyError, run_study, run_sweep
 from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
 from churn_jax.training import Interrupted, MeshShape
-from tests.studies.test_study import small_study
+from tests.studies.test_study import logits, small_study
 
 _SMALL = small_study()
 SMALL = dataclasses.replace(
@@ -30,11 +29,6 @@ SMALL = dataclasses.replace(
 
 def axis_of(text):
     return Axis.parse(text, SMALL)
-
-
-def logits_of(out, point, split="test"):
-    name = {"test": "predictions", "validation": "predictions-validation"}[split]
-    return load_predictions(out / "methods" / point / f"{name}.npz").logits
 
 
 def rows_of(*texts):
@@ -131,9 +125,9 @@ class TestSweep:
         config = dataclasses.replace(SMALL, train=train)
         run_study(config, tmp_path, only=("baseline", "skl"))
         for name, point in (("skl", "skl.beta=0.4"), ("baseline", "skl.beta=0")):
-            alone = load_predictions(tmp_path / "methods" / name / "predictions.npz")
+            alone = logits(tmp_path, name)
             # Other programs sum in other orders: float32 rounding over 8 updates.
-            np.testing.assert_allclose(logits_of(out, point), alone.logits, atol=1e-4)
+            np.testing.assert_allclose(logits(out, point), alone, atol=1e-4)
 
     @pytest.mark.slow
     def test_everything_is_recorded(self, swept):
@@ -151,7 +145,8 @@ class TestSweep:
             "skl.beta"
         ]
         assert result.sweep.choices["skl.beta"].value == 0.4
-        assert logits_of(out, "skl.beta=0.4", "validation").shape == (3, 40, 10)
+        held_out = reports.predictions(out, "validation")
+        assert held_out["skl.beta=0.4"].shape == (3, 40, 10)
         table = reports.table(out)  # a sweep's, because its record says so
         assert {row["chosen"] for row in table} == {0, 1}
 
@@ -242,6 +237,6 @@ class TestSweep:
         run_sweep(SMALL, [axis_of("student.temperature=1,4")], tmp_path, seeds=2)
         changed = SMALL.with_coefficient("student.temperature", 4.0)
         run_study(changed, tmp_path / "study4", only=("student",))
-        path = tmp_path / "study4" / "methods" / "student" / "predictions.npz"
-        found = logits_of(tmp_path, "student.temperature=4")
-        np.testing.assert_allclose(found, load_predictions(path).logits, atol=1e-4)
+        found = logits(tmp_path, "student.temperature=4")
+        alone = logits(tmp_path / "study4", "student")
+        np.testing.assert_allclose(found, alone, atol=1e-4)

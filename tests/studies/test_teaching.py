@@ -84,6 +84,13 @@ def row(name):
     return STUDY.spec(name)
 
 
+def taught(opened, **teaching):
+    """The pair, and the teachers of a row that learns from it in some way."""
+    spec = dataclasses.replace(row("elodi"), teaching=Teaching(**teaching))
+    pair = opened.restore(row("pair"))
+    return pair, row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+
+
 def test_a_model_of_some_classes_answers_over_all_of_them(out):
     deployed = logits(out, "few")
     known = np.isin(np.arange(10), CLASSES)
@@ -114,7 +121,9 @@ def test_kept_weights_are_a_share_of_those_that_training_started_from(out, opene
     baseline, tuned = logits(out, "baseline"), logits(out, "tuned")
     assert np.max(np.abs(tuned - baseline)) > 1e-2
     start, mixed = (opened.restore(row(n)) for n in ("baseline", "mixed"))
-    np.testing.assert_allclose(logits(out, "mixed"), _predicted(opened, mixed), 1e-6)
+    np.testing.assert_allclose(
+        logits(out, "mixed"), mixed.predict(opened.dataset.test.images), 1e-6
+    )
 
     def check(deployed, start, trained):
         np.testing.assert_allclose(deployed, 0.25 * start + 0.75 * trained, rtol=1e-6)
@@ -125,13 +134,11 @@ def test_kept_weights_are_a_share_of_those_that_training_started_from(out, opene
     jax.tree.map(np.testing.assert_array_equal, mixed.last.params, last)
 
 
-def _predicted(opened, trained):
-    return trained.predict(opened.dataset.test.images)
-
-
 def test_a_taught_row_is_restored_with_everybody_who_taught_it(out, opened):
     elodi = opened.restore(row("elodi"))
-    np.testing.assert_allclose(logits(out, "elodi"), _predicted(opened, elodi), 1e-6)
+    np.testing.assert_allclose(
+        logits(out, "elodi"), elodi.predict(opened.dataset.test.images), 1e-6
+    )
     identity = json.loads(elodi.identity)["teacher"]
     assert identity["name"] == "pair" and identity["calibrated"] == "True"
     assert identity["old"]["0"]["name"] == "few"
@@ -141,12 +148,8 @@ def test_a_taught_row_is_restored_with_everybody_who_taught_it(out, opened):
 
 def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):
     """Temperatures are fitted on the validation split, each member's by itself."""
-    spec = dataclasses.replace(
-        row("elodi"), teaching=Teaching(members=1, offline=True, calibrated=True)
-    )
-    pair = opened.restore(row("pair"))
-    made = row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
-    held_out = load_members(out / "methods/pair" / MEMBERS["validation"])
+    pair, made = taught(opened, members=1, offline=True, calibrated=True)
+    held_out = load_members(out / "methods/pair" / MEMBERS_VALIDATION)
     labels = opened.dataset.validation.labels
     expected = [[metrics.fit_temperature(run[0], labels)] for run in held_out.logits]
     np.testing.assert_allclose(made.temperatures, expected, rtol=1e-5)
@@ -159,10 +162,7 @@ def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):
 
 
 def test_neighbours_in_the_teachers_logits_teach_by_their_labels(opened):
-    teaching = Teaching(offline=True, neighbours=7, uniform=0.1)
-    spec = dataclasses.replace(row("elodi"), teaching=teaching)
-    pair = opened.restore(row("pair"))
-    made = row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    pair, made = taught(opened, offline=True, neighbours=7, uniform=0.1)
     train = opened.dataset.train
     means = pair.predict(train.images, every_member=True).mean(axis=1)
     assert made.cached.shape == (2, 1, len(train), 10)
@@ -175,9 +175,7 @@ def test_neighbours_in_the_teachers_logits_teach_by_their_labels(opened):
 
 
 def test_a_teacher_in_bfloat16_is_another_network_with_the_same_weights(opened):
-    spec = dataclasses.replace(row("elodi"), teaching=Teaching(dtype="bfloat16"))
-    pair = opened.restore(row("pair"))
-    made = row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    pair, made = taught(opened, dtype="bfloat16")
     (group,), (variables,) = made.own_groups(), made.variables()
     images = opened.dataset.test.images[:3] / np.float32(16)
     one = jax.tree.map(lambda leaf: leaf[0, 0], variables)
@@ -189,18 +187,11 @@ def test_a_teacher_in_bfloat16_is_another_network_with_the_same_weights(opened):
     assert 0 < np.abs(half - whole).max() < 0.05 * np.abs(whole).max()
     assert made.identity()["taught_as"] == f"['{plain.network.name} in bfloat16']"
     # Logits that are computed once are computed in it too.
-    cached = [
-        row_teachers(
-            STUDY,
-            dataclasses.replace(spec, teaching=Teaching(offline=True, dtype=dtype)),
-            {"pair": pair}.get,
-            opened.dataset,
-            10,
-        ).cached
+    single, low = (
+        taught(opened, offline=True, dtype=dtype)[1].cached
         for dtype in ("", "bfloat16")
-    ]
-    apart = np.abs(cached[1] - cached[0]).max()
-    assert 0 < apart < 0.05 * np.abs(cached[0]).max()
+    )
+    assert 0 < np.abs(low - single).max() < 0.05 * np.abs(single).max()
 
 
 def test_a_row_is_trained_again_when_anything_that_it_learned_from_changes(out):
@@ -290,12 +281,7 @@ def test_a_point_of_a_sweep_is_the_row_of_the_study(out, tmp_path, mapping, offl
     config = with_rows(STUDY, spec, train=train)
     axis = Axis.parse("elodi.alpha=0.3,0.8", config)
     run_sweep(config, (axis,), tmp_path, seeds=2, baseline=False)
-    points = [
-        load_predictions(
-            tmp_path / "methods" / f"elodi.alpha={a}" / "predictions.npz"
-        ).logits
-        for a in (0.3, 0.8)
-    ]
+    points = [logits(tmp_path, f"elodi.alpha={a}") for a in (0.3, 0.8)]
     np.testing.assert_allclose(points[1], logits(out, "elodi"), atol=1e-3)
     assert np.max(np.abs(points[0] - points[1])) > 1e-2
 
