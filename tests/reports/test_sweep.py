@@ -1,7 +1,6 @@
 """A sweep's numbers, choice, figures and page, from predictions made by hand."""
 
 import dataclasses
-import json
 import sys
 
 import numpy as np
@@ -9,20 +8,19 @@ import pytest
 
 from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
-from churn_jax.configuration.record import (
-    AxisRecord,
-    PointRecord,
-    RowRecord,
-    StudyRecord,
-    SweepRecord,
-    write_record,
-)
+from churn_jax.configuration import to_json
+from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.methods import Codistillation
 from churn_jax.reports.members import MEMBERS, Members, save_members
 from churn_jax.reports.sweep import CRITERIA, choose, sweep_figures
-from churn_jax.studies import MethodSpec, preset
 from churn_jax.studies.grid import COLUMNS
-from tests.reports.fake_study import csv_rows, markdown_table
+from tests.reports.fake_study import (
+    change_record,
+    csv_rows,
+    markdown_table,
+    row_of,
+    write_study,
+)
 
 FILES = {"test": "predictions.npz", "validation": "predictions-validation.npz"}
 LABELS = np.arange(40) % 4
@@ -57,39 +55,26 @@ def folder(tmp_path):
     Runs are wrong on different examples, so churn is twice the errors over 40.
     """
     errors = {0.0: (4, 4), 0.1: (3, 1), 1.0: (1, 9), 10.0: (2, 1)}
-    points, rows = [], []
-    for value, (validation, test) in errors.items():
+    entries, points = {}, []
+    for value, both in errors.items():
         name = f"skl.beta={value:g}"
-        write_point(tmp_path, name, validation, test)
         label = f"S <b>: beta = {value:g}" + " (baseline)" * (value == 0)
-        spec = MethodSpec(name, label, Codistillation(beta=value))
+        method = to_json(Codistillation(beta=value))
+        entries[name] = {"label": label, "method": method}
         points.append(PointRecord(name, "skl.beta", value))
-        rows.append(RowRecord(name, label, spec))
+        write_point(tmp_path, name, *both)
     sweep = SweepRecord(
         criterion="churn",
         baseline="skl.beta=0",
         axes=(AxisRecord("skl.beta", "skl", "S <b>", "beta"),),
         points=tuple(points),
     )
-    digits = preset("digits")
-    config = dataclasses.replace(
-        digits,
-        title="<Sweep> & more",
-        train=dataclasses.replace(digits.train, replicas=SEEDS),
-        methods=tuple(row.spec for row in rows),
-        baseline="skl.beta=0",
-        columns=COLUMNS,
-    )
-    record = StudyRecord(config, methods=tuple(rows), sweep=sweep)
-    write_record(tmp_path / "study.json", record)
+    facts = {"title": "<Sweep> & more", "baseline": "skl.beta=0"}
+    facts["config"] = {"columns": COLUMNS, "train": {"replicas": SEEDS}}
+    write_study(tmp_path, dict.fromkeys(entries), LABELS, entries=entries, **facts)
+    rows = [row_of(i, name, **entry) for i, (name, entry) in enumerate(entries.items())]
+    change_record(tmp_path, sweep=to_json(sweep), methods=rows)
     return tmp_path
-
-
-def change(folder, edit):
-    path = folder / "study.json"
-    record = json.loads(path.read_text())
-    edit(record)
-    path.write_text(json.dumps(record))
 
 
 def chosen(folder):
@@ -114,10 +99,10 @@ def test_neither_the_baseline_nor_what_trains_as_it_is_a_candidate(folder):
     write_point(folder, "skl.beta=0", 0)
     assert chosen(folder).value == 1.0
 
-    def also(record):  # as beta 0 of every axis of a sweep of several
-        record["sweep"]["points"][2]["is_baseline"] = True  # the best otherwise
-
-    change(folder, also)
+    # As beta 0 of every axis of a sweep of several; the best otherwise.
+    points = reports.collect(folder).sweep.record.points
+    points = [dataclasses.replace(p, is_baseline=p.value == 1) for p in points]
+    change_record(folder, sweep={"points": to_json(points)})
     assert chosen(folder).value == 10.0
 
 
@@ -197,11 +182,9 @@ def test_a_click_study_pays_in_log_loss(folder, monkeypatch):
 
 
 def test_a_sweep_shows_the_columns_of_its_study(folder):
-    def columns(record):
-        record["config"]["columns"] = ["nll", "accuracy", "prediction_difference"]
-        record["sweep"]["criterion"] = "prediction-difference"
-
-    change(folder, columns)
+    columns = ["nll", "accuracy", "prediction_difference"]
+    criterion = {"criterion": "prediction-difference"}
+    change_record(folder, config={"columns": columns}, sweep=criterion)
     result = reports.collect(folder)
     text = markdown_table(result)
     assert "| beta |  | NLL | Accuracy % | Δ₁ |" in text

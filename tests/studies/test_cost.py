@@ -14,9 +14,9 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.models import MLP, BatchEnsemble
-from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, Sharing, StudyConfig
+from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, Sharing
 from churn_jax.studies.cost import network_flops, study_costs
-from churn_jax.training import TrainConfig
+from tests.studies.test_study import study_of
 
 ROWS = (
     MethodSpec("baseline", "Baseline", ERM()),
@@ -36,13 +36,13 @@ ROWS = (
     ),
     MethodSpec("stale", "Stale", Codistillation(update="independent", refresh_steps=9)),
 )
-STUDY = StudyConfig(
-    "s",
-    "A study",
-    DataConfig("digits", train_size=400),
-    ModelConfig("mlp", features=(32,)),
-    TrainConfig(replicas=4, epochs=3, batch_size=50),
-    ROWS,
+STUDY = study_of(
+    *ROWS,
+    data=DataConfig("digits", train_size=400),
+    model=ModelConfig("mlp", features=(32,)),
+    replicas=4,
+    epochs=3,
+    batch_size=50,
 )
 
 

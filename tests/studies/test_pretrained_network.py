@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from churn_compare.store import load_predictions
 from churn_jax import models
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
@@ -19,13 +18,13 @@ from churn_jax.studies import (
     DataConfig,
     MethodSpec,
     ModelConfig,
-    StudyConfig,
     run_study,
 )
-from churn_jax.training import MeshShape, OptimizerConfig, Seeds, TrainConfig
+from churn_jax.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import init_variables
 from tests.models import drawn
+from tests.studies.test_study import logits, study_of
 
 _VOCABULARY, _CLASSES = 20, 3
 
@@ -114,9 +113,8 @@ def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path
         arrays[f"{split}_offsets"] = np.arange(count + 1) * 4
         arrays[f"{split}_label"] = np.arange(count) % _CLASSES
     np.savez(tmp_path / "texts.npz", **arrays)
-    config = StudyConfig(
-        name="texts",
-        title="Texts",
+    config = study_of(
+        MethodSpec("one", "One", ERM()),
         data=DataConfig(
             str(tmp_path / "texts.npz"),
             validation=6,
@@ -124,25 +122,20 @@ def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path
             vocabulary_size=_VOCABULARY,
         ),
         model=_model(folder),
-        train=TrainConfig(
-            replicas=2,
-            epochs=1,
-            batch_size=18,
-            optimizer=OptimizerConfig(learning_rate=0.0),
-        ),
-        methods=(MethodSpec("one", "One", ERM()),),
-        baseline="one",
+        epochs=1,
+        batch_size=18,
+        optimizer=OptimizerConfig(learning_rate=0.0),
     )
     notes = []
     out = run_study(config, tmp_path / "run", on_note=notes.append)
     assert any(note.endswith(f"weights of bert from {folder}") for note in notes)
-    found = load_predictions(out / "methods/one/predictions.npz")
+    found = logits(out, "one")
     module = models.create(
         "bert_tiny", num_classes=_CLASSES, vocabulary_size=_VOCABULARY
     )
     variables = models.load_pretrained(folder, module).variables
     tokens = arrays["test_tokens"].reshape(6, 4).astype(np.int32)
     expected = jax.jit(module.apply)(variables, np.pad(tokens, ((0, 0), (0, 1))))
-    for logits in found.logits:
-        np.testing.assert_allclose(logits, expected.logits, rtol=1e-4, atol=1e-4)
-    assert np.abs(found.logits[0, 0] - found.logits[0, 1]).max() > 0.01
+    for run in found:
+        np.testing.assert_allclose(run, expected.logits, rtol=1e-4, atol=1e-4)
+    assert np.abs(found[0, 0] - found[0, 1]).max() > 0.01

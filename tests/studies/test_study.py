@@ -30,25 +30,24 @@ from tests.training.test_loggers import Recorder
 ROWS = ("baseline", "entropy")
 
 
+def study_of(*rows, data, model, **train):
+    """A study of two replicas; the first row is the baseline."""
+    config = TrainConfig(**{"replicas": 2} | train)
+    return StudyConfig("small", "Small", data, model, config, rows, rows[0].name)
+
+
 def small_study(*, entropy=0.1, learning_rate=0.1, epochs=2, **data_options):
     """A baseline, a regularised method, a pair and its student: seconds in all."""
-    return StudyConfig(
-        name="small",
-        title="Small",
+    return study_of(
+        MethodSpec("baseline", "Baseline", ERM()),
+        MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=entropy)),
+        MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
+        MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
         data=DataConfig(**{"train_size": 64, "validation": 40, **data_options}),
         model=ModelConfig("mlp", features=(16,)),
-        train=TrainConfig(
-            replicas=2,
-            epochs=epochs,
-            batch_size=16,
-            optimizer=OptimizerConfig(learning_rate=learning_rate),
-        ),
-        methods=(
-            MethodSpec("baseline", "Baseline", ERM()),
-            MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=entropy)),
-            MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
-            MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
-        ),
+        epochs=epochs,
+        batch_size=16,
+        optimizer=OptimizerConfig(learning_rate=learning_rate),
     )
 
 

@@ -13,15 +13,15 @@ from churn_jax.studies import (
     DataConfig,
     MethodSpec,
     ModelConfig,
-    StudyConfig,
     run_study,
 )
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.finished import FinishedStudy
-from churn_jax.training import OptimizerConfig, TrainConfig
+from churn_jax.training import OptimizerConfig
 from experiments.diversity.analyses import run_diversity
 from experiments.diversity.sections import foreign_images, students
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
+from tests.studies.test_study import study_of
 from tests.training.tiny_texts import Bag
 
 
@@ -41,19 +41,13 @@ def texts(path, seed):
 
 
 def study(path):
-    return StudyConfig(
-        name="texts",
-        title="Texts",
+    return study_of(
+        MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
         data=DataConfig(path, validation=24, sequence_length=6, vocabulary_size=20),
         model=ModelConfig("bag"),
-        train=TrainConfig(
-            replicas=2,
-            epochs=2,
-            batch_size=16,
-            optimizer=OptimizerConfig(learning_rate=2.0),
-        ),
-        methods=(MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),),
-        baseline="pair",
+        epochs=2,
+        batch_size=16,
+        optimizer=OptimizerConfig(learning_rate=2.0),
     )
 
 
