@@ -14,12 +14,7 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.models import MODELS
 from churn_jax.models.public_weights import PretrainedError
-from churn_jax.studies import (
-    DataConfig,
-    MethodSpec,
-    ModelConfig,
-    run_study,
-)
+from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, run_study
 from churn_jax.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import init_variables

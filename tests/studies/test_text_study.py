@@ -9,12 +9,7 @@ import scipy.special
 from churn_compare.store import load_predictions
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MODELS
-from churn_jax.studies import (
-    DataConfig,
-    MethodSpec,
-    ModelConfig,
-    run_study,
-)
+from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, run_study
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.finished import FinishedStudy
 from churn_jax.training import OptimizerConfig

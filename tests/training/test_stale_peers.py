@@ -13,11 +13,7 @@ from churn_jax.methods import Codistillation
 from churn_jax.methods.codistillation import stale_disagreement
 from churn_jax.training import OptimizerConfig, train
 from churn_jax.training.state import Weights
-from tests.integration.test_resume import (
-    lines,
-    make_run,
-    with_interruptions,
-)
+from tests.integration.test_resume import lines, make_run, with_interruptions
 from tests.training import tiny
 from tests.training.digits import digits
 from tests.training.tiny import compilations
