@@ -5,6 +5,7 @@ import ctypes
 import functools
 import gc
 import os
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -65,6 +66,19 @@ def refused(capsys):
             assert str(part) in sentence
 
     return run
+
+
+@pytest.fixture
+def own_columns(monkeypatch):
+    """Columns that a test registers are forgotten after it."""
+    from churn_jax.reports import QUANTITIES
+
+    monkeypatch.setattr(QUANTITIES, "_registered", dict(QUANTITIES._registered))
+
+
+@pytest.fixture
+def no_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
 
 
 @pytest.fixture

@@ -140,17 +140,6 @@ def test_a_loop_of_links_and_a_forged_header_are_bad_input(tmp_path, refused):
         refused(["compare", tmp_path / "good.npy", tmp_path / name], name)
 
 
-def run(*argv, **environment):
-    """The command in a process of its own, on whatever devices it finds."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TPU_")}
-    return subprocess.run(
-        [sys.executable, "-m", "churn_jax", *argv],
-        capture_output=True,
-        text=True,
-        env=inherited | environment,
-    )
-
-
 def test_modules_in_the_current_folder_are_found_and_hide_no_others(tmp_path):
     (tmp_path / "tyro.py").write_text("raise SystemExit(9)")
     (tmp_path / "mine.py").write_text(
@@ -170,11 +159,17 @@ def test_modules_in_the_current_folder_are_found_and_hide_no_others(tmp_path):
 
 @pytest.mark.slow
 def test_libtpu_is_silent_before_a_sentence(tmp_path):
-    out = str(tmp_path / "out")
-    argv = ("study", "digits:tiny", "--data", "missing.npz", "--out", out)
-    done = run(*argv, JAX_PLATFORMS="")
-    assert done.returncode == 2
-    assert done.stderr == "churn-jax: there is no file missing.npz\n"
+    """In a process of its own, on whatever devices it finds."""
+    words = ["study", "digits:tiny", "--data", "missing.npz", "--out", tmp_path / "out"]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TPU_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "churn_jax", *words],
+        capture_output=True,
+        text=True,
+        env=inherited | {"JAX_PLATFORMS": ""},
+    )
+    said = "churn-jax: there is no file missing.npz\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_studies_methods_and_networks_are_listed_one_a_line(capsys, monkeypatch):

@@ -40,14 +40,15 @@ sys.exit(main(sys.argv[1:]))
 _SHORT = ["study", "digits:tiny", "--set", "model.features=8", "--only", "baseline"]
 
 
+def started(program, *words):
+    """A program in a process of its own."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", program, *words], **pipes)
+
+
 def launch(out):
-    """The long study in a process of its own, slowly."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _SLOWLY, *_LONG, "--out", str(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """The long study, slowly."""
+    return started(_SLOWLY, *_LONG, "--out", str(out))
 
 
 def wait_for_lines(process, out, count):
@@ -174,12 +175,7 @@ run_command(
 def test_ctrl_c_ends_at_once_without_updates_or_the_second_time(
     tmp_path, doing, signals, said
 ):
-    process = subprocess.Popen(
-        [sys.executable, "-c", _PRETENDED, doing, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started(_PRETENDED, doing, str(tmp_path))
     first, stopping = "", "SIGINT: stopping after this update, saving"
     # The sentence and what is stopped come from two threads.
     for words in (("begun\n",), ("saving\n", stopping))[:signals]:
@@ -216,12 +212,7 @@ sys.exit(main())
 
 def test_sigterm_in_the_first_seconds_is_a_sentence(tmp_path):
     words = ["study", "digits:tiny", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(
-        [sys.executable, "-c", _IMPORTING, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started(_IMPORTING, *words)
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)

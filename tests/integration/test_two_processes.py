@@ -15,15 +15,7 @@ from tests.integration.processes import finish, launch, together
 
 METHODS = ("codistill_skl", "ensemble", "distillation")
 # `ensemble` is trained as the teacher of `distillation`.
-STUDY = [
-    "study",
-    "digits:tiny",
-    "--epochs",
-    "1",
-    "--only",
-    "codistill_skl",
-    "distillation",
-]
+STUDY = "study digits:tiny --epochs 1 --only codistill_skl distillation".split()
 
 
 @pytest.fixture(scope="module")

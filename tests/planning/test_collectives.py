@@ -5,21 +5,13 @@ import functools
 import jax
 import pytest
 
-from churn_jax.methods import Codistillation, EnsembleDistillation
 from churn_jax.training import MeshShape
 from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from tests.training import tiny
+from tests.training.test_sharding import METHODS
 
 # What the compiler makes of the step is what is looked at.
-
-METHODS = {
-    "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
-    "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
-    "stale twins": Codistillation(
-        beta=0.3, update="independent", refresh_steps=2, member_sample="bootstrap"
-    ),
-}
-methods = pytest.mark.parametrize("name", METHODS)
+methods = pytest.mark.parametrize("name", [n for n in METHODS if "plain" not in n])
 optimized = pytest.mark.usefixtures("fully_optimized")
 REPLICAS, MEMBERS = 4, 2
 

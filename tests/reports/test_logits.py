@@ -1,7 +1,6 @@
 """The report of logits of any origin: the numbers of a study's and of `compare`."""
 
 import math
-import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 import churn_jax
 from churn_jax import reports
-from churn_jax.reports import QUANTITIES, column
+from churn_jax.reports import column
 from churn_jax.reports.study_report import html_table
 from tests.html_page import Page
 from tests.reports.fake_study import (
@@ -20,6 +19,8 @@ from tests.reports.fake_study import (
     write_study,
 )
 
+pytestmark = pytest.mark.usefixtures("no_pandas", "own_columns")
+
 LABELS = np.arange(60) % 3
 NAMES = ("ant", "bee", "cat")
 
@@ -27,12 +28,6 @@ NAMES = ("ant", "bee", "cat")
 def logits(R=None, seed=0, own=1.0):
     found = noisy_logits(np.random.default_rng(seed), LABELS, R or 1, 3, own=own)
     return found if R else found[0]
-
-
-@pytest.fixture(autouse=True)
-def _no_pandas(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    monkeypatch.setattr(QUANTITIES, "_registered", dict(QUANTITIES._registered))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -309,11 +308,6 @@ def test_a_failed_write_leaves_the_earlier_report(tmp_path, monkeypatch):
         reports.write(folder)
     assert (folder / "report.html").read_text() == "earlier"
     assert not [p for p in folder.iterdir() if p.name.endswith(".tmp")]
-
-
-@pytest.fixture
-def no_pandas(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
 
 
 def test_the_table_holds_what_is_shown_as_in_the_csv(report, no_pandas):

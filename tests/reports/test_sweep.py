@@ -1,7 +1,6 @@
 """A sweep's numbers, choice, figures and page, from predictions made by hand."""
 
 import dataclasses
-import sys
 
 import numpy as np
 import pytest
@@ -245,8 +244,7 @@ def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
 
 
 @pytest.mark.slow
-def test_table_and_figures_in_python_are_those_of_the_files(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
+def test_table_and_figures_in_python_are_those_of_the_files(folder, no_pandas):
     result = reports.collect(folder)
     table = reports.table(result)
     assert [row["method"] for row in table[:2]] == ["skl.beta=0", "skl.beta=0.1"]

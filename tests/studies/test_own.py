@@ -21,7 +21,7 @@ from churn_jax.methods import (
     EnsembleDistillation,
 )
 from churn_jax.models import MODELS
-from churn_jax.reports import QUANTITIES, column
+from churn_jax.reports import column
 from churn_jax.studies import (
     DataConfig,
     MethodSpec,
@@ -33,6 +33,8 @@ from churn_jax.studies import (
 )
 from churn_jax.studies.own import _data
 from churn_jax.training import OPTIMIZERS, OptimizerConfig, TrainConfig
+
+pytestmark = pytest.mark.usefixtures("own_columns")
 
 DIGITS = load("digits", train_size=96)
 DATA = tuple((part.images, part.labels) for part in (DIGITS.train, DIGITS.test))
@@ -91,11 +93,6 @@ def train(out, **changes):
         "out": out,
     }
     return churn_jax.study(**(given | changes))
-
-
-@pytest.fixture(autouse=True)
-def _restore(monkeypatch):
-    monkeypatch.setattr(QUANTITIES, "_registered", dict(QUANTITIES._registered))
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from churn_jax.studies import (
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.training import Interrupted, OptimizerConfig, TrainConfig
+from tests.integration.test_resume import StopAfter
 from tests.training.test_loggers import Recorder
 
 ROWS = ("baseline", "entropy")
@@ -138,16 +139,6 @@ def test_a_launch_that_changes_no_result_trains_nothing(out):
     assert files(out) == before
 
 
-class StopSecond:
-    """Set from the second time on that anybody looks."""
-
-    looks = 0
-
-    def is_set(self):
-        self.looks += 1
-        return self.looks > 1
-
-
 @pytest.mark.slow
 def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     out, tmp_path
@@ -188,7 +179,7 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     # What was interrupted with another coefficient starts again.
     alone = tmp_path / "alone"
     with pytest.raises(Interrupted):
-        run_study(small_study(), alone, only=("entropy",), stop=StopSecond())
+        run_study(small_study(), alone, only=("entropy",), stop=StopAfter(1))
     again = Watched(small_study(entropy=0.5), alone, "entropy")
     assert again.trained == ["entropy"] and len(again.notes) == 1
     np.testing.assert_array_equal(logits(alone, "entropy"), logits(out, "entropy"))
