@@ -14,7 +14,7 @@ from churn_jax.configuration import replaced
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
-from churn_jax.studies.presets import preset, tiny
+from churn_jax.studies.presets import tiny
 from churn_jax.training import Run
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.program import make_program
@@ -214,20 +214,6 @@ def test_the_examples_of_the_papers_files_are_true():
     for file in Path("experiments").glob("[ader]*/*.py"):
         module = importlib.import_module(".".join(file.with_suffix("").parts))
         assert doctest.testmod(module, optionflags=flags).failed == 0, file
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("digit", "did you mean digits"),
-        ("digits:small", "digits:tiny"),
-        ("zzz", "known: digits"),
-    ],
-)
-def test_unknown_preset_is_an_error_with_the_closest_names(name, hint):
-    with pytest.raises(ValueError, match=f"unknown preset '{name}'") as error:
-        preset(name)
-    assert hint in str(error.value)
 
 
 def test_every_row_of_the_table_of_clicks_has_its_lambda_and_s():
