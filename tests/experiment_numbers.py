@@ -33,8 +33,10 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 from churn_jax.reports import QUANTITIES
 from churn_jax.reports.published import published, published_places
@@ -185,7 +187,7 @@ class Page:
         if self.pending is not None:
             self._close_mark(number)
         if kind == "heading":
-            level = len(text) - len(text.lstrip("#"))
+            level = len(text)
             parent: Section | None = self.section
             while parent is not None and parent.level >= level:
                 parent = parent.parent
@@ -427,38 +429,21 @@ def _cell(text: str, record: dict, column: str | None) -> set:
 
 def _blocks(text: str) -> Iterator[tuple[int, str, str]]:
     """Line, kind (`heading`, `mark`, `table`, `prose`) and text, in order."""
-
-    def blank(match) -> str:
-        return "\n" * match[0].count("\n")
-
-    text = re.sub(r"^ *```.*?^ *```", blank, text, flags=re.M | re.S)
-    text = re.sub(r"<!--.*?-->", lambda m: m[0] if _MARK.fullmatch(m[0]) else blank(m),
-                  text, flags=re.S)  # fmt: skip
-    kinds: list[tuple[str, Callable[[str], bool]]] = [
-        ("heading", lambda line: re.match(r"#+ ", line) is not None),
-        ("mark", lambda line: line.lstrip().startswith("<!--")),
-        ("table", lambda line: line.lstrip().startswith("|")),
-    ]
-    lines = list(enumerate(text.splitlines(), 1))
-    while lines:
-        number, line = lines.pop(0)
-        kind = next((name for name, test in kinds if test(line)), "prose")
-        block = [line]
-        if kind == "mark":
-            while "-->" not in block[-1]:
-                block.append(lines.pop(0)[1])
-        elif kind == "table":
-            while lines and kinds[2][1](lines[0][1]):
-                block.append(lines.pop(0)[1])
-        elif kind == "prose":
-            if not line.strip():
-                continue
-            while lines and lines[0][1].strip():
-                line = lines[0][1]
-                if re.match(r" *[*-] ", line) or any(test(line) for _, test in kinds):
-                    break
-                block.append(lines.pop(0)[1])
-        yield number, kind, ("\n" if kind == "table" else " ").join(block).strip()
+    lines, end = text.splitlines(), 0
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.map is None or token.map[0] < end:  # inside of a table or a heading
+            continue
+        first, last = token.map
+        if token.type == "heading_open":
+            end = last
+            yield first + 1, "heading", token.markup
+        elif token.type == "table_open":
+            end = last
+            yield first + 1, "table", "\n".join(map(str.strip, lines[first:last]))
+        elif token.type == "html_block" and _MARK.fullmatch(token.content.strip()):
+            yield first + 1, "mark", token.content.strip()
+        elif token.type == "inline":
+            yield first + 1, "prose", re.sub(r"\s*\n\s*", " ", token.content)
 
 
 def check(page: Path) -> Found:
