@@ -220,7 +220,7 @@ def test_a_changed_teacher_trains_its_student_again(tmp_path, options, notes):
     assert (second.kept, second.trained) == (["pair"], ["student"])
     config = changed("pair", **options)
     launch = Watched(config, tmp_path / "a", "student")
-    assert launch.trained == ["pair", "student"]
+    assert launch.trained == ["pair", "student"] and len(launch.notes) == notes
     assert (tmp_path / "a/methods/student.before/predictions.npz").is_file()
     for name, study in (("student", config), ("student.before", small_study())):
         alone = tmp_path / name
