@@ -11,12 +11,13 @@ those of all threads; memory is the process's peak, mapped pages included.
   rows to float32, in one thread;
 * `scan`: the pass of `churn_jax` alone;
 * `compare`: the whole of `churn_jax.compare` with labels, intervals, classes and all;
-* `compare, part` and `script`: the same and what a user would write, on the first
-  examples only, for the script holds everything in memory and draws its bootstrap in a
-  loop. It uses pandas for the classes where that is installed.
+* `compare, shards`: the same, of versions in four and two shards;
+* `script`: what a user would write, which holds everything in memory and draws its
+  bootstrap in a loop.
 """
 
 import argparse
+import functools
 import json
 import shutil
 import sys
@@ -93,20 +94,13 @@ def scan(folder: Path, examples: int, resamples: int) -> None:
     scan(join(old, new, labels=folder / "labels.npy"))
 
 
-def compare(folder: Path, examples: int, resamples: int) -> None:
-    """Everything."""
+def compare(folder: Path, examples: int, resamples: int, kind: str = ".npy") -> None:
+    """Everything; shards have their labels."""
     import churn_jax
 
-    old, new = folder / "old.npy", folder / "new.npy"
-    churn_jax.compare(old, new, labels=folder / "labels.npy", resamples=resamples)
-
-
-def compare_shards(folder: Path, examples: int, resamples: int) -> None:
-    """Everything, of versions in four and two shards."""
-    import churn_jax
-
-    old, new = folder / "old-shards", folder / "new-shards"
-    churn_jax.compare(old, new, resamples=resamples)
+    old, new = folder / f"old{kind}", folder / f"new{kind}"
+    labels = folder / "labels.npy" if kind == ".npy" else None
+    churn_jax.compare(old, new, labels=labels, resamples=resamples)
 
 
 def script(folder: Path, examples: int, resamples: int) -> None:
@@ -162,7 +156,7 @@ CONTENDERS: dict[str, Callable[[Path, int, int], None]] = {
     "read": read,
     "scan": scan,
     "compare": compare,
-    "compare, shards": compare_shards,
+    "compare, shards": functools.partial(compare, kind="-shards"),
     "script": script,
 }
 
