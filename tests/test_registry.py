@@ -10,8 +10,8 @@ import pytest
 
 from churn_jax import methods, registry
 from churn_jax.cli import main
-from churn_jax.command.options import method_rows
 from churn_jax.configuration import from_json, to_json
+from churn_jax.configuration.rows import as_row
 from churn_jax.methods import METHODS, PENALTIES, AntiDistillation, Method, pytree
 from churn_jax.models import MLP, MODELS, create
 from churn_jax.registry import Registry, dotted_name

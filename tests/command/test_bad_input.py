@@ -71,7 +71,7 @@ def test_mistakes_are_named_and_nothing_is_left(
     refused, words, said, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("churn_jax.planning.chips.check_compiler", lambda: None)
+    monkeypatch.setattr("churn_jax.planning.compile.check_compiler", lambda: None)
     refused(words.split(), said)
     assert list(Path().iterdir()) == []
 

@@ -8,7 +8,7 @@ import pytest
 from churn_jax.configuration import replaced
 from churn_jax.reports import write
 from churn_jax.studies import preset, run_study
-from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.study import FinishedStudy
 from experiments.cheapest import presets, table, weights
 
 

@@ -9,7 +9,7 @@ from churn_compare.store import load_predictions
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.methods import ERM, BackwardCompatible
 from churn_jax.studies import DataConfig, StudyError, preset, run_study
-from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.study import FinishedStudy
 from experiments.elodi.displacement import main
 from experiments.elodi.displacement_numbers import feature_space
 from tests.reports.fake_study import noisy_logits, write_study

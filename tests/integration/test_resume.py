@@ -17,7 +17,7 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.training import Interrupted, loop, train
-from churn_jax.training.metrics_file import read_metrics
+from churn_jax.training.loggers import read_metrics
 from tests.training import tiny
 from tests.training.digits import digits as all_digits
 from tests.training.digits import digits_run

@@ -10,7 +10,7 @@ from churn_jax.data import named
 from churn_jax.methods import ERM
 from churn_jax.planning.step import SIZES, row_sizes, row_teachers, study_step
 from churn_jax.studies import DataConfig, MethodSpec
-from churn_jax.studies.inputs import load_inputs, row_run
+from churn_jax.studies.inputs import facts_of, load_inputs, row_run
 from churn_jax.training import MeshShape
 from churn_jax.training.session import open_session
 from tests.experiments.presets import STUDIES

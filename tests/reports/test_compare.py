@@ -8,8 +8,8 @@ import pytest
 from churn_compare.store import Predictions, PredictionsError
 from churn_jax.analysis import Difference, holm, paired_t_test
 from churn_jax.reports import summarize
-from churn_jax.reports.cells import interval
-from churn_jax.reports.compare import Change, compare_with_baseline
+from churn_jax.reports.estimates import Change, compare_with_baseline
+from churn_jax.reports.quantities import interval
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits
 

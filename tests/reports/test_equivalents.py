@@ -9,7 +9,6 @@ from scipy.special import log_softmax, logsumexp, softmax
 from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
 from churn_jax.reports import Estimate, study_figures
-from churn_jax.reports.cells import equivalent, millions
 from churn_jax.reports.members import (
     MEMBERS,
     Members,

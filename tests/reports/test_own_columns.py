@@ -6,8 +6,9 @@ import pytest
 
 from churn_compare.store import Predictions, StoredLogits
 from churn_jax import reports
-from churn_jax.reports import column, own_columns, summarize
-from churn_jax.reports.own_columns import with_columns
+from churn_jax.reports import column, summarize
+from churn_jax.reports import summary as module
+from churn_jax.reports.summary import with_columns
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import markdown_table, noisy_logits, write_study
 

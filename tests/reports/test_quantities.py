@@ -6,9 +6,8 @@ import pytest
 from churn_compare.store import Predictions
 from churn_jax import reports
 from churn_jax.reports import summarize
-from churn_jax.reports.cells import interval
-from churn_jax.reports.compare import compare_with_baseline
-from churn_jax.reports.quantities import QUANTITIES, recorded_columns
+from churn_jax.reports.estimates import compare_with_baseline
+from churn_jax.reports.quantities import QUANTITIES, interval, recorded_columns
 from churn_jax.reports.study_figures import first_figure
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import (

@@ -11,7 +11,7 @@ from churn_jax import reports
 from churn_jax.analysis import Difference
 from churn_jax.cli import main
 from churn_jax.reports import QUANTITIES, Estimate
-from churn_jax.reports.compare import Change
+from churn_jax.reports.estimates import Change
 from churn_jax.reports.study_report import html_table
 from tests.reports.conftest import LABELS, three_methods, two_methods, write_three
 from tests.reports.fake_study import (

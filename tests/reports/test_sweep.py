@@ -165,11 +165,9 @@ def test_a_click_study_pays_in_log_loss(folder, monkeypatch):
     one_each = [slice(10 * run, 10 * run + 1) for run in range(SEEDS)]
     write_point(folder, "skl.beta=1", 10.0 * logits_with(one_each))  # sure of its error
 
-    def criterion(record):
-        record["sweep"]["criterion"] = "churn-at-accuracy"
-        record["config"]["columns"] = ["churn", "log_loss_change"]
-
-    change(folder, criterion)
+    columns = ["churn", "log_loss_change"]
+    criterion = {"criterion": "churn-at-accuracy"}
+    change_record(folder, config={"columns": columns}, sweep=criterion)
     assert chosen(folder).value == 1.0
     monkeypatch.setattr(reports.Report, "quality", "nll")
     assert chosen(folder).value == 10.0
@@ -198,10 +196,7 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
 
 
 def test_members_on_the_validation_split_are_those_of_that_split(folder):
-    def columns(record):
-        record["config"]["columns"] = ["accuracy", "member_kl"]
-
-    change(folder, columns)
+    change_record(folder, config={"columns": ["accuracy", "member_kl"]})
     logits = np.random.default_rng(0).normal(size=(SEEDS, 2, 40, 5))
     path = folder / "methods" / "skl.beta=1" / MEMBERS["validation"]
     save_members(path, Members(np.arange(40), LABELS, logits))

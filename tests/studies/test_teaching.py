@@ -19,7 +19,7 @@ from churn_jax.configuration import from_json, to_json
 from churn_jax.configuration.rows import Teaching
 from churn_jax.configuration.study import StudyConfig, Update
 from churn_jax.methods import ELODI, ERM, UNKNOWN_LOGIT, known_classes
-from churn_jax.reports.members import MEMBERS_VALIDATION, load_members
+from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.folder import StudyFolder
@@ -149,7 +149,7 @@ def test_a_taught_row_is_restored_with_everybody_who_taught_it(out, opened):
 def test_teachers_are_cached_and_calibrated_as_by_hand(out, opened):
     """Temperatures are fitted on the validation split, each member's by itself."""
     pair, made = taught(opened, members=1, offline=True, calibrated=True)
-    held_out = load_members(out / "methods/pair" / MEMBERS_VALIDATION)
+    held_out = load_members(out / "methods/pair" / MEMBERS["validation"])
     labels = opened.dataset.validation.labels
     expected = [[metrics.fit_temperature(run[0], labels)] for run in held_out.logits]
     np.testing.assert_allclose(made.temperatures, expected, rtol=1e-5)

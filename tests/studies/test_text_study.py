@@ -11,7 +11,7 @@ from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MODELS
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, run_study
 from churn_jax.studies.cost import study_costs
-from churn_jax.studies.finished import FinishedStudy
+from churn_jax.studies.study import FinishedStudy
 from churn_jax.training import OptimizerConfig
 from experiments.diversity.analyses import run_diversity
 from experiments.diversity.sections import foreign_images, students

@@ -9,7 +9,7 @@ import pytest
 
 from churn_jax.methods import ERM
 from churn_jax.training import OptimizerConfig, train
-from churn_jax.training.metrics_file import read_metrics
+from churn_jax.training.loggers import read_metrics
 from tests.integration.test_resume import make_run
 from tests.training import tiny
 from tests.training.digits import digits

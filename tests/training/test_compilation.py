@@ -13,7 +13,7 @@ from flax import struct
 
 from churn_jax.ensembles import starting_from
 from churn_jax.methods import ERM, Codistillation, pytree
-from churn_jax.training import OptimizerConfig
+from churn_jax.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import init_coefficients
 from tests.training import tiny

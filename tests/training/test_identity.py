@@ -9,7 +9,7 @@ from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.studies import ModelConfig
 from churn_jax.training import Run, TrainConfig
-from churn_jax.training.identity import computation, difference, identity_of
+from churn_jax.training.checkpoint import computation, difference, identity_of
 
 
 def identity(method, teacher=None, data="0" * 64, **options):

@@ -17,7 +17,6 @@ from churn_jax.training import Interrupted, OptimizerConfig, loop
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.loggers import read_metrics
 from churn_jax.training.loop import stopped_teachers, train
-from churn_jax.training.metrics_file import read_metrics
 from churn_jax.training.state import BestState
 from tests import reference_losses as reference
 from tests.training.digits import digits, digits_run

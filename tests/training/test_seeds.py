@@ -16,7 +16,6 @@ from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, LossOutput
-from churn_jax.training import seeds as drawing
 from churn_jax.training import train
 from churn_jax.training.partition import DATA
 from churn_jax.training.run import stopped_replicas

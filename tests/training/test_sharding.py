@@ -18,9 +18,8 @@ from churn_jax.data import augment, normalize
 from churn_jax.ensembles import Outputs
 from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
 from churn_jax.training import MeshShape
-from churn_jax.training.predictions import make_predict, predict_split
-from churn_jax.training.seeds import member_counts
-from churn_jax.training.state import TrainState
+from churn_jax.training.predictions import predict_split
+from churn_jax.training.state import TrainState, member_weights
 from tests.training import tiny
 
 METHODS = {

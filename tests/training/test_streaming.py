@@ -17,7 +17,7 @@ from churn_jax.methods import ERM
 from churn_jax.training import Interrupted, MeshShape, partition, train
 from churn_jax.training.feed import Feed, Layout, Stream
 from churn_jax.training.partition import make_mesh
-from churn_jax.training.seeds import draw_sample, epoch_order
+from churn_jax.training.state import draw_sample, epoch_order
 from tests.data.jpegs import CLASSES, example
 from tests.training.digits import digits as all_digits
 from tests.training.digits import digits_run
