@@ -9,7 +9,7 @@ from churn_jax.reports import summarize
 from churn_jax.reports.estimates import compare_with_baseline
 from churn_jax.reports.quantities import QUANTITIES, interval, recorded_columns
 from churn_jax.reports.study_figures import first_figure
-from tests.reports.conftest import LABELS, three_methods
+from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import (
     cells_of,
     csv_rows,
