@@ -1,6 +1,5 @@
 """Logs of evaluation tools as tables: lm-evaluation-harness, Inspect and others."""
 
-import functools
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ from churn_compare.reading.text_tables import json_lines, read_json, table_of
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
 _SCORED = "/score"  # at the end of MLflow's columns
+_PROMPTFOO = "results of promptfoo"
 _ZSTANDARD = 93  # compression method of an archive
 
 
@@ -70,19 +70,16 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
     if first and re.search(rb'"eval"\s*:\s*{', head):
         return _inspect_json
     if re.match(rb'\s*{\s*"evalId"\s*:.*?"results"\s*:\s*{', head, re.S):
-        return functools.partial(_of_rows, _promptfoo)
+        return lambda path: _log(_promptfoo(path), [_PROMPTFOO])
     keys = {*column_names(path)}
     if {"doc_id", "filtered_resps"} <= keys:
         return lambda path: _harness(_task(path))
-    for wanted, rows in _BY_KEYS.items():
+    for wanted, what, rows in _TOOLS:
         if {*wanted.split()} <= keys:
-            return functools.partial(_of_rows, rows)
-    scored = ".json" in name and any(key.endswith(_SCORED) for key in keys)
-    return functools.partial(_of_rows, _mlflow) if scored else None
-
-
-def _of_rows(rows: "_Rows", path: Path) -> Log:
-    return _log(rows(path), [_TITLES[rows]])
+            return lambda path: _log(rows(path), [what])
+    if ".json" in name and any(key.endswith(_SCORED) for key in keys):
+        return lambda path: _log(_mlflow(path), ["evaluation table of MLflow"])
+    return None
 
 
 def _log(
@@ -483,20 +480,16 @@ def _every_eval(path: Path) -> Iterator[_Row]:
         yield _row(facts, asked, scores, said[-1]["extracted_value"] if said else None)
 
 
-_Rows = Callable[[Path], Iterator[_Row]]
-_TITLES: dict[_Rows, str] = {
-    _gym: "rollouts of NeMo Gym",
-    _openai: "log of OpenAI evals",
-    _lighteval: "details of lighteval",
-    _promptfoo: "results of promptfoo",
-    _mlflow: "evaluation table of MLflow",
-    _every_eval: "instances of Every Eval Ever",
-}
-_BY_KEYS: dict[str, _Rows] = {
-    "_ng_task_index _ng_rollout_index reward": _gym,
-    "spec": _openai,
-    "__doc__ __metric__": _lighteval,
-    "doc metric model_response": _lighteval,
-    "testIdx promptIdx success": _promptfoo,
-    "sample_id evaluation_name answer_attribution": _every_eval,
-}
+# Keys of a row or names of columns, what the file is, and its rows.
+_TOOLS: tuple[tuple[str, str, Callable[[Path], Iterator[_Row]]], ...] = (
+    ("_ng_task_index _ng_rollout_index reward", "rollouts of NeMo Gym", _gym),
+    ("spec", "log of OpenAI evals", _openai),
+    ("__doc__ __metric__", "details of lighteval", _lighteval),
+    ("doc metric model_response", "details of lighteval", _lighteval),
+    ("testIdx promptIdx success", _PROMPTFOO, _promptfoo),
+    (
+        "sample_id evaluation_name answer_attribution",
+        "instances of Every Eval Ever",
+        _every_eval,
+    ),
+)
