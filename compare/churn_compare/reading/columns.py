@@ -34,7 +34,7 @@ SCORES.update((name, "probabilities") for name in _PROBABILITIES.split())
 _PREFIXES: dict[str, Kind] = {"logit_": "logits", "logits_": "logits"}
 for _prefix in ("prob_", "proba_", "probability_", "p_"):
     _PREFIXES[_prefix] = "probabilities"
-SCORE_PREFIXES = tuple(_PREFIXES)
+_SURE = {*ID, *LABEL, *PREDICTION, *RUN, *SCORES} - {"y", "actual", "expected"}
 _OPTIONS = {  # options that choose between two columns for one role
     "id": "--id-column",
     "label": "--label-column",
@@ -104,6 +104,12 @@ class Roles(NamedTuple):
 def plain(name: str) -> str:
     """A column's name in the spelling of the lists: lower case, no spaces."""
     return "_".join(name.lower().split())
+
+
+def has_role(name: str) -> bool:
+    """True if the name alone, which may begin with #, says what a column holds."""
+    name = plain(name)
+    return name.lstrip("#_") in _SURE or name.startswith(tuple(_PREFIXES))
 
 
 def find_roles(

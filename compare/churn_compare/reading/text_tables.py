@@ -14,22 +14,13 @@ from typing import Any, NamedTuple
 from churn_compare.array_files import UnpackedFile, check_memory
 from churn_compare.example_ids import PredictionsError, some, twice
 from churn_compare.reading import arrow
-from churn_compare.reading.columns import (
-    ID,
-    LABEL,
-    PREDICTION,
-    RUN,
-    SCORE_PREFIXES,
-    SCORES,
-    plain,
-)
+from churn_compare.reading.columns import ID, has_role
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 1000, 1 << 20
 _BLOCK_BYTES = 1 << 20  # that pyarrow reads at once; a row must fit
 _CELL_BYTES = 32  # room for a number
 _NOT_UTF8 = "it is not in UTF-8; in Excel, save it as CSV UTF-8"
-_KNOWN = {*ID, *LABEL, *PREDICTION, *RUN, *SCORES} - {"y", "actual", "expected"}
 _LISTS = ("set", "ranking", *ID)  # columns in which a comma is not a decimal mark
 _NUMBER = re.compile(
     r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE
@@ -132,12 +123,10 @@ def _check_header(names: list[str], rows: list[list[str]]) -> None:
             f"the first line ({some(names)}) stands in line {rows.index(names) + 2} "
             "again; names of columns must stand in the first line only"
         )
-    known = any(plain(name).lstrip("#_") in _KNOWN for name in names)
-    prefixed = any(plain(name).startswith(SCORE_PREFIXES) for name in names)
     # An example hardly is 0, 1, 2, 3, ...
     counted = [name.strip().removesuffix(".0") for name in names]
     counts = len(names) > 3 and counted == [str(i) for i in range(len(names))]
-    if names[0] == "" or prefixed or known or counts:
+    if names[0] == "" or counts or any(map(has_role, names)):
         return  # pandas names no index
     numbers = [name for name in names if _NUMBER.fullmatch(name.strip())]
     whole = all(_WHOLE.fullmatch(of) for of in itertools.chain(numbers, *rows) if of)
