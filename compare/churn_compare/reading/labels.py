@@ -13,6 +13,7 @@ from churn_compare.example_ids import (
     check_unique,
     errors_of,
     index_ids,
+    repeated,
     some,
 )
 from churn_compare.pair import Table
@@ -97,16 +98,15 @@ class _Given:
         ids = self.ids
         columns = {name: read(self.columns[name], f"column {name}") for name in names}
         self.check_lengths(columns)
-        if ids is not None:
+        if ids is not None and repeated(ids).size:
             unique, first, of = np.unique(ids, return_index=True, return_inverse=True)
-            for name, values in columns.items() if len(unique) < len(ids) else ():
+            for name, values in columns.items():
                 if len(differ := np.unique(of[values[first][of] != values])):
                     raise PredictionsError(
                         f"column {name} has several values for one id, for example "
                         f"{some(unique[differ])}"
                     )
-            if len(unique) < len(ids):
-                ids, columns = unique, {n: of[first] for n, of in columns.items()}
+            ids, columns = unique, {n: of[first] for n, of in columns.items()}
         return ExampleValues(ids, index=self.index and ids is not None), columns
 
     def clusters(self, name: str) -> ExampleValues:
