@@ -10,6 +10,7 @@ from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import partition, ratio, value_sums
 from churn_compare.versions import compare_versions
+from tests.failures import fails
 from tests.results import groups_of, intervals, noise, p_of
 
 
@@ -169,8 +170,7 @@ def test_examples_without_a_cluster_are_alone():
 )
 def test_what_is_refused(clusters, message):
     sides = ({"prediction": p, "id": list(range(6))} for p in (OLD, NEW))
-    with pytest.raises(PredictionsError, match=message):
-        churn_compare.compare(*sides, labels=LABELS, clusters=clusters)
+    fails(message, churn_compare.compare, *sides, labels=LABELS, clusters=clusters)
 
 
 def test_an_id_with_two_clusters_is_refused(tmp_path):

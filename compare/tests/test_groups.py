@@ -10,6 +10,7 @@ from churn_compare import compare, compare_outcomes, compare_versions
 from churn_compare.comparison import compare_pair
 from churn_compare.example_ids import PredictionsError
 from churn_compare.significance import holm, mcnemar_exact
+from tests.failures import fails
 from tests.results import pair_of, random_logits
 
 SHARES = ("churn", "negative_flip_rate", "positive_flip_rate")
@@ -204,10 +205,8 @@ def test_what_cannot_be_pooled_is_refused(tmp_path):
     labels = np.zeros(len(task), int)
     with pytest.raises(PredictionsError, match="no column 'tsk' to pool; did you mean"):
         compare(old, new, labels=labels, slices={"task": task}, pool="tsk")
-    with pytest.raises(PredictionsError, match="there are no labels"):
-        compare(old, new, slices={"task": task}, pool="task")
-    with pytest.raises(PredictionsError, match="names 1 benchmark"):
-        pooled(old, new, np.where(task == "a", "a", ""))
+    fails("there are no labels", compare, old, new, slices={"task": task}, pool="task")
+    fails("names 1 benchmark", pooled, old, new, np.where(task == "a", "a", ""))
     for name, values in (("v1", old), ("v2", new)):
         np.save(tmp_path / f"{name}.npy", values)
     slices = {"task": task}

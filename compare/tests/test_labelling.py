@@ -13,6 +13,7 @@ from churn_compare.documents import Records, csv_text, plain_text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.labelling import confidence_sequence, ends_of, more_labels
 from churn_compare.result import Sampled, Stratum
+from tests.failures import fails
 from tests.results import csv_file
 
 FLIPS = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
@@ -162,8 +163,7 @@ def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
     old["third"] = np.array(["xyz"[i % 3] for i in range(N)])
     queue = label_queue(old, new, by="third", budget=30)
     path = filled(queue, labels, 20, tmp_path / "q.csv")
-    with pytest.raises(PredictionsError, match=r"name it in --by .*x, y, z"):
-        compare(old, new, labels=path, by=["half"])
+    fails(r"name it in --by .*x, y, z", compare, old, new, labels=path, by=["half"])
 
 
 def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
@@ -245,8 +245,7 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
     assert found.sampled.preferred and found["positive_flip_rate"].value == 0
     assert found["negative_flip_rate"].value == pytest.approx(found["churn"].value)
     key.unlink()
-    with pytest.raises(PredictionsError, match=r"q\.key\.csv.* is not beside it"):
-        compare(old, new, labels=path)
+    fails(r"q\.key\.csv.* is not beside it", compare, old, new, labels=path)
 
 
 @pytest.mark.parametrize(
@@ -261,8 +260,7 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
 def test_a_queue_that_makes_no_sense_is_refused(change, says):
     _, old, new, slices = versions()
     old["half"] = slices
-    with pytest.raises(PredictionsError, match=says):
-        label_queue(old, new, **(change(old, new) or {}))
+    fails(says, label_queue, old, new, **(change(old, new) or {}))
 
 
 def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):

@@ -7,8 +7,8 @@ import pytest
 
 from churn_compare import Rule, apply, compare, repair, serving
 from churn_compare.cli import main
-from churn_compare.example_ids import PredictionsError
 from churn_compare.serving import Candidate, frontier
+from tests.failures import fails
 from tests.results import csv_file
 
 
@@ -72,8 +72,7 @@ def test_a_repair_is_what_its_rule_serves_on_the_test_examples(tmp_path):
     assert json.loads(json.dumps(found.to_dict()))["passed"]
     assert "As served" in str(found) and found.rule.text in found.markdown()
     path.write_text("{}")
-    with pytest.raises(PredictionsError, match="not a rule that `repair` wrote"):
-        Rule.load(path)
+    fails("not a rule that `repair` wrote", Rule.load, path)
 
 
 def test_a_group_that_got_worse_keeps_the_old_version():
@@ -126,16 +125,12 @@ def test_candidates_that_another_beats_are_not_listed():
 
 def test_what_is_refused():
     validation, test = versions(300, 1), versions(300, 2)
-    with pytest.raises(PredictionsError, match="300 examples are in the validation"):
-        repair(*test, validation=test)
+    fails("300 examples are in the validation", repair, *test, validation=test)
     unlabelled = [{k: v for k, v in of.items() if k != "labels"} for of in test]
-    with pytest.raises(PredictionsError, match="there are no labels"):
-        repair(*unlabelled, validation=validation)
+    fails("there are no labels", repair, *unlabelled, validation=validation)
     several = [of | {"logits": np.stack([of["logits"]] * 2)} for of in test]
-    with pytest.raises(PredictionsError, match="2 runs; give the one that"):
-        repair(*several, validation=validation)
-    with pytest.raises(PredictionsError, match="different classes"):
-        repair(*test, validation=versions(300, 1, classes=6))
+    fails("2 runs; give the one that", repair, *several, validation=validation)
+    fails("different classes", repair, *test, validation=versions(300, 1, classes=6))
 
 
 def test_the_command(tmp_path, capsys):

@@ -460,8 +460,7 @@ def test_an_index_needs_facts_of_json_and_every_shard(rng, written):
     ids, labels, logits = _drawn(rng)
     with ShardWriter(written, 0, 2, ids[:12], labels[:12], R, C) as writer:
         writer.write(logits[:, :12])
-    with pytest.raises(PredictionsError, match="not finished"):  # written again
-        read_shards(written)
+    fails("not finished", read_shards, written)
     (written / _name("labels", 1)).unlink()
     fails("shard 1 of 2: is missing", write_index, written, 2)
 

@@ -8,9 +8,9 @@ import pytest
 
 from churn_compare import compare_suite, read_suite
 from churn_compare.cli import main
-from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import GateError
 from churn_compare.suite import Rules, Suite
+from tests.failures import fails
 from tests.results import csv_file
 
 SIDES = ("old", "new")
@@ -140,13 +140,10 @@ def test_wrong_folders_are_refused(tmp_path):
     old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
     (new / "more").mkdir()
     (new / "more" / "samples_mmlu.jsonl").write_text("{}")
-    with pytest.raises(PredictionsError, match="are both called 'mmlu'; keep one"):
-        compare_suite(old, new, suite=Suite())
-    with pytest.raises(PredictionsError, match="this is not a folder of results"):
-        compare_suite(old, tmp_path / "none")
+    fails("are both called 'mmlu'; keep one", compare_suite, old, new, suite=Suite())
+    fails("this is not a folder of results", compare_suite, old, tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(PredictionsError, match="no files of results"):
-        compare_suite(old, tmp_path / "empty")
+    fails("no files of results", compare_suite, old, tmp_path / "empty")
 
 
 def test_of_many_benchmarks_one_may_look_worse_by_chance(tmp_path):

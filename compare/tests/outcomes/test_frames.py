@@ -44,8 +44,10 @@ def check(given):
     assert measures["answer"].groups[0].name == "t"
 
 
-def test_lists_records_and_arrow():
-    for given in (COLUMNS, RECORDS, pa.table(COLUMNS)):
+def test_lists_records_arrow_and_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, RECORDS)))
+    for given in (COLUMNS, RECORDS, pa.table(COLUMNS), path):
         check(given)
 
 
@@ -53,12 +55,6 @@ def test_inputs_may_be_lists_of_dates():
     dates = [[datetime.date(2020, 1, day)] for day in (1, 2)]
     found = read_outcomes(pa.table({"score": [1, 2], "input": dates}))
     assert found.inputs.to_pylist() == ['["2020-01-01"]', '["2020-01-02"]']
-
-
-def test_lists_in_lines(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(map(json.dumps, RECORDS)))
-    check(path)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from churn_compare import array_files, read_side
 from churn_compare.cli import main
-from churn_compare.example_ids import PredictionsError
+from tests.failures import fails
 
 ROWS = "id,label,prediction\n" + "".join(f"e{i},a,a\n" for i in range(30))
 
@@ -59,8 +59,7 @@ def test_pickles_are_never_read(tmp_path):
     np.savez(tmp_path / "a.npz", predictions=[0, 1], ids=harm)
     np.savez(tmp_path / "b.npz", predictions=[0, 1], meta=harm[:1])
     for name in ("a.npy", "a.npz", "b.npz"):
-        with pytest.raises(PredictionsError, match="pickled Python objects"):
-            read_side(tmp_path / name)
+        fails("pickled Python objects", read_side, tmp_path / name)
     assert not (tmp_path / "harmed").exists()
 
 
@@ -75,8 +74,7 @@ def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, monkeypatch):
     for name in ("a.csv.gz", "a.npz", "a.parquet"):
         assert (tmp_path / name).stat().st_size < 10_000
         said = f"^{tmp_path / name}: .* more than half of the[^\n]*$"
-        with pytest.raises(PredictionsError, match=said):
-            read_side(tmp_path / name)
+        fails(said, read_side, tmp_path / name)
 
 
 @pytest.mark.parametrize("column", ["id", "label", "prediction"])
