@@ -584,15 +584,9 @@ VALUES = {  # what a user gives
     ),
     "cannot be made an array": [[1.0], [1.0, 2]],
     "a run column must have an id column": pa.table({"run": [0, 1], "pred": [1, 1]}),
-    "labels must be integers or strings; they are list": pa.table(
-        {"truth": [[0.1], [0.9]], "p_a": [0.5, 0.5], "p_b": [0.5, 0.5]}
-    ),
-    "column pred must be integers or strings; they are binary": pa.table(
-        {"pred": [b"\xff", b"a"]}
-    ),
-    "ids must be integers or strings; they are list": pa.table(
-        {"id": [[1], [2]], "seed": [1, 2], "pred": [0, 1]}
-    ),
+    "labels must .* are list": pa.table({"y": [[1]] * 4, "p_a": HALF, "p_b": HALF}),
+    "pred must .* are binary": pa.table({"pred": [b"\xff", b"a"]}),
+    "ids must .* are list": pa.table({"id": [[1]] * 4, "seed": IDS_4, "pred": P}),
     "objects of several types": [{"pred": 1}, 2],
 }
 
