@@ -11,14 +11,13 @@ import pytest
 from churn_jax import methods, registry
 from churn_jax.cli import main
 from churn_jax.configuration import from_json, to_json
-from churn_jax.configuration.rows import as_row
 from churn_jax.methods import METHODS, PENALTIES, AntiDistillation, Method, pytree
 from churn_jax.models import MLP, MODELS, create
 from churn_jax.registry import Registry, dotted_name
 from churn_jax.reports import QUANTITIES, column
 from churn_jax.studies import PRESETS, ModelConfig, StudyConfig, preset
 from churn_jax.studies.folder import importable
-from churn_jax.studies.presets import parted
+from churn_jax.studies.presets import as_row, parted
 
 
 @pytree

@@ -14,7 +14,7 @@ def print_list(command: str, options: Any) -> int:
     if name.endswith(".py"):
         lines = {name: config.title for name, config in studies_in(name).items()}
     elif name:
-        from churn_jax.configuration.rows import as_row
+        from churn_jax.studies.presets import as_row
 
         rows = [*rows_of(command, name), *map(as_row, flat(options.method))]
         lines = {row.name: row.label for row in rows}

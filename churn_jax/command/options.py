@@ -232,8 +232,7 @@ def configured(before: Any, given: Sequence[tuple[str, Any]], options: Any) -> A
     if further := changed.train.seeds.base - before.train.seeds.base:
         rows = tuple(_reseeded(spec, further) for spec in changed.methods)
         changed = dataclasses.replace(changed, methods=rows)
-    from churn_jax.configuration.rows import as_row
-    from churn_jax.studies.presets import derived
+    from churn_jax.studies.presets import as_row, derived
 
     changed = derived(before, changed)
     rows = (*changed.methods, *map(as_row, flat(options.method)))

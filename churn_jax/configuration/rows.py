@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from churn_jax import ensembles, models
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import DTYPES, ModelConfig
 from churn_jax.configuration.training import TrainConfig
-from churn_jax.methods.base import METHODS, Method
+from churn_jax.methods.base import Method
 from churn_jax.setting_checks import check_none, check_settings
 
 
@@ -243,24 +242,6 @@ def coefficient_names(method: Any) -> list[str]:
             inner = [f".{name}" for name in coefficient_names(value)] if own else [""]
             names += [f"{field.name}{name}" for name in inner]
     return names
-
-
-def as_row(given: Any, label: str = "") -> MethodSpec:
-    """A row of a method, its class or its name; or a row, under the label if given."""
-    folder = re.sub(r"[^\w.=+-]+", "-", label).strip("-.")
-    if isinstance(given, MethodSpec):
-        own: Any = {"name": folder, "label": label} if label else {}
-        return dataclasses.replace(given, **own)
-    method = METHODS.find(given) if isinstance(given, str) else given
-    method = method() if isinstance(method, type) else method
-    if not isinstance(method, Method):
-        raise ValueError(
-            f"a row is a method of churn_jax.methods, its class or its name, or a "
-            f"MethodSpec; got {given!r}"
-        )
-    name = type(method).__name__  # MinimumEntropy becomes minimum_entropy
-    alone = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return MethodSpec(folder or alone, label or name, method)
 
 
 def averaged_name(name: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from churn_jax import reports
 from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.rows import MethodSpec, as_row
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
 from churn_jax.data import Dataset, find_dataset, is_tokens, named
@@ -28,6 +28,7 @@ from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.grid import Program
 from churn_jax.studies.own_data import data_facts, described, own_study
+from churn_jax.studies.presets import as_row
 from churn_jax.studies.study import StudyDisplay, run_study
 from churn_jax.training.checkpoint import computation
 from churn_jax.training.examples import example_of

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from churn_jax.configuration.network import (
 )
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
+from churn_jax.methods.base import METHODS, Method
 from churn_jax.registry import Registry
 from churn_jax.studies.presets.clicks import tiny_clicks
 
@@ -118,6 +120,24 @@ def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
         "has one for these data and trains on all examples."
     )
     return dataclasses.replace(config, notes=(note,))
+
+
+def as_row(given: Any, label: str = "") -> MethodSpec:
+    """A row of a method, its class or its name; or a row, under the label if given."""
+    folder = re.sub(r"[^\w.=+-]+", "-", label).strip("-.")
+    if isinstance(given, MethodSpec):
+        own: Any = {"name": folder, "label": label} if label else {}
+        return dataclasses.replace(given, **own)
+    method = METHODS.find(given) if isinstance(given, str) else given
+    method = method() if isinstance(method, type) else method
+    if not isinstance(method, Method):
+        raise ValueError(
+            f"a row is a method of churn_jax.methods, its class or its name, or a "
+            f"MethodSpec; got {given!r}"
+        )
+    name = type(method).__name__  # MinimumEntropy becomes minimum_entropy
+    alone = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return MethodSpec(folder or alone, label or name, method)
 
 
 _LENGTHS = ("epochs", "eval_every_epochs", "optimizer.warmup_epochs")
