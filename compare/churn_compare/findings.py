@@ -46,8 +46,8 @@ def largest_regressions(
     flipped = np.flatnonzero(flips)
     sides = scanned.old, scanned.new
     drop = np.full(len(flipped), np.nan)  # without scores
-    log_probs = [side.label_log_prob for side in sides]
-    if not any(of is None for of in log_probs):
+    log_probs = [s.label_log_prob for s in sides if s.label_log_prob is not None]
+    if len(log_probs) == 2:
         old, new = (np.exp(of[:, flipped], dtype=np.float64) for of in log_probs)
         drop = old.mean(axis=0) - new.mean(axis=0)
     worst = np.lexsort([-np.nan_to_num(drop), -flips[flipped]])[:count]

@@ -405,12 +405,12 @@ def _over_blocks(
         with np.errstate(all="ignore"):  # faulty rows are reported at the end
             for start in range(first * rows, examples, threads * rows):
                 stop = min(start + rows, examples)
-                old, *new = (
+                parts: list[Any] = [
                     [side.read(run, start, stop, of) for run, of in enumerate(room)]
                     for side, room in zip(sides, rooms)
-                )
+                ]
                 if together:
-                    together.compare(old, *new, start, spare)
+                    together.compare(*parts, start=start, work=spare)
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
