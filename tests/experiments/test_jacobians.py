@@ -18,14 +18,15 @@ from experiments.diversity.jacobians import (
     transferred_guide,
 )
 from tests.perturbations.networks import (
+    BATCH,
     CLASSES,
     FEATURES,
+    draw,
     gradient,
     network,
     probabilities,
     weights,
 )
-from tests.perturbations.test_ods import BATCH, draw
 
 TEACHER, STUDENT = weights(1), weights(2)
 PREDICT, LEARNER = network(TEACHER), network(STUDENT)

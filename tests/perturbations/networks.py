@@ -1,9 +1,12 @@
 """Small tanh networks, once in JAX and once in float64 NumPy, for the same weights."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-FEATURES, HIDDEN, CLASSES = 6, 5, 4
+from tests.reference_losses import softmax
+
+FEATURES, HIDDEN, CLASSES, BATCH = 6, 5, 4, 8
 
 
 def weights(seed, size=1.0):
@@ -38,9 +41,7 @@ def probabilities(weights, images, temperature=1.0):
     """Tempered probabilities `[B, C]` in float64 NumPy."""
     first, bias, last = weights
     flat = np.asarray(images, np.float64).reshape(len(images), FEATURES)
-    z = np.tanh(flat @ first + bias) @ last / temperature
-    e = np.exp(z - z.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+    return softmax(np.tanh(flat @ first + bias) @ last / temperature)
 
 
 def gradient(value, images, width=1e-5):
@@ -58,3 +59,9 @@ def unit(gradients):
     """Every example's gradient over its norm, float64."""
     flat = gradients.reshape(len(gradients), -1)
     return (flat / np.linalg.norm(flat, axis=1, keepdims=True)).reshape(gradients.shape)
+
+
+def draw(seed=0, batch=BATCH):
+    rng = np.random.default_rng(seed)
+    images = rng.uniform(0.3, 0.7, (batch, 2, 3)).astype(np.float32)
+    return jnp.asarray(images), jax.random.split(jax.random.key(seed), batch)

@@ -1,4 +1,7 @@
-"""ODS and ConfODS: differences in float64, norms, guides, saturation, transforms."""
+"""Steps of images against float64 differences, by hand, and what they are for."""
+
+import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -7,18 +10,21 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import perturbations
-from churn_jax.perturbations import conf_ods, ods, ods_directions, step, unit_directions
+from churn_jax.perturbations import adversarial, conf_ods, ods, step, two_sided
 from tests.devices import over_devices, spread
 from tests.perturbations.networks import (
+    BATCH,
     CLASSES,
+    draw,
     gradient,
     network,
+    networks,
     probabilities,
     unit,
     weights,
 )
+from tests.reference_losses import kl
 
-BATCH = 8
 WEIGHTS = weights(1)
 PREDICT = network(WEIGHTS)
 
@@ -27,14 +33,8 @@ quick_ods, quick_conf_ods = (
     jax.jit(move, static_argnums=0, static_argnames="pixel_range")
     for move in (ods, conf_ods)
 )
-quick_directions = jax.jit(ods_directions, static_argnums=0)
+quick_directions = jax.jit(perturbations.ods_directions, static_argnums=0)
 draw_guides = jax.jit(perturbations.draw_guides, static_argnums=1)
-
-
-def draw(seed=0, batch=BATCH):
-    rng = np.random.default_rng(seed)
-    images = rng.uniform(0.3, 0.7, (batch, 2, 3)).astype(np.float32)
-    return jnp.asarray(images), jax.random.split(jax.random.key(seed), batch)
 
 
 def norms(moves):
@@ -114,8 +114,8 @@ def test_unit_directions_of_tiny_huge_zero_and_broken_gradients():
         [[3e-30, 4e-30], [3e30, 4e30], [0.0, 0.0], [jnp.nan, 1.0], [jnp.inf, 1.0]]
     )
     expected = [[0.6, 0.8], [0.6, 0.8], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    np.testing.assert_allclose(unit_directions(rows), expected, rtol=1e-6)
-    below = unit_directions(jnp.array([[1e-42, 1e-43]]))
+    np.testing.assert_allclose(perturbations.unit_directions(rows), expected, rtol=1e-6)
+    below = perturbations.unit_directions(jnp.array([[1e-42, 1e-43]]))
     assert jnp.all(jnp.isfinite(below)) and jnp.linalg.norm(below) <= 1.0 + 1e-6
 
 
@@ -193,15 +193,132 @@ def test_transforms_agree():
     np.testing.assert_allclose(swept[1] - clean, 2 * (whole - clean), atol=1e-6)
 
 
+# ---- other steps
+
+TEACHERS = [weights(seed) for seed in (1, 2, 3)]
+STUDENTS = [weights(seed) for seed in (4, 5)]
+
+gaussian = jax.jit(perturbations.gaussian)
+pair_disagreement = jax.jit(perturbations.pair_disagreement)
+quick_adversarial = jax.jit(adversarial, static_argnums=0)
+quick_two_sided = jax.jit(two_sided, static_argnums=(0, 1))
+
+
+def disagreement(several, images, temperature=1.0):
+    """Mean over ordered pairs of the KL divergence, float64."""
+    p = [probabilities(w, images, temperature) for w in several]
+    return np.mean([kl(a, b) for a, b in itertools.permutations(p, 2)], axis=0)
+
+
+def test_gaussian_noise_has_its_deviation_and_its_own_key():
+    images, _ = draw(batch=16)
+    images = jnp.broadcast_to(images[:, :1, :1], (16, 10, 20))
+    keys = jax.random.split(jax.random.key(1), 16)
+    noise = gaussian(images, keys, step_size=0.02) - images
+    # 3200 draws: three deviations of the mean, and of the deviation.
+    np.testing.assert_allclose(jnp.mean(noise), 0.0, atol=3 * 0.02 / 3200**0.5)
+    np.testing.assert_allclose(jnp.std(noise), 0.02, rtol=3 / 6400**0.5)
+    alone = gaussian(images[5:6], keys[5:6], step_size=0.02)
+    np.testing.assert_array_equal(alone[0] - images[5], noise[5])
+    default = gaussian(images, keys)
+    np.testing.assert_allclose(jnp.std(default - images), 1 / 255, rtol=0.04)
+
+
+def test_an_adversarial_step_is_the_steepest_way_from_the_label():
+    images, _ = draw()
+    labels = jnp.arange(BATCH) % CLASSES
+    rows = np.arange(BATCH)
+
+    def of_label(x):
+        return probabilities(WEIGHTS, x, 2.0)[rows, labels]
+
+    moved = quick_adversarial(PREDICT, images, labels, step_size=0.01, temperature=2.0)
+    assert np.all(of_label(moved) < of_label(images))
+    np.testing.assert_allclose(
+        moved - images,
+        -0.01 * np.sqrt(6) * unit(gradient(of_label, images)),
+        atol=2e-7,  # pixels near 0.5 in float32
+    )
+
+
+def test_disagreement_of_pairs_equals_float64():
+    images, _ = draw()
+    logits = networks(TEACHERS)(images)
+    np.testing.assert_allclose(
+        pair_disagreement(logits, temperature=2.0),
+        disagreement(TEACHERS, images, 2.0),
+        rtol=1e-5,
+        atol=1e-7,
+    )
+    same = jnp.broadcast_to(logits[:1], logits.shape)
+    np.testing.assert_array_equal(pair_disagreement(same), np.zeros(BATCH))
+
+
+def test_a_two_sided_step_raises_teachers_over_students_disagreement():
+    images, _ = draw()
+
+    def apart(x):
+        return disagreement(TEACHERS, x, 2.0) - disagreement(STUDENTS, x, 2.0)
+
+    moved = quick_two_sided(
+        networks(TEACHERS), networks(STUDENTS), images, step_size=0.01, temperature=2.0
+    )
+    assert np.all(apart(moved) > apart(images))
+    np.testing.assert_allclose(
+        moved - images, 0.01 * np.sqrt(6) * unit(gradient(apart, images)), atol=1e-6
+    )
+
+
+def test_saturated_and_equal_networks_do_not_move_images_to_nan():
+    images, _ = draw()
+    huge = network(weights(1, 1e4))
+    moved = quick_adversarial(huge, images, jnp.zeros(BATCH, jnp.int32))
+    np.testing.assert_array_equal(moved, images)
+    same = networks([WEIGHTS, WEIGHTS])
+    stays = quick_two_sided(same, same, images)
+    np.testing.assert_array_equal(stays, images)
+    apart = networks([weights(1, 1e4), weights(2, 1e4)])
+    assert jnp.all(jnp.isfinite(quick_two_sided(apart, same, images)))
+
+
+def test_the_direction_of_all_teachers_equals_float64(rng):
+    images, _ = draw()
+    guides = rng.uniform(-1, 1, (len(TEACHERS), BATCH, CLASSES)).astype(np.float32)
+
+    def followed(x):
+        p = np.stack([probabilities(w, x, 2.0) for w in TEACHERS])
+        return np.sum(np.float64(guides) * p, axis=(0, 2))
+
+    direction = jax.jit(perturbations.all_teacher_direction, static_argnums=0)(
+        networks(TEACHERS), images, guides, temperature=2.0
+    )
+    expected = unit(gradient(followed, images))
+    np.testing.assert_allclose(direction, expected, atol=1e-5)
+
+
 def test_errors_name_what_does_not_fit():
     images, keys = draw()
-    with pytest.raises(TypeError, match=r"images must be floating-point.*uint8"):
-        ods(PREDICT, images.astype(jnp.uint8), keys)
-    with pytest.raises(ValueError, match=r"keys must have one row.*8; got shape \(7,"):
-        conf_ods(PREDICT, images, keys[:7])
-    with pytest.raises(ValueError, match=r"images must be a batch.*\(8,\)"):
-        ods(PREDICT, images[:, 0, 0], keys)
-    with pytest.raises(ValueError, match=r"predict must give.*\(7, 4\) for \(8, 2, 3"):
-        ods(lambda x: PREDICT(x)[1:], images, keys)
-    with pytest.raises(ValueError, match="directions must have one row"):
-        step(images, images[1:], step_size=0.1)
+    labels, integers = jnp.zeros(BATCH, jnp.int32), images.astype(jnp.int32)
+    one, three, rows = networks(TEACHERS[:1]), networks(TEACHERS), "must have one row"
+    guides, half = np.zeros((3, BATCH, CLASSES), "f4"), labels + 0.5
+    many, tenth = perturbations.all_teacher_direction, partial(step, step_size=0.1)
+
+    def fewer(images):
+        return PREDICT(images)[1:]
+
+    for move, given, message in (
+        (ods, (PREDICT, integers, keys), "images must be floating-point.*int32"),
+        (conf_ods, (PREDICT, images, keys[:7]), rf"keys {rows}.*8; got shape \(7,"),
+        (ods, (PREDICT, images[:, 0, 0], keys), r"images must be a batch.*\(8,\)"),
+        (ods, (fewer, images, keys), r"predict must give.*\(7, 4\) for \(8, 2, 3"),
+        (tenth, (images, images[1:]), "directions must have one row"),
+        (gaussian, (images, keys[:3]), rf"keys {rows}.*\(3,"),
+        (gaussian, (integers, keys), "images must be floating-point.*int32"),
+        (adversarial, (PREDICT, images, labels[:5]), rf"labels {rows}.*\(5,\)"),
+        (adversarial, (PREDICT, images, half), "labels must be integers; got float32"),
+        (two_sided, (one, three, images), r"\[M, B, C\].*at least two models"),
+        (many, (three, images, guides[:2]), r"guides .*\(2, 8, 4\) and \(3, 8, 4"),
+        (many, (three, integers, guides), "images must be floating-point.*int32"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            move(*given)
