@@ -1,13 +1,23 @@
 """Members of one committee: how they are applied, mapped and averaged."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 from churn_jax import ensembles
-from churn_jax.ensembles import Group, Outputs, from_linen, stack, take_member
+from churn_jax.ensembles import (
+    Group,
+    Outputs,
+    from_function,
+    from_linen,
+    stack,
+    take_member,
+)
 from churn_jax.ensembles.mapping import (
     choose,
     convolved_bytes,
@@ -15,9 +25,11 @@ from churn_jax.ensembles.mapping import (
     unstack,
     vmapped_at_once,
 )
-from churn_jax.models import create
-from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine
+from churn_jax.models import Gate, create
+from tests.devices import over_devices
+from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, Heads, affine, parted
 from tests.reference_losses import softmax
+from tests.refusals import refusals
 
 MEMBERS, EXAMPLES, INPUTS = 3, 6, 4
 # Compiled as a whole: one by one, their operations take longer to compile than to run.
@@ -104,13 +116,6 @@ def test_committee_concatenates_groups_in_order(x):
     np.testing.assert_allclose(outputs.logits[4], last.logits, atol=1e-6)
 
 
-@pytest.mark.parametrize("declared", [1, 3])
-def test_heads_other_than_declared_are_an_error(x, declared):
-    network = from_linen(Heads(2), heads=declared)
-    with pytest.raises(ValueError, match=f"Heads has heads={declared}.*2 members each"):
-        apply_committee((Group(network, 2),), [made(network, x, 2)], x, train=False)
-
-
 def test_every_member_drops_other_units_and_the_same_again(x):
     """Equal weights, so that only dropout tells the members apart."""
     variables = stack([jax.jit(DROPPED.init)(jax.random.key(0), x)] * 2)
@@ -172,8 +177,6 @@ def test_mapping_is_chosen_by_network_length_and_backend(
     options = {**options, "convolutional": convolutional, "backend": backend}
     assert choose("auto", **options) == chosen
     assert choose("unroll", **options) == "unroll"
-    with pytest.raises(ValueError, match="auto, vmap, unroll, loop; got 'pmap'"):
-        choose("pmap", **options)
 
 
 @pytest.mark.parametrize(
@@ -192,11 +195,6 @@ def test_as_many_are_vmapped_as_fast_memory_takes(
     count, activations, backend, expected
 ):
     assert vmapped_at_once(count, activations * 2**20, backend) == expected
-
-
-def test_group_needs_a_network():
-    with pytest.raises(ValueError, match="at least one network; got 0"):
-        Group(PLAIN, 0)
 
 
 def convolve(images, kernel):
@@ -265,13 +263,164 @@ def test_gate_that_closes_on_a_model_ignores_it(logits):
     np.testing.assert_allclose(got, jax.nn.log_softmax(logits[0]), atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(), (4,), (3, 5)])
-def test_gate_refuses_weights_of_another_form(logits, shape):
-    with pytest.raises(ValueError, match=r"must be \(3,\) or \(3, 4\); got \("):
-        gate(logits, np.zeros(shape))
+def declared(heads):
+    network, x = from_linen(Heads(2), heads=heads), np.zeros((EXAMPLES, INPUTS), "f4")
+    apply_committee((Group(network, 2),), [made(network, x, 2)], x, train=False)
 
 
-@pytest.mark.parametrize("average", [average_probs, average_logits])
-def test_integer_logits_are_refused(average):
-    with pytest.raises(TypeError, match="floating"):
-        average(jnp.zeros((2, 3), jnp.int32))
+def gated(*shape):
+    gate(np.zeros((3, 4, 5), np.float32), np.zeros(shape))
+
+
+FORMS, INTEGERS = r"must be \(3,\) or \(3, 4\); got \(", jnp.zeros((2, 3), jnp.int32)
+
+test_what_does_not_fit_is_refused = refusals(
+    (Group, PLAIN, 0, "at least one network; got 0"),
+    *((declared, k, f"Heads has heads={k}.*2 members each") for k in (1, 3)),
+    (
+        lambda: choose("pmap", convolutional=True),
+        "auto, vmap, unroll, loop; got 'pmap'",
+    ),
+    *((gated, *shape, FORMS) for shape in ((), (4,), (3, 5))),
+    *((average, INTEGERS, "floating") for average in (average_probs, average_logits)),
+    call=lambda call, *given: call(*given),
+    error=(TypeError, ValueError),
+)
+
+
+# ---- what committees carry besides logits: parts, features, log-weights
+
+
+X = np.random.default_rng(0).normal(size=(EXAMPLES, INPUTS)).astype(np.float32)
+
+
+def drawn(network, size, seed=0):
+    """Weights without Flax's draws, which take long to compile."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), X)
+    return jax.tree.map(
+        lambda leaf: np.float32(rng.normal(size=(size, *leaf.shape))), shapes
+    )
+
+
+def applied(groups, **options):
+    trees = [drawn(g.network, g.size, seed=i) for i, g in enumerate(groups)]
+    return jax.jit(
+        lambda trees: ensembles.apply_committee(
+            groups, trees, X, train=False, **options
+        )[0]
+    )(trees)
+
+
+@pytest.mark.parametrize("name", ["part", "features"])
+def test_extras_of_all_groups_are_concatenated_when_asked_for(name):
+    groups = (Group(parted(INPUTS), 2), Group(parted(INPUTS, heads=2), 1))
+    outputs = applied(groups, extras=(name,))
+    assert outputs.logits.shape == (4, EXAMPLES, CLASSES)
+    factor = {"part": -1.0, "features": -2.0}[name]
+    np.testing.assert_allclose(
+        getattr(outputs, name), factor * outputs.logits, rtol=1e-6
+    )
+    other = {"part": "features", "features": "part"}[name]
+    assert getattr(outputs, other) is None  # nobody asked
+    assert getattr(applied((Group(affine(INPUTS), 2),), extras=(name,)), name) is None
+    assert applied(groups[:1]).part.shape == (2, EXAMPLES, CLASSES)  # costs nothing
+
+
+def test_networks_may_bring_log_weights_of_their_own():
+    groups = (Group(parted(INPUTS, gate=True), 2), Group(parted(INPUTS, gate=True), 1))
+    outputs = applied(groups)
+    np.testing.assert_allclose(
+        outputs.gate, -np.sum(outputs.logits, axis=-1), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(("outputs", "size"), [(3, 1), (1, 3)])
+def test_a_gate_group_weights_every_member_and_example(outputs, size):
+    network = from_linen(Gate(outputs), name="gate")
+    members = (Group(affine(INPUTS), 2), Group(PLAIN, 1))
+    weights = drawn(network, size, seed=2)["params"]["head"]
+    got = applied((*members, Group(network, size, gate=True)))
+    assert got.logits.shape == (3, EXAMPLES, CLASSES)
+    columns = np.concatenate(list(weights["kernel"]), axis=-1)
+    expected = X @ columns + np.concatenate(list(weights["bias"]))
+    np.testing.assert_allclose(got.gate, expected.T, rtol=1e-5, atol=1e-6)
+    assert applied(members).gate is None
+
+
+def test_everything_is_gathered_over_a_sharded_member_axis():
+    """Groups of two networks over two devices, and what they answer on one."""
+    gate = from_linen(Gate(1), name="gate")
+    groups = (
+        Group(parted(INPUTS), 2),
+        Group(parted(INPUTS, heads=2), 2),
+        Group(gate, 6, gate=True),
+    )
+    trees = [drawn(g.network, g.size, seed=i) for i, g in enumerate(groups)]
+
+    def local(trees, member_axis="member"):
+        return ensembles.apply_committee(
+            groups,
+            trees,
+            X,
+            member_axis=member_axis,
+            extras=("part", "features"),
+            train=False,
+        )[0]
+
+    mapped = over_devices(local, P("member"), devices=2, axis="member")
+    sharded = mapped(trees)
+    whole = jax.jit(lambda trees: local(trees, None))(trees)
+    assert sharded.part.shape == sharded.features.shape == (6, EXAMPLES, CLASSES)
+    assert sharded.gate.shape == (6, EXAMPLES)
+    chex.assert_trees_all_close(sharded, whole, rtol=1e-6)
+
+
+@pytest.mark.parametrize("features", [(), (5,)])
+def test_a_gate_starts_as_the_plain_average_and_can_leave_it(features):
+    gate = Gate(2, features=features)
+
+    def loss(variables):
+        return jnp.sum(gate.apply(variables, X)[:, 0])
+
+    variables = jax.jit(gate.init)(jax.random.key(0), X)
+    value, gradient = jax.jit(jax.value_and_grad(loss))(variables)
+    assert value == 0.0
+    assert np.abs(gradient["params"]["head"]["kernel"]).max() > 0.01
+
+
+def test_a_constant_gate_does_not_look_at_the_input_and_has_no_layers():
+    gate = Gate(2, constant=True)
+    weights = gate.apply({"params": {"bias": jnp.array([1.0, 2.0])}}, X)
+    np.testing.assert_array_equal(weights, np.tile([1.0, 2.0], (EXAMPLES, 1)))
+
+
+def shared_part(variables, x, **kwargs):
+    outputs, state = parted(INPUTS, heads=2).apply(variables, x, **kwargs)
+    return outputs.replace(part=outputs.part[0]), state
+
+
+PARTS = (Group(parted(INPUTS), 1), Group(parted(INPUTS, part=False), 1))
+SHARED = Group(dataclasses.replace(parted(INPUTS, heads=2), apply=shared_part), 1)
+THREE = Group(from_linen(Gate(3), name="gate"), 1, gate=True)
+FLAT = from_function(lambda key, x: {"w": jnp.ones(2)}, lambda p, x: x[:, 0])
+NO_PART = "^whole returns no part; others do"
+
+test_committees_that_cannot_be_are_refused = refusals(
+    (lambda: applied(PARTS, extras=("part",)), NO_PART),
+    (lambda: applied(PARTS[::-1], extras=("part",)), NO_PART),
+    (lambda: applied([SHARED]), r"part of every head, \[2, 6, ...\]"),
+    (
+        lambda: applied([Group(affine(INPUTS), 2), THREE]),
+        r"one log-weight .*, \(2, 6\); got \(3, 6\)",
+    ),
+    (
+        lambda: applied([Group(affine(INPUTS), 1), Group(FLAT, 1, gate=True)]),
+        r"must return \[B, K\]; got \(6,\)",
+    ),
+    (
+        lambda: Gate(2, (4,), constant=True).init(jax.random.key(0), X),
+        "no hidden layers",
+    ),
+    (lambda: Gate(0).init(jax.random.key(0), X), "at least 1; got 0"),
+)

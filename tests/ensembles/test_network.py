@@ -12,6 +12,7 @@ from churn_jax.ensembles.wrappers import with_inputs
 from churn_jax.models import create
 from tests.devices import over_devices
 from tests.ensembles.networks import CLASSES, DROPPED, PLAIN, NnxNet, affine
+from tests.refusals import refusals
 
 INPUTS = 4
 KEY = jax.random.key(0)
@@ -47,21 +48,16 @@ def test_linen_output_with_logits_and_features_is_taken_as_it_is(x):
     assert network.name == "small" and not network.with_convolutions_from({})
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: from_linen(nn.Sequential), "such as Net.*got the class Sequential"),
-        (lambda: from_linen(NnxNet(4, rngs=nnx.Rngs(0))), "got a NnxNet .from_nnx"),
-        (lambda: from_nnx(NnxNet(4, rngs=nnx.Rngs(0))), "has its weights already"),
-        (lambda: from_nnx(nn.Dense(3)), "got a Dense .from_linen"),
-        (lambda: from_nnx(lambda rngs: None), "it returns a NoneType"),
-        (lambda: Group(nn.Dense(3)), "a group is of a Network.*got a Dense"),
-        (lambda: Group(nn.Dense), "a group is of a Network.*got the class Dense"),
-    ],
+test_a_network_in_another_form_is_one_sentence = refusals(
+    (lambda: from_linen(nn.Sequential), "such as Net.*got the class Sequential"),
+    (lambda: from_linen(NnxNet(4, rngs=nnx.Rngs(0))), "got a NnxNet .from_nnx"),
+    (lambda: from_nnx(NnxNet(4, rngs=nnx.Rngs(0))), "has its weights already"),
+    (lambda: from_nnx(nn.Dense(3)), "got a Dense .from_linen"),
+    (lambda: from_nnx(lambda rngs: None), "it returns a NoneType"),
+    (lambda: Group(nn.Dense(3)), "a group is of a Network.*got a Dense"),
+    (lambda: Group(nn.Dense), "a group is of a Network.*got the class Dense"),
+    error=NetworkError,
 )
-def test_a_network_in_another_form_is_one_sentence(make, message):
-    with pytest.raises(NetworkError, match=message):
-        make()
 
 
 def test_the_class_of_an_nnx_module_is_taken_as_it_is(x):
@@ -263,18 +259,14 @@ def test_networks_with_other_inputs_have_other_names():
     assert with_inputs(affine(2), [0, 1], name="left").name == "left"
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ([], "must be columns"),
-        ([-1, 0], "counted from 0"),
-        ([1, 1], "every column once"),
-        ([0, INPUTS], "column 4, but an example has 4"),
-    ],
+test_inputs_that_an_example_does_not_have_are_refused = refusals(
+    ([], "must be columns"),
+    ([-1, 0], "counted from 0"),
+    ([1, 1], "every column once"),
+    ([0, INPUTS], "column 4, but an example has 4"),
+    call=lambda x, columns: with_inputs(affine(len(columns)), columns).init(KEY, x),
+    fixtures=["x"],
 )
-def test_inputs_that_an_example_does_not_have_are_refused(columns, message, x):
-    with pytest.raises(ValueError, match=message):
-        with_inputs(affine(len(columns)), columns).init(KEY, x)
 
 
 class Made(nnx.Module):
@@ -321,17 +313,13 @@ def test_a_network_is_given_in_any_form(form, x):
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (Made(rngs=nnx.Rngs(0)), "has its weights already.*lambda rngs: Made"),
-        (3, "mine is a int; a network is a Linen module"),
-        (lambda width: nn.Dense(width), "mine needs 'width'.* num_classes and rngs"),
-        (nn.Dense, "mine needs 'features'"),
-        (lambda: 3, "mine is a int"),
-        (lambda: len, "mine returns a builtin_function_or_method, not a network"),
-    ],
+test_what_is_no_network_is_refused = refusals(
+    (Made(rngs=nnx.Rngs(0)), "has its weights already.*lambda rngs: Made"),
+    (3, "mine is a int; a network is a Linen module"),
+    (lambda width: nn.Dense(width), "mine needs 'width'.* num_classes and rngs"),
+    (nn.Dense, "mine needs 'features'"),
+    (lambda: 3, "mine is a int"),
+    (lambda: len, "mine returns a builtin_function_or_method, not a network"),
+    call=lambda given: as_network(given, 3, name="mine"),
+    error=NetworkError,
 )
-def test_what_is_no_network_is_refused(given, message):
-    with pytest.raises(NetworkError, match=message):
-        as_network(given, 3, name="mine")
