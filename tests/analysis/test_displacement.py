@@ -1,4 +1,4 @@
-"""Displacements and their norms, against loops written from the equations."""
+"""Displacements, their norms and their updates, against loops and known truths."""
 
 import itertools
 
@@ -6,17 +6,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from churn_jax.analysis import (
     displacement_distribution,
     ensemble_displacement_norms,
+    er_nfr_by_ensemble_size,
+    flip_rank_counts,
+    goodness_of_fit,
+    kolmogorov_smirnov,
     logit_displacement,
+    mixed_sides,
+    simulate_displacement_norms,
     top_k_share,
 )
+from churn_jax.analysis.displacement_fit import _compared
 from experiments.elodi.displacement_numbers import (
     averaged_feature_agreement,
     averaged_feature_logits,
 )
+from tests.refusals import refusals
 
 KEY = jax.random.key(3)
 
@@ -129,33 +138,186 @@ def test_bfloat16_networks_are_taken_and_numbers_are_float64(rng):
     np.testing.assert_array_equal(found.covariance, wanted.covariance)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: logit_displacement(old_logits=[1.0], new_logits=[1.0, 2.0]), "(2,)"),
-        (lambda: displacement_distribution(np.ones((2, 3)), np.ones((2, 4))), "(2, 4)"),
-        (lambda: displacement_distribution(np.ones((1, 3))), "at least 2 networks"),
-        (lambda: displacement_distribution(np.ones(3)), "[R, ..., C]"),
-        (lambda: norms(np.ones((1, 3))), "at least 2 networks to be split"),
-        (lambda: norms(np.ones((6, 3)), size=4), "at most the 3 networks"),
-        (lambda: norms(np.ones((6, 3)), draws=0), "draws must be at least 1"),
-        (lambda: norms(np.ones((6, 3)), order=0.5), "order must be at least 1"),
-        (lambda: share(top_k=4), "from 1 to the 3 classes"),
-        (lambda: share(top_k=1, order=np.inf), "finite"),
-    ],
-)
-def test_bad_input_is_told_with_its_shape(call, message):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert message in str(error.value)
+# ---- simulated distributions, and a test of fit that is honest
 
 
-def test_what_is_no_number_or_no_key_is_refused():
-    with pytest.raises(TypeError, match="real numbers"):
-        displacement_distribution(np.array([["a", "b"]] * 2))
-    for key in (0, np.random.default_rng(0), jax.random.split(KEY)):
-        with pytest.raises(TypeError, match=r"jax\.random\.key"):
-            norms(np.ones((4, 3)), key=key)
+def test_norms_of_unit_normals_are_chi_distributed():
+    norms = simulate_displacement_norms(
+        np.zeros(3), np.eye(3), size=1, draws=4000, key=KEY
+    )
+    assert stats.kstest(norms, stats.chi(3).cdf).pvalue > 0.01
+    # Of four members half as long, draw by draw.
+    quarter = simulate_displacement_norms(
+        np.zeros(3), np.eye(3), size=4, draws=4000, key=KEY
+    )
+    np.testing.assert_allclose(quarter, norms / 2, rtol=1e-12)
+
+
+def test_norms_equal_those_of_normals_drawn_class_by_class(rng):
+    root = rng.normal(size=(2, 2, 4))  # rank 2 of 4 classes, two images
+    mean = 3 * rng.normal(size=(2, 4))
+    covariance = np.swapaxes(root, -1, -2) @ root
+    norms = simulate_displacement_norms(mean, covariance, size=2, draws=4000, key=KEY)
+    assert norms.shape == (4000, 2)
+    for image in range(2):
+        plain = mean[image] + rng.normal(size=(4000, 2)) @ root[image] / np.sqrt(2)
+        plain = np.linalg.norm(plain, axis=-1)
+        assert stats.ks_2samp(norms[:, image], plain).pvalue > 0.01
+    # E ||v||^2 = ||mean||^2 + trace(covariance) / m.
+    second = np.sum(mean**2, -1) + np.trace(covariance, axis1=1, axis2=2) / 2
+    np.testing.assert_allclose(np.mean(norms**2, axis=0), second, rtol=0.05)
+
+
+def test_axes_of_singular_values_and_of_eigenvalues_give_one_distribution(rng):
+    # More classes than networks: the root has fewer axes than the covariance.
+    a, b = rng.normal(size=(3, 2, 9)), 1 + rng.normal(size=(4, 2, 9))
+    mean, covariance = displacement_distribution(a, b)
+    normals = np.random.default_rng(1).standard_normal((7, 4000))
+    weights = [np.full((4000, len(side)), 1 / len(side)) for side in (a, b)]
+    _, simulated, _ = _compared([a, b], weights, 2, normals)
+    norms = simulate_displacement_norms(mean, covariance, size=2, draws=4000, key=KEY)
+    error = norms.std(axis=0) * np.sqrt(2 / 4000)
+    assert (np.abs(simulated - norms.mean(axis=0)) < 4 * error).all()
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_distance_is_that_of_scipy(rng, ties):
+    a, b = rng.normal(size=50), 0.5 + rng.normal(size=80)
+    if ties:
+        a, b = a.round(), b.round()
+    wanted = stats.ks_2samp(a, b).statistic
+    np.testing.assert_allclose(kolmogorov_smirnov(a, b), wanted, rtol=1e-12)
+    assert kolmogorov_smirnov(a, a[::-1]) == 0
+
+
+def correlated(rng, kind=None, runs=24):
+    """`[R, 2, 4]` correlated normal networks, or such with rare large values."""
+    root = np.array([[2, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, -1], [0, 0, 0, 0.2]])
+    draw = rng.normal if kind is None else lambda size: rng.standard_t(1.5, size)
+    return 5 * np.ones(4) + draw(size=(runs, 2, 4)) @ root
+
+
+def fit(a, b=None, size=1, seed=0, resamples=19):
+    key = jax.random.key(seed)
+    return goodness_of_fit(a, b, size=size, draws=300, key=key, resamples=resamples)
+
+
+def test_p_values_of_normal_networks_are_uniform_and_draws_are_no_observations():
+    found = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        a = correlated(rng)
+        b = 1 + correlated(rng) if seed % 2 else None
+        found.append(fit(a, b, size=1 + seed % 3 * 3, seed=seed))
+    p = np.array([f.mean_p for f in found])
+    # One in ten of 60 is 6, its standard deviation 2.3.
+    assert np.sum(p <= 0.1) <= 14 and 0.35 < p.mean() < 0.65
+    # The usual table would refuse most of them.
+    usual = [
+        stats.kstwo.sf(f.distance, 150).min() for f in found
+    ]  # 300 against 300 draws count as 150
+    assert np.mean(np.array(usual) <= 0.1) > 0.5
+    expected = np.mean([f.expected_distance for f in found])
+    assert np.mean([f.mean_distance for f in found]) == pytest.approx(expected, rel=0.2)
+
+
+def test_networks_that_are_not_normal_are_found():
+    found = fit(correlated(np.random.default_rng(0), kind="rare", runs=64))
+    assert found.mean_p == 0.05 and found.mean_distance > 2 * found.expected_distance
+
+
+def test_numbers_are_those_of_the_two_samples_and_of_each_image(rng):
+    a, b = correlated(rng), 2 + correlated(rng)
+    found = fit(a, b, size=4)
+    assert found.networks == (24, 24) and found.size == 4
+    assert found.distance.shape == found.p.shape == (2,)
+    assert found.mean_distance == pytest.approx(found.distance.mean())
+    mean, covariance = displacement_distribution(a, b)
+    norms = simulate_displacement_norms(mean, covariance, size=4, draws=9000, key=KEY)
+    np.testing.assert_allclose(found.simulated, norms.mean(axis=0), rtol=0.05)
+    np.testing.assert_allclose(found.observed, found.simulated, rtol=0.1)
+    one = fit(a[:, 0], size=4)
+    assert one.distance.shape == (1,) and one.networks == (24,)
+
+
+def test_networks_that_are_all_one_fit():
+    found = fit(np.ones((8, 3)), size=2)
+    assert found.mean_p == 1 and found.observed[0] == pytest.approx(0, abs=1e-12)
+
+
+# ---- errors, flips and ranks of flips by the size of ensembles
+
+
+def updates(old, new, labels, size):
+    """`(ER old, ER new, NFR)` of every pair of ensembles, by loops."""
+    found = []
+    for a in itertools.combinations(range(len(old)), size):
+        for b in itertools.combinations(range(len(new)), size):
+            was = old[list(a)].mean(0).argmax(-1) == labels
+            now = new[list(b)].mean(0).argmax(-1) == labels
+            found.append((1 - was.mean(), 1 - now.mean(), (was & ~now).mean()))
+    return found
+
+
+def rounded(rows):
+    return {tuple(row) for row in np.round(rows, 9)}
+
+
+def test_rates_are_those_of_pairs_of_ensembles(rng):
+    labels = rng.integers(0, 4, 30)
+    old, new = rng.normal(size=(2, 3, 30, 4)) + np.eye(4)[labels]
+    sizes = {"sizes": (1, 2, 3), "draws": 80, "key": KEY}
+    found = er_nfr_by_ensemble_size(old, new, labels, **sizes)
+    for s, size in enumerate(found.sizes):
+        parts = (found.old_error, found.new_error, found.negative_flip_rate)
+        drawn = np.stack([x[s] for x in parts], axis=-1)
+        assert rounded(drawn) == rounded(updates(old, new, labels, size))
+    chance = (1 - found.old_error) * found.new_error
+    np.testing.assert_allclose(
+        found.relative_negative_flip_rate * chance, found.negative_flip_rate
+    )
+
+
+def test_larger_ensembles_of_one_kind_flip_less(rng):
+    labels = rng.integers(0, 5, 300)
+    common = 1.2 * np.eye(5)[labels] + 0.5 * rng.normal(size=(300, 5))
+    networks = common + rng.normal(size=(32, 300, 5))
+    sizes = {"sizes": (1, 4, 16), "draws": 20, "key": KEY}
+    found = er_nfr_by_ensemble_size(networks, None, labels, **sizes)
+    means = found.negative_flip_rate.mean(axis=1)
+    assert means[0] > 1.3 * means[1] and means[1] > 1.3 * means[2] > 0
+
+
+def test_where_nothing_can_flip_the_relative_rate_is_not_a_number():
+    networks = np.tile([[5.0, 0.0]], (2, 3, 1))
+    found = rates(networks, np.zeros(3, int))
+    assert np.isnan(found.relative_negative_flip_rate).all()
+    assert not found.negative_flip_rate.any()
+
+
+def test_ranks_are_those_of_every_negative_flip(rng):
+    labels = rng.integers(0, 4, 40)
+    old, new = rng.normal(size=(2, 2, 40, 4)) + np.eye(4)[labels]
+    counts = flip_rank_counts(old, new, labels, size=2, draws=2, key=KEY)
+    wanted = np.zeros(4, int)  # size 2 of 2 networks: every draw is the same update
+    was, now = old.mean(0), new.mean(0)
+    for n, label in enumerate(labels):
+        wrong = now[n].argmax()
+        if was[n].argmax() == label != wrong:
+            wanted[np.sum(was[n] > was[n, wrong])] += 2
+    np.testing.assert_array_equal(counts, wanted)
+    assert counts.sum() > 0 and counts[0] == 0
+
+
+def test_both_sides_of_a_mixture_have_the_same_rows_and_share_no_network(rng):
+    rows = [rng.normal(size=(runs, 3, 2)) for runs in (2, 5, 4)]
+    old, new = mixed_sides(rows)
+    np.testing.assert_array_equal(old, np.concatenate([r[: len(r) // 2] for r in rows]))
+    wanted = [r[len(r) // 2 : 2 * (len(r) // 2)] for r in rows]
+    np.testing.assert_array_equal(new, np.concatenate(wanted))
+
+
+# ---- what is refused
 
 
 def norms(a, size=1, draws=2, key=KEY, **options):
@@ -164,3 +326,49 @@ def norms(a, size=1, draws=2, key=KEY, **options):
 
 def share(**options):
     return top_k_share(old_logits=np.eye(3), new_logits=np.ones((3, 3)), **options)
+
+
+def simulate(mean, covariance, size=1):
+    return simulate_displacement_norms(mean, covariance, size=size, draws=2, key=KEY)
+
+
+def rates(networks, labels, sizes=(1,)):
+    return er_nfr_by_ensemble_size(
+        networks, None, labels, sizes=sizes, draws=1, key=KEY
+    )
+
+
+test_bad_input_is_told_with_its_shape = refusals(
+    (lambda: logit_displacement(old_logits=[1.0], new_logits=[1.0, 2.0]), r"\(2,\)"),
+    (lambda: displacement_distribution(np.ones((2, 3)), np.ones((2, 4))), r"\(2, 4\)"),
+    (lambda: displacement_distribution(np.ones((1, 3))), "at least 2 networks"),
+    (lambda: displacement_distribution(np.ones(3)), r"\[R, \.\.\., C\]"),
+    (lambda: norms(np.ones((1, 3))), "at least 2 networks to be split"),
+    (lambda: norms(np.ones((6, 3)), size=4), "at most the 3 networks"),
+    (lambda: norms(np.ones((6, 3)), draws=0), "draws must be at least 1"),
+    (lambda: norms(np.ones((6, 3)), order=0.5), "order must be at least 1"),
+    (lambda: share(top_k=4), "from 1 to the 3 classes"),
+    (lambda: share(top_k=1, order=np.inf), "finite"),
+    (lambda: kolmogorov_smirnov([], [1.0]), r"\(0,\)"),
+    (lambda: simulate(np.ones(3), np.eye(2)), r"\(2, 2\)"),
+    (lambda: simulate(np.ones(3), np.eye(3), size=0), "at least 1"),
+    (lambda: fit(np.ones((4, 2, 3)), size=3), "at most the 2 networks"),
+    (lambda: fit(np.ones((4, 2, 3, 3))), r"\[R, N, C\]"),
+    (lambda: fit(np.ones((4, 2, 3)), np.ones((4, 1, 3))), r"\(4, 1, 3\)"),
+    (lambda: fit(np.ones((4, 3)), np.ones((1, 3))), "at least 2 networks"),
+    (lambda: fit(np.ones((4, 3)), resamples=0), "resamples"),
+    (lambda: mixed_sides([np.ones((2, 3))]), "at least 2 rows"),
+    (lambda: mixed_sides([np.ones((2, 3)), np.ones((1, 3))]), r"\(1, 3\)"),
+    (lambda: mixed_sides([np.ones((2, 3)), np.ones((2, 4))]), r"\(2, 4\)"),
+    (lambda: rates(np.ones((4, 3, 2)), np.zeros(2, int)), r"\(2,\)"),
+    (lambda: rates(np.ones((4, 3)), np.zeros(3, int)), r"\[R, N, C\]"),
+    (lambda: rates(np.ones((4, 3, 2)), np.zeros(3, int), sizes=(1, 3)), "got 3"),
+)
+
+
+def test_what_is_no_number_or_no_key_is_refused():
+    with pytest.raises(TypeError, match="real numbers"):
+        displacement_distribution(np.array([["a", "b"]] * 2))
+    for key in (0, np.random.default_rng(0), jax.random.split(KEY)):
+        with pytest.raises(TypeError, match=r"jax\.random\.key"):
+            norms(np.ones((4, 3)), key=key)

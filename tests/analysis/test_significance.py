@@ -14,6 +14,7 @@ from churn_jax.analysis import (
     paired_jackknife_test,
     paired_t_test,
 )
+from tests.refusals import refusals
 
 
 def _symmetric(rng, R):
@@ -155,20 +156,14 @@ def test_holm_leaves_out_what_could_not_be_tested():
     assert holm([]).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: paired_jackknife_test(np.eye(3), np.eye(4)), r"\(3, 3\) and \(4, 4\)"),
-        (lambda: paired_jackknife_test(np.ones(3), np.eye(3)), r"\[R, R\].*\(3,\)"),
-        (lambda: paired_t_test([1.0, 2.0], [1.0]), r"\(2,\) and \(1,\)"),
-        (lambda: mcnemar_exact(-1, 2), "counts; got -1 and 2"),
-        (lambda: mcnemar_exact(1.5, 2), "counts"),
-        (lambda: holm([0.1, 1.2]), r"within \[0, 1\]"),
-    ],
+test_bad_input_is_refused = refusals(
+    (lambda: paired_jackknife_test(np.eye(3), np.eye(4)), r"\(3, 3\) and \(4, 4\)"),
+    (lambda: paired_jackknife_test(np.ones(3), np.eye(3)), r"\[R, R\].*\(3,\)"),
+    (lambda: paired_t_test([1.0, 2.0], [1.0]), r"\(2,\) and \(1,\)"),
+    (lambda: mcnemar_exact(-1, 2), "counts; got -1 and 2"),
+    (lambda: mcnemar_exact(1.5, 2), "counts"),
+    (lambda: holm([0.1, 1.2]), r"within \[0, 1\]"),
 )
-def test_bad_input_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def _runs(rng, spread, examples=400, classes=4):
@@ -233,14 +228,11 @@ def test_selection_of_one_run_is_any_run(size, rng):
         assert found.churn == pytest.approx(churn)
 
 
-@pytest.mark.parametrize(
-    ("shape", "size", "message"),
-    [
-        ((3, 4), 1, r"\[R, N, C\]; got shape \(3, 4\)"),
-        ((3, 8, 2), 2, "two releases .* got 3 runs in releases of 2"),
-        ((4, 9, 2), 2, r"labels of shape \(8,\)"),
-    ],
+test_predictions_that_cannot_be_selected_from_are_refused = refusals(
+    ((3, 4), 1, r"\[R, N, C\]; got shape \(3, 4\)"),
+    ((3, 8, 2), 2, "two releases .* got 3 runs in releases of 2"),
+    ((4, 9, 2), 2, r"labels of shape \(8,\)"),
+    call=lambda shape, size: cross_fitted_selection(
+        np.zeros(shape), np.zeros(8, int), size
+    ),
 )
-def test_predictions_that_cannot_be_selected_from_are_refused(shape, size, message):
-    with pytest.raises(ValueError, match=message):
-        cross_fitted_selection(np.zeros(shape), np.zeros(8, int), size)
