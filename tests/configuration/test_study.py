@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.command.study import read_study
 from churn_jax.configuration.codec import from_json, to_json
 from churn_jax.configuration.network import ModelConfig, Sharing
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.data.augment import Augmentation
+from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import (
     ELODI,
     ERM,
@@ -23,12 +25,14 @@ from churn_jax.methods import (
     EnsembleDistillation,
     OneToOneDistillation,
 )
+from churn_jax.models import MIMO, MLP, BatchEnsemble
 from churn_jax.studies.grid import is_baseline, together
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
 from churn_jax.studies.study import run_study
 from churn_jax.training.loop import train
 from churn_jax.training.run import Run
+from tests.refusals import refusals
 
 
 def study(*methods, **options):
@@ -77,18 +81,13 @@ def test_coefficient_is_set_on_one_method_and_the_study_is_left_alone():
     assert whole.with_coefficient("row.beta", 0.5).spec("row").method.beta == 0.5
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("codistill.gamma", "has no coefficient 'gamma'; it has: beta, alpha"),
-        ("codistill.members", "no coefficient 'members'"),
-        ("codistill", "no coefficient ''"),
-        ("codistil.beta", "unknown method 'codistil'"),
-    ],
+test_unknown_coefficient_is_an_error_that_lists_them = refusals(
+    ("codistill.gamma", "has no coefficient 'gamma'; it has: beta, alpha"),
+    ("codistill.members", "no coefficient 'members'"),
+    ("codistill", "no coefficient ''"),
+    ("codistil.beta", "unknown method 'codistil'"),
+    call=lambda path: STUDY.with_coefficient(path, 1.0),
 )
-def test_unknown_coefficient_is_an_error_that_lists_them(path, message):
-    with pytest.raises(ValueError, match=message):
-        STUDY.with_coefficient(path, 1.0)
 
 
 SHARED = dataclasses.replace(
@@ -113,36 +112,31 @@ def follows(*names):
     return [taught(method=ELODI(), teaching=Teaching(old=names)), ENSEMBLE]
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([BASELINE, BASELINE], "two methods have one name"),
-        ([taught(teacher=None)], "student needs the name of its teacher"),
-        ([STUDENT], "student is taught by 'ensemble', which is not in the study"),
-        ([taught(start="lost"), ENSEMBLE], "student is taught by 'lost', which is not"),
-        ([row(start="row")], "row would be taught by itself: row <- row"),
-        ([row(start="b"), row(name="b", start="row")], "by itself: row <- b <- row"),
-        (follows("student"), "student would be taught by itself"),
-        (follows("ensemble"), "student: an old model is one network; ensemble depl"),
-        ([taught(teaching=Teaching(members=3)), ENSEMBLE], "ensemble's 2 mem.*got 3"),
-        ([taught(teaching=Teaching(members=1)), SHARED], "of ensemble share theirs"),
-        ([SMALLER, STUDENT], "normalise pixels otherwise"),
-        ([STUDENT, GATED], "student: an ensemble with a gate cannot"),
-        ([row(train_size=0)], "row: train_size must be at least 1; got 0"),
-        ([row(("ema_decay", 0.9)), row(name="row_ema")], "the row of row's averaged"),
-        ([*AVERAGED, BASELINE], "row: keep mixes the deployed weights"),
-        ([row(("seed.init", "fixed"))], r"the training has no setting 'seed'.*seeds"),
-        ([row(("seeds.inti", "fixed"))], "row: seeds has no setting 'inti'.*mean init"),
-        ([row(("epochs.many", 3))], "row: epochs has no settings; got epochs.many"),
-        ([row(("seeds", "fixed"))], r"seeds must be a Seeds, or name.*\(seeds.base\)"),
-        ([row(("seeds.init", "same"))], "row: seeds.init must be one of fixed, varied"),
-        ([row(("epochs", 0))], "row: epochs must be at least 1; got 0"),
-        ([row(("replicas", 3))], "row has 3 replicas, the study 10"),
-    ],
+test_studies_that_cannot_be_are_refused = refusals(
+    ([BASELINE, BASELINE], "two methods have one name"),
+    ([taught(teacher=None)], "student needs the name of its teacher"),
+    ([STUDENT], "student is taught by 'ensemble', which is not in the study"),
+    ([taught(start="lost"), ENSEMBLE], "student is taught by 'lost', which is not"),
+    ([row(start="row")], "row would be taught by itself: row <- row"),
+    ([row(start="b"), row(name="b", start="row")], "by itself: row <- b <- row"),
+    (follows("student"), "student would be taught by itself"),
+    (follows("ensemble"), "student: an old model is one network; ensemble depl"),
+    ([taught(teaching=Teaching(members=3)), ENSEMBLE], "ensemble's 2 mem.*got 3"),
+    ([taught(teaching=Teaching(members=1)), SHARED], "of ensemble share theirs"),
+    ([SMALLER, STUDENT], "normalise pixels otherwise"),
+    ([STUDENT, GATED], "student: an ensemble with a gate cannot"),
+    ([row(train_size=0)], "row: train_size must be at least 1; got 0"),
+    ([row(("ema_decay", 0.9)), row(name="row_ema")], "the row of row's averaged"),
+    ([*AVERAGED, BASELINE], "row: keep mixes the deployed weights"),
+    ([row(("seed.init", "fixed"))], r"the training has no setting 'seed'.*seeds"),
+    ([row(("seeds.inti", "fixed"))], "row: seeds has no setting 'inti'.*mean init"),
+    ([row(("epochs.many", 3))], "row: epochs has no settings; got epochs.many"),
+    ([row(("seeds", "fixed"))], r"seeds must be a Seeds, or name.*\(seeds.base\)"),
+    ([row(("seeds.init", "same"))], "row: seeds.init must be one of fixed, varied"),
+    ([row(("epochs", 0))], "row: epochs must be at least 1; got 0"),
+    ([row(("replicas", 3))], "row has 3 replicas, the study 10"),
+    call=lambda rows: study(*rows),
 )
-def test_studies_that_cannot_be_are_refused(rows, message):
-    with pytest.raises(ValueError, match=message):
-        study(*rows)
 
 
 @pytest.mark.parametrize(
@@ -163,29 +157,28 @@ def test_options_of_a_row_are_checked(options, message):
         taught(**options)
 
 
-def test_teaching_is_checked():
-    for options, message in (
-        ({"members": -1}, "teaching.members must be at least 0; got -1"),
-        ({"dtype": "float16"}, "must be one of float32, bfloat16; got 'float16'"),
-        ({"old": ("a", "b", "a")}, "names a row twice: a, b, a"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Teaching(**options)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("baseline", "lost", "an update is of 'lost', which is not in"),
-        ("baseline", "x.npz", r"is of 'x\.npz', which is not"),
-        ("baseline", "baseline", "'baseline' cannot replace itself"),
-    ],
+test_teaching_is_checked = refusals(
+    ({"members": -1}, "teaching.members must be at least 0; got -1"),
+    ({"dtype": "float16"}, "must be one of float32, bfloat16; got 'float16'"),
+    ({"old": ("a", "b", "a")}, "names a row twice: a, b, a"),
+    call=lambda options: Teaching(**options),
 )
-def test_updates_are_of_rows_or_of_files(old, new, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(STUDY, updates=(Update(old, new),))
-    fine = dataclasses.replace(STUDY, updates=(Update("runs/x.npz", "baseline"),))
-    assert fine.updates[0].from_file
+
+
+def updated(old, new):
+    return dataclasses.replace(STUDY, updates=(Update(old, new),))
+
+
+def test_updates_are_of_rows_or_of_files():
+    assert updated("runs/x.npz", "baseline").updates[0].from_file
+
+
+test_updates_of_others_are_refused = refusals(
+    ("baseline", "lost", "an update is of 'lost', which is not in"),
+    ("baseline", "x.npz", r"is of 'x\.npz', which is not"),
+    ("baseline", "baseline", "'baseline' cannot replace itself"),
+    call=updated,
+)
 
 
 def test_a_committee_has_the_methods_members_or_several_architectures():
@@ -229,22 +222,17 @@ def test_a_trained_ensemble_with_a_gate_is_no_teacher():
         train(run, dataset, teacher=taught_by)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"name": "lenet5", "inputs": (1,)}, "which an mlp sees; got 'lenet5'"),
-        ({"inputs": (1, 1)}, "name every column once"),
-        ({"name": "resnet-20"}, "did you mean resnet20"),
-        ({"dtype": "float16"}, "float32, bfloat16; got 'float16'"),
-        ({"remat": True}, "'mlp' has no field 'remat'"),
-        ({"name": "lenet5", "features": (3,)}, "'lenet5' has no field 'features'"),
-        ({"init": "ones"}, "he, uniform, truncated_normal; got 'ones'"),
-        ({"name": "lenet5", "init": "he"}, "'lenet5' has no field 'kernel_init'"),
-    ],
+test_bad_networks_are_named = refusals(
+    ({"name": "lenet5", "inputs": (1,)}, "which an mlp sees; got 'lenet5'"),
+    ({"inputs": (1, 1)}, "name every column once"),
+    ({"name": "resnet-20"}, "did you mean resnet20"),
+    ({"dtype": "float16"}, "float32, bfloat16; got 'float16'"),
+    ({"remat": True}, "'mlp' has no field 'remat'"),
+    ({"name": "lenet5", "features": (3,)}, "'lenet5' has no field 'features'"),
+    ({"init": "ones"}, "he, uniform, truncated_normal; got 'ones'"),
+    ({"name": "lenet5", "init": "he"}, "'lenet5' has no field 'kernel_init'"),
+    call=lambda options: ModelConfig(**options).build(10),
 )
-def test_bad_networks_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        ModelConfig(**options).build(10)
 
 
 def test_how_the_weights_start_is_the_networks_and_is_in_its_name():
@@ -317,3 +305,144 @@ def test_columns_are_checked_before_anything_is_trained(tmp_path):
     with pytest.raises(ValueError, match="no column 'charm' can be shown"):
         run_study(chosen, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+# ---- members that share weights, from the configuration to the networks
+
+
+BE = ModelConfig(features=(8,), sharing=Sharing())
+FOUR = ERM(members=4, deploy="mean_probs", over_members="mean")
+
+
+def shapes_of(group):
+    images = jnp.zeros((1, 4, 4, 1))
+    built = jax.eval_shape(group.network.init, jax.random.key(0), images)
+    return jax.tree.map(lambda leaf: leaf.shape, built["params"])
+
+
+@pytest.mark.parametrize(
+    ("sharing", "layers"),
+    [
+        (Sharing(), BatchEnsemble(4)),
+        (
+            Sharing(bias="shared", norm_of="member", fast_weights="signs"),
+            BatchEnsemble(4, "signs", bias="shared", norm_of="member"),
+        ),
+        (Sharing(batches="split"), BatchEnsemble(4, batches="split")),
+        (Sharing("mimo", repetition=0.5), MIMO(4, repetition=0.5)),
+    ],
+)
+def test_members_that_share_weights_are_one_network(sharing, layers):
+    assert sharing.layers(4) == layers
+    model = dataclasses.replace(BE, sharing=sharing)
+    (group,) = row(method=FOUR).groups(model, 10)
+    assert (group.size, group.network.heads, group.members) == (1, 4, 4)
+    theirs = Group(from_linen(MLP((8,), 10, layers=layers)))
+    assert shapes_of(group) == shapes_of(theirs)
+
+
+def test_heads_divide_the_members_among_networks():
+    two = dataclasses.replace(BE, sharing=Sharing(heads=2))
+    (group,) = row(method=FOUR).groups(two, 10)
+    assert (group.size, group.network.heads) == (2, 2)
+    assert shapes_of(group)["dense1"]["fast_in"] == (2, 16)
+    # Heads of 0 are all members, so one study's rows may differ in theirs.
+    sizes = [
+        row(method=ERM(members=m)).groups(BE, 10)[0].network.heads for m in (1, 2, 8)
+    ]
+    assert sizes == [1, 2, 8]
+
+
+def test_networks_that_cannot_be_are_said_before_anything_is_trained(tmp_path):
+    out = tmp_path / "run"
+    three = dataclasses.replace(BE, sharing=Sharing(heads=3))
+    study = dataclasses.replace(preset("dm-digits:tiny"), model=three)
+    with pytest.raises(ValueError, match=r"scratch: 4 members .* networks of 3 \(sh"):
+        run_study(study, out)
+    assert not out.exists()
+
+
+def test_a_separate_row_has_plain_networks():
+    (group,) = row(method=FOUR, separate=True).groups(BE, 10)
+    (plain,) = row(method=FOUR).groups(dataclasses.replace(BE, sharing=None), 10)
+    assert (group.size, group.network.heads, group.network.name) == (4, 1, "mlp")
+    assert shapes_of(group) == shapes_of(plain)
+
+
+def test_parts_of_a_committee_share_weights_among_themselves():
+    spec = row(method=Codistillation(members=3), models=(("mlp", 2), ("lenet5", 1)))
+    groups = spec.groups(BE, 10)
+    assert [(g.size, g.network.name) for g in groups] == [
+        (1, "mlp-be2"),
+        (1, "lenet5-be1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "name"),
+    [
+        (Sharing(), "mlp-be4"),
+        (Sharing(heads=2), "mlp-be2"),
+        (Sharing(fast_weights="signs"), "mlp-be4-signs"),
+        (Sharing(bias="shared"), "mlp-be4-bias_shared"),
+        (Sharing(bias="none", norm_of="member"), "mlp-be4-bias_none-norm_member"),
+        (Sharing(batches="split"), "mlp-be4-split"),
+        (Sharing("mimo"), "mlp-mimo4"),
+        (Sharing("mimo", repetition=0.25), "mlp-mimo4-repeat_0.25"),
+    ],
+)
+def test_a_checkpoint_knows_the_network_by_every_option(sharing, name):
+    model = dataclasses.replace(BE, sharing=sharing)
+    assert model.build(10, 4).name == name
+    uniform = dataclasses.replace(model, init="uniform")
+    assert uniform.build(10, 4).name == name.replace("mlp-", "mlp-uniform-")
+
+
+test_bad_sharing_is_named = refusals(
+    ("mlp", {"kind": "packed"}, "batch_ensemble, mimo; got 'packed'"),
+    ("mlp", {"heads": -1}, "heads must be at least 0; got -1"),
+    ("mlp", {"repetition": 0.5}, r"batch_ensemble has no repetition; got 0.5"),
+    ("mlp", {"kind": "mimo", "bias": "none"}, "mimo has no bias; got 'none'"),
+    ("mlp", {"bias": "own"}, "bias must be one of member, shared, none; got 'own'"),
+    ("mlp", {"kind": "mimo", "repetition": 2.0}, "repetition"),
+    ("resnet_v2_8", {}, r"'resnet_v2_8' .*layers"),
+    call=lambda name, sharing: ModelConfig(name, sharing=Sharing(**sharing)).build(
+        10, 4
+    ),
+)
+
+
+def test_a_split_batch_and_its_method_go_together():
+    split = dataclasses.replace(BE, sharing=Sharing(batches="split"))
+    method = dataclasses.replace(FOUR, member_sample="split")
+    Run("row", method, row(method=method).groups(split, 10), TrainConfig())
+    for given, model in ((FOUR, split), (method, BE)):
+        with pytest.raises(ValueError, match="row: member_sample='split' goes with"):
+            Run("row", given, row(method=given).groups(model, 10), TrainConfig())
+
+
+def test_separate_networks_are_another_row():
+    plain, separate = row(method=ERM()), row(method=ERM(), separate=True)
+    config = dataclasses.replace(preset("digits"), methods=(plain,), baseline="row")
+    assert is_baseline(config, plain) and not is_baseline(config, separate)
+    assert [len(part) for part in together(config, (plain, separate))] == [1, 1]
+
+
+def test_sharing_has_options_where_a_preset_has_it():
+    words = ("--set", "model.sharing.fast_weights=signs", "model.sharing.heads=2")
+    config, _ = read_study(["dm-digits", *words])
+    assert config.model.sharing == Sharing(fast_weights="signs", heads=2)
+    (student,) = config.spec("kd").groups(config.model, 10)
+    (teachers,) = config.spec("teachers").groups(config.model, 10)
+    assert (student.size, student.network.name) == (2, "mlp-be2-signs")
+    assert (teachers.size, teachers.network.name) == (4, "mlp")
+    assert read_study(["digits"])[0].model.sharing is None
+    with pytest.raises(ValueError, match="sharing"):
+        read_study(["digits", *words])
+
+
+def test_another_network_is_everybodys():
+    words = ["experiments/diversity/small.py:fashion:tiny", "--model", "mlp"]
+    config, _ = read_study(words)
+    names = [spec.groups(config.model, 10)[0].network.name for spec in config.methods]
+    assert names == ["mlp", "mlp", *["mlp-be4"] * 5]
