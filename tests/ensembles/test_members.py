@@ -1,4 +1,4 @@
-"""Members of one committee: how they are applied, mapped and averaged."""
+"""Members of one committee: how they are applied, mapped, averaged and gated."""
 
 import dataclasses
 
@@ -389,7 +389,7 @@ def test_a_gate_starts_as_the_plain_average_and_can_leave_it(features):
     assert np.abs(gradient["params"]["head"]["kernel"]).max() > 0.01
 
 
-def test_a_constant_gate_does_not_look_at_the_input_and_has_no_layers():
+def test_a_constant_gate_does_not_look_at_the_input():
     gate = Gate(2, constant=True)
     weights = gate.apply({"params": {"bias": jnp.array([1.0, 2.0])}}, X)
     np.testing.assert_array_equal(weights, np.tile([1.0, 2.0], (EXAMPLES, 1)))

@@ -8,6 +8,7 @@ import pytest
 from flax import nnx
 
 from churn_jax.ensembles import from_function, from_linen, from_nnx
+from tests.ensembles.networks import NnxNet
 from tests.refusals import refusals
 
 KEY = jax.random.key(0)
@@ -44,17 +45,14 @@ class Forwarding(nn.Module):
         return called_with("train", True)(x, **kwargs)
 
 
-class NnxLayers(nnx.Module):
+class NnxLayers(NnxNet):
     def __init__(self, rngs):
-        self.dense = nnx.Linear(4, 8, rngs=rngs)
-        self.norm = nnx.BatchNorm(8, rngs=rngs)
-        self.drop = nnx.Dropout(0.5, rngs=rngs)
-        self.head = nnx.Linear(8, 3, rngs=rngs)
+        super().__init__(4, rngs=rngs)
         self.training = False
 
     def logits(self, x, off=None, rngs=None):
-        x = self.norm(self.dense(x), use_running_average=off)
-        return self.head(self.drop(x, deterministic=off, rngs=rngs))
+        x = self.norm(self.hidden(x), use_running_average=off)
+        return self.head(self.dropout(x, deterministic=off, rngs=rngs))
 
 
 class NnxTrain(NnxLayers):
@@ -188,12 +186,12 @@ class Noisy(nn.Module):
 
 class NnxStuck(NnxLayers):
     def __call__(self, x):
-        return self.head(self.drop(self.norm(self.dense(x)), deterministic=True))
+        return self.head(self.dropout(self.norm(self.hidden(x)), deterministic=True))
 
 
 class NnxAlways(NnxLayers):
     def __call__(self, x):
-        return self.head(self.drop(self.norm(self.dense(x)), deterministic=False))
+        return self.head(self.dropout(self.norm(self.hidden(x)), deterministic=False))
 
 
 def attention(**options):
@@ -217,7 +215,7 @@ test_a_layer_that_does_not_follow_is_named = refusals(
     (Wrapped(), True, "Wrapped: the layer norm .*network's train switch it"),
     (Sown(), True, "Sown: its collection losses has another form"),
     (Noisy(always=True), False, 'Noisy draws random numbers.*needs PRNG for "nois'),
-    (NnxStuck, True, r"NnxStuck: the layer drop \(Dropout\) behaves as if evaluat"),
+    (NnxStuck, True, r"NnxStuck: the layer dropout \(Dropout\) behaves as if eva"),
     (NnxAlways, False, r"NnxAlways: the layer itself .* as if trained"),
     call=applied,
 )

@@ -218,6 +218,8 @@ def test_a_study_builds_the_gate_that_the_method_deploys(kind):
     assert sum(sizes) == MEMBERS * (7 if kind == "input" else 1)
 
 
+# ---- through the engine: meshes, sweeps, committees
+
 ADAGRAD = OptimizerConfig(name="adagrad", learning_rate=0.05, weight_decay=0.0)
 
 
