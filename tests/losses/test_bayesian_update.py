@@ -114,19 +114,3 @@ def test_transforms_agree(drawn):
     np.testing.assert_array_equal(mapped(predictions, confusions), expected)
     sharded = over_devices(bayesian_update_targets, P(None, "data"), P(), out=P("data"))
     np.testing.assert_array_equal(sharded(predictions, confusions), expected)
-
-
-def test_arguments_are_checked(drawn):
-    predictions, confusions = drawn
-    with pytest.raises(ValueError, match="mb, mbme, cr; got 'map'"):
-        bayesian_update_targets(predictions, confusions, rule="map")
-    with pytest.raises(ValueError, match=r"\(3, 64\) for confusions \(4, 3, 3\)"):
-        bayesian_posterior(predictions[1:], confusions)
-    with pytest.raises(ValueError, match=r"confusions must be .*\(4, 3\)"):
-        bayesian_posterior(predictions, confusions[:, :, 0])
-    with pytest.raises(ValueError, match=r"prior must be .*\(3,\); got shape \(2,\)"):
-        bayesian_posterior(predictions, confusions, prior=np.ones(2))
-    with pytest.raises(TypeError, match="predictions must be class ids; got float32"):
-        bayesian_posterior(predictions.astype(np.float32), confusions)
-    with pytest.raises(ValueError, match=r"\(4,\) and \(3,\)"):
-        confusion_counts(np.zeros(4, int), np.zeros(3, int), 2)

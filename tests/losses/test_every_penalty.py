@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.devices import over_devices
+from tests.devices import mesh, over_devices, spread
+from tests.differences import difference_quotient
 from tests.losses.cases import BATCH, MEMBERS, OUTPUTS, PENALTIES
 
 pytestmark = pytest.mark.usefixtures("strict_dtypes")
@@ -69,14 +69,7 @@ def test_equals_the_float64_reference(case):
 @every_penalty
 def test_gradient_equals_a_float64_difference_of_the_reference(case):
     z = draw(3)
-    exact = np.asarray(z, np.float64)
-    step = 1e-5
-    expected = np.empty(exact.shape)
-    for at in np.ndindex(exact.shape):
-        above, below = exact.copy(), exact.copy()
-        above[at] += step
-        below[at] -= step
-        expected[at] = (case.reference(above) - case.reference(below)) / (2 * step)
+    expected = difference_quotient(case.reference, z)
     _, grad, slope, tangent = evaluate(case, z)
     close(grad * case.divided_by, expected)
     close(slope * case.divided_by, np.vdot(expected, tangent), rtol=1e-4)
@@ -117,11 +110,9 @@ def everything_of_weights(weights, features, mask, axis_name=None):
 
 def sharded(*arguments):
     """The mesh is in the types of the arrays."""
-    axis_types = (jax.sharding.AxisType.Explicit,)
-    mesh = Mesh(np.array(jax.devices()), ("data",), axis_types)
-    everywhere, data = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
-    placed = map(jax.device_put, arguments, (everywhere, data, data))
-    with jax.set_mesh(mesh):
+    specs = (P(), P("data"), P("data"))
+    placed = [spread(x, spec, "Explicit") for x, spec in zip(arguments, specs)]
+    with jax.set_mesh(mesh(kind="Explicit")):
         return jax.jit(everything_of_weights)(*placed)
 
 
