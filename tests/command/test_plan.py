@@ -106,7 +106,8 @@ def test_the_tpu_compiler_moves_what_it_must_alone(
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads(path.read_text())
-    assert found["fits"]
+    assert found["fits"] and sum(found["memory"].values()) < found["hbm"]
+    assert found["memory"]["temporary"] > 0
     assert found["cycles"] > 0 and found["seconds"] > 0
     moved = found["communication"]
     assert {one["axes"] for one in moved} == ({"member", "data"} if networks else set())
