@@ -142,27 +142,16 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     runs = deployed.as_replicas()
     run = deployed if len(runs) > 1 else runs[0]  # kinds of networks count together
     teachers = row_teachers(config, spec, sizes)
-    return run_step(run, sizes, devices, teachers, deployed)
-
-
-def run_step(
-    run: Run,
-    sizes: DataFacts,
-    devices: Sequence[Any],
-    teachers: Teachers | None = None,
-    deployed: Run | None = None,
-) -> Step:
-    """The step of a run; `deployed` is the ensemble whose networks are its replicas."""
-    config, tokens = run.config, np.dtype(sizes.dtype) == np.int32
-    steps = sizes.train // config.batch_size
+    train, tokens = run.config, np.dtype(sizes.dtype) == np.int32
+    steps = sizes.train // train.batch_size
     if not steps:
         raise ValueError(
-            f"batch_size {config.batch_size} is larger than the training set, "
+            f"batch_size {train.batch_size} is larger than the training set, "
             f"{sizes.train} examples"
         )
     feed = "resident"
     if sizes.streamed:  # decided as in `churn_jax.training.feed.Feed`
-        words = stream_keys(config, drawn=config.seeds.augment != "off")
+        words = stream_keys(train, drawn=train.seeds.augment != "off")
         different = np.unique(np.concatenate(list(words.values()), axis=1), axis=0)
         feed = "own" if len(different) > 1 else "shared"
     # Values of moments change no shape.
@@ -180,7 +169,7 @@ def run_step(
     )
     arguments = _arguments(run, program, sizes)
     best = (arguments[0].params, arguments[0].model_state)
-    calls, waiting = chunk_count(program, config.replicas), ()
+    calls, waiting = chunk_count(program, train.replicas), ()
     if calls > 1:  # one call takes a part of all replicas [R, ...]
         own = 5 if feed == "own" else 3
         part = jax.tree.map(
@@ -208,7 +197,7 @@ def run_step(
     if not sizes.streamed:
         rows = (sizes.validation, math.prod(sizes.shape))
         others["validation set"] = _shape(rows, sizes.dtype, images.sharding)
-    return Step(deployed or run, program, arguments, parts, others, updates, calls)
+    return Step(deployed, program, arguments, parts, others, updates, calls)
 
 
 def _shape(shape: Sequence[int], dtype: Any, sharding: Any = None) -> Any:
