@@ -15,8 +15,7 @@ import io
 import json
 import math
 import os
-from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,14 +134,20 @@ def _number(value) -> float:
     return float(value) if plain and math.isfinite(value) else math.nan
 
 
-class StoredLogits(UserDict[str, Any]):
+class StoredLogits(Mapping[str, np.ndarray]):
     """Logits `[R, N, C]` of every finished row, read from its file when it is used."""
 
     def __init__(self, files: Mapping[str, Path]):
-        super().__init__({name: p for name, p in files.items() if is_stored(p)})
+        self.files = {name: path for name, path in files.items() if is_stored(path)}
 
-    def __getitem__(self, key: str) -> np.ndarray:
-        return self._read(key).logits
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._read(name).logits
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self) or 'no row'}>"
@@ -158,10 +163,10 @@ class StoredLogits(UserDict[str, Any]):
         return self._read(next(iter(self))).labels
 
     def _read(self, name: str) -> Predictions:
-        if name not in self.data:
-            known = ", ".join(self.data) or "none"
+        if name not in self.files:
+            known = ", ".join(self.files) or "none"
             raise KeyError(f"no predictions of {name!r}; there are: {known}")
-        return load_predictions(self.data[name], whole=True)
+        return load_predictions(self.files[name], whole=True)
 
 
 def predictions(

@@ -343,6 +343,8 @@ def test_predictions_are_read_row_by_row(tmp_path):
     np.testing.assert_array_equal(stored.ids, np.arange(10))
     with pytest.raises(KeyError, match="no predictions of 'steady'; there are: base"):
         stored["steady"]
+    with pytest.raises(TypeError, match="item assignment"):
+        stored["mine"] = stored["baseline"]
     assert list(reports.predictions(folder, "validation")) == []
     with pytest.raises(ValueError, match="split must be test or validation"):
         reports.predictions(folder, "train")
