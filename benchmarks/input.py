@@ -74,10 +74,10 @@ def feed_batches(files: list[bytes], batch: int, reading: Reading) -> Iterator:
     rows = numbers % len(files)
     source = EncodedImages([{"image": file} for file in files], _SIZE)
     split = StreamedSplit(
-        "benchmark", np.zeros(len(rows), np.int32), numbers, rows, source
+        "benchmark", np.zeros(len(rows), np.int32), numbers, rows, source, reading
     )
     config = TrainConfig(replicas=1, batch_size=batch)
-    feed = Feed(split, config, make_mesh(config.mesh), reading)
+    feed = Feed(split, config, make_mesh(config.mesh))
     sample = draw_sample(Seeds().keys("sample", [0]), len(rows), "all")
     feed.start(epoch_order(Seeds().keys("order", [0]), sample, 0), 0)
     try:

@@ -76,6 +76,30 @@ class EncodedImages:
 ImageSource = StoredImages | EncodedImages
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How a stream is read ahead; results do not depend on it.
+
+    Attributes:
+        threads: that read and decode, per process.
+        workers: further processes that read, with `threads` each; 0 reads in this
+            process, which suffices as long as decoding, not Python, takes the time.
+        ahead: batches that threads of this process read ahead; bounds the memory.
+            A worker is at most `threads` and three batches ahead.
+    """
+
+    threads: int = 16
+    workers: int = 0
+    ahead: int = 2
+
+    def __post_init__(self):
+        if self.threads < 1 or self.workers < 0 or self.ahead < 1:
+            raise ValueError(
+                "reading needs threads and ahead of at least 1 and workers of at "
+                f"least 0; got {self}"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class StreamedSplit:
     """Examples of one split, whose images are read on demand.
@@ -86,6 +110,7 @@ class StreamedSplit:
         ids: `[N]` str or int64, unique.
         rows: `[N]` int64, the row of each example in `source`.
         source: reads the images.
+        reading: threads and processes that read.
     """
 
     name: str
@@ -93,6 +118,7 @@ class StreamedSplit:
     ids: np.ndarray
     rows: np.ndarray
     source: ImageSource
+    reading: Reading = Reading()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -125,37 +151,8 @@ class StreamedSplit:
 
     def take(self, indices: np.ndarray) -> "StreamedSplit":
         """The examples at `indices`, in that order."""
-        return StreamedSplit(
-            self.name,
-            self.labels[indices],
-            self.ids[indices],
-            self.rows[indices],
-            self.source,
-        )
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a stream is read ahead; results do not depend on it.
-
-    Attributes:
-        threads: that read and decode, per process.
-        workers: further processes that read, with `threads` each; 0 reads in this
-            process, which suffices as long as decoding, not Python, takes the time.
-        ahead: batches that threads of this process read ahead; bounds the memory.
-            A worker is at most `threads` and three batches ahead.
-    """
-
-    threads: int = 16
-    workers: int = 0
-    ahead: int = 2
-
-    def __post_init__(self):
-        if self.threads < 1 or self.workers < 0 or self.ahead < 1:
-            raise ValueError(
-                "reading needs threads and ahead of at least 1 and workers of at "
-                f"least 0; got {self}"
-            )
+        own = self.labels[indices], self.ids[indices], self.rows[indices]
+        return StreamedSplit(self.name, *own, self.source, self.reading)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +161,6 @@ class StreamingDataset:
 
     Attributes:
         fingerprint: sha256 over the shape of images, labels and ids; not over pixels.
-        reading: threads and processes that read.
     """
 
     name: str
@@ -173,7 +169,6 @@ class StreamingDataset:
     test: StreamedSplit
     num_classes: int
     fingerprint: str
-    reading: Reading = Reading()
 
 
 def stream_fingerprint(*splits: StreamedSplit) -> str:
@@ -212,6 +207,7 @@ def stream(dataset: Dataset, reading: Reading = Reading()) -> StreamingDataset:
             split.ids,
             np.arange(len(split)),
             StoredImages(split.images),
+            reading,
         )
 
     names = ("train", "validation", "test")
@@ -221,5 +217,4 @@ def stream(dataset: Dataset, reading: Reading = Reading()) -> StreamingDataset:
         **parts,
         num_classes=dataset.num_classes,
         fingerprint=stream_fingerprint(*parts.values()),
-        reading=reading,
     )

@@ -131,6 +131,7 @@ def load_streaming(
             check_ids(where, ids, len(labels)),
             np.arange(len(labels)),
             EncodedImages(records, image_size),
+            reading,
         )
     classes = check_classes(splits, tfds_source.class_count(builder))
     if validation is None and "validation" not in splits:
@@ -143,7 +144,6 @@ def load_streaming(
         test=splits["test"],
         num_classes=classes,
         fingerprint=stream_fingerprint(train, held, splits["test"]),
-        reading=reading,
     )
 
 

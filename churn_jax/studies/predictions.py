@@ -24,7 +24,7 @@ from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.data import Dataset, Reading, StreamingDataset
+from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.ensembles import Group, average_logits
 from churn_jax.methods import deploy, neighbour_targets
 from churn_jax.reports.artefacts import FILES, TEST, save_examples
@@ -36,22 +36,6 @@ from churn_jax.training.partition import any_process
 from churn_jax.training.predictions import write_predictions
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teachers
-
-
-def split_logits(
-    trained: Trained,
-    dataset: Dataset | StreamingDataset,
-    split: str,
-    weights: str = "config",
-    *,
-    every_member: bool = False,
-) -> np.ndarray:
-    """`[R, N, C]` of a split, resident or streamed; `[R, M, N, C]` of every member."""
-    part = getattr(dataset, split)
-    if isinstance(dataset, StreamingDataset):
-        options = {"every_member": every_member, "reading": dataset.reading}
-        return trained.predict(part, weights, **options)
-    return trained.predict(part.images, weights, every_member=every_member)
 
 
 def predict_split_of(
@@ -72,21 +56,21 @@ def predict_split_of(
     per_example = trained.run.config.replicas * method.members * dataset.num_classes
     most = MOST_NUMBERS // per_example
     if method.deploys_a_mean and len(part) <= most:
-        every = split_logits(trained, dataset, split, weights, every_member=True)
+        every = trained.predict(part, weights, every_member=True)
         members = Members(part.ids, part.labels, every)
         if not deployed:
             return None, members, ""
         mean = jax.jit(lambda logits: deploy(method, logits))
         return np.stack([np.asarray(mean(run)) for run in every]), members, ""
-    logits = split_logits(trained, dataset, split, weights) if deployed else None
+    logits = trained.predict(part, weights) if deployed else None
     if not method.deploys_a_mean:
         return logits, None, ""
     many = f"{len(part) * per_example:,} logits of members on the {split} split"
     if isinstance(dataset, StreamingDataset) or not most or split != "test":
         return logits, None, f"{many} are not kept"
-    chosen = np.linspace(0, len(part) - 1, most).astype(int)
-    every = trained.predict(part.images[chosen], weights, every_member=True)
-    members = Members(part.ids[chosen], part.labels[chosen], every)
+    spaced = part.take(np.linspace(0, len(part) - 1, most).astype(int))
+    every = trained.predict(spaced, weights, every_member=True)
+    members = Members(spaced.ids, spaced.labels, every)
     note = f"of {many} those of {most:,} examples of {len(part):,} are kept"
     return logits, members, note
 
@@ -152,7 +136,6 @@ def keep_split(
                 shard_folder(path),
                 weights=weights,
                 meta=meta,
-                reading=getattr(dataset, "reading", Reading()),
             )
         elif primary:
             found = logits[these]
@@ -213,12 +196,12 @@ def row_teachers(
         predictor = dataclasses.replace(teacher, program=program)
     temperatures, first = None, teaching.members or None
     if teaching.calibrated:
-        every = split_logits(predictor, dataset, "validation", every_member=True)
+        every = predictor.predict(dataset.validation, every_member=True)
         temperatures = _temperatures(every[:, :first], dataset.validation.labels)
     teachers = Teachers(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
         return teachers
-    members = split_logits(predictor, dataset, "train", every_member=True)[:, :first]
+    members = predictor.predict(dataset.train, every_member=True)[:, :first]
     if temperatures is not None:
         cooled = members / temperatures[:, :, None, None]
         members = np.where(known_classes(members), cooled, members)

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data.pipeline import read_ahead
-from churn_jax.data.records import Reading, StreamedSplit
+from churn_jax.data.records import StreamedSplit
 from churn_jax.training.partition import DATA, REPLICA, fetch, place
 
 # Batches that are on the devices, or on their way there, before their step is called.
@@ -85,8 +85,8 @@ class _Reader:
         return self.split.image(int(row), key)
 
 
-def _blocks(reader: _Reader, reading: Reading) -> Iterator[np.ndarray]:
-    size = len(reader.places)
+def _blocks(reader: _Reader) -> Iterator[np.ndarray]:
+    size, reading = len(reader.places), reader.split.reading
     return read_ahead(
         reader,
         reader.rows.shape[1] // reader.batch * size,
@@ -128,11 +128,8 @@ class Feed:
     (`kind` is `shared`); otherwise every replica has its own (`own`).
     """
 
-    def __init__(
-        self, split: StreamedSplit, config: TrainConfig, mesh: Mesh, reading: Reading
-    ):
-        self.split, self.mesh, self.reading = split, mesh, reading
-        self.batch = config.batch_size
+    def __init__(self, split: StreamedSplit, config: TrainConfig, mesh: Mesh):
+        self.split, self.mesh, self.batch = split, mesh, config.batch_size
         drawn = split.source.draws and config.seeds.augment != "off"
         words = stream_keys(config, drawn=drawn)
         _, self._first, streams = np.unique(
@@ -171,7 +168,7 @@ class Feed:
         )
 
         def batches():
-            for step, block in enumerate(_blocks(reader, self.reading)):
+            for step, block in enumerate(_blocks(reader)):
                 here = rows[:, step * self.batch : (step + 1) * self.batch]
                 labels = self.split.labels[here]
                 labels = labels[0 if self._streams is None else self._streams]
@@ -188,21 +185,10 @@ class Feed:
         self._batches = iter(())
 
 
-@dataclasses.dataclass(frozen=True)
-class Stream:
-    """A split that is read as in evaluation."""
-
-    split: StreamedSplit
-    reading: Reading
-
-    def __len__(self) -> int:
-        """Number of images."""
-        return len(self.split)
-
-    def in_order(self, size: int, mesh: Mesh) -> Iterator[jax.Array]:
-        """All images in order, `[size, ...]` at a time; the last batch is padded."""
-        layout = Layout(NamedSharding(mesh, P(DATA)), None, size)
-        rows = np.zeros((1, -(-len(self) // size) * size), np.int64)
-        rows[0, : len(self)] = np.arange(len(self))
-        reader = _Reader(self.split, rows, layout.places, size, None, 0)
-        return ahead(map(layout.place, _blocks(reader, self.reading)), _PLACED - 1)
+def in_order(split: StreamedSplit, size: int, mesh: Mesh) -> Iterator[jax.Array]:
+    """All images as in evaluation, `[size, ...]` at a time; the last are padded."""
+    layout = Layout(NamedSharding(mesh, P(DATA)), None, size)
+    rows = np.zeros((1, -(-len(split) // size) * size), np.int64)
+    rows[0, : len(split)] = np.arange(len(split))
+    reader = _Reader(split, rows, layout.places, size, None, 0)
+    return ahead(map(layout.place, _blocks(reader)), _PLACED - 1)

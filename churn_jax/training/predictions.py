@@ -16,13 +16,13 @@ from jax.sharding import PartitionSpec as P
 
 from churn_compare.store import PredictionsError, ShardWriter, write_index, write_order
 from churn_jax.data.augment import normalize
-from churn_jax.data.records import Reading, StreamedSplit
+from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import Split
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Method, deploy
 from churn_jax.methods.base import Deployment
-from churn_jax.training.feed import Stream
+from churn_jax.training.feed import in_order
 from churn_jax.training.partition import (
     DATA,
     MEMBER,
@@ -89,20 +89,20 @@ def _make_predict(program: Program, how: Deployment, every_member, streamed):
 
 
 def placed(
-    examples: np.ndarray | StreamedSplit, program: Program, reading: Reading = Reading()
-) -> jax.Array | Stream:
+    examples: np.ndarray | Split | StreamedSplit, program: Program
+) -> jax.Array | StreamedSplit:
     """Examples as the functions below take them: rows on every device, or a stream."""
     if isinstance(examples, StreamedSplit):
-        return Stream(examples, reading)
-    rows = flat_examples(examples, program.example_shape)
-    return replicate(rows, program.mesh)
+        return examples
+    images = examples.images if isinstance(examples, Split) else examples
+    return replicate(flat_examples(images, program.example_shape), program.mesh)
 
 
 def predict_split(
     program: Program,
     method: Method,
     chunks: Sequence[tuple],
-    images: jax.Array | Stream,
+    images: jax.Array | StreamedSplit,
     *,
     batch_size: int,
     every_member: bool = False,
@@ -126,7 +126,7 @@ def predict_batches(
     program: Program,
     method: Method,
     chunks: Sequence[tuple],
-    images: jax.Array | Stream,
+    images: jax.Array | StreamedSplit,
     *,
     batch_size: int,
     every_member: bool = False,
@@ -145,12 +145,13 @@ def _predicted(
 ) -> Iterator[jax.Array]:
     """Logits of all batches; the next one is computed while one is used."""
     how = Deployment(method.deploy, method.deployed_member)
-    predict = _make_predict(program, how, every_member, isinstance(images, Stream))
+    streamed = isinstance(images, StreamedSplit)
+    predict = _make_predict(program, how, every_member, streamed)
     before = None
     for batch, rows in _batches(images, len(images), size, program.mesh):
         logits = join([predict(*chunk, batch, rows) for chunk in chunks])
         if before is not None:
-            if isinstance(images, Stream):
+            if streamed:
                 jax.block_until_ready(before)  # each waiting call holds a batch
             yield before
         before = logits
@@ -164,12 +165,12 @@ def _call_size(total: int, batch_size: int, shards: int) -> int:
     return max(size // shards, 1) * shards
 
 
-def _batches(images: jax.Array | Stream, total: int, size: int, mesh: Mesh):
+def _batches(images: jax.Array | StreamedSplit, total: int, size: int, mesh: Mesh):
     """`(images, rows)` per call: all images with some rows, or some images whole."""
-    if isinstance(images, Stream):
+    if isinstance(images, StreamedSplit):
         share = np.arange(size, dtype=np.int32) % (size // mesh.shape[DATA])
         rows = place(share, mesh, P(DATA))
-        for batch in images.in_order(size, mesh):
+        for batch in in_order(images, size, mesh):
             yield batch, rows
         return
     numbers = np.arange(-(-total // size) * size, dtype=np.int32)
@@ -219,7 +220,6 @@ def write_predictions(
     weights: str = "config",
     dtype: str = "float32",
     meta: Mapping[str, Any] | None = None,
-    reading: Reading = Reading(),
 ) -> Path:
     """Writes deployed logits of a split as shards of `churn_compare.store`.
 
@@ -236,7 +236,6 @@ def write_predictions(
         weights: as in `Trained.predict`.
         dtype: how logits are stored: float32, float16 or bfloat16.
         meta: JSON-ready facts; stopped runs are recorded in its entry `"stopped"`.
-        reading: threads and processes that read a stream.
 
     Returns:
         `folder`, finished on all processes.
@@ -248,12 +247,11 @@ def write_predictions(
         OSError: the shard could not be written.
     """
     program, folder = trained.program, Path(folder)
-    examples = part if isinstance(part, StreamedSplit) else part.images
     batches = predict_batches(
         program,
         trained.run.method,
         trained.chunks(weights),
-        placed(examples, program, reading),
+        placed(part, program),
         batch_size=trained.run.config.eval_batch_size,
     )
     failed = write_share(

@@ -10,7 +10,8 @@ from jaxtyping import PyTree
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.record import Stopped
 from churn_jax.configuration.training import NETWORK, MeshShape, TrainConfig
-from churn_jax.data.records import Reading, StreamedSplit
+from churn_jax.data.records import StreamedSplit
+from churn_jax.data.splits import Split
 from churn_jax.ensembles import Group
 from churn_jax.methods import Method
 from churn_jax.models.click import ClickModel
@@ -174,11 +175,10 @@ class Trained:
 
     def predict(
         self,
-        images: np.ndarray | StreamedSplit,
+        images: np.ndarray | Split | StreamedSplit,
         weights: str = "config",
         *,
         every_member: bool = False,
-        reading: Reading = Reading(),
     ) -> np.ndarray:
         """Deployed logits of uint8 or float images.
 
@@ -186,11 +186,10 @@ class Trained:
         more than fit.
 
         Args:
-            images: `[N, ...]`, or a split of a stream.
+            images: `[N, ...]`, or a split, in memory or streamed.
             weights: `config` for those that the configuration deploys, or `ema` for
                 their moving average at the end of training.
             every_member: every member's logits instead of the deployed ones.
-            reading: threads and processes that read a stream.
 
         Returns:
             `[R, N, C]` float32, or `[R, M, N, C]`.
@@ -202,7 +201,7 @@ class Trained:
             self.program,
             self.run.method,
             self.chunks(weights),
-            placed(images, self.program, reading),
+            placed(images, self.program),
             batch_size=self.run.config.eval_batch_size,
             every_member=every_member,
         )

@@ -26,7 +26,7 @@ from churn_jax.training.examples import (
     check_teacher_classes,
     split_example,
 )
-from churn_jax.training.feed import Feed, Stream
+from churn_jax.training.feed import Feed
 from churn_jax.training.partition import (
     REPLICA,
     compilation,
@@ -90,7 +90,7 @@ class Session:
     updates: int  # of the whole run; windows for clicks
     parameters: int  # trained numbers per replica
     identity: str  # what a checkpoint must have been trained as to be continued
-    held_out: tuple = ()  # validation images (or a `Stream`) and labels
+    held_out: tuple = ()  # validation images (or a stream) and labels
     teacher: PyTree = ()  # the teachers' variables on the mesh
     start: PyTree | None = None  # weights and state that training starts from, if given
     best: Any = ()  # `BestState` of the best validation epoch so far
@@ -170,7 +170,7 @@ def _of_networks(
                 f"{run.name}: networks of several kinds share the batches of a stream; "
                 "set seeds.members to shared"
             )
-        feed = Feed(train, runs[0].config, mesh, dataset.reading)
+        feed = Feed(train, runs[0].config, mesh)
     program_of = functools.partial(
         make_program,
         image_shape=image_shape,
@@ -185,12 +185,11 @@ def _of_networks(
     program = programs[0][0] if runs[0] is run else program_of(run)[0]
     if feed is not None:
         data = feed.shapes()
-        validation = Stream(dataset.validation, dataset.reading)
     else:
         rows = flat_examples(train.images, image_shape)
         data = replicate((rows, train.labels), mesh)
-        validation = placed(dataset.validation.images, program)
-    held_out = validation, replicate(dataset.validation.labels, program.mesh)
+    validation = dataset.validation
+    held_out = placed(validation, program), replicate(validation.labels, program.mesh)
 
     # Initial state ---------------------------------------------------------------
     example = jnp.zeros_like(shape)

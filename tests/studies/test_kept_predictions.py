@@ -167,11 +167,12 @@ class Told:
         )
         self.asked = []
 
-    def predict(self, images, weights, *, every_member=False):
-        self.asked.append((len(images), weights, every_member))
+    def predict(self, split, weights, *, every_member=False):
+        self.asked.append((len(split), weights, every_member))
         lead = (2, self.run.method.members) if every_member else (2,)
         own = np.arange(np.prod(lead), dtype=np.float32).reshape(*lead, 1, 1)
-        return own * images.reshape(-1, 1) * np.array([1.0, 0.0, -1.0], np.float32)
+        images = split.images.reshape(-1, 1)
+        return own * images * np.array([1.0, 0.0, -1.0], np.float32)
 
 
 def tiny_set(examples=10):

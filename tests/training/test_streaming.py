@@ -15,7 +15,7 @@ from churn_jax.configuration.training import Seeds
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
 from churn_jax.methods import ERM
 from churn_jax.training import Interrupted, MeshShape, partition, train
-from churn_jax.training.feed import Feed, Layout, Stream
+from churn_jax.training.feed import Feed, Layout, in_order
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import draw_sample, epoch_order
 from tests.data.jpegs import CLASSES, example
@@ -41,9 +41,8 @@ def photos(count=EXAMPLES, size=8):
     records = [{"image": example(i)} for i in range(count)]
     numbers = np.arange(count)
     labels = (numbers % CLASSES).astype(np.int32)
-    return StreamedSplit(
-        "photos", labels, numbers, numbers, EncodedImages(records, size)
-    )
+    source = EncodedImages(records, size)
+    return StreamedSplit("photos", labels, numbers, numbers, source, READING)
 
 
 def streamed(source=None, reading=READING):
@@ -89,7 +88,7 @@ def batches(split, epoch=0, update=None, steps=None, mesh=None, **options):
     """What the feed yields in an epoch, on the host."""
     config = run_of(**options).config
     mesh = mesh or make_mesh(config.mesh)
-    feed = Feed(split, config, mesh, READING)
+    feed = Feed(split, config, mesh)
     sample = draw_sample(
         config.seeds.keys("sample", config.numbers), len(split), config.sample
     )
@@ -284,7 +283,7 @@ def test_reading_does_not_run_ahead_of_the_step_without_bound():
 def test_evaluation_reads_in_order_and_pads():
     split = streamed().validation
     mesh = make_mesh(MeshShape(1, 1, 2))
-    found = [np.asarray(x) for x in Stream(split, READING).in_order(16, mesh)]
+    found = [np.asarray(x) for x in in_order(split, 16, mesh)]
     assert [x.shape for x in found] == [(16, 8, 8, 1)] * 4
     images = digits().validation.images
     np.testing.assert_array_equal(np.concatenate(found)[:50], images)
@@ -328,5 +327,5 @@ def test_devices_hold_batches_not_the_set(fed):
     session = open_session(run_of(), streamed())
     assert session.data[0] == jax.ShapeDtypeStruct((2, 16, 8, 8, 1), np.uint8)
     assert session.data[1] == jax.ShapeDtypeStruct((2, 16), np.int32)
-    assert isinstance(session.held_out[0], Stream)
+    assert isinstance(session.held_out[0], StreamedSplit)
     assert partition.fetch(session.held_out[1]).shape == (50,)
