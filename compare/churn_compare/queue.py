@@ -1,6 +1,7 @@
 """A queue of changed examples to label, in random order."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,16 @@ from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.reading.outcomes import INPUT
 
 _INPUTS = (*INPUT, "text", "sentence", "content")
+
+
+def _shown(column: Any, name: str) -> list[str]:
+    """The input of each example; what is no text, such as a chat, as JSON."""
+    try:
+        return as_text(column, name).to_pylist()
+    except PredictionsError:
+        values = column.to_pylist() if hasattr(column, "to_pylist") else column
+        write = json.JSONEncoder(ensure_ascii=False, default=np.ndarray.tolist).encode
+        return [*map(write, values)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +120,7 @@ def label_queue(
         rows = np.arange(pair.examples) if pair.old_rows is None else pair.old_rows
         others = pair.old.others() if pair.old.values.shape[0] == 1 else {}
         inputs = {
-            name: np.array(as_text(column, name).to_pylist())[rows]
+            name: np.array(_shown(column, name))[rows]
             for name, column in others.items()
             if name.strip().lower() in _INPUTS
         }

@@ -244,6 +244,10 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
     found = compare(old, new, labels=path, resamples=100)
     assert found.sampled.preferred and found["positive_flip_rate"].value == 0
     assert found["negative_flip_rate"].value == pytest.approx(found["churn"].value)
+    old["text"] = [[{"role": "user", "content": f"é {i}"}] for i in range(N)]
+    first = label_queue(old, new, budget=1).rows[0]
+    assert json.loads(first["text"])[0]["content"] == f"é {int(first['id']) - 7}"
+    assert "é" in first["text"]
     key.unlink()
     fails(r"q\.key\.csv.* is not beside it", compare, old, new, labels=path)
 

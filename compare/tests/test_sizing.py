@@ -8,6 +8,7 @@ import pytest
 from churn_compare import size
 from churn_compare.cli import main
 from churn_compare.estimates import all_examples
+from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import GateError
 from churn_compare.pair import Scanned, ScannedSide
@@ -113,6 +114,9 @@ def test_what_is_refused(tmp_path):
         size(labels, labels, labels=labels)
     with pytest.raises(ValueError, match=r"power between 0\.5 and 1"):
         size(*sides, labels=labels, power=0.2)
+    scores = [{"id": [*range(500)], "score": side} for side in sides]
+    with pytest.raises(PredictionsError, match="outcomes take no separate labels"):
+        size(*scores, labels=labels)
     words = ["size"]
     for name, side in zip(("old", "new"), sides, strict=True):
         path = tmp_path / f"{name}.csv"

@@ -8,6 +8,7 @@ import pytest
 from churn_compare import compare_outcomes
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
+from churn_compare.outcomes import noise_floor
 from churn_compare.reading.outcomes import read_outcomes
 from tests.failures import fails
 
@@ -122,6 +123,8 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
     equal = compare_outcomes(new, same)  # as many on both sides: wrong
     assert equal.examples == 6 and equal[name]["accuracy_gain"].value < 0
     fails("2 examples errored in new", compare_outcomes, new, same, errors="refuse")
+    runs = noise_floor(old, new)  # of one version: an error counts as in one file
+    assert runs.examples == 6 and any("count as wrong" in note for note in runs.notes)
     assert main([str(old), str(new)]) == 2
     assert "--errors drop leaves them out of both" in capsys.readouterr().err
     assert main([str(old), str(new), "--errors", "drop"]) == 0
