@@ -313,7 +313,7 @@ def init_state(
             "sums": np.zeros((replicas, 1), np.float32),
             "updates": np.zeros(replicas, np.float32),
             "memory": jax.tree.map(
-                lambda leaf: np.stack([np.asarray(leaf)] * replicas), memory
+                lambda leaf: jnp.stack([jnp.array(leaf)] * replicas), memory
             ),
         },
         mesh,

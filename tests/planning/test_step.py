@@ -95,6 +95,13 @@ def test_a_calibrated_teacher_is_planned_with_its_members_temperatures():
     step.jitted.lower(*step.arguments)
 
 
+def test_what_a_method_remembers_is_planned_for_every_replica():
+    config = preset("elodi-digits:tiny")
+    step = study_step(config, "bu_cr", jax.devices())
+    (memory,) = jax.tree.leaves(step.arguments[0].memory)
+    assert memory.shape == (2, 2, 10, 10)  # replicas, old and new model, classes
+
+
 def test_pretrained_networks_are_planned_without_their_folder():
     config = preset("elodi-table4:tiny")
     spec = config.methods[0]
