@@ -174,8 +174,8 @@ class Seeds:
             alone: network m of replica r as the replica whose seed number is
             `r + 65536 m`. Of a fixed factor each has one draw, the same in all
             replicas. Methods that couple their members always share batches, and so
-            do networks of several kinds, networks with `member_rates` or
-            `member_algorithms` and the towers of a click stream.
+            do networks with `member_rates` or `member_algorithms` and the towers of a
+            click stream.
 
     References:
         [reproducibility] Table 1 -- Bhojanapalli et al., On the Reproducibility of
