@@ -323,7 +323,7 @@ def _lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
 
 
 class MetricsWriter:
-    """Appends to `metrics.jsonl`; lines of epochs after `resume_epoch` are dropped.
+    """Appends to `metrics.jsonl`; lines of later steps than `done` are dropped.
 
     It writes in the caller's thread, so that a full disk is an `OSError` of `write`.
 
@@ -332,12 +332,12 @@ class MetricsWriter:
         note: a sentence about damaged lines that were left out, or empty.
     """
 
-    def __init__(self, directory: Path, *, resume_epoch: int = 0):
+    def __init__(self, directory: Path, *, done: int = 0):
         """Opens the file; at an `OSError` the lines of earlier epochs are kept."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "metrics.jsonl"
         lines = _lines(path)
-        kept = [line for _, line in lines if line and line["epoch"] <= resume_epoch]
+        kept = [line for _, line in lines if line and line["step"] <= done]
         damaged = ", ".join(str(number) for number, line in lines if not line)
         said = f"line {damaged} of {path} could not be read and was left out"
         self.note: str = said if damaged else ""

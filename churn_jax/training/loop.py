@@ -238,9 +238,7 @@ class _Loop:
         self.writer: MetricsWriter | None = None
         self.loggers: Loggers | None = None
         if self.directory is not None:
-            whole, rest = divmod(self.done, session.steps_per_epoch)
-            last = self.done == self.total and rest > 0  # its line has fewer windows
-            self.writer = MetricsWriter(self.directory, resume_epoch=whole + last)
+            self.writer = MetricsWriter(self.directory, done=self.done)
 
     def run_epochs(self, on_progress, stop: threading.Event) -> None:
         config, per_epoch = self.run.config, self.session.steps_per_epoch

@@ -31,7 +31,7 @@ def test_numbers_that_are_not_finite_become_null(tmp_path):
 
 def test_lines_after_the_checkpoint_are_dropped_and_written_again(tmp_path):
     write(tmp_path, [1, 2, 3])
-    write(tmp_path, [3, 4], resume_epoch=2)
+    write(tmp_path, [3, 4], done=16)
     assert epochs_in(tmp_path) == [1, 2, 3, 4]
 
 
@@ -41,7 +41,7 @@ def test_a_line_that_was_cut_is_not_read(tmp_path, tail):
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(tail)
     assert epochs_in(tmp_path) == [1, 2]
-    write(tmp_path, [3], resume_epoch=2)
+    write(tmp_path, [3], done=16)
     assert epochs_in(tmp_path) == [1, 2, 3]
 
 
@@ -51,7 +51,7 @@ def test_a_damaged_line_does_not_take_those_after_it_along(tmp_path, damage):
     path = tmp_path / "metrics.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], damage, *lines[2:], ""]))
-    writer = MetricsWriter(tmp_path, resume_epoch=3)
+    writer = MetricsWriter(tmp_path, done=24)
     writer.close()
     assert epochs_in(tmp_path) == [1, 3] and writer.step == 24
     assert writer.note == f"line 2 of {path} could not be read and was left out"
@@ -66,7 +66,7 @@ def test_a_full_disk_while_opening_keeps_the_earlier_lines(tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            MetricsWriter(tmp_path, resume_epoch=1)
+            MetricsWriter(tmp_path, done=8)
     assert epochs_in(tmp_path) == [1, 2]
 
 
