@@ -38,9 +38,8 @@ from churn_jax.studies.folder import hardware, versions
 from churn_jax.studies.inputs import Inputs, load_inputs, row_run
 from churn_jax.training import checkpoint
 from churn_jax.training.partition import fetch
-from churn_jax.training.predictions import placed, predict_split
 from churn_jax.training.run import Run
-from churn_jax.training.session import open_session
+from churn_jax.training.session import open_session, trained_of
 from churn_jax.training.step import make_step
 
 # XLA's own description: run-to-run determinism; excludes operations that are not
@@ -109,6 +108,7 @@ class Launch:
             seed_numbers=(),
             epochs=max(train.epochs, -(-self.updates // per_epoch)),
             seeds=Seeds(train.seeds.base, "fixed", "fixed", augment, "fixed"),
+            weights="last",
         )
         return dataclasses.replace(run, config=train), inputs
 
@@ -135,9 +135,7 @@ def record(launch: Launch) -> Recording:
     state and inputs: the weights are those of `churn_jax.training.train`.
     """
     run, (dataset, mean, std) = launch.opened()
-    session = open_session(
-        run, dataset, directory=None, teacher=None, mean=mean, std=std
-    )
+    session = open_session(run, dataset, mean=mean, std=std)
     (part,) = session.parts
     step, state, inputs = make_step(part.program), part.state, part.inputs(0)
     checksums: list[Any] = [checksum(state.params)]
@@ -154,18 +152,14 @@ def record(launch: Launch) -> Recording:
             began = time.perf_counter()
     numbers = np.array(jax.device_get(checksums), np.uint32)
     seconds = time.perf_counter() - began
-    if (stopped := int(fetch(state.stopped_step)[0])) >= 0:
-        raise ValueError(f"training diverged at update {stopped}; nothing to compare")
-    logits = predict_split(
-        session.program,
-        run.method,
-        [(state.params, state.model_state)],
-        placed(dataset.test.images, session.program),
-        batch_size=run.config.eval_batch_size,
-    )
-    leaves = jax.tree.leaves(fetch(state.params))
+    trained = trained_of(session, [state], session.best, seconds=seconds)
+    if stopped := trained.stopped:
+        raise ValueError(
+            f"training diverged at update {stopped[0].step}; nothing to compare"
+        )
+    leaves = jax.tree.leaves(fetch(trained.params))
     weights = np.concatenate([np.ravel(x).astype(np.float32) for x in leaves])
-    logits = np.asarray(fetch(logits))[0]
+    logits = trained.predict(dataset.test)[0]
     return Recording(numbers, weights, logits, dataset.test.labels, seconds)
 
 
