@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
@@ -39,8 +39,6 @@ from churn_jax.studies.grid import Program, together
 from churn_jax.training.checkpoint import OtherConfiguration, jax_settings
 from churn_jax.training.folder_lock import check_lock, free_name
 from churn_jax.training.run import Trained
-
-T = TypeVar("T")
 
 
 def versions() -> dict[str, str]:
@@ -257,7 +255,7 @@ class StudyFolder:
         self._finished[spec.name] = found
         return found
 
-    def trained(self, spec: Any, train: Callable[[], T], on_note) -> T:
+    def trained(self, spec: Any, train: Callable[[], Trained], on_note) -> Trained:
         """The result of `train`; results of other settings of the row are set aside."""
         # One process alone may rename what the others are about to read.
         alone = jax.process_count() == 1

@@ -91,7 +91,7 @@ class Checkpoints:
     # middle of a write leaves the previous checkpoint as the newest. It keeps no
     # checksums of array data, so they are stored here and compared on restoring.
 
-    def __init__(self, directory: Path, *, identity: str, keep: int = 2):
+    def __init__(self, directory: Path, *, identity: str):
         """Opens or creates `directory`; checkpoints of another identity are refused."""
         self.directory = Path(directory).absolute()
         self.identity = identity
@@ -99,7 +99,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep, enable_async_checkpointing=False
+                max_to_keep=2, enable_async_checkpointing=False
             ),
         )
 

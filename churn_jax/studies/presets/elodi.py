@@ -141,7 +141,7 @@ def equation_of(method: ELODI) -> str:
     return _TOP if method.top_k else _LDI
 
 
-def main_rows(s: Setting, elodi: bool = True) -> Rows:
+def main_rows(s: Setting) -> Rows:
     """Table 1: no treatment, the paragon, methods that aim at the old model, ELODI.
 
     Churn distillation (Jiang et al., 2022) is added to them.
@@ -168,8 +168,7 @@ def main_rows(s: Setting, elodi: bool = True) -> Rows:
         rows.append(s.row(name, label, method, **({"equation": _TABLE1} | fields)))
         updates.append(Update("old", name, label, targeted=True))
     aims = (tuple(rows), tuple(updates))
-    parts = [pair(s), aims, churn_distillation_rows(s)]
-    return joined(*parts, elodi_rows(s)) if elodi else joined(*parts)
+    return joined(pair(s), aims, churn_distillation_rows(s), elodi_rows(s))
 
 
 def churn_distillation_rows(s: Setting) -> Rows:
@@ -203,7 +202,6 @@ def cpu_study(
     model: ModelConfig,
     epochs: int = 24,
     replicas: int = 5,
-    learning_rate: float = 2e-3,
     baseline: str = "none",
     augmentation: Augmentation = Augmentation(),
 ) -> StudyConfig:
@@ -227,7 +225,7 @@ def cpu_study(
             eval_every_epochs=epochs,
             optimizer=OptimizerConfig(
                 name="adam",
-                learning_rate=learning_rate,
+                learning_rate=2e-3,
                 weight_decay=0.0,
                 schedule="cosine",
             ),
