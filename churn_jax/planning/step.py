@@ -28,11 +28,10 @@ from churn_jax.data.sources import is_object
 from churn_jax.ensembles import Group
 from churn_jax.studies.inputs import DataFacts, facts_of, load_inputs, row_run
 from churn_jax.training.examples import example_of
-from churn_jax.training.feed import stream_keys
+from churn_jax.training.feed import Streams
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.session import first_state
-from churn_jax.training.state import ReplicaInputs, init_coefficients, member_keys
+from churn_jax.training.session import first_state, replica_inputs
 from churn_jax.training.step import make_step, step_specs, term_names
 from churn_jax.training.teachers import Teachers
 
@@ -143,23 +142,15 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     run = deployed if len(runs) > 1 else runs[0]  # kinds of networks count together
     teachers = row_teachers(config, spec, sizes)
     train, tokens = run.config, np.dtype(sizes.dtype) == np.int32
-    steps = sizes.train // train.batch_size
-    if not steps:
-        raise ValueError(
-            f"batch_size {train.batch_size} is larger than the training set, "
-            f"{sizes.train} examples"
-        )
     feed = "resident"
-    if sizes.streamed:  # decided as in `churn_jax.training.feed.Feed`
-        words = stream_keys(train, drawn=train.seeds.augment != "off")
-        different = np.unique(np.concatenate(list(words.values()), axis=1), axis=0)
-        feed = "own" if len(different) > 1 else "shared"
+    if sizes.streamed:
+        feed = Streams(train, drawn=train.seeds.augment != "off").kind
     # Values of moments change no shape.
     channels = 1 if tokens else sizes.shape[-1]
     program, updates = make_program(
         run,
         sizes.shape,
-        steps,
+        run.steps_per_epoch(sizes.train),
         mean=(0.5,) * channels,
         std=(0.25,) * channels,
         teachers=teachers,
@@ -221,15 +212,9 @@ def _arguments(run: Run, program: Program, sizes: DataFacts) -> tuple:
     example = example_of(sizes.shape, tokens=np.dtype(sizes.dtype) == np.int32)
 
     def begin(variables):
-        seeds, numbers = run.config.seeds, np.asarray(run.config.numbers)
         order = jnp.zeros((replicas, sizes.train), jnp.int32)
-        keys = seeds.keys("augment", numbers)
-        given = init_coefficients(run.method, run.config, program.mesh)
-        own: PyTree = ()
-        if run.method.member_sample != "shared":
-            own = member_keys(seeds, numbers, run.method.members)
         state = first_state(run, program, variables, example)
-        return state, ReplicaInputs(order, keys, given, own)
+        return state, replica_inputs(run, program, order)
 
     # What draws weights and orders is compiled with options, so it cannot be traced.
     state, inputs = jax.eval_shape(begin, _variables(run.groups, replicas, example))

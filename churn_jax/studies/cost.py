@@ -97,7 +97,7 @@ def study_costs(config: StudyConfig, only: tuple[str, ...] = ()) -> tuple[RowCos
         run = row_run(config, spec, dataset.num_classes)
         check_run(run, dataset)
         example = split_example(dataset.train)
-        updates = len(dataset.train) // train.batch_size * train.epochs
+        updates = run.steps_per_epoch(len(dataset.train)) * train.epochs
         seen = updates * train.batch_size
         flops = _example_flops(config, spec, example, dataset.num_classes)
         networks = sum(group.size for group in run.groups)

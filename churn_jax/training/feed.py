@@ -107,45 +107,40 @@ def ahead(arrays: Iterator, count: int) -> Iterator:
     yield from waiting
 
 
-def stream_keys(config: TrainConfig, *, drawn: bool) -> dict[str, np.ndarray]:
-    """The seed words `[R, n]` of each replica's stream, by factor.
+class Streams:
+    """Which replicas share what is read of a stream: those with equal keys.
 
-    `drawn` says whether images are drawn at random.
+    `drawn` says whether images are drawn at random. If all replicas share, a batch has
+    no replica axis (`kind` is `shared`); otherwise every replica has its own (`own`).
     """
-    factors = {"order": True, "sample": config.sample != "all", "augment": drawn}
-    seeds, numbers = config.seeds, np.asarray(config.numbers)
-    return {
-        factor: np.asarray(jax.random.key_data(seeds.keys(factor, numbers)))
-        for factor, counts in factors.items()
-        if counts
-    }
+
+    def __init__(self, config: TrainConfig, *, drawn: bool):
+        factors = {"order": True, "sample": config.sample != "all", "augment": drawn}
+        seeds, numbers = config.seeds, np.asarray(config.numbers)
+        words = [
+            np.asarray(jax.random.key_data(seeds.keys(factor, numbers)))
+            for factor, counts in factors.items()
+            if counts
+        ]
+        found = np.unique(
+            np.hstack(words), axis=0, return_index=True, return_inverse=True
+        )
+        _, self.first, of_replica = found
+        self.kind = "own" if len(self.first) > 1 else "shared"
+        self.of_replica = of_replica.reshape(-1) if self.kind == "own" else None
+        self.keys = words[-1][self.first] if drawn else None  # of the draws
 
 
 class Feed:
-    """The batches of a streamed training set.
-
-    Replicas with equal keys share what is read. If all do, a batch has no replica axis
-    (`kind` is `shared`); otherwise every replica has its own (`own`).
-    """
+    """The batches of a streamed training set; see `Streams`."""
 
     def __init__(self, split: StreamedSplit, config: TrainConfig, mesh: Mesh):
         self.split, self.mesh, self.batch = split, mesh, config.batch_size
         drawn = split.source.draws and config.seeds.augment != "off"
-        words = stream_keys(config, drawn=drawn)
-        _, self._first, streams = np.unique(
-            np.concatenate(list(words.values()), axis=1),
-            axis=0,
-            return_index=True,
-            return_inverse=True,
-        )
-        self.kind = "own" if len(self._first) > 1 else "shared"
-        self._keys = words["augment"][self._first] if drawn else None
-        self._streams, self._spec = None, P(DATA)
-        if self.kind == "own":
-            self._streams, self._spec = streams.reshape(-1), P(REPLICA, DATA)
-        self._layout = Layout(
-            NamedSharding(mesh, self._spec), self._streams, self.batch
-        )
+        self._streams = Streams(config, drawn=drawn)
+        self.kind, self._of = self._streams.kind, self._streams.of_replica
+        self._spec = P(DATA) if self._of is None else P(REPLICA, DATA)
+        self._layout = Layout(NamedSharding(mesh, self._spec), self._of, self.batch)
         self._batches: Iterator = iter(())
 
     def shapes(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
@@ -159,19 +154,18 @@ class Feed:
 
     def start(self, order: jax.Array, update: int) -> None:
         """Goes to the batch of `update`, whose epoch has the `order [R, N]`."""
-        whole = np.asarray(fetch(order))[self._first]
+        whole = np.asarray(fetch(order))[self._streams.first]
         steps = whole.shape[1] // self.batch
         done = update % steps
         rows = whole[:, done * self.batch : steps * self.batch]
-        reader = _Reader(
-            self.split, rows, self._layout.places, self.batch, self._keys, update
-        )
+        keys, places = self._streams.keys, self._layout.places
+        reader = _Reader(self.split, rows, places, self.batch, keys, update)
 
         def batches():
             for step, block in enumerate(_blocks(reader)):
                 here = rows[:, step * self.batch : (step + 1) * self.batch]
                 labels = self.split.labels[here]
-                labels = labels[0 if self._streams is None else self._streams]
+                labels = labels[0 if self._of is None else self._of]
                 yield self._layout.place(block), place(labels, self.mesh, self._spec)
 
         self._batches = ahead(batches(), _PLACED - 1)

@@ -78,6 +78,16 @@ class Run:
             ),
         )
 
+    def steps_per_epoch(self, examples: int) -> int:
+        """Updates of an epoch; refuses a training set of less than a batch."""
+        size = self.config.batch_size
+        if examples < size:
+            raise ValueError(
+                f"batch_size {size} is larger than the training set, {examples} "
+                "examples"
+            )
+        return examples // size
+
     def as_replicas(self) -> "tuple[Run, ...]":
         """A plain ensemble's networks as replicas, a run for each kind of them.
 

@@ -140,12 +140,7 @@ def _of_networks(
     run: Run, dataset, teachers: Teachers | None, start: Trained | None, mean, std
 ) -> Session:
     config, train = run.config, dataset.train
-    steps_per_epoch = len(train.labels) // config.batch_size
-    if steps_per_epoch == 0:
-        raise ValueError(
-            f"batch_size {config.batch_size} is larger than the training set, "
-            f"{len(train.labels)} examples"
-        )
+    steps_per_epoch = run.steps_per_epoch(len(train))
     shape = split_example(train)
     image_shape, tokens = shape.shape[1:], is_tokens(shape)
     check_run(run, dataset)
@@ -292,21 +287,26 @@ def first_state(run: Run, program: Program, variables, example) -> TrainState:
 
 def epoch_inputs(run: Run, num_examples: int, program: Program):
     """A function that makes the inputs of an epoch."""
-    config = run.config
-    coefficients = init_coefficients(run.method, config, program.mesh)
-    numbers = np.asarray(config.numbers)
+    config, numbers = run.config, np.asarray(run.config.numbers)
     replicas = NamedSharding(program.mesh, P(REPLICA))
-    ordered, sampled, augmenting = (
-        config.seeds.keys(factor, numbers) for factor in ("order", "sample", "augment")
-    )
+    keys = [config.seeds.keys(factor, numbers) for factor in ("order", "sample")]
     order_of = _order_of(num_examples, config.sample, replicas)
+    given = replica_inputs(run, program)
+    return lambda epoch: dataclasses.replace(
+        given, order=order_of(*keys, np.int32(epoch))
+    )
+
+
+def replica_inputs(run: Run, program: Program, order: Any = ()) -> ReplicaInputs:
+    """The inputs of an epoch; all but its order are the same in every epoch."""
+    config, numbers = run.config, np.asarray(run.config.numbers)
     members: PyTree = ()
     if run.method.member_sample != "shared":
         members = member_keys(config.seeds, numbers, run.method.members)
-    augment_keys, members = spreader(replicas)((augmenting, members))
-    return lambda epoch: ReplicaInputs(
-        order_of(ordered, sampled, np.int32(epoch)), augment_keys, coefficients, members
-    )
+    spread = spreader(NamedSharding(program.mesh, P(REPLICA)))
+    augment, members = spread((config.seeds.keys("augment", numbers), members))
+    coefficients = init_coefficients(run.method, config, program.mesh)
+    return ReplicaInputs(order, augment, coefficients, members)
 
 
 # Keys are arguments, so rows and launches with other seeds have these in common.
