@@ -163,6 +163,7 @@ class StudyFolder:
         dataset,
         command: str = "",
         sweep: SweepRecord | None = None,
+        selected: tuple[str, ...] | None = None,
     ):
         date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         devices, settings = tuple(map(str, jax.devices())), jax_settings()
@@ -170,14 +171,10 @@ class StudyFolder:
         facts = (data_name(dataset.name), dataset.fingerprint, dataset.num_classes)
         sizes = map(len, (dataset.train, dataset.validation, dataset.test))
         data = DataRecord(dataset.name, *facts, *sizes)
-        record = StudyRecord(config, data, launch, sweep=sweep)
+        record = StudyRecord(config, data, launch, sweep=sweep, selected=selected)
         self.out, self.path, self.config = out, out / "study.json", config
         self.record = continued(self.path, record)
         self._finished: dict[str, bool] = {}
-
-    def select(self, names: tuple[str, ...]) -> None:
-        """Notes which rows this launch is to train."""
-        self.record = dataclasses.replace(self.record, selected=names)
 
     def method_dir(self, name: str) -> Path:
         """Where a row's files are."""

@@ -167,7 +167,6 @@ def row_teachers(
     spec: MethodSpec,
     trained: Callable[[str], Trained],
     dataset,
-    num_classes: int,
 ) -> Teachers | None:
     """The teacher and the old models of a row, as its `Teaching` says; None without.
 
@@ -180,8 +179,7 @@ def row_teachers(
     old = tuple(trained(name) for name in teaching.old)
     if teaching.logits:
         replicas = spec.config(config.train).replicas
-        cached = logits_of(spec, dataset, replicas, num_classes)
-        return Teachers(None, old, cached=cached)
+        return Teachers(None, old, cached=logits_of(spec, dataset, replicas))
     if spec.teacher is None:
         return Teachers(None, old)
     teacher, groups = trained(spec.teacher), ()
@@ -189,7 +187,7 @@ def row_teachers(
     if teaching.dtype:
         row = config.spec(spec.teacher).computing_in(teaching.dtype, config.model)
         # A checkpoint knows the teacher by its networks' names.
-        for of in row.groups(config.model, num_classes):
+        for of in row.groups(config.model, dataset.num_classes):
             name = f"{of.network.name} in {teaching.dtype}"
             groups += (Group(dataclasses.replace(of.network, name=name), of.size),)
         program = dataclasses.replace(teacher.program, groups=groups)
@@ -220,15 +218,15 @@ def row_teachers(
     return dataclasses.replace(teachers, cached=cached, targets=targets)
 
 
-def logits_of(spec: MethodSpec, dataset, replicas: int, num_classes: int) -> np.ndarray:
+def logits_of(spec: MethodSpec, dataset, replicas: int) -> np.ndarray:
     """`[R, 1, N, C]` of the row's training examples, from its file of predictions."""
-    path, ids = spec.teaching.logits, dataset.train.ids
+    path, ids, known = spec.teaching.logits, dataset.train.ids, dataset.num_classes
     found = load_predictions(path)
     runs, _, classes = found.shape
-    if runs not in (1, replicas) or classes != num_classes:
+    if runs not in (1, replicas) or classes != known:
         raise PredictionsError(
             f"{path}: {spec.name} needs logits of one run or of {replicas}, with "
-            f"{num_classes} classes; got {runs} runs and {classes} classes"
+            f"{known} classes; got {runs} runs and {classes} classes"
         )
     rows = rows_of(ids, found.ids)
     missing = ids[rows < 0]

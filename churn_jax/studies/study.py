@@ -145,7 +145,6 @@ def run_study(
     inputs = StudyInputs(config)
     config = inputs.described()
     dataset, selected = inputs.dataset, config.select(only)
-    classes = dataset.num_classes
     inputs.check(selected, "a study" if sweep is None else "a sweep")
     # Networks that cannot be built are said now and not after hours of other rows.
     alike = [[row] for row in selected] if sweep is None else together(config, selected)
@@ -160,13 +159,12 @@ def run_study(
         on_note(sentence)
     for spec in selected:
         if spec.teaching.logits:
-            own = inputs.of(spec).dataset
-            logits_of(spec, own, config.train.replicas, classes)
+            logits_of(spec, inputs.of(spec).dataset, config.train.replicas)
     primary = jax.process_index() == 0
     with lock_folder(out):
         _check_shared_folder(out)
-        folder = StudyFolder(out, config, dataset, command, sweep)
-        folder.select(tuple(spec.name for spec in selected))
+        names = tuple(spec.name for spec in selected)
+        folder = StudyFolder(out, config, dataset, command, sweep, names)
         programs = {program.name: program for program in folder.plan(selected)}
         runs = {n: _run(inputs, program, sweep) for n, program in programs.items()}
         finished = {
@@ -176,7 +174,7 @@ def run_study(
         _check_agreement(
             {
                 "config": to_json(config),
-                "only": [spec.name for spec in selected],
+                "only": names,
                 "sweep": to_json(folder.record.sweep),
                 "data": dataset.fingerprint,
                 "finished": [name for name, done in finished.items() if done],
@@ -190,25 +188,11 @@ def run_study(
         def trained_program(program: Program) -> Trained:
             """Trains, or restores what was trained before."""
             spec, count = program.rows[0], len(program.rows)
-            own = inputs.of(spec)
-            teacher = row_teachers(config, spec, before, own.dataset, classes)
-            start = before(spec.start) if spec.start else None
-            # All rows have the same teachers, and start from the same weights.
-            if teacher is not None:
-                teacher = dataclasses.replace(teacher, repeats=count)
-            if start is not None and count > 1:
-                host = fetch((start.params, start.model_state))
-                params, state = repeated(host, count)
-                start = dataclasses.replace(start, params=params, model_state=state)
             launch = functools.partial(
                 train,
                 runs[program.name],
-                own.dataset,
+                **_given(inputs, spec, before, count),
                 directory=folder.directory(program),
-                teacher=teacher,
-                start=start,
-                mean=own.mean,
-                std=own.std,
                 loggers=logging,
                 group=config.name,
                 on_progress=on_progress,
@@ -251,6 +235,26 @@ def run_study(
                         keep_examples(out, folder.method_dir(row.name), dataset)
                 folder.write(*records)
         return out
+
+
+def _given(
+    inputs: StudyInputs,
+    spec: MethodSpec,
+    trained: Callable[[str], Trained],
+    count: int = 1,
+) -> dict[str, Any]:
+    """The arguments of `train` that say what `count` rows alike learn from."""
+    own = inputs.of(spec)
+    teacher = row_teachers(inputs.config, spec, trained, own.dataset)
+    start = trained(spec.start) if spec.start else None
+    # All rows have the same teachers, and start from the same weights.
+    if teacher is not None:
+        teacher = dataclasses.replace(teacher, repeats=count)
+    if start is not None and count > 1:
+        host = fetch((start.params, start.model_state))
+        params, state = repeated(host, count)
+        start = dataclasses.replace(start, params=params, model_state=state)
+    return own._asdict() | {"teacher": teacher, "start": start}
 
 
 def _run(inputs: StudyInputs, program: Program, sweep: SweepRecord | None) -> Run:
@@ -424,18 +428,6 @@ class FinishedStudy:
     def restore(self, spec: MethodSpec) -> Trained:
         """The row's trained replicas; its teachers are restored with it."""
         spec = self.spec(spec.name)
-        own, run = self.inputs.of(spec), self.inputs.run(spec)
-
-        def other(name: str) -> Trained:
-            return self.restore(self.config.spec(name))
-
-        classes = self.dataset.num_classes
-        return restore(
-            over_cores(run),
-            own.dataset,
-            directory=self.folder.method_dir(spec.name),
-            teacher=row_teachers(self.config, spec, other, own.dataset, classes),
-            start=other(spec.start) if spec.start else None,
-            mean=own.mean,
-            std=own.std,
-        )
+        run, folder = self.inputs.run(spec), self.folder.method_dir(spec.name)
+        given = _given(self.inputs, spec, lambda n: self.restore(self.config.spec(n)))
+        return restore(over_cores(run), directory=folder, **given)

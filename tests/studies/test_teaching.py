@@ -88,7 +88,7 @@ def taught(opened, **teaching):
     """The pair, and the teachers of a row that learns from it in some way."""
     spec = dataclasses.replace(row("elodi"), teaching=Teaching(**teaching))
     pair = opened.restore(row("pair"))
-    return pair, row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset, 10)
+    return pair, row_teachers(STUDY, spec, {"pair": pair}.get, opened.dataset)
 
 
 def test_a_model_of_some_classes_answers_over_all_of_them(out):
