@@ -32,15 +32,6 @@ from churn_jax.training.partition import REPLICA
 
 _USED = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
-# What the compiler's process must not look for: a TPU, or this program's GPUs.
-_ENVIRONMENT = {
-    "JAX_PLATFORMS": "cpu",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    "TPU_STDERR_LOG_LEVEL": "3",
-    "TPU_MIN_LOG_LEVEL": "3",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-}
 
 
 class NoCompilerError(ValueError):
@@ -153,10 +144,6 @@ def devices_of(part: Slice) -> Sequence[Any]:
             f"the TPU compiler refuses the topology {part.name}: "
             f"{str(error).splitlines()[0]}"
         ) from error
-
-
-class CompilerDiedError(ValueError):
-    """The process that compiled ended without a result."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -351,20 +338,14 @@ def plan_apart(config: StudyConfig, row: str, part: Slice, mesh: MeshShape) -> P
     ours, theirs = context.Pipe(duplex=False)
     work = (theirs, config, row, part, mesh)
     process: Any = context.Process(target=_answer, args=work)
-    before = dict(os.environ)
     try:
-        os.environ.update(_ENVIRONMENT)
-        try:
-            process.start()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        process.start()
         theirs.close()
         found = ours.recv()
     except EOFError:
         process.join()
         killed = process.exitcode == -signal.SIGKILL
-        raise CompilerDiedError(
+        raise ValueError(
             f"the compiler's process ended while it compiled {row} for {part.name}: "
             + (
                 "it was killed; it may lack memory on this machine"
@@ -389,6 +370,8 @@ def _answer(answer: Any, *arguments: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtpu logs there
+    os.environ["TPU_MIN_LOG_LEVEL"] = "3"  # and into files
+    jax.config.update("jax_platforms", "cpu")  # a TPU or GPU here is left to others
     try:
         found: Any = plan(*arguments)
     except ValueError as error:
