@@ -32,7 +32,7 @@ from churn_jax.configuration.codec import differences, in_words, to_json, withou
 from churn_jax.training.folder_lock import check_lock, free_name
 from churn_jax.training.partition import any_process, compilation, fetch
 from churn_jax.training.run import Run, Trained
-from churn_jax.training.teachers import Teachers, as_teachers
+from churn_jax.training.teachers import Teachers
 
 _FORMAT = "churn_jax/4"
 _FIRST_SECONDS = 15.0  # of work before the first checkpoint of a launch
@@ -245,14 +245,13 @@ def jax_settings() -> dict[str, Any]:
 def identity_of(
     run: Run,
     fingerprint: str,
-    teacher: Trained | Teachers | None = None,
+    teachers: Teachers | None = None,
     start: Trained | None = None,
 ) -> str:
     """The identity that a checkpoint must have to be continued by `run`.
 
     Equal texts mean equal training; `fingerprint` is that of the data.
     """
-    teachers = as_teachers(teacher)
     began = None
     if start is not None:
         began = {"name": start.run.name, **json.loads(start.identity)}

@@ -10,12 +10,13 @@ from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.studies import ModelConfig
 from churn_jax.training import Run, TrainConfig
 from churn_jax.training.checkpoint import computation, difference, identity_of
+from churn_jax.training.teachers import as_teachers
 
 
 def identity(method, teacher=None, data="0" * 64, **options):
     group = Group(ModelConfig("mlp", features=(8,)).build(10), method.members)
     config = TrainConfig(**{"replicas": 2, "epochs": 2, **options})
-    return identity_of(Run("run", method, (group,), config), data, teacher)
+    return identity_of(Run("run", method, (group,), config), data, as_teachers(teacher))
 
 
 @dataclasses.dataclass
