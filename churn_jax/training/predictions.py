@@ -115,35 +115,20 @@ def predict_split(
     dropped. With `every_member` `[R, M, N, C]` instead of the deployed prediction.
     """
     total = len(images)
-    size = _call_size(total, batch_size, program.mesh.shape[DATA])
-    pieces = list(_predicted(program, method, chunks, images, size, every_member))
+    size = call_size(total, batch_size, program.mesh.shape[DATA])
+    pieces = list(predict_batches(program, method, chunks, images, size, every_member))
     axis = pieces[0].ndim - 2
     whole = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=axis)
     return jax.lax.slice_in_dim(whole, 0, total, axis=axis)
 
 
 def predict_batches(
-    program: Program,
-    method: Method,
-    chunks: Sequence[tuple],
-    images: jax.Array | StreamedSplit,
-    *,
-    batch_size: int,
-    every_member: bool = False,
+    program: Program, method: Method, chunks, images, size: int, every_member=False
 ) -> Iterator[jax.Array]:
-    """The same batch by batch, `[R, B, C]`; the devices hold two batches at most.
+    """The same by batches `[R, size, C]`, the last one padded with row 0.
 
-    Every batch has the same number of rows, a multiple of the number of devices, so
-    that they can be spread over all of them; the last is padded with row 0.
+    The next batch is computed while one is used, so the devices hold two at most.
     """
-    size = _call_size(len(images), batch_size, program.mesh.size)
-    return _predicted(program, method, chunks, images, size, every_member)
-
-
-def _predicted(
-    program: Program, method: Method, chunks, images, size: int, every_member: bool
-) -> Iterator[jax.Array]:
-    """Logits of all batches; the next one is computed while one is used."""
     how = Deployment(method.deploy, method.deployed_member)
     streamed = isinstance(images, StreamedSplit)
     predict = _make_predict(program, how, every_member, streamed)
@@ -159,7 +144,7 @@ def _predicted(
         yield before
 
 
-def _call_size(total: int, batch_size: int, shards: int) -> int:
+def call_size(total: int, batch_size: int, shards: int) -> int:
     """Rows per call: as asked, at most the padded total, a multiple of the shards."""
     size = min(batch_size, -(-total // shards) * shards)
     return max(size // shards, 1) * shards
@@ -247,13 +232,10 @@ def write_predictions(
         OSError: the shard could not be written.
     """
     program, folder = trained.program, Path(folder)
-    batches = predict_batches(
-        program,
-        trained.run.method,
-        trained.chunks(weights),
-        placed(part, program),
-        batch_size=trained.run.config.eval_batch_size,
-    )
+    # So many rows as can be spread over all devices.
+    size = call_size(len(part), trained.run.config.eval_batch_size, program.mesh.size)
+    held, images = trained.chunks(weights), placed(part, program)
+    batches = predict_batches(program, trained.run.method, held, images, size)
     failed = write_share(
         batches,
         program.mesh,

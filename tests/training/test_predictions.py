@@ -15,7 +15,12 @@ from churn_jax.methods import ERM, Codistillation
 from churn_jax.training import MeshShape, OptimizerConfig
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, REPLICA, make_mesh, place, replicate
-from churn_jax.training.predictions import Share, predict_batches, write_share
+from churn_jax.training.predictions import (
+    Share,
+    call_size,
+    predict_batches,
+    write_share,
+)
 from churn_jax.training.program import Program
 
 P = jax.sharding.PartitionSpec
@@ -52,14 +57,9 @@ def batches(
     parts = scale.reshape(-1, chunks, members).transpose(1, 0, 2)
     held = [(({"scale": place(part, mesh, P(REPLICA))},), ({},)) for part in parts]
     method = method or ERM(members=members, deploy="member")
-    found = predict_batches(
-        program,
-        method,
-        held,
-        replicate(IMAGES, mesh),
-        batch_size=batch_size,
-        every_member=every_member,
-    )
+    size = call_size(len(IMAGES), batch_size, mesh.size)
+    images = replicate(IMAGES, mesh)
+    found = predict_batches(program, method, held, images, size, every_member)
     return found, mesh, scale
 
 
