@@ -164,7 +164,7 @@ def teachers(bench: Bench) -> None:
 
 def perturbed(bench: Bench) -> None:
     """A row for each perturbation: measured over counted."""
-    members, image = bench.members, bench.image
+    members, image = bench.members, jax.ShapeDtypeStruct((1, *bench.image), "float32")
     student = bench.network(layers=models.BatchEnsemble(members))
     plain = bench.network()
     teacher = untrained(plain, bench.dataset, members, **bench.train)

@@ -142,6 +142,7 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     run = deployed if len(runs) > 1 else runs[0]  # kinds of networks count together
     teachers = row_teachers(config, spec, sizes)
     train, tokens = run.config, np.dtype(sizes.dtype) == np.int32
+    example = example_of(sizes.shape, tokens=tokens)
     feed = "resident"
     if sizes.streamed:
         feed = Streams(train, drawn=train.seeds.augment != "off").kind
@@ -149,16 +150,15 @@ def study_step(config: StudyConfig, name: str, devices: Sequence[Any]) -> Step:
     channels = 1 if tokens else sizes.shape[-1]
     program, updates = make_program(
         run,
-        sizes.shape,
+        example,
         run.steps_per_epoch(sizes.train),
         mean=(0.5,) * channels,
         std=(0.25,) * channels,
         teachers=teachers,
         devices=devices,
         feed=feed,
-        tokens=tokens,
     )
-    arguments = _arguments(run, program, sizes)
+    arguments = _arguments(run, program, sizes, example)
     best = (arguments[0].params, arguments[0].model_state)
     calls, waiting = chunk_count(program, train.replicas), ()
     if calls > 1:  # one call takes a part of all replicas [R, ...]
@@ -206,10 +206,9 @@ def _variables(groups: Sequence[Group], replicas: int, example) -> tuple[PyTree,
     return tuple(map(stacked, groups))
 
 
-def _arguments(run: Run, program: Program, sizes: DataFacts) -> tuple:
+def _arguments(run: Run, program: Program, sizes: DataFacts, example) -> tuple:
     """The arguments of the step as shapes with shardings."""
     replicas, batch = run.config.replicas, program.batch_size
-    example = example_of(sizes.shape, tokens=np.dtype(sizes.dtype) == np.int32)
 
     def begin(variables):
         order = jnp.zeros((replicas, sizes.train), jnp.int32)

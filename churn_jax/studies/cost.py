@@ -27,9 +27,7 @@ class RowCost:
 
 
 @functools.lru_cache(maxsize=256)  # rows of a study share their networks
-def network_flops(
-    network, image_shape: tuple[int, ...], of: str = "forward", *, tokens: bool = False
-) -> float:
+def network_flops(network, example: jax.ShapeDtypeStruct, of: str = "forward") -> float:
     """Operations of one network and one example; multiplications and additions count.
 
     XLA counts them; nothing is compiled or run. `of` is a field of `methods.Passes`:
@@ -37,8 +35,7 @@ def network_flops(
     `input_gradients`, a forward pass and the gradient in the input alone.
     """
     batch = 64  # what an update does once per batch is hardly counted
-    dtype = jnp.int32 if tokens else jnp.float32
-    images = jax.ShapeDtypeStruct((batch, *image_shape), dtype)
+    images = jax.ShapeDtypeStruct((batch, *example.shape[1:]), example.dtype)
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
     variables = jax.eval_shape(network.init, key, images)
     labels = jax.ShapeDtypeStruct((batch,), jnp.int32)
@@ -110,12 +107,9 @@ def _example_flops(
     config: StudyConfig, spec: MethodSpec, example: jax.ShapeDtypeStruct, classes: int
 ) -> float:
     """Operations of all passes over one example in one update."""
-    tokens = jnp.issubdtype(example.dtype, jnp.integer)
-    count = functools.partial(network_flops, tokens=tokens)
-    shape = example.shape[1:]
 
     def per_example(groups: tuple[Group, ...], of: str) -> float:
-        return sum(g.size * count(g.network, shape, of) for g in groups)
+        return sum(g.size * network_flops(g.network, example, of) for g in groups)
 
     groups, passes = spec.groups(config.model, classes), spec.method.passes
     flops = 0.0

@@ -16,7 +16,6 @@ from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import Group, mapping
 from churn_jax.models.click import ClickModel
-from churn_jax.training.examples import example_of
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, compilation, make_mesh
 from churn_jax.training.state import without_weights
@@ -240,7 +239,7 @@ def choose_mappings(
 
 def make_program(
     run: "Run",
-    image_shape: tuple[int, ...],
+    example: jax.ShapeDtypeStruct,
     steps_per_epoch: int,
     *,
     mean: float | tuple[float, ...] = 0.0,
@@ -248,17 +247,15 @@ def make_program(
     teachers: Teachers | None = None,
     devices: Sequence[Any] | None = None,
     feed: str = "resident",
-    tokens: bool = False,
 ) -> tuple[Program, int]:
     """The program of a run, and how many updates one dispatch makes.
 
-    `image_shape` is `[H, W, C]`, `[D]` or `[L]` for texts (`tokens`). See `Program` for
-    `feed`; a stream is dispatched update by update.
+    See `example_of` for `example` and `Program` for `feed`; a stream is dispatched
+    update by update.
     """
     config = run.config
     mesh = make_mesh(config.mesh, devices)
     platform = mesh.devices.flat[0].platform
-    example = example_of(image_shape, tokens=tokens)
     own = () if teachers is None else teachers.own_groups()
     old = () if teachers is None else teachers.old_groups()
     mapped = choose_mappings(
@@ -291,7 +288,7 @@ def make_program(
         stale_steps=run.method.stale_steps,
         ema_decay=config.ema_decay,
         feed=feed,
-        example_shape=tuple(image_shape),
+        example_shape=example.shape[1:],
         augmentation=config.augmentation if augment else None,
         mean=mean,
         std=std,

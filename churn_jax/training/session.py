@@ -14,7 +14,6 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
 from churn_jax.data.records import StreamedSplit
-from churn_jax.data.splits import is_tokens
 from churn_jax.ensembles import interpolate_weights
 from churn_jax.methods import Method
 from churn_jax.training.checkpoint import CheckpointError, Checkpoints, identity_of
@@ -141,12 +140,11 @@ def _of_networks(
 ) -> Session:
     config, train = run.config, dataset.train
     steps_per_epoch = run.steps_per_epoch(len(train))
-    shape = split_example(train)
-    image_shape, tokens = shape.shape[1:], is_tokens(shape)
+    example = split_example(train)
     check_run(run, dataset)
     for trained in teachers.trained if teachers is not None else ():
         trained.run.method.check_teaches(run.name)
-        check_teacher_classes(run, trained.run, shape, dataset.num_classes)
+        check_teacher_classes(run, trained.run, example, dataset.num_classes)
     cached = None if teachers is None else teachers.cached
     if cached is not None and cached.shape[2] != len(train.labels):
         raise ValueError(
@@ -168,29 +166,28 @@ def _of_networks(
         feed = Feed(train, runs[0].config, mesh)
     program_of = functools.partial(
         make_program,
-        image_shape=image_shape,
+        example=example,
         steps_per_epoch=steps_per_epoch,
         mean=mean,
         std=std,
         teachers=taught_by,
         feed=feed.kind if feed else "resident",
-        tokens=tokens,
     )
     programs = [program_of(part) for part in runs]
     program = programs[0][0] if runs[0] is run else program_of(run)[0]
     if feed is not None:
         data = feed.shapes()
     else:
-        rows = flat_examples(train.images, image_shape)
+        rows = flat_examples(train.images, example.shape[1:])
         data = replicate((rows, train.labels), mesh)
     validation = dataset.validation
     held_out = placed(validation, program), replicate(validation.labels, program.mesh)
 
     # Initial state ---------------------------------------------------------------
-    example = jnp.zeros_like(shape)
+    first = jnp.zeros_like(example)
     begun, given = None, iter(())
     if start is not None:
-        check_start(run, start.run, shape)
+        check_start(run, start.run, example)
         begun = fetch((start.params, start.model_state))
         given = iter(joined(*begun))
     taught: PyTree = ()
@@ -203,7 +200,7 @@ def _of_networks(
             part.groups,
             part.config.seeds,
             part.config.numbers,
-            example,
+            first,
             of.mesh,
             stream=part.stream,
             input_scale=part.method.input_scale,
@@ -216,7 +213,7 @@ def _of_networks(
             ]
             variables = place(tuple(shaped), mesh, of.slots)
         inputs = epoch_inputs(part, len(train.labels), of)
-        state = first_state(part, of, variables, example)
+        state = first_state(part, of, variables, first)
         terms = term_names(of, state, inputs(0), taught, *data)
         state = with_sums(state, terms, mesh)
         parts.append(Part(part, of, state, inputs, steps_per_call))

@@ -16,6 +16,7 @@ from churn_jax.reports.published import published
 from churn_jax.studies import run_study
 from churn_jax.studies.presets import tiny
 from churn_jax.training import Run
+from churn_jax.training.examples import example_of
 from churn_jax.training.optim import make_schedule
 from churn_jax.training.program import make_program
 from experiments.anti_distillation.clicks import table3
@@ -74,7 +75,7 @@ def test_full_form_builds_its_network_and_schedule(name):
         shape = (config.data.sequence_length,)
     groups = baseline.groups(config.model, 10)
     run = Run(name, baseline.method, groups, baseline.config(config.train))
-    program, _ = make_program(run, shape, steps_per_epoch=100, tokens=tokens)
+    program, _ = make_program(run, example_of(shape, tokens=tokens), 100)
     length = 100 * run.config.epochs
     optimizer = program.optimizer.config
     schedule = make_schedule(optimizer, steps_per_epoch=100, total_steps=length)

@@ -16,8 +16,10 @@ from churn_jax.methods import (
 from churn_jax.models import MLP, BatchEnsemble
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, Sharing
 from churn_jax.studies.cost import network_flops, study_costs
+from churn_jax.training.examples import example_of
 from tests.studies.test_study import study_of
 
+VECTOR = example_of((64,), tokens=False)
 ROWS = (
     MethodSpec("baseline", "Baseline", ERM()),
     MethodSpec(
@@ -100,16 +102,22 @@ def test_a_drawn_teacher_that_shares_weights_costs_as_many_as_there_are():
     assert more < cost["ods"] - cost["gaussian"] < 1.15 * more
 
 
+def test_a_batch_larger_than_the_data_is_refused():
+    few = replaced(STUDY, [("data.train_size", 40)])
+    with pytest.raises(ValueError, match="50 is larger than the training set, 40 ex"):
+        study_costs(few, ("baseline",))
+
+
 def test_a_network_of_several_members_counts_with_all_of_them():
     """Four members from one set of weights: rows times four, and their scalings."""
     shared = from_linen(MLP((32,), 10, layers=BatchEnsemble(4)))
     answer = 4 * dense(32, train=False)
-    assert answer < network_flops(shared, (64,)) < 1.1 * answer
+    assert answer < network_flops(shared, VECTOR) < 1.1 * answer
     # The gradient in the data is spared, although the first layer scales them.
     trained = 2 * answer + 4 * 2 * 32 * 10
-    assert trained < network_flops(shared, (64,), "training") < 1.1 * trained
+    assert trained < network_flops(shared, VECTOR, "training") < 1.1 * trained
     # The gradient in the input needs none in the weights.
-    climb = network_flops(from_linen(MLP((32,), 10)), (64,), "input_gradients")
+    climb = network_flops(from_linen(MLP((32,), 10)), VECTOR, "input_gradients")
     assert towards(32) < climb < 1.1 * towards(32)
 
 

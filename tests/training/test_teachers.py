@@ -14,6 +14,7 @@ from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ELODI
 from churn_jax.training import MeshShape
+from churn_jax.training.examples import example_of
 from churn_jax.training.partition import MEMBER, REPLICA
 from churn_jax.training.program import make_program
 from churn_jax.training.teachers import Teacher, TeacherProgram, Teachers, one_by_one
@@ -253,7 +254,7 @@ def test_a_teachers_convolutions_decide_the_mapping_as_the_students_do():
         known = SimpleNamespace(
             cached=None, own_groups=lambda: teachers, old_groups=lambda: old
         )
-        return make_program(run, (8, 8, 1), 4, teachers=known)
+        return make_program(run, example_of((8, 8, 1), tokens=False), 4, teachers=known)
 
     for made in (program(conv), program(dense, old=(conv,))):
         found, updates = made
