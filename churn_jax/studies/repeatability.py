@@ -152,7 +152,7 @@ def record(launch: Launch) -> Recording:
             began = time.perf_counter()
     numbers = np.array(jax.device_get(checksums), np.uint32)
     seconds = time.perf_counter() - began
-    trained = trained_of(session, [state], session.best, seconds=seconds)
+    trained = trained_of(session, [state], seconds=seconds)
     if stopped := trained.stopped:
         raise ValueError(
             f"training diverged at update {stopped[0].step}; nothing to compare"

@@ -255,20 +255,8 @@ def window_orders(inputs: ReplicaInputs, window: Any, number: Array) -> Array:
     return orders(inputs.order, number, window.mask)
 
 
-def with_batch(
-    program: Program,
-    state: TrainState,
-    inputs: ReplicaInputs,
-    window: Window,
-    number: Array,
-    order: Array,
-) -> ReplicaInputs:
-    """The inputs with batch `number` of every replica, in its order of the window."""
-    batch = _batch(program, state, window, order, number)
-    return dataclasses.replace(inputs, batch=batch)
-
-
-def _batch(program: Program, state: TrainState, window: Any, order: Array, number):
+def batch_of(program: Program, state: TrainState, window: Any, order: Array, number):
+    """Batch `number` of every replica, in its order of the window."""
     size = program.batch_size
     place = jax.lax.dynamic_slice_in_dim(order, number * size, size, axis=1)
     ids = window.ids[place]
@@ -503,7 +491,7 @@ def make_score(program: Program):
             return _score(method, found)
 
         def body(number, carry):
-            batch = _batch(program, state, window, order, number)
+            batch = batch_of(program, state, window, order, number)
             method = inputs.coefficients.method
             return jax.vmap(one)(state.params, method, batch.rows, batch.numeric), carry
 

@@ -170,7 +170,6 @@ def train(
     return trained_of(
         session,
         loop.joined(),
-        loop.best,
         seconds=loop.seconds(),
         compile_seconds=loop.compile_seconds,
     )
@@ -208,10 +207,9 @@ class _Loop:
         self.taught = [[()] * len(chunks) for chunks in self.states]
         if session.program.teacher is not None:
             self.taught = [split(session.teacher, len(self.states[0]))]
-        self.best, self.done = session.best, session.done
+        self.done = session.done
         for part in session.parts:
             del part.state
-        del session.best
         self.steps_per_call = min(part.steps_per_call for part in session.parts)
         counted = self.steps_per_call > 1
         each = None if counted else 1
@@ -399,7 +397,8 @@ class _Loop:
         scores = {"": self._validate(chunks)}
         if session.program.ema_decay:
             scores["_ema"] = self._validate([chunk.ema for chunk in chunks])
-        self.best = _update_best(self.best, state, scores[""][0], np.int32(epoch))
+        score = scores[""][0]
+        session.best = _update_best(session.best, state, score, np.int32(epoch))
         small, scores = fetch((small_fields(state), scores))
         found: dict[str, Any] = {}
         for weights, (accuracy, nll, predicted) in scores.items():
@@ -425,7 +424,7 @@ class _Loop:
         self._mark()
         self._wait(0)
         self.report("saving")
-        tree = {"state": self.joined(), "best": self.best}
+        tree = {"state": self.joined(), "best": self.session.best}
         meta = {"updates_done": self.done, "seconds": self.seconds()}
         with self.clock.saving():
             if self.clicks is not None:

@@ -40,7 +40,6 @@ from churn_jax.training.predictions import placed
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.run import Run, Trained, chunk_count, stopped_replicas
 from churn_jax.training.state import (
-    BestState,
     ReplicaInputs,
     TrainState,
     draw_sample,
@@ -341,14 +340,13 @@ def _restore(session: Session, directory: Path) -> list[str]:
 def trained_of(
     session: Session,
     final: Sequence[TrainState],
-    best: BestState,
     *,
     seconds: float,
     compile_seconds: float = 0.0,
 ) -> Trained:
     """The result of a training that is over; `final` are its parts' last states."""
     run, last = session.run, session.gathered(final)
-    chosen: Any = best if run.config.weights == "best" else last
+    chosen: Any = session.best if run.config.weights == "best" else last
     params, model_state = chosen.params, chosen.model_state
     if run.keep and session.start is not None:
         params, model_state = interpolate_weights(
@@ -362,7 +360,7 @@ def trained_of(
         params=params,
         model_state=model_state,
         last=last,
-        best=best,
+        best=session.best,
         program=session.program,
         stopped=stopped_replicas(fetch(small_fields(last)), session.terms),
         seconds=seconds,
@@ -388,4 +386,4 @@ def restore(run: Run, dataset, *, directory: Path, **given: Any) -> Trained:
             "finished"
         )
     states = [part.state for part in session.parts]
-    return trained_of(session, states, session.best, seconds=session.seconds)
+    return trained_of(session, states, seconds=session.seconds)

@@ -431,7 +431,8 @@ def _probe(program: Program):
         else:
             window, number = data
             order = clicks.window_orders(inputs, window, number)
-            inputs = clicks.with_batch(program, state, inputs, window, number, order)
+            batch = clicks.batch_of(program, state, window, order, number)
+            inputs = dataclasses.replace(inputs, batch=batch)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
         loss = loss_function(program, one, given, variables, data)
         _, out = loss(trained(program, one, given))
@@ -502,8 +503,9 @@ def _local_window(program: Program, state, inputs, taught, window, number):
     inputs = clicks.of_window(program, inputs, number)
     order = clicks.window_orders(inputs, window, number)
 
-    def learn(batch, state):
-        given = clicks.with_batch(program, state, inputs, window, batch, order)
+    def learn(number, state):
+        batch = clicks.batch_of(program, state, window, order, number)
+        given = dataclasses.replace(inputs, batch=batch)
         towers = dataclasses.replace(state, tables=())
         out, gradients, finite = _gradients(program, towers, given, taught, ())
         (scores, *_), (*dense, rows) = out.model_state, gradients
