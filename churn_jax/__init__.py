@@ -7,7 +7,6 @@ heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
 `churn_jax.report` makes the whole report of logits.
 """
 
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from churn_jax.lazy import load_on_use as _load_on_use
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_find, _, __all__ = _load_on_use(__name__, ["__version__"])
+_find, __dir__, __all__ = _load_on_use(__name__, ["__version__"])
 
 
 def __getattr__(name: str) -> Any:
@@ -32,9 +31,3 @@ def __getattr__(name: str) -> Any:
         except PackageNotFoundError:
             return "0.0.0"  # a source tree that was never installed
     return _find(name)
-
-
-def __dir__() -> list[str]:
-    """The names that completion offers, loaded or not."""
-    packages = (module.name for module in iter_modules(__path__) if module.ispkg)
-    return sorted({*globals(), *__all__, *packages})

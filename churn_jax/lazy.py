@@ -8,7 +8,6 @@ loaded on demand go through `load_on_use`.
 import ast
 import importlib
 import sys
-import types
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pkgutil import iter_modules
@@ -37,22 +36,6 @@ if not TYPE_CHECKING:
     jax, jnp, optax = lazy("jax"), lazy("jax.numpy"), lazy("optax")
 
 
-class _Module(types.ModuleType):
-    """A package whose public functions come before files of the same names."""
-
-    # Python sets a file as an attribute of its package, whoever imports it.
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, types.ModuleType) and name in vars(self).get(
-            "__all__", ()
-        ):
-            value = getattr(value, name, value)
-        super().__setattr__(name, value)
-
-    # cloudpickle knows modules by their exact class.
-    def __reduce__(self) -> Any:
-        return importlib.import_module, (self.__name__,)
-
-
 def _public(package: str, source: str) -> dict[str, str]:
     """The names that a package imports from its files or for types, and from where."""
     found = {}
@@ -74,7 +57,6 @@ def load_on_use(
     file of a name that it imports `if TYPE_CHECKING` is loaded when the name is used.
     """
     module: Any = sys.modules[package]
-    module.__class__ = _Module
     homes = _public(package, module.__loader__.get_source(package))
     public = sorted({*homes, *names}, key=lambda name: (not name.isupper(), name))
 
@@ -94,4 +76,8 @@ def load_on_use(
         hint = did_you_mean(name, known, cutoff=0.7)
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
-    return find, lambda: sorted({*vars(module), *public}), public
+    def listed() -> list[str]:
+        packages = (part.name for part in iter_modules(module.__path__) if part.ispkg)
+        return sorted({*vars(module), *public, *packages})
+
+    return find, listed, public

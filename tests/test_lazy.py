@@ -1,7 +1,11 @@
 """Names that are loaded on first use."""
 
+import importlib
+import inspect
 import pickle
+import pkgutil
 
+import cloudpickle
 import pytest
 
 import churn_jax
@@ -26,14 +30,23 @@ def test_a_typing_error_leads_to_the_closest_name_and_nonsense_to_none():
             getattr(metrics, name)
 
 
-def test_a_function_comes_before_the_file_of_its_name():
-    import churn_jax.metrics.churn  # noqa: F401
+PACKAGES = [
+    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(churn_jax.__path__, "churn_jax.")
+    if found.ispkg
+]
 
-    assert callable(metrics.churn)
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_a_name_comes_before_the_file_of_its_name(package):
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(found.name)
+    for name in package.__all__:
+        assert not inspect.ismodule(getattr(package, name)), name
 
 
 def test_a_package_can_be_pickled_with_a_function_that_uses_it():
-    assert pickle.loads(pickle.dumps(metrics)) is metrics
+    assert pickle.loads(cloudpickle.dumps(lambda: metrics))() is metrics
 
 
 def test_packages_need_no_import_of_their_own():
