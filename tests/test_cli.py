@@ -1,4 +1,5 @@
 import itertools
+import json
 import os
 import runpy
 import subprocess
@@ -30,6 +31,18 @@ def test_help_lists_every_exit_code(capsys):
     assert found == [0, 1, 2, NOT_FINISHED, 4, 130, 134, 141]
     (line,) = (line for line in codes if int(line.split()[0]) == NOT_FINISHED)
     assert "--minutes" in line
+
+
+@pytest.mark.parametrize("command", ["study", "sweep", "plan", "doctor"])
+def test_commands_of_a_study_list_its_rows_and_print_its_record(
+    command, capsys, monkeypatch
+):
+    monkeypatch.setattr("churn_jax.studies.repeatability.measure", pytest.fail)
+    assert main([command, "digits:tiny", "--list"]) == 0
+    assert capsys.readouterr().out.startswith("baseline ")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([command, "digits:tiny", "--print-config"])
+    assert json.loads(capsys.readouterr().out)["name"] == "digits-tiny"
 
 
 @pytest.mark.parametrize("words", [[], ["--version"], ["study", "--list"]])

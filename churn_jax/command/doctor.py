@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from churn_compare.documents import Document, Facts, Text, print_document
-from churn_jax.command.options import AllOfStudy, Study, read_options, study_of
+from churn_jax.command.listing import print_list
+from churn_jax.command.options import (
+    AllOfStudy,
+    Study,
+    print_if_asked,
+    read_options,
+    study_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +49,13 @@ class Arguments(AllOfStudy, Used):
 def doctor(argv: Sequence[str]) -> int:
     """Prints what it finds; 0 when the launches agree bit by bit, else 1."""
     options = read_options(Arguments, argv, command="churn-jax doctor", used=Used)
+    if options.list:
+        return print_list("doctor", options)
     options = dataclasses.replace(options, preset=options.preset or "digits")
     if options.launches < 2 or options.updates < 1:
         raise ValueError("doctor needs at least two launches and one update")
     config = study_of(options, "doctor")  # refused before JAX is loaded
+    print_if_asked(options, config)
     config.spec(options.row or config.baseline)
     from rich.console import Console
 
