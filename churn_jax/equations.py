@@ -150,15 +150,14 @@ def equation_index() -> list[Equation]:
     return sorted(entries, key=_order)
 
 
-def print_equations(console=None) -> None:
+def print_equations() -> None:
     """Prints equation, function and file:line, unwrapped where it is not a terminal."""
     from rich.console import Console
     from rich.table import Table
 
-    if console is None:
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=200)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
     table = Table("Paper", "Where", title="From equations to code")
     table.add_column("Function", overflow="fold")
     table.add_column("File", overflow="fold")

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import io
 from pathlib import Path
 
 import pytest
@@ -112,12 +111,9 @@ def test_every_equation_of_the_four_papers_has_its_formula(index, page_of):
     assert needed <= set(formulas) <= cited
 
 
-def test_terminal_table_shows_file_and_line(index):
-    from rich.console import Console
-
-    out = io.StringIO()
-    equations.print_equations(Console(file=out, width=200))
-    text = out.getvalue()
+def test_terminal_table_shows_file_and_line(index, capsys):
+    equations.print_equations()
+    text = capsys.readouterr().out
     for entry in index:
         assert entry.name in text
         assert f"{entry.file}:{entry.line}" in text

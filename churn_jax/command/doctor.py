@@ -50,7 +50,7 @@ def doctor(argv: Sequence[str]) -> int:
     """Prints what it finds; 0 when the launches agree bit by bit, else 1."""
     options = read_options(Arguments, argv, command="churn-jax doctor", used=Used)
     if options.list:
-        return print_list("doctor", options)
+        return print_list(options)
     options = dataclasses.replace(options, preset=options.preset or "digits")
     if options.launches < 2 or options.updates < 1:
         raise ValueError("doctor needs at least two launches and one update")

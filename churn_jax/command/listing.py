@@ -8,36 +8,23 @@ from churn_jax.command.options import OWN, flat
 from churn_jax.registry import Registry, dotted_name, module_of_file
 
 
-def print_list(command: str, options: Any) -> int:
+def print_list(options: Any) -> int:
     """Prints all there is, the rows of a preset or the studies of a file; returns 0."""
     name = options.preset
     if name.endswith(".py"):
         lines = {name: config.title for name, config in studies_in(name).items()}
     elif name:
-        from churn_jax.studies.presets import as_row
+        from churn_jax.studies.own_data import unknown
+        from churn_jax.studies.presets import as_row, preset
 
-        rows = [*rows_of(command, name), *map(as_row, flat(options.method))]
+        config = unknown() if name == OWN else preset(name)
+        rows = [*config.methods, *map(as_row, flat(options.method))]
         lines = {row.name: row.label for row in rows}
     else:
         print("\n".join(_everything()))
         return 0
     print("\n".join(_table(lines, "")))
     return 0
-
-
-def rows_of(command: str, name: str) -> Sequence[Any]:
-    """The rows of a preset, as a command names it.
-
-    Raises:
-        ValueError: there is no such preset.
-    """
-    from churn_jax.studies.presets import preset
-
-    if name == OWN:
-        from churn_jax.studies.own_data import unknown
-
-        return unknown().methods
-    return preset(name).methods
 
 
 def studies_in(file: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -157,25 +157,16 @@ def flat(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(word for several in words for word in several)
 
 
-def named(options: Any, command: str, presets: Mapping[str, Any]) -> str:
-    """The preset of a command.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if not options.preset:
-        names = ", ".join([*presets][:3])
-        raise ValueError(
-            f"{command} needs the name of a preset, such as {names} ({command} --list)"
-        )
-    return options.preset
-
-
 def study_of(options: AllOfStudy, command: str) -> Any:
     """The `StudyConfig` of a preset, or of a recipe for the data, with the options."""
     from churn_jax.studies.presets import PRESETS, preset
 
-    name, given = named(options, command, PRESETS), settings_of(options)
+    if not (name := options.preset):
+        names = ", ".join([*PRESETS][:3])
+        raise ValueError(
+            f"{command} needs the name of a preset, such as {names} ({command} --list)"
+        )
+    given = settings_of(options)
     if command == "sweep" and options.mesh:  # shards seeds x values, not replicas
         given.append(("train.replicas", MeshShape.parse(options.mesh).replica))
     if name != OWN:
@@ -195,15 +186,13 @@ def study_of(options: AllOfStudy, command: str) -> Any:
     return described(recipe, configured(recipe, given, options), facts)
 
 
-def settings_of(
-    options: Any, settings: Mapping[str, str] = SETTINGS
-) -> list[tuple[str, Any]]:
-    """The settings that options give, as path and value; texts of `--set` are read."""
-    given = [(p, getattr(options, o, None)) for o, p in settings.items()]
-    found: list[tuple[str, Any]] = [(p, v) for p, v in given if v not in (None, "")]
+def settings_of(options: Any) -> list[tuple[str, Any]]:
+    """The settings that options give, as path and value."""
+    given = [(p, getattr(options, o, None)) for o, p in SETTINGS.items()]
     return [
         (path, MeshShape.parse(value) if path == "train.mesh" else value)
-        for path, value in found
+        for path, value in given
+        if value not in (None, "")
     ]
 
 

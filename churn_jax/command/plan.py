@@ -66,7 +66,7 @@ def plan(argv: Sequence[str]) -> int:
     """Prints the plan; 0 where it fits and replicas are apart, else 1."""
     config, options, meshed = read_plan(argv)
     if options.list:
-        return print_list("plan", options)
+        return print_list(options)
     if options.row:
         config.spec(options.row)
     if config.train.one_pass:

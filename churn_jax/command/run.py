@@ -8,7 +8,7 @@ from typing import Any
 
 from churn_compare.escaping import printable
 from churn_jax.command.launch import connect, ending_at_once
-from churn_jax.command.signals import NOT_FINISHED, Stopping, stopping
+from churn_jax.command.signals import NOT_FINISHED, stopping
 from churn_jax.training.progress import COMPILING, Work
 
 
@@ -55,7 +55,9 @@ def _run(process: int, options: Any, command: str, train) -> int:
             print(moved)
     began = time.perf_counter()
     several = jax.process_count() > 1
-    with stopping(options.minutes, go_on=continuation(command)) as asked:
+    # The same command, without the flag that would start again.
+    go_on = shlex.join(word for word in shlex.split(command) if word != "--fresh")
+    with stopping(options.minutes, go_on=go_on) as asked:
         asked.unsaved = several
         try:
             with StudyDisplay(silent=process != 0, quiet=options.quiet) as shown:
@@ -82,21 +84,11 @@ def _run(process: int, options: Any, command: str, train) -> int:
                 )
         except (Interrupted, KeyboardInterrupt) as error:
             if process == 0:
-                tell_how_to_go_on(error, asked, command)
+                said = str(error) or "stopped at once; the last checkpoint is kept"
+                if asked.exit_code == NOT_FINISHED:
+                    said = f"{said}, as --minutes {asked.minutes:g} are over"
+                print(f"\n{printable(said)}. To go on: {go_on}")
             return asked.exit_code
     if process == 0:
         show_report(options.out, began)
     return 0
-
-
-def continuation(command: str) -> str:
-    """The same command, without the flag that would start again."""
-    return shlex.join(w for w in shlex.split(command) if w != "--fresh")
-
-
-def tell_how_to_go_on(error: BaseException, asked: Stopping, command: str) -> None:
-    """Prints what stopped the training, and the command that goes on."""
-    said = str(error) or "stopped at once; the last checkpoint is kept"
-    if asked.exit_code == NOT_FINISHED:
-        said = f"{said}, as --minutes {asked.minutes:g} are over"
-    print(f"\n{printable(said)}. To go on: {continuation(command)}")

@@ -27,11 +27,8 @@ def check_minutes(minutes: float | None) -> None:
 class Stopping:
     """Requests to stop that arrive during training."""
 
-    def __init__(
-        self, minutes: float | None = None, *, go_on: str = "the same command"
-    ):
+    def __init__(self, minutes: float | None, go_on: str):
         """Nothing requested yet; `go_on` is the command that continues."""
-        check_minutes(minutes)
         self.event = threading.Event()  # training looks at it, and saves
         self.signals: list[int] = []
         self.minutes = minutes
@@ -89,11 +86,9 @@ class Stopping:
 
 
 @contextlib.contextmanager
-def stopping(
-    minutes: float | None = None, *, go_on: str = "the same command"
-) -> Iterator[Stopping]:
+def stopping(minutes: float | None, go_on: str) -> Iterator[Stopping]:
     """Catches both signals while the body runs; earlier handlers come back after it."""
-    asked = Stopping(minutes, go_on=go_on)
+    asked = Stopping(minutes, go_on)
     # Python runs handlers in the main thread, which hears nothing while XLA compiles or
     # a device is waited for. The number of a signal comes through a pipe at once.
     heard, told = os.pipe()

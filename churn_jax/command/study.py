@@ -74,7 +74,7 @@ def study(argv: Sequence[str]) -> int:
     """Trains and reports; returns the exit code."""
     config, options = read_study(argv)
     if options.list:
-        return print_list("study", options)
+        return print_list(options)
     config.select(options.only)  # an unknown row is refused before JAX is loaded
     if options.dry_run:
         return _costs(config, options.only)

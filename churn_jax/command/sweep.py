@@ -80,7 +80,7 @@ def sweep(argv: Sequence[str]) -> int:
     """Trains the grid and reports; returns the exit code."""
     config, options = read_sweep(argv)
     if options.list:
-        return print_list("sweep", options)
+        return print_list(options)
     from churn_jax.studies.grid import Axis, numbers
 
     check_minutes(options.minutes)
