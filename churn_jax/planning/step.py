@@ -31,7 +31,8 @@ from churn_jax.training.examples import example_of
 from churn_jax.training.feed import Streams
 from churn_jax.training.program import Program, make_program
 from churn_jax.training.run import Run, chunk_count
-from churn_jax.training.session import first_state, replica_inputs
+from churn_jax.training.session import replica_inputs
+from churn_jax.training.state import init_state
 from churn_jax.training.step import make_step, step_specs, term_names
 from churn_jax.training.teachers import Teachers
 
@@ -212,7 +213,7 @@ def _arguments(run: Run, program: Program, sizes: DataFacts, example) -> tuple:
 
     def begin(variables):
         order = jnp.zeros((replicas, sizes.train), jnp.int32)
-        state = first_state(run, program, variables, example)
+        state = init_state(run, program, variables, sizes.classes)
         return state, replica_inputs(run, program, order)
 
     # What draws weights and orders is compiled with options, so it cannot be traced.

@@ -163,8 +163,7 @@ def init_clicks(run: Run, program: Program, inputs: ReplicaInputs) -> TrainState
     towers, tables, accumulators = _makers(program)
     table = tables(keys, scale)
     squares = accumulators(table) if config.optimizer.name == "adagrad" else ()
-    memory = run.method.init_memory(2)
-    state = init_state(program, towers(keys), config.replicas, memory=memory)
+    state = init_state(run, program, towers(keys), 2)
     return dataclasses.replace(state, tables=(table, squares))
 
 

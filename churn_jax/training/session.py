@@ -15,7 +15,6 @@ from jaxtyping import PyTree
 
 from churn_jax.data.records import StreamedSplit
 from churn_jax.ensembles import interpolate_weights
-from churn_jax.methods import Method
 from churn_jax.training.checkpoint import CheckpointError, Checkpoints, identity_of
 from churn_jax.training.click_feed import ClickFeed
 from churn_jax.training.clicks import click_inputs, click_program, init_clicks
@@ -183,7 +182,6 @@ def _of_networks(
     held_out = placed(validation, program), replicate(validation.labels, program.mesh)
 
     # Initial state ---------------------------------------------------------------
-    first = jnp.zeros_like(example)
     begun, given = None, iter(())
     if start is not None:
         check_start(run, start.run, example)
@@ -195,16 +193,7 @@ def _of_networks(
         taught = tuple(place(tree, mesh, spec) for tree, spec in trees)
     parts = []
     for part, (of, steps_per_call) in zip(runs, programs):
-        variables = init_variables(
-            part.groups,
-            part.config.seeds,
-            part.config.numbers,
-            first,
-            of.mesh,
-            stream=part.stream,
-            input_scale=part.method.input_scale,
-            slots=of.slots,
-        )
+        variables = init_variables(part, of, jnp.zeros_like(example))
         if begun is not None:
             shaped = [
                 jax.tree.map(lambda x, like: x.reshape(like.shape), next(given), like)
@@ -212,7 +201,7 @@ def _of_networks(
             ]
             variables = place(tuple(shaped), mesh, of.slots)
         inputs = epoch_inputs(part, len(train.labels), of)
-        state = first_state(part, of, variables, first)
+        state = init_state(part, of, variables, dataset.num_classes)
         terms = term_names(of, state, inputs(0), taught, *data)
         state = with_sums(state, terms, mesh)
         parts.append(Part(part, of, state, inputs, steps_per_call))
@@ -264,21 +253,6 @@ def plain_numbers(value: float | Sequence[float]) -> float | tuple[float, ...]:
     """A number, or one per channel, in a form that can be compiled in."""
     numbers = np.asarray(value, np.float64)
     return tuple(numbers.tolist()) if numbers.ndim else float(numbers)
-
-
-def first_state(run: Run, program: Program, variables, example) -> TrainState:
-    """The state before the first update, but for the sums of the method's terms."""
-    memory: PyTree = ()
-    if type(run.method).init_memory is not Method.init_memory:
-        # The number of classes is that of a member's logits.
-        groups = zip(run.groups, variables)
-        group, stacked = next((g, v) for g, v in groups if not g.gate)
-        one = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), stacked
-        )
-        outputs, _ = jax.eval_shape(group.network.apply, one, example)
-        memory = run.method.init_memory(outputs.logits.shape[-1])
-    return init_state(program, variables, run.config.replicas, memory=memory)
 
 
 def epoch_inputs(run: Run, num_examples: int, program: Program):

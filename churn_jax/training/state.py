@@ -30,6 +30,7 @@ from churn_jax.training.partition import MEMBER, REPLICA, compilation, place
 
 if TYPE_CHECKING:
     from churn_jax.training.program import Program
+    from churn_jax.training.run import Run
 
 # Fields with the networks' leaves `[R, S, ...]`, and those that a log line can do
 # without.
@@ -182,36 +183,21 @@ def init_coefficients(method: Method, config: TrainConfig, mesh) -> Coefficients
     return place(found, mesh, P(REPLICA))
 
 
-def init_variables(
-    groups: Sequence[Group],
-    seeds: Seeds,
-    replicas: Sequence[int],
-    example: jax.Array,
-    mesh,
-    *,
-    stream: int = 0,
-    input_scale: ArrayLike = 1.0,
-    slots: P = P(REPLICA, MEMBER),
-) -> tuple[PyTree, ...]:
-    """Variables of every group, leaves `[R, S, ...]`, born with their sharding.
-
-    `stream` separates methods that must not start from equal weights (a student and its
-    teacher); methods that are compared share stream 0. See `scale_inputs` for
-    `input_scale`, one number or one per replica.
-    """
+def init_variables(run: "Run", program: "Program", example: jax.Array) -> tuple:
+    """Variables of every group, leaves `[R, S, ...]`, born with their sharding."""
     # Arguments and not constants of the program: see `StartingFrom`.
     given = [
         g.network.init.weights if isinstance(g.network.init, StartingFrom) else {}
-        for g in groups
+        for g in run.groups
     ]
-    scale = _per_replica(input_scale, len(replicas), "input_scale")
+    scale = _per_replica(run.method.input_scale, run.config.replicas, "input_scale")
     draw = _draw(
-        without_weights(groups),
+        without_weights(run.groups),
         None if np.all(scale == 1.0) else tuple(scale.tolist()),
-        NamedSharding(mesh, slots),
+        NamedSharding(program.mesh, program.slots),
     )
-    root = seeds.keys("init", np.asarray(replicas))  # [R]
-    return draw(root, np.uint32(stream), given, example)
+    root = run.config.seeds.keys("init", np.asarray(run.config.numbers))  # [R]
+    return draw(root, np.uint32(run.stream), given, example)
 
 
 def without_weights(groups: Sequence[Group]) -> tuple[Group, ...]:
@@ -288,16 +274,14 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
 
 
 def init_state(
-    program: "Program",
-    variables: tuple[PyTree, ...],
-    replicas: int,
-    memory: PyTree = (),
+    run: "Run", program: "Program", variables: tuple[PyTree, ...], num_classes: int
 ) -> TrainState:
-    """The state before the first update; `memory` is that of one replica.
+    """The state before the first update.
 
     It has no sums of terms yet, which only the step knows; see `with_sums`.
     """
-    mesh = program.mesh
+    mesh, replicas = program.mesh, run.config.replicas
+    memory = run.method.init_memory(num_classes)
     params = tuple(v["params"] for v in variables)
     model_state = tuple(
         {k: x for k, x in v.items() if k != "params"} for v in variables

@@ -10,16 +10,14 @@ import pytest
 from safetensors.numpy import save_file
 
 from churn_jax import models
-from churn_jax.ensembles import Group
 from churn_jax.methods import ERM
 from churn_jax.models import MODELS
 from churn_jax.models.public_weights import PretrainedError
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, run_study
-from churn_jax.training import MeshShape, OptimizerConfig, Seeds
-from churn_jax.training.partition import make_mesh
-from churn_jax.training.state import init_variables
+from churn_jax.training import MeshShape, OptimizerConfig
 from tests.models import drawn
 from tests.studies.test_study import logits, study_of
+from tests.training import tiny
 
 _VOCABULARY, _CLASSES = 20, 3
 
@@ -74,10 +72,9 @@ def test_replicas_start_from_the_folder_and_differ_in_the_head_only(folder):
     loaded = models.load_pretrained(folder, module)
     assert network.name == f"bert_tiny-pretrained_{loaded.fingerprint}"
     assert network.init.weights is _model(folder).build(5).init.weights  # one copy
-    mesh = make_mesh(MeshShape(replica=2), jax.devices()[:2])
-    (variables,) = init_variables(
-        (Group(network, 2),), Seeds(), (0, 1), jnp.ones((1, 2), jnp.int32), mesh
-    )
+    run = tiny.make_run(ERM(members=2), network=network, replicas=2)
+    words = jnp.ones((1, 2), jnp.int32)
+    (variables,) = tiny.drawn(run, words, MeshShape(replica=2))
     params = dict(variables["params"])
     head = np.asarray(params.pop("head")["kernel"]).reshape(4, -1)
     assert len(np.unique(head[:, 0])) == 4

@@ -13,8 +13,7 @@ from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import MeshShape, OptimizerConfig, Seeds
-from churn_jax.training.partition import make_mesh
-from churn_jax.training.state import init_variables, scale_inputs
+from churn_jax.training.state import scale_inputs
 from tests.training import tiny
 
 RATES = (0.5, 0.0, 2.0, 1.0)
@@ -139,15 +138,9 @@ def test_fast_weights_and_members_biases_are_not_scaled():
     ],
 )
 def test_inputs_that_cannot_be_scaled_are_named(network, scale, message):
+    run = tiny.make_run(ERM(input_scale=scale), network=network, replicas=3)
     with pytest.raises(ValueError, match=message):
-        init_variables(
-            (Group(network, 1),),
-            Seeds(),
-            range(3),
-            jnp.zeros((1, 5)),
-            make_mesh(tiny.ONE),
-            input_scale=scale,
-        )
+        tiny.drawn(run, jnp.zeros((1, 5)))
 
 
 @pytest.mark.parametrize("name", ["lenet5", "resnet8"])

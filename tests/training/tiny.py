@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jax import monitoring
+from jax.sharding import PartitionSpec as P
 
 from churn_jax.data import Augmentation, Dataset, Split
 from churn_jax.ensembles import Group, Outputs, from_function, from_linen
@@ -19,7 +20,14 @@ from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
 from churn_jax.planning.hlo import collectives_of
 from churn_jax.training import MeshShape, OptimizerConfig, Run, Seeds, TrainConfig
-from churn_jax.training.partition import fetch, join, split
+from churn_jax.training.partition import (
+    MEMBER,
+    REPLICA,
+    fetch,
+    join,
+    make_mesh,
+    split,
+)
 from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState, init_variables
 from churn_jax.training.step import make_step
@@ -160,19 +168,22 @@ def dataset():
 
 def teacher(networks: int, replicas: int = 4, network=SLIM):
     """Untrained networks in the form of a trained ensemble, other ones per replica."""
-    groups = (Group(network, networks),)
-    from churn_jax.training.partition import make_mesh
-
-    example = jnp.zeros((1, 8, 8, 1))
-    variables = init_variables(
-        groups, Seeds(7), range(replicas), example, make_mesh(ONE)
+    run = SimpleNamespace(
+        name="teacher",
+        groups=(Group(network, networks),),
+        method=ERM(members=networks, deploy="mean_probs"),
+        config=TrainConfig(replicas=replicas, seeds=Seeds(7)),
+        stream=0,
     )
-    host = jax.device_get(variables)
-    method = ERM(members=networks, deploy="mean_probs")
-    return SimpleNamespace(
-        run=SimpleNamespace(name="teacher", groups=groups, method=method),
-        identity="{}",
-        teacher_variables=lambda: host,
+    host = jax.device_get(drawn(run, jnp.zeros((1, 8, 8, 1))))
+    return SimpleNamespace(run=run, identity="{}", teacher_variables=lambda: host)
+
+
+def drawn(run, example, mesh=ONE):
+    """The first variables of a run, without a session."""
+    slots = P(REPLICA, MEMBER)
+    return init_variables(
+        run, SimpleNamespace(mesh=make_mesh(mesh), slots=slots), example
     )
 
 
