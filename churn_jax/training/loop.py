@@ -411,13 +411,8 @@ class _Loop:
     def _validate(self, chunks):
         """`_scores` of the validation split under the weights of `chunks`."""
         images, labels = self.session.held_out
-        logits = predict_split(
-            self.session.program,
-            self.run.method,
-            [(chunk.params, chunk.model_state) for chunk in chunks],
-            images,
-            batch_size=self.run.config.eval_batch_size,
-        )
+        held = [(chunk.params, chunk.model_state) for chunk in chunks]
+        logits = predict_split(self.run, self.session.program, held, images)
         return _scores(logits, labels)
 
     def save(self) -> None:

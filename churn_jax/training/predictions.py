@@ -20,7 +20,7 @@ from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import Split
 from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
-from churn_jax.methods import Method, deploy
+from churn_jax.methods import deploy
 from churn_jax.methods.base import Deployment
 from churn_jax.training.feed import in_order
 from churn_jax.training.partition import (
@@ -38,7 +38,7 @@ from churn_jax.training.partition import (
 from churn_jax.training.program import Program
 
 if TYPE_CHECKING:
-    from churn_jax.training.run import Trained
+    from churn_jax.training.run import Run, Trained
 
 
 @functools.lru_cache(maxsize=16)
@@ -99,13 +99,7 @@ def placed(
 
 
 def predict_split(
-    program: Program,
-    method: Method,
-    chunks: Sequence[tuple],
-    images: jax.Array | StreamedSplit,
-    *,
-    batch_size: int,
-    every_member: bool = False,
+    run: Run, program: Program, chunks: Sequence[tuple], images, every_member=False
 ) -> jax.Array:
     """Predictions for every row of `images`, in order: `[R, N, C]` on the devices.
 
@@ -114,26 +108,29 @@ def predict_split(
     padded with row 0 and cut afterwards, so all calls have one shape and no example is
     dropped. With `every_member` `[R, M, N, C]` instead of the deployed prediction.
     """
-    total = len(images)
-    size = call_size(total, batch_size, program.mesh.shape[DATA])
-    pieces = list(predict_batches(program, method, chunks, images, size, every_member))
+    shards = program.mesh.shape[DATA]
+    batches = predict_batches(run, program, chunks, images, every_member, shards=shards)
+    pieces = list(batches)
     axis = pieces[0].ndim - 2
     whole = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=axis)
-    return jax.lax.slice_in_dim(whole, 0, total, axis=axis)
+    return jax.lax.slice_in_dim(whole, 0, len(images), axis=axis)
 
 
 def predict_batches(
-    program: Program, method: Method, chunks, images, size: int, every_member=False
+    run: Run, program: Program, chunks, images, every_member=False, *, shards: int
 ) -> Iterator[jax.Array]:
-    """The same by batches `[R, size, C]`, the last one padded with row 0.
+    """The same by batches `[R, B, C]`, the last one padded; B divides by `shards`.
 
     The next batch is computed while one is used, so the devices hold two at most.
     """
-    how = Deployment(method.deploy, method.deployed_member)
+    # As many rows as are to be taken at once, at most all of them.
+    size = min(run.config.eval_batch_size, -(-len(images) // shards) * shards)
+    size = max(size // shards, 1) * shards
+    how = Deployment(run.method.deploy, run.method.deployed_member)
     streamed = isinstance(images, StreamedSplit)
     predict = _make_predict(program, how, every_member, streamed)
     before = None
-    for batch, rows in _batches(images, len(images), size, program.mesh):
+    for batch, rows in _batches(images, size, program.mesh):
         logits = join([predict(*chunk, batch, rows) for chunk in chunks])
         if before is not None:
             if streamed:
@@ -144,13 +141,7 @@ def predict_batches(
         yield before
 
 
-def call_size(total: int, batch_size: int, shards: int) -> int:
-    """Rows per call: as asked, at most the padded total, a multiple of the shards."""
-    size = min(batch_size, -(-total // shards) * shards)
-    return max(size // shards, 1) * shards
-
-
-def _batches(images: jax.Array | StreamedSplit, total: int, size: int, mesh: Mesh):
+def _batches(images: jax.Array | StreamedSplit, size: int, mesh: Mesh):
     """`(images, rows)` per call: all images with some rows, or some images whole."""
     if isinstance(images, StreamedSplit):
         share = np.arange(size, dtype=np.int32) % (size // mesh.shape[DATA])
@@ -158,8 +149,8 @@ def _batches(images: jax.Array | StreamedSplit, total: int, size: int, mesh: Mes
         for batch in in_order(images, size, mesh):
             yield batch, rows
         return
-    numbers = np.arange(-(-total // size) * size, dtype=np.int32)
-    numbers[total:] = 0
+    numbers = np.arange(-(-len(images) // size) * size, dtype=np.int32)
+    numbers[len(images) :] = 0
     for part in numbers.reshape(-1, size):
         yield images, place(part, mesh, P(DATA))
 
@@ -232,10 +223,9 @@ def write_predictions(
         OSError: the shard could not be written.
     """
     program, folder = trained.program, Path(folder)
-    # So many rows as can be spread over all devices.
-    size = call_size(len(part), trained.run.config.eval_batch_size, program.mesh.size)
     held, images = trained.chunks(weights), placed(part, program)
-    batches = predict_batches(program, trained.run.method, held, images, size)
+    shards = program.mesh.size  # batches are spread over all devices
+    batches = predict_batches(trained.run, program, held, images, shards=shards)
     failed = write_share(
         batches,
         program.mesh,

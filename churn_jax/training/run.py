@@ -207,14 +207,8 @@ class Trained:
         Raises:
             ValueError: there is no such set of weights.
         """
-        logits = predict_split(
-            self.program,
-            self.run.method,
-            self.chunks(weights),
-            placed(images, self.program),
-            batch_size=self.run.config.eval_batch_size,
-            every_member=every_member,
-        )
+        held, rows = self.chunks(weights), placed(images, self.program)
+        logits = predict_split(self.run, self.program, held, rows, every_member)
         return np.asarray(fetch(logits))
 
     def chunks(self, weights: str = "config") -> list[tuple[PyTree, PyTree]]:

@@ -251,13 +251,8 @@ def run_of(method, groups=None, **options):
 def predictions(stepper):
     """What is deployed of the first eight images, `[R, 8, C]`."""
     state, program = stepper.states[0], stepper.session.program
-    logits = predict_split(
-        program,
-        stepper.run.method,
-        [(state.params, state.model_state)],
-        stepper.session.data[0][:8],
-        batch_size=8,
-    )
+    held, images = [(state.params, state.model_state)], stepper.session.data[0][:8]
+    logits = predict_split(stepper.run, program, held, images)
     return np.asarray(logits)
 
 

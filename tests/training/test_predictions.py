@@ -1,6 +1,7 @@
 """Every example is predicted, and written, once and in order on every mesh."""
 
 import errno
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +13,10 @@ from churn_jax import training
 from churn_jax.data import Split, normalize
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
-from churn_jax.training import MeshShape, OptimizerConfig
+from churn_jax.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, REPLICA, make_mesh, place, replicate
-from churn_jax.training.predictions import (
-    Share,
-    call_size,
-    predict_batches,
-    write_share,
-)
+from churn_jax.training.predictions import Share, predict_batches, write_share
 from churn_jax.training.program import Program
 
 P = jax.sharding.PartitionSpec
@@ -57,9 +53,9 @@ def batches(
     parts = scale.reshape(-1, chunks, members).transpose(1, 0, 2)
     held = [(({"scale": place(part, mesh, P(REPLICA))},), ({},)) for part in parts]
     method = method or ERM(members=members, deploy="member")
-    size = call_size(len(IMAGES), batch_size, mesh.size)
-    images = replicate(IMAGES, mesh)
-    found = predict_batches(program, method, held, images, size, every_member)
+    config = TrainConfig(eval_batch_size=batch_size)
+    run, images = SimpleNamespace(method=method, config=config), replicate(IMAGES, mesh)
+    found = predict_batches(run, program, held, images, every_member, shards=mesh.size)
     return found, mesh, scale
 
 

@@ -60,7 +60,9 @@ def outcome(name, shape):
     taught_by = None
     if method.needs_teacher:
         taught_by = tiny.teacher(2, network=tiny.NETWORK)
-    run = tiny.make_run(method, network=tiny.NETWORK, mesh=MeshShape(*shape))
+    run = tiny.make_run(
+        method, network=tiny.NETWORK, mesh=MeshShape(*shape), eval_batch_size=32
+    )
     stepper = tiny.stepper(run, taught_by=taught_by)
     start = stepper.now()
     first = stepper.advance(1)
@@ -69,13 +71,8 @@ def outcome(name, shape):
     assert not [name for name in names if "steps" in name]
     (joined,) = stepper.states
     state, program = stepper.session.gathered([joined]), stepper.session.program
-    logits = predict_split(
-        program,
-        method,
-        [(state.params, state.model_state)],
-        stepper.session.data[0],
-        batch_size=32,
-    )
+    held, images = [(state.params, state.model_state)], stepper.session.data[0]
+    logits = predict_split(run, program, held, images)
     placed = jax.tree.map(lambda x: x.sharding, state)
     return Outcome(stepper, start, placed, first, third, logits)
 
