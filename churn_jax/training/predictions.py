@@ -18,7 +18,6 @@ from churn_compare.store import PredictionsError, ShardWriter, write_index, writ
 from churn_jax.data.augment import normalize
 from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import Split
-from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import deploy
 from churn_jax.methods.base import Deployment
@@ -58,14 +57,7 @@ def _make_predict(program: Program, how: Deployment, every_member, streamed):
 
         def one(params, model_state):
             variables = [{**s, "params": p} for p, s in zip(params, model_state)]
-            outputs, _ = apply_committee(
-                program.groups,
-                variables,
-                x,
-                member_axis=program.member_axis,
-                mapping=program.member_mapping,
-                train=False,
-            )
+            outputs, _ = program.apply(variables, x, train=False)
             if every_member:
                 return outputs.logits.astype(jnp.float32)
             return deploy(how, outputs.logits, outputs.gate)

@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.training import MeshShape
 from churn_jax.data.augment import Augmentation
-from churn_jax.ensembles import Group, mapping
+from churn_jax.ensembles import Group, apply_committee, mapping
 from churn_jax.models.click import ClickModel
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import MEMBER, REPLICA, compilation, make_mesh
@@ -96,6 +96,11 @@ class Program:
         teachers; the devices along it do the same work.
         """
         return self.mesh.shape[MEMBER] > 1 and sum(g.size for g in self.groups) == 1
+
+    def apply(self, variables: Any, x: jax.Array, **options: Any) -> Any:
+        """`apply_committee` on a replica's networks, inside `shard_map`."""
+        options |= {"member_axis": self.member_axis, "mapping": self.member_mapping}
+        return apply_committee(self.groups, variables, x, **options)
 
     @property
     def compilation(self) -> dict[str, Any] | None:

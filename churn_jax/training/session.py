@@ -43,7 +43,7 @@ from churn_jax.training.state import (
     TrainState,
     draw_sample,
     epoch_order,
-    gathered,
+    gatherer,
     init_best,
     init_coefficients,
     init_state,
@@ -100,7 +100,7 @@ class Session:
         """The states of the parts as that of the run."""
         if self.program is self.parts[0].program:
             return states[0]
-        return gathered(states, self.program)
+        return gatherer(self.program)(tuple(states))
 
 
 def open_session(
@@ -205,8 +205,9 @@ def _of_networks(
         terms = term_names(of, state, inputs(0), taught, *data)
         state = with_sums(state, terms, mesh)
         parts.append(Part(part, of, state, inputs, steps_per_call))
-    states = [part.state for part in parts]
-    whole = states[0] if runs[0] is run else gathered(states, program)
+    whole = parts[0].state
+    if runs[0] is not run:
+        whole = gatherer(program)(tuple(part.state for part in parts))
     return Session(
         run=run,
         parts=parts,

@@ -350,17 +350,13 @@ def _init_optimizer(optimizer: Optimizer, sharding):
     return compiled if optimizer.own is None else checked
 
 
-def gathered(states: Sequence[TrainState], ensemble: "Program") -> TrainState:
-    """The state of an ensemble whose networks were trained as replicas.
+@functools.lru_cache(maxsize=8)
+def gatherer(ensemble: "Program"):
+    """The state of an ensemble from those of networks that were trained as replicas.
 
     There is one for every group, with leaves `[R x S, 1, ...]` that become
     `[R, S, ...]`. A replica stops when its first network does; the others go on.
     """
-    return _gatherer(ensemble)(tuple(states))
-
-
-@functools.lru_cache(maxsize=8)
-def _gatherer(ensemble: "Program"):
     sizes = [group.size for group in ensemble.groups]
 
     def gather(states):

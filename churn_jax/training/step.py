@@ -19,7 +19,6 @@ from jaxtyping import PyTree
 
 from churn_jax._jax import to_varying, varying_axes
 from churn_jax.data.augment import augment, normalize
-from churn_jax.ensembles import apply_committee
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import Batch, LossOutput
 from churn_jax.training import clicks
@@ -104,16 +103,7 @@ def _forward(program: Program, dropout: jax.Array):
 
     def apply(variables, images, train=True, extras=()):
         extra: dict[str, Any] = {"axis_name": DATA, "key": dropout} if train else {}
-        return apply_committee(
-            program.groups,
-            variables,
-            images,
-            member_axis=program.member_axis,
-            mapping=program.member_mapping,
-            train=train,
-            extras=extras,
-            **extra,
-        )
+        return program.apply(variables, images, train=train, extras=extras, **extra)
 
     return apply
 
