@@ -35,7 +35,7 @@ from churn_jax.metrics import pairwise, summarize_pairs
 from churn_jax.metrics.pair_summaries import PairSummary
 from churn_jax.setting_checks import check_least
 from churn_jax.studies.folder import hardware, versions
-from churn_jax.studies.inputs import Inputs, load_inputs, row_run
+from churn_jax.studies.inputs import Inputs, StudyInputs
 from churn_jax.training import checkpoint
 from churn_jax.training.partition import fetch
 from churn_jax.training.run import Run
@@ -76,13 +76,14 @@ class Launch:
     updates: int = 100
 
     def __post_init__(self):
-        """Refuses rows with a teacher, which is another training."""
+        """Refuses rows that need another one, which is another training."""
         check_least("updates", self.updates, 1)
-        if self.spec.method.needs_teacher:
-            raise ValueError(
-                f"{self.spec.name} learns from a teacher; launches compare rows "
-                "without one"
+        spec = self.spec
+        if spec.method.needs_teacher or spec.taught or spec.start:
+            learns = (
+                f"starts from {spec.start}" if spec.start else "learns from a teacher"
             )
+            raise ValueError(f"{spec.name} {learns}; launches compare rows without one")
 
     @property
     def spec(self) -> MethodSpec:
@@ -91,16 +92,14 @@ class Launch:
 
     def opened(self) -> tuple[Run, Inputs]:
         """The engine's run, one replica as long as the study's or as `updates`."""
-        source = self.config.data
-        inputs = load_inputs(source, source.train_size)
-        if not isinstance(inputs.dataset, Dataset):
+        study = StudyInputs(self.config)
+        if not isinstance(study.dataset, Dataset):
             raise ValueError(
-                f"launches are compared on data that fit in memory; {source.name} is "
-                "streamed"
+                "launches are compared on data that fit in memory; "
+                f"{self.config.data.name} is streamed"
             )
-        run = row_run(self.config, self.spec, inputs.dataset.num_classes)
-        train = run.config
-        per_epoch = max(len(inputs.dataset.train) // train.batch_size, 1)
+        run, inputs = study.run(self.spec), study.of(self.spec)
+        train, per_epoch = run.config, run.steps_per_epoch(len(inputs.dataset.train))
         augment = "off" if train.seeds.augment == "off" else "fixed"
         train = dataclasses.replace(
             train,

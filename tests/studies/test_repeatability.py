@@ -93,6 +93,16 @@ def test_any_bit_and_any_exchange_change_the_checksum():
     assert int(checksum([kernel, 2 * kernel])) != int(checksum([2 * kernel, kernel]))
 
 
+def test_a_row_is_launched_on_its_own_examples_and_from_no_other_row():
+    few = dataclasses.replace(TINY.spec("baseline"), train_size=64)
+    later = dataclasses.replace(few, name="later", start="baseline")
+    config = dataclasses.replace(TINY, methods=(few, later))
+    run, inputs = Launch(config, updates=8).opened()
+    assert len(inputs.dataset.train) == 64 and run.config.epochs == 8
+    with pytest.raises(ValueError, match="later starts from baseline; launches"):
+        Launch(config, "later")
+
+
 def test_every_seed_is_fixed_and_a_longer_run_stretches_the_schedule():
     launch = Launch(TINY, updates=8)
     run, _ = launch.opened()
