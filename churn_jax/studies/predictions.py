@@ -178,8 +178,7 @@ def row_teachers(
         return None
     old = tuple(trained(name) for name in teaching.old)
     if teaching.logits:
-        replicas = spec.config(config.train).replicas
-        return Teachers(None, old, cached=logits_of(spec, dataset, replicas))
+        return Teachers(None, old, cached=logits_of(config, spec, dataset))
     if spec.teacher is None:
         return Teachers(None, old)
     teacher, groups = trained(spec.teacher), ()
@@ -218,10 +217,10 @@ def row_teachers(
     return dataclasses.replace(teachers, cached=cached, targets=targets)
 
 
-def logits_of(spec: MethodSpec, dataset, replicas: int) -> np.ndarray:
+def logits_of(config: StudyConfig, spec: MethodSpec, dataset) -> np.ndarray:
     """`[R, 1, N, C]` of the row's training examples, from its file of predictions."""
     path, ids, known = spec.teaching.logits, dataset.train.ids, dataset.num_classes
-    found = load_predictions(path)
+    found, replicas = load_predictions(path), spec.config(config.train).replicas
     runs, _, classes = found.shape
     if runs not in (1, replicas) or classes != known:
         raise PredictionsError(

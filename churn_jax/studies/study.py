@@ -159,7 +159,7 @@ def run_study(
         on_note(sentence)
     for spec in selected:
         if spec.teaching.logits:
-            logits_of(spec, inputs.of(spec).dataset, config.train.replicas)
+            logits_of(config, spec, inputs.of(spec).dataset)
     primary = jax.process_index() == 0
     with lock_folder(out):
         _check_shared_folder(out)

@@ -135,9 +135,9 @@ def test_shards_of_any_size_can_teach(shards, monkeypatch):
     )
     own = dataset()
     own = dataclasses.replace(own, train=own.test.take(np.arange(30)[::-1]))
-    whole = logits_of(spec, own, 2)
+    whole = logits_of(study(), spec, own)
     monkeypatch.setattr(store, "WHOLE_BYTES", 1000)
-    np.testing.assert_array_equal(logits_of(spec, own, 2), whole)
+    np.testing.assert_array_equal(logits_of(study(), spec, own), whole)
     ids, values = read_shards(path).ids, read_shards(path).logits
     row = int(np.flatnonzero(ids == own.train.ids[0])[0])
     np.testing.assert_array_equal(whole[1, 0, 0], values[1, [row]][0])
