@@ -36,9 +36,8 @@ class LoggedRun:
         group: the study, or "" for a training of its own.
         directory: folder of the training, or None if nothing is kept.
         settings: flat, such as `{"method.beta": 0.5, "train.epochs": 80}`.
-        step: the last step, in updates, whose values an earlier launch logged and this
-            one will not log again: it goes on from a later checkpoint. 0 if it starts
-            from the beginning.
+        step: updates of earlier launches, whose values this one will not log again; 0
+            if it starts from the beginning.
         identity: equal texts mean equal training, and so equal values.
     """
 
@@ -327,9 +326,7 @@ class MetricsWriter:
 
     It writes in the caller's thread, so that a full disk is an `OSError` of `write`.
 
-    Attributes:
-        step: step of the last line that is kept, or 0.
-        note: a sentence about damaged lines that were left out, or empty.
+    Its `note` is a sentence about damaged lines that were left out, or empty.
     """
 
     def __init__(self, directory: Path, *, done: int = 0):
@@ -342,7 +339,6 @@ class MetricsWriter:
         said = f"line {damaged} of {path} could not be read and was left out"
         self.note: str = said if damaged else ""
         write_file(path, "".join(json.dumps(line) + "\n" for line in kept))
-        self.step: int = kept[-1]["step"] if kept else 0
         self._file = path.open("a")
 
     def write(self, record: Mapping[str, Any]) -> None:

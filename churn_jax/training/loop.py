@@ -161,7 +161,7 @@ def train(
                     group=group,
                     directory=loop.directory,
                     settings=flat(to_json(settings), "."),
-                    step=0 if loop.writer is None else loop.writer.step,
+                    step=loop.done,
                     identity=session.identity,
                 )
                 loop.loggers = logging

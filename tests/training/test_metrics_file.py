@@ -53,7 +53,7 @@ def test_a_damaged_line_does_not_take_those_after_it_along(tmp_path, damage):
     path.write_text("\n".join([lines[0], damage, *lines[2:], ""]))
     writer = MetricsWriter(tmp_path, done=24)
     writer.close()
-    assert epochs_in(tmp_path) == [1, 3] and writer.step == 24
+    assert epochs_in(tmp_path) == [1, 3]
     assert writer.note == f"line 2 of {path} could not be read and was left out"
 
 
