@@ -85,7 +85,6 @@ class Session:
     terms: tuple[str, ...]  # that the method logs
     steps_per_epoch: int  # windows to a line of metrics for clicks
     updates: int  # of the whole run; windows for clicks
-    parameters: int  # trained numbers per replica
     identity: str  # what a checkpoint must have been trained as to be continued
     held_out: tuple = ()  # validation images (or a stream) and labels
     teacher: PyTree = ()  # the teachers' variables on the mesh
@@ -221,8 +220,6 @@ def _of_networks(
         best=init_best(whole, program.mesh),
         steps_per_epoch=steps_per_epoch,
         updates=steps_per_epoch * config.epochs,
-        parameters=sum(p.size for p in jax.tree.leaves(whole.params))
-        // config.replicas,
         identity=identity_of(run, dataset.fingerprint, teachers, start),
     )
 
@@ -235,7 +232,6 @@ def _of_clicks(run: Run, data) -> Session:
     state = init_clicks(run, program, inputs)
     terms = term_names(program, state, inputs, (), *feed.shapes())
     state = with_sums(state, terms, program.mesh)
-    numbers = (*jax.tree.leaves(state.params), state.tables[0])
     return Session(
         run=run,
         parts=[Part(run, program, state, lambda epoch: inputs)],
@@ -245,7 +241,6 @@ def _of_clicks(run: Run, data) -> Session:
         terms=terms,
         steps_per_epoch=feed.every,
         updates=feed.windows,
-        parameters=sum(x.size for x in numbers) // run.config.replicas,
         identity=identity_of(run, data.fingerprint),
     )
 
@@ -327,6 +322,7 @@ def trained_of(
         params, model_state = interpolate_weights(
             (params, model_state), session.start, run.keep
         )
+    numbers = (*jax.tree.leaves(last.params), *last.tables[:1])
     scores = None
     if isinstance(session.feed, ClickFeed):
         scores = session.feed.result(last, session.parts[0].inputs(0))
@@ -340,7 +336,7 @@ def trained_of(
         stopped=stopped_replicas(fetch(small_fields(last)), session.terms),
         seconds=seconds,
         compile_seconds=compile_seconds,
-        parameters=session.parameters,
+        parameters=sum(x.size for x in numbers) // run.config.replicas,
         identity=session.identity,
         notes=session.notes,
         scores=scores,
