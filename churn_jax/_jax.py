@@ -8,26 +8,20 @@ import jax.numpy as jnp
 from jax import Array
 from jax.interpreters import ad, batching
 
-if hasattr(jax.lax, "pcast"):  # JAX 0.8.2 and newer
 
-    def to_varying(x: Array, axes: str | tuple[str, ...]) -> Array:
-        """`x` as each device's own along mesh `axes`, along which it was replicated."""
+def to_varying(x: Array, axes: str | tuple[str, ...]) -> Array:
+    """`x` as each device's own along mesh `axes`, along which it was replicated."""
+    if hasattr(jax.lax, "pcast"):  # JAX 0.8.2 and newer
         return jax.lax.pcast(x, axes, to="varying")
+    return jax.lax.pvary(x, axes)  # pyrefly: ignore
 
-    def all_gather_replicated(x: Array, axis_name: str, axis: int = 0) -> Array:
-        """All devices' `x`, concatenated, and known to be equal on all of them."""
+
+def all_gather_replicated(x: Array, axis_name: str, axis: int = 0) -> Array:
+    """All devices' `x`, concatenated, and known to be equal on all of them."""
+    if hasattr(jax.lax, "pcast"):
         return jax.lax.all_gather(x, axis_name, axis=axis, tiled=True, to="invarying")
-
-else:
-
-    def to_varying(x: Array, axes: str | tuple[str, ...]) -> Array:
-        """`x` as each device's own along mesh `axes`, along which it was replicated."""
-        return jax.lax.pvary(x, axes)  # pyrefly: ignore
-
-    def all_gather_replicated(x: Array, axis_name: str, axis: int = 0) -> Array:
-        """All devices' `x`, concatenated, and known to be equal on all of them."""
-        gather = jax.lax.all_gather_invariant  # pyrefly: ignore
-        return gather(x, axis_name, axis=axis, tiled=True)
+    gather = jax.lax.all_gather_invariant  # pyrefly: ignore
+    return gather(x, axis_name, axis=axis, tiled=True)
 
 
 def varying_axes(x: Array) -> frozenset[str]:
