@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import jax
     import jax.numpy as jnp
-    import optax
 
 
-class _Lazy:
+class Lazy:
+    """A stand-in for the module `name`, which is imported when an attribute is read."""
+
     def __init__(self, name: str):
         self._name = name
 
@@ -27,13 +28,8 @@ class _Lazy:
         return getattr(importlib.import_module(self._name), attribute)
 
 
-def lazy(name: str) -> Any:
-    """A stand-in for the module `name`, which is imported when an attribute is read."""
-    return _Lazy(name)
-
-
 if not TYPE_CHECKING:
-    jax, jnp, optax = lazy("jax"), lazy("jax.numpy"), lazy("optax")
+    jax, jnp = Lazy("jax"), Lazy("jax.numpy")
 
 
 def _public(package: str, source: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from churn_jax import losses
-from churn_jax.lazy import jax, lazy
+from churn_jax.lazy import Lazy, jax
 from churn_jax.methods.base import Method, Passes
 from churn_jax.methods.batch import Batch, LossOutput, Teacher, forward, with_state
 from churn_jax.methods.fields import coefficient, pytree, share, static
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from churn_jax.typing import Array, Logits
 
-perturbations = lazy("churn_jax.perturbations")
+perturbations = Lazy("churn_jax.perturbations")
 
 
 PERTURBATIONS = ("none", "gaussian", "ods", "conf_ods", "adversarial", "two_sided")

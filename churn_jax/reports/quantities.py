@@ -11,7 +11,7 @@ from scipy import special
 
 from churn_compare.documents import Column
 from churn_compare.suggestions import did_you_mean
-from churn_jax.lazy import lazy
+from churn_jax.lazy import Lazy
 from churn_jax.registry import Registry
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from churn_jax.analysis.significance import Difference
     from churn_jax.reports.estimates import Estimate
 else:
-    metrics = lazy("churn_jax.metrics")  # imported when a column is measured
+    metrics = Lazy("churn_jax.metrics")  # imported when a column is measured
 
 SIGNIFICANT = 0.05
 ABSENT = "–"
