@@ -178,11 +178,9 @@ def study_of(options: AllOfStudy, command: str) -> Any:
 
     asked = replaced(unknown(), filter(early, given))
     asked = with_texts(asked, filter(early, assignments(options)[0]))
-    facts, lengths = data_facts(asked.data), (options.epochs, options.batch_size)
-    epochs, batch_size = (length or 0 for length in lengths)
-    recipe = own_study(
-        asked.data, facts, model=asked.model, epochs=epochs, batch_size=batch_size
-    )
+    facts = data_facts(asked.data)
+    lengths = {"epochs": options.epochs or 0, "batch_size": options.batch_size or 0}
+    recipe = own_study(asked.data, facts, model=asked.model, **lengths)
     return described(recipe, configured(recipe, given, options), facts)
 
 
