@@ -1,5 +1,6 @@
 """Checks of single settings, with one sentence for each kind of mistake."""
 
+import dataclasses
 from collections.abc import Collection
 from typing import Any
 
@@ -47,3 +48,15 @@ def check_settings(settings: Any, where: str = "", **limits: Any) -> None:
             check_least(what, value, limit)
         else:
             check_choice(what, value, limit)
+
+
+def setting(default: Any, of: Any) -> Any:
+    """A field with its limit, which `check_fields` knows: see `check_settings`."""
+    return dataclasses.field(default=default, metadata={"of": of})
+
+
+def check_fields(settings: Any, where: str = "") -> None:
+    """Refuses values beyond the limits of a dataclass's fields."""
+    known = {f.name: f.metadata.get("of") for f in dataclasses.fields(settings)}
+    limits = {name: of for name, of in known.items() if of is not None}
+    check_settings(settings, where, **limits)

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 from churn_jax import ensembles, models
 from churn_jax.lazy import jnp
 from churn_jax.methods.base import Method
-from churn_jax.setting_checks import check_settings
+from churn_jax.setting_checks import check_choice, check_fields, setting
 
 if TYPE_CHECKING:
     from churn_jax.models.public_weights import Pretrained
 
 DTYPES = ("float32", "bfloat16")
+_OPTIONS = {
+    "batch_ensemble": ("fast_weights", "bias", "norm_of", "batches"),
+    "mimo": ("repetition",),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Sharing:
         'be4-signs'
     """
 
-    kind: str = "batch_ensemble"
-    heads: int = 0
+    kind: str = setting("batch_ensemble", of=tuple(_OPTIONS))
+    heads: int = setting(0, of=0)
     fast_weights: str = "normal"
     bias: str = "member"
     norm_of: str = "shared"
@@ -53,7 +57,7 @@ class Sharing:
 
     def __post_init__(self):
         """Checks what the layers do not."""
-        check_settings(self, "sharing ", kind=tuple(_OPTIONS), heads=0)
+        check_fields(self, "sharing ")
         own = ("kind", "heads", *_OPTIONS[self.kind])
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -84,10 +88,6 @@ class Sharing:
         return "-".join(words)
 
 
-_OPTIONS = {
-    "batch_ensemble": ("fast_weights", "bias", "norm_of", "batches"),
-    "mimo": ("repetition",),
-}
 _WORDS = {"bias": "bias_{}", "norm_of": "norm_{}", "repetition": "repeat_{:g}"}
 
 
@@ -186,7 +186,7 @@ class ModelConfig:
             ValueError: unknown name, dtype or an option the network lacks, columns
                 that cannot be, or a folder of other weights.
         """
-        check_settings(self, "model ", dtype=DTYPES)
+        check_choice("model dtype", self.dtype, DTYPES)
         if self.name == "click":
             raise ValueError(
                 "a click model learns in one pass over clicks, by `churn-jax study` or "

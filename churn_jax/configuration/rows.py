@@ -11,7 +11,7 @@ from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import DTYPES, ModelConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods.base import Method
-from churn_jax.setting_checks import check_none, check_settings
+from churn_jax.setting_checks import check_fields, check_none, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,17 +44,17 @@ class Teaching:
     """
 
     old: tuple[str, ...] = ()
-    members: int = 0
+    members: int = setting(0, of=0)
     offline: bool = False
     calibrated: bool = False
-    dtype: str = ""
+    dtype: str = setting("", of=("", *DTYPES))
     logits: str = ""
-    neighbours: int = 0
+    neighbours: int = setting(0, of=0)
     uniform: float = 0.0
 
     def __post_init__(self):
         """Checks what needs no study."""
-        check_settings(self, "teaching.", members=0, neighbours=0, dtype=("", *DTYPES))
+        check_fields(self, "teaching.")
         if (self.neighbours and not self.offline) or (
             self.uniform and not self.neighbours
         ):

@@ -13,7 +13,7 @@ from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficient_names
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.data import TextOptions
-from churn_jax.setting_checks import check_none, check_settings
+from churn_jax.setting_checks import check_fields, check_least, check_none, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +69,11 @@ class EvaluationConfig:
             are.
     """
 
-    predictions: str = "auto"
+    predictions: str = setting("auto", of=("auto", "file", "shards"))
 
     def __post_init__(self):
         """Refuses unknown forms."""
-        check_settings(self, "evaluation.", predictions=("auto", "file", "shards"))
+        check_fields(self, "evaluation.")
 
     def sharded(self, runs: int, examples: int, classes: int) -> bool:
         """True if logits `[R, N, C]` go into shards."""
@@ -194,7 +194,7 @@ class StudyConfig:
                 ),
             )
             if spec.train_size is not None:
-                check_settings(spec, f"{spec.name}: ", train_size=1)
+                check_least(f"{spec.name}: train_size", spec.train_size, 1)
             self._check_dependencies(spec, (spec.name,), names)
         for update in self.updates:
             for name in (update.old, update.new):

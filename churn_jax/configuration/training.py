@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from churn_compare.suggestions import did_you_mean
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
 from churn_jax.lazy import jax, jnp
 from churn_jax.registry import Registry, is_own
-from churn_jax.setting_checks import check_choice, check_none, check_settings
+from churn_jax.setting_checks import check_choice, check_fields, check_none, setting
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SAMPLES = ("all", "bootstrap")
 _FACTORS = ("init", "order", "augment", "sample")
+_LEVELS = ("fixed", "varied")
 # The seed numbers of an ensemble's networks are apart by so much, so a study has fewer
 # replicas.
 NETWORK = 2**16
@@ -83,12 +84,14 @@ class OptimizerConfig:
 
     name: str = "sgd"
     learning_rate: float | tuple[float, ...] = 0.1
-    momentum: float = 0.9
+    momentum: float = setting(0.9, of="share")
     nesterov: bool = True
     weight_decay: float | tuple[float, ...] = 1e-4
-    decay: str = "l2"
-    decay_on: str = "kernels"
-    schedule: str = "constant"
+    decay: str = setting("l2", of=("l2", "decoupled"))
+    decay_on: str = setting("kernels", of=("kernels", "all"))
+    schedule: str = setting(
+        "constant", of=("constant", "step", "cosine", "flat_then_linear")
+    )
     warmup_epochs: float = 0.0
     warmup_start: float = 0.0
     step_epochs: tuple[float, ...] = ()
@@ -124,14 +127,7 @@ class OptimizerConfig:
                 f"your own as package.module:name; got {self.name!r}"
                 f"{did_you_mean(self.name, OPTIMIZERS)}"
             )
-        check_settings(
-            self,
-            "optimizer ",
-            schedule=("constant", "step", "cosine", "flat_then_linear"),
-            decay=("l2", "decoupled"),
-            decay_on=("kernels", "all"),
-            momentum="share",
-        )
+        check_fields(self, "optimizer ")
         if self.flat_until >= self.linear_until:
             raise ValueError(
                 f"flat_until ({self.flat_until}) must be below linear_until "
@@ -183,17 +179,15 @@ class Seeds:
     """
 
     base: int = 0
-    init: str = "varied"
-    order: str = "varied"
-    augment: str = "varied"
-    sample: str = "fixed"
-    members: str = "independent"
+    init: str = setting("varied", of=_LEVELS)
+    order: str = setting("varied", of=_LEVELS)
+    augment: str = setting("varied", of=(*_LEVELS, "off"))
+    sample: str = setting("fixed", of=_LEVELS)
+    members: str = setting("independent", of=("independent", "shared"))
 
     def __post_init__(self):
         """Checks the levels."""
-        levels: dict[str, Any] = dict.fromkeys(_FACTORS, ("fixed", "varied"))
-        levels |= {"augment": ("fixed", "varied", "off")}
-        check_settings(self, "seeds.", members=("independent", "shared"), **levels)
+        check_fields(self, "seeds.")
 
     def keys(self, factor: str, numbers: ArrayLike) -> jax.Array:
         """One typed key per seed number, `[R]`; equal ones where the factor is fixed.
@@ -222,13 +216,13 @@ class MeshShape:
         data: number of devices that share each batch.
     """
 
-    replica: int = 1
-    member: int = 1
-    data: int = 1
+    replica: int = setting(1, of=1)
+    member: int = setting(1, of=1)
+    data: int = setting(1, of=1)
 
     def __post_init__(self):
         """Checks that every axis is positive."""
-        check_settings(self, "mesh ", replica=1, member=1, data=1)
+        check_fields(self, "mesh ")
 
     @property
     def size(self) -> int:
@@ -262,13 +256,13 @@ class OnePass:
         warm_share: the same as a share of the examples, if that is more.
     """
 
-    window: int = 8192
-    warm_examples: int = 0
-    warm_share: float = 0.0
+    window: int = setting(8192, of=1)
+    warm_examples: int = setting(0, of=0)
+    warm_share: float = setting(0.0, of="share")
 
     def __post_init__(self):
         """Checks ranges."""
-        check_settings(self, window=1, warm_examples=0, warm_share="share")
+        check_fields(self)
 
     def warm_windows(self, examples: int) -> int:
         """Windows of the shared start of a stream of so many examples."""
@@ -311,21 +305,21 @@ class TrainConfig:
             embedding table at every update. Weight decay is of the towers' kernels.
     """
 
-    replicas: int = 10
+    replicas: int = setting(10, of=1)
     seed_numbers: tuple[int, ...] = ()
-    epochs: int = 10
-    batch_size: int = 128
-    eval_batch_size: int = 1000
-    eval_every_epochs: int = 1
+    epochs: int = setting(10, of=1)
+    batch_size: int = setting(128, of=1)
+    eval_batch_size: int = setting(1000, of=1)
+    eval_every_epochs: int = setting(1, of=1)
     optimizer: OptimizerConfig = OptimizerConfig()
     seeds: Seeds = Seeds()
     augmentation: Augmentation = Augmentation()
-    sample: str = "all"
+    sample: str = setting("all", of=SAMPLES)
     mesh: MeshShape = MeshShape()
-    mapping: str = "auto"
+    mapping: str = setting("auto", of=MAPPINGS)
     steps_per_call: int = 0
-    weights: str = "last"
-    ema_decay: float = 0.0
+    weights: str = setting("last", of=("last", "best"))
+    ema_decay: float = setting(0.0, of="share")
     checkpoint_every_seconds: float = 60.0
     one_pass: OnePass | None = None
 
@@ -333,18 +327,7 @@ class TrainConfig:
         """Checks what needs no data."""
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(f"optimizer must be an OptimizerConfig; {_OPTAX}")
-        check_settings(
-            self,
-            replicas=1,
-            epochs=1,
-            batch_size=1,
-            eval_batch_size=1,
-            eval_every_epochs=1,
-            mapping=MAPPINGS,
-            sample=SAMPLES,
-            weights=("last", "best"),
-            ema_decay="share",
-        )
+        check_fields(self)
         check_none(
             "",
             (

@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_jax import ensembles
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.fields import (
-    check_fields,
-    check_whole,
-    coefficient,
-    pytree,
-    static,
-)
+from churn_jax.methods.fields import check_whole, coefficient, pytree, static
 from churn_jax.registry import Registry
-from churn_jax.setting_checks import check_settings
+from churn_jax.setting_checks import check_fields, check_settings
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike

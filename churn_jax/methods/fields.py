@@ -12,7 +12,6 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 
 from churn_jax.lazy import jax
-from churn_jax.setting_checks import check_settings
 
 
 def coefficient(default: float, **kwargs) -> Any:
@@ -32,12 +31,6 @@ def static(default: Any, of: Any = None) -> Any:
     """
     metadata = {"pytree_node": False, "of": of}
     return dataclasses.field(default=default, metadata=metadata)
-
-
-def check_fields(value: Any) -> None:
-    """Refuses values that structural fields cannot have."""
-    known = {f.name: f.metadata.get("of") for f in dataclasses.fields(value)}
-    check_settings(value, **{name: of for name, of in known.items() if of is not None})
 
 
 T = TypeVar("T")

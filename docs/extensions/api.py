@@ -312,7 +312,7 @@ def default(node: ast.expr | None) -> str | None:
     if not isinstance(node, ast.Call):
         return None if node is None else ast.unparse(node)
     name = ast.unparse(node.func).rpartition(".")[2]
-    if name in ("coefficient", "share", "static") and node.args:
+    if name in ("coefficient", "setting", "share", "static") and node.args:
         return ast.unparse(node.args[0])
     if name not in ("field", "static_field"):
         return ast.unparse(node)
