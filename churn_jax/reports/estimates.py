@@ -96,18 +96,15 @@ def set_sums(logits: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def of_set_sums(
-    found: Iterable[Mapping[str, np.ndarray]], runs: int, examples: int
+    found: Sequence[Mapping[str, np.ndarray]], runs: int, examples: int
 ) -> tuple[dict[str, Estimate], dict[str, np.ndarray]]:
     """Numbers of all runs together, and without each, from the sums of all blocks."""
     unknown = np.full(runs, np.nan)
     if runs < 2:
         return dict.fromkeys(_OF_SETS, UNKNOWN), dict.fromkeys(_OF_SETS, unknown)
-    totals = dict.fromkeys(_OF_SETS, 0.0)
-    for sums in found:
-        totals = {name: total + sums[name] for name, total in totals.items()}
-    values = {name: np.asarray(total) / examples for name, total in totals.items()}
     estimates, without = {}, {}
-    for name, value in values.items():
+    for name in _OF_SETS:
+        value = sum(sums[name] for sums in found) / examples
         without[name] = value[1:] if runs > 2 else unknown
         estimates[name] = over_set(value[0], without[name])
     return estimates, without

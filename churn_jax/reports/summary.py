@@ -48,6 +48,7 @@ PAIRS: Mapping[str, Callable] = {
     **BOUNDS,
 }
 """Numbers of two runs; that by correctness is two."""
+_PAIR_METRICS = {name: streaming(metric) for name, metric in PAIRS.items()}
 # Numbers of each run; scores need labels.
 _ALONE: Mapping[str, Callable[[], Any]] = {
     "confidence": metrics.ConfidenceState.empty,
@@ -226,23 +227,13 @@ class _Block(NamedTuple):
 
     part: slice
     logits: np.ndarray  # `[R, b, C]`
-    size: int  # B
+    filled: np.ndarray  # `[R, B, C]`, the last example again and again
+    valid: np.ndarray  # `[B]`, which of them are examples
 
-    @property
-    def valid(self) -> np.ndarray:
-        """`[B]`, which of the filled up block are examples."""
-        return np.arange(self.size) < self.logits.shape[1]
-
-    @property
-    def filled(self) -> np.ndarray:
-        """`[R, B, C]`."""
-        return self.fill(self.logits, axis=1)
-
-    def fill(self, values: np.ndarray, axis: int = 0) -> np.ndarray:
-        """`[b, ...]` to `[B, ...]`, the last example again and again."""
-        width = [(0, 0)] * values.ndim
-        width[axis] = (0, self.size - values.shape[axis])
-        return np.pad(values, width, mode="edge") if width[axis][1] else values
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """`[N]` to `[B]`, filled up."""
+        held = values[self.part]
+        return np.pad(held, (0, len(self.valid) - len(held)), mode="edge")
 
 
 def _blocks(predictions: Predictions, runs: Sequence[int]) -> Iterator[_Block]:
@@ -254,7 +245,12 @@ def _blocks(predictions: Predictions, runs: Sequence[int]) -> Iterator[_Block]:
             if (found := np.flatnonzero(~np.isfinite(top))).size:
                 bad[run].append(start + found)
         if not any(bad.values()):  # else only to count what is not finite
-            yield _Block(slice(start, start + logits.shape[1]), logits, size)
+            own = logits.shape[1]
+            more = ((0, 0), (0, size - own), (0, 0))
+            filled = np.pad(logits, more, mode="edge") if own < size else logits
+            yield _Block(
+                slice(start, start + own), logits, filled, np.arange(size) < own
+            )
     for run, parts in bad.items():
         if parts:
             ids = predictions.ids[np.concatenate(parts)]
@@ -272,12 +268,12 @@ def _pass(predictions: Predictions, runs: Sequence[int]):
     counts, pairs, examples = 0, None, 0
     classes, ambiguity, sets = [], [], []
     for block in _blocks(predictions, runs):
-        own, held = block.logits, labels[block.part]
+        own = block.logits
         known |= known_classes(own).any(axis=(0, 1))
         if len(runs) > 1:
-            sets.append(set_sums(own, held))
+            sets.append(set_sums(own, labels[block.part]))
             ambiguity.append(_ambiguity(block).astype(np.float64))
-        filled = block.filled, block.fill(held), block.valid
+        filled = block.filled, block.of(labels), block.valid
         states, *each = _of_runs(states, *filled)
         confidence, found = (x[:, : own.shape[1]] for x in jax.device_get(each))
         counts = counts + np.histogram(confidence, CONFIDENCE_BINS, (0.0, 1.0))[0]
@@ -314,9 +310,8 @@ def _scored(
     if temperatures is None:
         temperatures = np.ones(len(runs), np.float32)
     for block in _blocks(predictions, runs):
-        masks = {name: block.fill(keep[block.part]) for name, keep in counted.items()}
-        masks = {name: mask & block.valid for name, mask in masks.items()}
-        held = block.fill(labels[block.part])
+        masks = {name: block.of(keep) & block.valid for name, keep in counted.items()}
+        held = block.of(labels)
         states = _of_scores(states, block.filled, held, masks, temperatures)
     return _computed(states)
 
@@ -391,18 +386,14 @@ def _of_scores(states, logits, labels, masks, temperatures):
     return jax.lax.map(one, (states, logits, temperatures))
 
 
-def _pair_metrics() -> dict[str, Any]:
-    return {name: streaming(metric) for name, metric in PAIRS.items()}
-
-
 @jax.jit
 def _of_pairs(logits, labels, valid):
     """The sums of a block for every pair of runs, and its number of examples."""
 
     def block(cut, inside):
         z, y = cut(logits, 1), cut(labels, 0)
-        found = _pair_metrics().items()
-        return {n: pair_sums(metric, z, z, y, inside) for n, metric in found}, inside
+        sums = {n: pair_sums(m, z, z, y, inside) for n, m in _PAIR_METRICS.items()}
+        return sums, inside
 
     runs, examples, classes = logits.shape
     size = max(1, min(examples, PAIR_BYTES // (4 * runs * classes)))
@@ -416,11 +407,6 @@ def _wide(x):
 
 def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
     """The mean of both directions of every pair, `[R, R]` float64, of all `PAIRS`."""
-
-    def narrow(x):
-        return x.astype(np.int32 if x.dtype.kind == "i" else np.float32)
-
-    sums = jax.tree.map(narrow, sums)
     found = jax.device_get(_finish(sums, np.int32(examples)))
     correct, incorrect = found.pop("by_correctness")
     found |= {"churn_correct": correct, "churn_incorrect": incorrect}
@@ -430,7 +416,7 @@ def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
 
 @jax.jit
 def _finish(sums, examples):
-    return {n: m.finish(sums[n], examples) for n, m in _pair_metrics().items()}
+    return {n: m.finish(sums[n], examples) for n, m in _PAIR_METRICS.items()}
 
 
 _fit = jax.jit(metrics.fit_temperature)
