@@ -210,8 +210,7 @@ def collect_updates(
         flips = matrices.between(versions.index(old.name), versions.index(new.name))
         results += _results(label, entry, old, new, labels, flips)
     several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
-    runs = {name: found.runs for name, found in models.items()}
-    _compare(results, runs, study.config.baseline, several)
+    compared = _compared(results, models, study.config.baseline, several)
     known = None
     if len({tuple(np.flatnonzero(model.known)) for model in models.values()}) > 1:
         # An old run is right on classes that it knows alone, so the flips are the same.
@@ -220,7 +219,7 @@ def collect_updates(
             shares = np.where(shares > 0, shares, np.nan)[:, None]
             known = matrices.negative_flip_rate / shares
     shown = tuple(versions), tuple(model.label for model in models.values())
-    return Updates(tuple(results), *shown, matrices, known, tuple(remarks))
+    return Updates(compared, *shown, matrices, known, tuple(remarks))
 
 
 def _results(
@@ -271,42 +270,41 @@ def _rates(flips: Flips, own) -> dict[str, Rates]:
     return {"own": rates(len(a), wrong[0][a], wrong[1][b], summary), **every}
 
 
-def _compare(
-    results: list[UpdateResult],
-    runs: Mapping[str, tuple[int, ...]],
+def _compared(
+    results: Sequence[UpdateResult],
+    models: Mapping[str, ModelRuns],
     baseline: str,
     ensembles: Collection[str],
-) -> None:
-    """Puts the results in that are compared with the update to the baseline."""
-    # Only where one update is to the baseline and every model has the same three `runs`
+) -> tuple[UpdateResult, ...]:
+    """The results, those on all examples compared with the update to the baseline."""
+    # Only where one update is to the baseline and every model has the same three runs
     # or more. `ensembles` are the rows that deploy several networks.
-    whole = {i: r for i, r in enumerate(results) if r.examples == "all"}
-    starts = [i for i, r in whole.items() if r.new == baseline]
-    names = {name for r in whole.values() for name in (r.old, r.new)}
-    if len(starts) != 1 or len(whole) < 2:
-        return
-    if len(runs[baseline]) < 3 or len({runs[name] for name in names}) > 1:
-        return
+    whole = [r for r in results if r.examples == "all"]
+    starts = [r for r in whole if r.new == baseline]
+    runs = {models[name].runs for r in whole for name in (r.old, r.new)}
+    if len(starts) != 1 or len(whole) < 2 or len(runs) > 1 or len(runs.pop()) < 3:
+        return tuple(results)
     (start,) = starts
     # NFR of all runs, then without each in turn, `[R + 1]`.
-    flips = {i: _left_out(r) for i, r in whole.items()}
-    wrong = {i: r.flips.new_error[0] for i, r in whole.items()}
-    both = (i for i, r in whole.items() if {r.old, r.new} <= set(ensembles))
-    gap = flips[start] - flips[next(both, start)]
-    others = [i for i in whole if i != start]
+    flips = {r: _left_out(r) for r in whole}
+    ideal = (r for r in whole if {r.old, r.new} <= {*ensembles})
+    gap = flips[start] - flips[next(ideal, start)]
+    others = [r for r in whole if r is not start]
     fewer, wronger = [], []
-    for i in others:
-        means, without = zip(*((x[0], x[1:]) for x in (flips[i], flips[start])))
+    for one in others:
+        means, without = zip(*((x[0], x[1:]) for x in (flips[one], flips[start])))
         fewer.append(significance.paired_leave_one_out_test(*means, *without))
-        wronger.append(significance.paired_t_test(wrong[i], wrong[start]))
+        wrong = (r.flips.new_error[0] for r in (one, start))
+        wronger.append(significance.paired_t_test(*wrong))
     tested = (adjusted("negative_flip_rate", fewer), adjusted("new_error", wronger))
-    for i, *changes in zip(others, *tested, strict=True):
+    found = {}
+    for one, *changes in zip(others, *tested, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
-            shares = (flips[start] - flips[i]) / np.where(gap > 0, gap, np.nan)
-        closed = Estimate(
-            float(shares[0]), np.nan, significance.jackknife_stderr(shares[1:])
-        )
-        results[i] = dataclasses.replace(results[i], changes=changes, closed=closed)
+            shares = (flips[start] - flips[one]) / np.where(gap > 0, gap, np.nan)
+        error = significance.jackknife_stderr(shares[1:])
+        closed = Estimate(float(shares[0]), np.nan, error)
+        found[one] = dataclasses.replace(one, changes=changes, closed=closed)
+    return tuple(found.get(result, result) for result in results)
 
 
 def _left_out(result: UpdateResult) -> np.ndarray:
