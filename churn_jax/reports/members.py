@@ -192,5 +192,4 @@ def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
     value = np.asarray(found.value, np.float64)
     most = bool(found.saturated.any())
     dee = dataclasses.replace(over_runs(value), at_least=most)
-    values = {**summary.run_values, "dee": value}
-    return dataclasses.replace(summary.having(dee=dee), run_values=values)
+    return summary.with_runs({"dee": value}).having(dee=dee)

@@ -177,11 +177,6 @@ class Quantity:
         return self.heading.removesuffix(" %")
 
 
-def _on_request(name: str, heading: str, write: Any, measure: Any) -> Quantity:
-    """Of all runs, for studies with such a column."""
-    return Quantity(name, heading, write, False, True, measure, of_runs=True)
-
-
 def _change(name: str, heading: str, of: str) -> Quantity:
     """Of a number against the baseline's, for studies with such a column."""
     narrow = of != "rank_loss"
@@ -216,25 +211,27 @@ _QUANTITIES = (
     Quantity("member_kl", "KL of members", on_request=True),
     Quantity("member_disagreement", "Churn of members %", percent, on_request=True),
     Quantity("parameters", "Parameters", millions, on_request=True),
-    _on_request(
+    Quantity(
         "rank_loss",
         "Rank loss",
         mean_error,
-        lambda logits, labels: [1 - float(metrics.roc_auc(z, labels)) for z in logits],
+        on_request=True,
+        measure=lambda logits, labels: 1 - float(metrics.roc_auc(logits, labels)),
     ),
-    _on_request(
+    Quantity(
         "calibration",
         "Calibration",
         mean_error,
-        lambda logits, labels: [
-            float(metrics.calibration_ratio(z, labels)) for z in logits
-        ],
+        on_request=True,
+        measure=lambda logits, labels: metrics.calibration_ratio(logits, labels),
     ),
-    _on_request(
+    Quantity(
         _POSITIVE,
         "Δʳ₁",
         of_set,
-        lambda logits, labels: metrics.positive_prediction_difference(logits),
+        on_request=True,
+        measure=lambda logits, labels: metrics.positive_prediction_difference(logits),
+        of_runs=True,
     ),
     _change("log_loss_change", "Log loss", "nll"),
     _change("rank_loss_change", "Rank loss", "rank_loss"),

@@ -57,8 +57,8 @@ from churn_jax.reports.quantities import (
 from churn_jax.reports.summary import (
     AllRunsStoppedError,
     MethodSummary,
-    check_validation,
     summarize,
+    with_calibration,
     with_columns,
 )
 from churn_jax.reports.updates import Updates, collect_updates
@@ -459,20 +459,17 @@ def collected(study: Study, split: str = "test") -> Report:
             reason = lost if info.trained else "it has no predictions yet"
             missing[info.name] = Missing(info, reason, info.trained)
             continue
-        validation = None
         try:
             predictions = load_predictions(path)
             nothing = np.zeros((1, len(predictions.ids), 2), np.float32)
             own = Predictions(predictions.ids, predictions.labels, nothing)
             if examples is not None:
                 check_comparable(examples, own)
+            found = summarize(predictions, stopped=info.stopped_replicas)
             if calibrated and is_stored(held_out):
                 with noting(f"{info.label} has no calibrated numbers", True):
-                    found = load_predictions(held_out)
-                    check_validation(predictions, found)
-                    validation = found
-            stopped = info.stopped_replicas
-            found = summarize(predictions, stopped=stopped, validation=validation)
+                    validation = load_predictions(held_out)
+                    found = with_calibration(found, predictions, validation)
             found, wrong = with_columns(found, predictions, columns)
         except PredictionsError as error:
             reason, dead = _sentence(error), isinstance(error, AllRunsStoppedError)
@@ -522,7 +519,9 @@ def collected(study: Study, split: str = "test") -> Report:
                 info,
                 summaries[info.name],
                 compared.get(info.name, {}),
-                read_history(study.method_folder(info.name) / "metrics.jsonl"),
+                read_history(study.method_folder(info.name) / "metrics.jsonl")
+                if split == "test"
+                else NO_HISTORY,
                 plain.headline.name,
                 plain.quality,
                 agreements.get(info.name),

@@ -128,6 +128,11 @@ class MethodSummary:
         """The summary with other estimates, or more of them."""
         return dataclasses.replace(self, estimates={**self.estimates, **estimates})
 
+    def with_runs(self, values: Mapping[str, np.ndarray]) -> "MethodSummary":
+        """The summary with more numbers of every run, each `[R]`."""
+        found = self.having(**{name: over_runs(of) for name, of in values.items()})
+        return dataclasses.replace(found, run_values={**self.run_values, **values})
+
 
 def summarize(
     predictions: Predictions,
@@ -180,14 +185,11 @@ def summarize(
     if not known.all():
         # Infinite elsewhere, and not 10,000.
         values |= _scored(predictions, runs, {"nll": known[labels]})
-    if validation is not None:
-        check_validation(predictions, validation)
-        values |= _calibrated(predictions, validation, runs, known)
     of_sets, without = of_set_sums(sets, len(runs), examples)
     found = {name: over_runs(value) for name, value in values.items()} | of_sets
     found |= over_pairs({k: m for k, m in matrices.items() if k not in BOUNDS})
     found["hamming_prediction_difference"] = found["churn"]
-    return MethodSummary(
+    summary = MethodSummary(
         runs=tuple(runs),
         stopped=tuple(left_out),
         examples=examples,
@@ -198,28 +200,9 @@ def summarize(
         set_values=without,
         curves=curves,
     )
-
-
-def check_validation(predictions: Predictions, validation: Predictions) -> None:
-    """Refuses validation predictions of other runs, or of which none fits in memory."""
-    ours, theirs = predictions.shape, validation.shape
-    if (ours[0], ours[2]) != (theirs[0], theirs[2]):
-        raise PredictionsError(
-            f"validation logits {theirs} and test logits {ours} must be of the same "
-            "runs and classes"
-        )
-    _, examples, classes = theirs
-    if validation.labels.max() >= classes:
-        raise PredictionsError(
-            f"validation labels go up to {validation.labels.max()}, but the logits "
-            f"have only {classes} classes"
-        )
-    if not validation.in_memory and not fits_whole(examples * classes):
-        raise TooLargeError(
-            "a temperature is fitted on one run in memory, and one has "
-            f"{4 * examples * classes / 2**30:.1f} GiB of validation logits; hold out "
-            "fewer examples (--validation)"
-        )
+    if validation is None:
+        return summary
+    return with_calibration(summary, predictions, validation)
 
 
 class _Block(NamedTuple):
@@ -422,26 +405,45 @@ def _finish(sums, examples):
 _fit = jax.jit(metrics.fit_temperature)
 
 
-def _calibrated(
-    predictions: Predictions,
-    validation: Predictions,
-    runs: Sequence[int],
-    known: np.ndarray,
-) -> dict[str, np.ndarray]:
-    """Scores at the temperature of each run's own validation predictions, `[R]`."""
+def with_calibration(
+    summary: MethodSummary, predictions: Predictions, validation: Predictions
+) -> MethodSummary:
+    """The summary with scores at the temperature of each run's own `validation`.
+
+    Refuses predictions of other runs, or of which none fits in memory.
+    """
+    ours, theirs = predictions.shape, validation.shape
+    if (ours[0], ours[2]) != (theirs[0], theirs[2]):
+        raise PredictionsError(
+            f"validation logits {theirs} and test logits {ours} must be of the same "
+            "runs and classes"
+        )
+    _, examples, classes = theirs
+    if validation.labels.max() >= classes:
+        raise PredictionsError(
+            f"validation labels go up to {validation.labels.max()}, but the logits "
+            f"have only {classes} classes"
+        )
+    if not validation.in_memory and not fits_whole(examples * classes):
+        raise TooLargeError(
+            "a temperature is fitted on one run in memory, and one has "
+            f"{4 * examples * classes / 2**30:.1f} GiB of validation logits; hold out "
+            "fewer examples (--validation)"
+        )
+    runs, known = summary.runs, summary.curves.known
     names = {kind: f"calibrated_{kind}" for kind in ("nll", "brier", "ece")}
     # No temperature makes an unknown class likelier, so its examples fit none.
     kept = np.flatnonzero(known[validation.labels])
     if not kept.size:
         lacking = (*names.values(), "temperature")
-        return dict.fromkeys(lacking, np.full(len(runs), np.nan))
+        return summary.with_runs(dict.fromkeys(lacking, np.full(len(runs), np.nan)))
     held_out = validation.labels[kept].astype(np.int32)
     fitted = np.asarray([_fit(validation.logits[run, kept], held_out) for run in runs])
     every = np.ones(len(predictions.labels), bool)
     counted = {"nll": known[predictions.labels], "brier": every, "ece": every}
     scores = _scored(predictions, runs, counted, fitted)
     named = {names[kind]: values for kind, values in scores.items()}
-    return {**named, "temperature": fitted.astype(np.float64)}
+    return summary.with_runs({**named, "temperature": fitted.astype(np.float64)})
 
 
 class ColumnError(ValueError):
@@ -452,48 +454,44 @@ def with_columns(
     summary: MethodSummary, predictions: Predictions, columns: Iterable[str]
 ) -> tuple[MethodSummary, tuple[ColumnError, ...]]:
     """The summary with columns that have a measure, and errors of those left out."""
-    runs, labels = summary.runs, predictions.labels
-    values, without, own, errors = {}, {}, {}, []
+    errors = []
     for column in columns:
         try:
             quantity = QUANTITIES.find(column)
-            if quantity.measure is None:
-                continue
-            name = quantity.name
-            logits = np.zeros(0)
-            if quantity.of_runs:
-                _, examples, classes = predictions.shape
-                numbers = len(runs) * examples * classes
-                if not predictions.in_memory and not fits_whole(numbers):
-                    raise ColumnError(
-                        f"column {name} needs the logits of all runs at once, "
-                        f"{4 * numbers / 2**30:.1f} GiB, and at most "
-                        f"{WHOLE_BYTES / 2**30:.3g} GiB are read whole; write it as a "
-                        "function of one run (without runs=True)"
-                    )
-                logits = np.stack([predictions.logits[run] for run in runs])
-                found = _called(quantity, logits, labels, (len(runs),))
-            else:
-                each = (predictions.logits[run] for run in runs)
-                found = np.array([_called(quantity, z, labels) for z in each])
-            found = _finite(quantity, found, runs)
-            if found.ndim:
-                values[name], own[name] = found, over_runs(found)
-                continue
-            left = np.full(len(runs), np.nan)
-            if len(runs) > 2:  # two runs without one are not a pair any more
-                parts = (np.delete(logits, i, axis=0) for i in range(len(runs)))
-                left = np.array([_called(quantity, z, labels) for z in parts])
-                left = _finite(quantity, left, runs, "without run")
-            own[name], without[name] = over_set(found, left), left
+            if quantity.measure is not None:
+                summary = _with_column(summary, predictions, quantity)
         except ValueError as error:  # a column that is not known, or a ColumnError
             errors.append(ColumnError(str(error)))
-    summary = dataclasses.replace(
-        summary,
-        run_values={**summary.run_values, **values},
-        set_values={**summary.set_values, **without},
-    )
-    return summary.having(**own), tuple(errors)
+    return summary, tuple(errors)
+
+
+def _with_column(
+    summary: MethodSummary, predictions: Predictions, quantity: Quantity
+) -> MethodSummary:
+    runs, labels, name = summary.runs, predictions.labels, quantity.name
+    if not quantity.of_runs:
+        each = [_called(quantity, predictions.logits[run], labels) for run in runs]
+        return summary.with_runs({name: _finite(quantity, np.array(each), runs)})
+    _, examples, classes = predictions.shape
+    numbers = len(runs) * examples * classes
+    if not predictions.in_memory and not fits_whole(numbers):
+        raise ColumnError(
+            f"column {name} needs the logits of all runs at once, "
+            f"{4 * numbers / 2**30:.1f} GiB, and at most {WHOLE_BYTES / 2**30:.3g} GiB "
+            "are read whole; write it as a function of one run (without runs=True)"
+        )
+    logits = np.stack([predictions.logits[run] for run in runs])
+    found = _finite(quantity, _called(quantity, logits, labels, (len(runs),)), runs)
+    if found.ndim:
+        return summary.with_runs({name: found})
+    without = np.full(len(runs), np.nan)
+    if len(runs) > 2:  # two runs without one are not a pair any more
+        parts = (np.delete(logits, i, axis=0) for i in range(len(runs)))
+        left = np.array([_called(quantity, z, labels) for z in parts])
+        without = _finite(quantity, left, runs, "without run")
+    summary = summary.having(**{name: over_set(found, without)})
+    sets = {**summary.set_values, name: without}
+    return dataclasses.replace(summary, set_values=sets)
 
 
 def _called(
