@@ -39,7 +39,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from churn_jax.reports import QUANTITIES
-from churn_jax.reports.published import published, published_places
+from churn_jax.reports.published import published
 from churn_jax.reports.updates import RATES
 from tests.experiments.presets import PAPERS
 
@@ -138,6 +138,13 @@ def _plain(text: str) -> str:
 
 def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+
+
+def published_places(file: str) -> tuple[str, ...]:
+    """The places that `published` takes of a file, in its order."""
+    with open(file, encoding="utf-8", newline="") as lines:
+        tables = dict.fromkeys(line["table"] for line in csv.DictReader(lines))
+    return tuple(f"{file}:{table}" for table in tables if table)
 
 
 @functools.cache

@@ -271,14 +271,8 @@ def load_examples(run_dir) -> Examples | None:
 
 def png_bytes(image: np.ndarray) -> bytes:
     """A PNG of `[H, W, 1]` or `[H, W, 3]` uint8, the same for the same pixels."""
-    if image.ndim != 3 or image.dtype != np.uint8 or image.shape[2] not in (1, 3):
-        raise ValueError(
-            "image must be [H, W, 1] or [H, W, 3] uint8; got "
-            f"{image.shape} {image.dtype}"
-        )
     from PIL import Image
 
     out = io.BytesIO()
-    grey = image.shape[2] == 1
-    Image.fromarray(image[..., 0] if grey else image).save(out, "PNG")
+    Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image).save(out, "PNG")
     return out.getvalue()

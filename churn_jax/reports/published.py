@@ -39,7 +39,6 @@ class PublishedTable:
     title: str  # data set and network
     runs: int  # of the paper per row; 0 where it does not say
     citation: str  # authors, title, year
-    url: str  # where the paper is
     # method name, as in the presets, to metric to number
     rows: Mapping[str, Mapping[str, Published]]
     data: str = ""  # name of the data set; empty where it is private
@@ -53,12 +52,6 @@ class PublishedTable:
     def printed(self) -> set[str]:
         """The metrics that some row has."""
         return {metric for row in self.rows.values() for metric in row}
-
-
-def published_places(file: str) -> tuple[str, ...]:
-    """The places that `published` takes of a file, in its order."""
-    tables = dict.fromkeys(line["table"] for line in _lines(file))
-    return tuple(f"{file}:{table}" for table in tables if table)
 
 
 def published(place: str) -> PublishedTable | None:
@@ -76,11 +69,12 @@ def published(place: str) -> PublishedTable | None:
         return None
     facts: dict[str, dict[str, str]] = {}
     cells: dict[str, list[dict[str, str]]] = {}
-    for line in _lines(file):
-        if line["row"]:
-            cells.setdefault(line["table"], []).append(line)
-        else:
-            facts.setdefault(line["table"], {})[line["quantity"]] = line["value"]
+    with open(file, encoding="utf-8", newline="") as lines:
+        for line in csv.DictReader(lines):
+            if line["row"]:
+                cells.setdefault(line["table"], []).append(line)
+            else:
+                facts.setdefault(line["table"], {})[line["quantity"]] = line["value"]
     if name not in facts or not name:
         return None
     paper, own = facts[""], facts[name]
@@ -97,17 +91,11 @@ def published(place: str) -> PublishedTable | None:
         title=own["title"],
         runs=int(own["runs"]),
         citation=paper["citation"],
-        url=paper["url"],
         rows=rows,
         data=own.get("data", ""),
         networks=tuple(_list(own.get("networks"))),
         **{key: int(own[key]) if key in own else None for key in sizes},
     )
-
-
-def _lines(file: str) -> list[dict[str, str]]:
-    with open(file, encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def _list(text: str | None) -> list[str]:

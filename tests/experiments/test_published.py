@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from churn_jax.reports.published import published, published_places
+from churn_jax.reports.published import published
+from tests.experiment_numbers import published_places
 
 PAPER, AD, ELODI = "reproducibility", "anti_distillation", "elodi"
 DATA = ("cifar10", "cifar100", "imagenet", "inaturalist2018", "svhn")
