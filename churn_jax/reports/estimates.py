@@ -27,7 +27,14 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.reports.quantities import ABSENT, SIGNIFICANT, ends, interval, p_value
+from churn_jax.reports.quantities import (
+    ABSENT,
+    QUANTITIES,
+    SIGNIFICANT,
+    ends,
+    interval,
+    p_value,
+)
 
 if TYPE_CHECKING:
     from churn_jax.reports.summary import MethodSummary
@@ -255,7 +262,19 @@ def paired(
     return paired_t_test(a.run_values[quantity][ours], b.run_values[quantity][theirs])
 
 
-def change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimate:
+def with_changes(
+    summaries: Mapping[str, MethodSummary], baseline: str, columns: Sequence[str]
+) -> dict[str, MethodSummary]:
+    """The summaries with the columns that are changes against the baseline."""
+    found, base = dict(summaries), summaries.get(baseline)
+    for name in columns if base is not None else ():
+        if of := QUANTITIES[name].of:
+            for row, summary in summaries.items():
+                found[row] = found[row].having(**{name: _change_of(summary, base, of)})
+    return found
+
+
+def _change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimate:
     """A number as a share of the baseline's, minus one; paired by run."""
     if summary is base:
         return Estimate(0.0, np.nan, np.nan)

@@ -26,13 +26,14 @@ from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import TrainConfig
 from churn_jax.methods import ERM
 from churn_jax.reports.artefacts import Study
-from churn_jax.reports.estimates import compare_with_baseline
+from churn_jax.reports.estimates import compare_with_baseline, with_changes
 from churn_jax.reports.quantities import (
     CALIBRATED,
     DEFAULT_COLUMNS,
     Quantity,
     column_name,
     headline,
+    measured_columns,
     recorded_columns,
     shown_columns,
 )
@@ -118,9 +119,11 @@ def report(
             found = summarize(predictions, validation=held_out.get(name))
         except PredictionsError as error:
             raise PredictionsError(f"{name}: {error}") from error
-        summaries[name], wrong = with_columns(found, predictions, shown)
+        measured = measured_columns(shown)
+        summaries[name], wrong = with_columns(found, predictions, measured)
         for error in wrong:
             raise ValueError(f"{name}: {error}") from error
+    summaries = with_changes(summaries, first, shown)
     if columns is None:  # what no row has runs enough for is left out
         shown = tuple(
             name

@@ -325,6 +325,12 @@ def headline(columns: tuple[str, ...]) -> Quantity:
     return QUANTITIES[next((name for name in known if name in columns), "churn")]
 
 
+def measured_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns, and the quantities that some of them are changes of."""
+    bases = (QUANTITIES[name].of for name in names)
+    return tuple(dict.fromkeys((*names, *filter(None, bases))))
+
+
 def shown_columns(names: tuple[str, ...]) -> tuple[Quantity, ...]:
     """The columns that a study names, those that are known here."""
     return tuple(QUANTITIES[name] for name in names if name in QUANTITIES)

@@ -28,9 +28,9 @@ from churn_jax.reports.estimates import (
     UNTESTED,
     Change,
     Estimate,
-    change_of,
     compare_with_baseline,
     over_runs,
+    with_changes,
 )
 from churn_jax.reports.factors import factors_of, kind_of_churn
 from churn_jax.reports.members import (
@@ -51,6 +51,7 @@ from churn_jax.reports.quantities import (
     Quantity,
     headline,
     mean_error,
+    measured_columns,
     shown_columns,
     times,
 )
@@ -433,9 +434,7 @@ def collected(study: Study, split: str = "test") -> Report:
     """The numbers of a study's rows on one split, one row in memory at a time."""
     # All must have the examples of the baseline, or else of the first row that has any.
     plain, baseline = Report(study), study.config.baseline
-    changes = {quantity.name: quantity.of for quantity in plain.columns if quantity.of}
-    columns = {quantity.name: None for quantity in plain.columns}
-    columns |= dict.fromkeys(changes.values())
+    columns = measured_columns(tuple(quantity.name for quantity in plain.columns))
     calibrated = split != "validation" and not CALIBRATED.isdisjoint(columns)
     examples: Predictions | None = None
     summaries: dict[str, MethodSummary] = {}
@@ -504,10 +503,7 @@ def collected(study: Study, split: str = "test") -> Report:
                 ] = False
     if curve is not None:
         summaries = {name: equivalents(curve, of) for name, of in summaries.items()}
-    if (base := summaries.get(baseline)) is not None:
-        for name, found in summaries.items():
-            shares = {key: change_of(found, base, of) for key, of in changes.items()}
-            summaries[name] = found.having(**shares)
+    summaries = with_changes(summaries, baseline, columns)
     compared = compare_with_baseline(summaries, baseline)
     reasons = {name: one.reason for name, one in missing.items()}
     return dataclasses.replace(

@@ -208,6 +208,15 @@ def test_own_columns_are_shown_and_their_errors_raised(several):
         churn_jax.report(rows, LABELS, columns=["_bad"], out=None)
 
 
+def test_a_change_against_the_baseline_is_measured(several):
+    rows, plain = several
+    found = churn_jax.report(rows, LABELS, columns=["log_loss_change"], out=None)
+    old, new, _ = found.table
+    loss = [row.summary.run_values["nll"] for row in plain.rows[:2]]
+    assert new["log_loss_change"] == pytest.approx(np.mean(loss[1] / loss[0]) - 1)
+    assert old["log_loss_change"] == 0.0 and new["log_loss_change_stderr"] > 0
+
+
 def _bad(logits, labels):
     raise KeyError(1)
 
